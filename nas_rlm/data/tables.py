@@ -1,0 +1,190 @@
+"""Tables of measured architectures in the schema of the paper's public datasets."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+import search_spaces
+from nas_rlm.files import atomic
+from nas_rlm.text import from_architecture
+
+COLUMNS = ("identifier", "space", "uid", "arch_str", "input", "target_metric", "val_accuracy", "flops", "params")
+COLUMNS += ("metadata", "metainformation")
+SPACES = {"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"}
+TEXT_VERSION = 1  # raised when the canonical text changes, so that remembered texts are made again
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured architecture.
+
+    Args:
+        space: the adapter's name, or the table's own where there is no adapter.
+        arch_str: the benchmark's notation.
+        targets: objective to value: percent, milliseconds, multiply-accumulates, parameters.
+        input: the text; empty where the space's adapter makes it.
+        identifier, uid: as in the file.
+    """
+
+    space: str
+    arch_str: str
+    targets: dict[str, float]
+    input: str = ""
+    identifier: str = ""
+    uid: str = ""
+
+
+@dataclass
+class Table:
+    """Rows of one file."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def objectives(self) -> list[str]:
+        """Every objective that some row has, accuracies first."""
+        known = {name for row in self.rows for name in row.targets}
+        return sorted(known, key=lambda n: (not n.startswith("accuracy"), n))
+
+    def having(self, objective: str) -> Table:
+        """The rows that were measured for an objective."""
+        return Table(self.name, [r for r in self.rows if objective in r.targets])
+
+
+def data_directory() -> Path:
+    """Where the benchmark tables lie: NAS_RLM_DATA, or ../shared/data beside the project."""
+    return Path(os.environ.get("NAS_RLM_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
+
+
+def read(path: str | os.PathLike[str]) -> Table:
+    """A parquet table.
+
+    `val_accuracy` is the objective `accuracy`; `acc_X` and `lat_X` of the metadata are `accuracy/X` and
+    `latency/X`; `flops` and `params` keep their names. Missing values are left out.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not parquet, or columns of the schema are missing, or metadata is no dict.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no table at {str(path)!r}")
+    try:
+        content = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{str(path)!r} is not a parquet file: {error}") from None
+    missing = [c for c in COLUMNS if c not in content.column_names]
+    if missing:
+        raise ValueError(f"{str(path)!r} lacks the columns {', '.join(missing)}; expected {', '.join(COLUMNS)}")
+    return Table(path.stem, [_row(record, path) for record in content.select(COLUMNS).to_pylist()])
+
+
+def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
+    """Write rows as a parquet table that `read` gives back."""
+    records = [_record(row) for row in rows]
+    types = {c: pa.float64() if c in ("val_accuracy", "flops", "params") else pa.string() for c in COLUMNS}
+    with atomic(path) as temporary:
+        pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(list(types.items()))), temporary)
+
+
+def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
+    """Training and validation rows; architectures that compute the same function stay on one side.
+
+    The side is a hash of the seed and the space's `key`, so it does not depend on the other rows.
+    """
+    sides: tuple[list[Row], list[Row]] = ([], [])
+    for row in table.rows:
+        digest = hashlib.sha256(f"{seed}:{_key(row)}".encode()).hexdigest()
+        sides[int(digest[:8], 16) / 2**32 < fraction].append(row)
+    return Table(table.name, sides[0]), Table(table.name, sides[1])
+
+
+def texts(rows: Sequence[Row]) -> list[str]:
+    """The text of each row, from its input or its space's adapter; made texts are remembered on disk."""
+    made: dict[tuple[str, str], str] = {}
+    for space in sorted({r.space for r in rows if not r.input}):
+        wanted = sorted({r.arch_str for r in rows if r.space == space and not r.input})
+        made.update(((space, a), t) for a, t in zip(wanted, _made(space, wanted), strict=True))
+    return [row.input or made[row.space, row.arch_str] for row in rows]
+
+
+def _made(space_name: str, architectures: list[str]) -> list[str]:
+    space = search_spaces.get(space_name)
+    digest = hashlib.sha256(repr((TEXT_VERSION, space_name, architectures)).encode()).hexdigest()[:20]
+    cache = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm")) / f"texts-{digest}.parquet"
+    if len(architectures) > 1000 and cache.is_file():
+        found: list[str] = pq.read_table(cache).column("text").to_pylist()
+        return found
+    bar = tqdm(architectures, desc=f"text of {space_name}", unit="net", disable=len(architectures) < 1000)
+    made = [from_architecture(space, space.parse(a)) for a in bar]
+    if len(architectures) > 1000:
+        with atomic(cache) as temporary:
+            pq.write_table(pa.table({"text": made}), temporary)
+    return made
+
+
+def _key(row: Row) -> str:
+    if row.space in search_spaces.names():
+        space = search_spaces.get(row.space)
+        return space.key(space.parse(row.arch_str))
+    return row.arch_str or row.input
+
+
+def _row(record: dict[str, Any], path: Path) -> Row:
+    try:
+        metadata = ast.literal_eval(record["metadata"] or "{}")
+        pairs = list(metadata.items())
+    except (ValueError, SyntaxError, AttributeError):
+        raise ValueError(
+            f"{str(path)!r}: metadata of {record['identifier']!r} is {str(record['metadata'])[:60]!r},"
+            " expected a dict such as {'lat_pixel3': 3.6}"
+        ) from None
+    found = {"accuracy": record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
+    for name, value in pairs:
+        kind, _, rest = str(name).partition("_")
+        if kind in ("acc", "lat") and rest:
+            found[f"{'accuracy' if kind == 'acc' else 'latency'}/{rest}"] = value
+    targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
+    space = SPACES.get(record["space"], record["space"])
+    return Row(
+        space, record["arch_str"] or "", targets, record["input"] or "", record["identifier"] or "", record["uid"] or ""
+    )
+
+
+def _record(row: Row) -> dict[str, Any]:
+    prefixes = {"accuracy/": "acc_", "latency/": "lat_"}
+    metadata = {
+        prefix + name.removeprefix(start): value
+        for name, value in row.targets.items()
+        for start, prefix in prefixes.items()
+        if name.startswith(start)
+    }
+    public = {adapter: name for name, adapter in SPACES.items()}
+    return {
+        "identifier": row.identifier,
+        "space": public.get(row.space, row.space),
+        "uid": row.uid,
+        "arch_str": row.arch_str,
+        "input": row.input,
+        "target_metric": "val_accuracy",
+        "val_accuracy": row.targets.get("accuracy"),
+        "flops": row.targets.get("flops"),
+        "params": row.targets.get("params"),
+        "metadata": repr(metadata),
+        "metainformation": "",
+    }

@@ -1,0 +1,309 @@
+"""The network: an encoder that reads text and a decoder that writes numbers, whole in this file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nas_rlm.numbers import TOKENS, NumberScheme
+from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
+
+HEAD = 32
+_BLOCKED = -1e4
+
+
+@dataclass(frozen=True)
+class Config:
+    """What rebuilds a network.
+
+    Args:
+        vocab_size: pieces of the tokenizer.
+        objectives: names of the numbers that the decoder can be asked for, in the order of their tokens.
+        size: the one dial: `size` encoder layers of width 32 * size with `size` heads, size // 3 decoder layers.
+        max_length: texts are cropped to this many tokens.
+        exponent_digits, mantissa_digits: the number scheme.
+        relational: give a quarter of the encoder's heads to statements and a quarter to references.
+    """
+
+    vocab_size: int
+    objectives: tuple[str, ...]
+    size: int = 4
+    max_length: int = 2048
+    exponent_digits: int = 1
+    mantissa_digits: int = 4
+    relational: bool = True
+
+    @property
+    def width(self) -> int:
+        return HEAD * self.size
+
+    @property
+    def decoder_layers(self) -> int:
+        return max(1, self.size // 3)
+
+    @property
+    def special_heads(self) -> int:
+        """Heads for statements, and as many for references; a network of two heads has none to spare."""
+        return max(1, self.size // 4) if self.relational and self.size >= 3 else 0
+
+    @property
+    def scheme(self) -> NumberScheme:
+        return NumberScheme(self.exponent_digits, self.mantissa_digits)
+
+    def objective_ids(self, names: Sequence[str]) -> list[int]:
+        """The decoder tokens that name objectives."""
+        position = {name: TOKENS + i for i, name in enumerate(self.objectives)}
+        return [position[name] for name in names]
+
+
+class Attention(nn.Module):
+    """Self-attention with rotary positions and a cache for decoding."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        b, t, d = x.shape
+        q, k, v = self.qkv(x).view(b, t, 3, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
+        q, k = rotate(q, rotary), rotate(k, rotary)
+        if cache is not None:
+            k, v = cache.extend(k, v)
+        causal = mask is None and t > 1
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+        return self.out(y.transpose(1, 2).reshape(b, t, d))
+
+
+class CrossAttention(nn.Module):
+    """Attention to the encoded text, whose keys and values are projected once an input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(width, 2 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values, each [B, H, T, HEAD], of a memory [B, T, D]."""
+        b, t, d = memory.shape
+        k, v = self.key_value(memory).view(b, t, 2, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
+        return k, v
+
+    def forward(self, x: Tensor, key_value: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+        """x: [B * n, t, D]; the n decodings of an input share its keys and values, without copies of them."""
+        rows, t, d = x.shape
+        k, v = key_value
+        b = k.shape[0]
+        n = rows // b
+        q = self.query(x).view(b, n * t, d // HEAD, HEAD).transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out(y.transpose(1, 2).reshape(rows, t, d))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm_attention = nn.RMSNorm(width)
+        self.attention = Attention(width)
+        self.norm_feed = nn.RMSNorm(width)
+        self.feed = FeedForward(width)
+
+    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor) -> Tensor:
+        x = x + self.attention(self.norm_attention(x), rotary, mask)
+        return x + self.feed(self.norm_feed(x))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm_attention = nn.RMSNorm(width)
+        self.attention = Attention(width)
+        self.norm_cross = nn.RMSNorm(width)
+        self.cross = CrossAttention(width)
+        self.norm_feed = nn.RMSNorm(width)
+        self.feed = FeedForward(width)
+
+    def forward(
+        self, x: Tensor, rotary: Rotary, key_value: tuple[Tensor, Tensor], mask: Tensor, cache: Cache | None = None
+    ) -> Tensor:
+        x = x + self.attention(self.norm_attention(x), rotary, cache=cache)
+        x = x + self.cross(self.norm_cross(x), key_value, mask)
+        return x + self.feed(self.norm_feed(x))
+
+
+@dataclass
+class Memory:
+    """An encoded batch as the decoder reads it: for each decoder layer its keys and values, and which are padding."""
+
+    key_values: list[tuple[Tensor, Tensor]]
+    mask: Tensor
+
+    @property
+    def batch(self) -> int:
+        return self.mask.shape[0]
+
+
+class Network(nn.Module):
+    """Text ids in, digit logits out.
+
+    Args:
+        config: sizes and objectives.
+        kinds: uint8 [vocab_size], the tokenizer's `kinds()`.
+    """
+
+    kinds: Tensor
+
+    def __init__(self, config: Config, kinds: np.ndarray) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("kinds", torch.as_tensor(kinds, dtype=torch.uint8))
+        width = config.width
+        self.pieces = nn.Embedding(config.vocab_size, width)
+        self.encoder = nn.ModuleList(EncoderLayer(width) for _ in range(config.size))
+        self.norm_memory = nn.RMSNorm(width)
+        self.tokens = nn.Embedding(TOKENS + len(config.objectives), width)
+        self.decoder = nn.ModuleList(DecoderLayer(width) for _ in range(config.decoder_layers))
+        self.norm_out = nn.RMSNorm(width)
+        self.digits = nn.Linear(width, TOKENS, bias=False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Small residual branches, so that a short training starts near the identity."""
+        nn.init.normal_(self.pieces.weight, std=0.1)
+        nn.init.normal_(self.tokens.weight, std=0.1)
+        for layers in (self.encoder, self.decoder):
+            for name, weight in layers.named_parameters():
+                if name.endswith(("out.weight", "down.weight")):
+                    nn.init.normal_(weight, std=0.02 / (2 * len(layers)) ** 0.5)
+
+    def encode(self, ids: Tensor) -> Memory:
+        """Encode texts once, for any number of objectives and samples.
+
+        Args:
+            ids: int64 [B, T], padded with 0.
+        """
+        mask, padding = self._masks(ids)
+        x = self.pieces(ids)
+        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        mask, padding = mask.to(dtype), padding.to(dtype)
+        rotary = rotary_table(0, ids.shape[1], x.device)
+        for layer in self.encoder:
+            x = layer(x, rotary, mask)
+        x = self.norm_memory(x)
+        return Memory([layer.cross.project(x) for layer in self.decoder], padding)
+
+    def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
+        """Logits of the token after each decoder token.
+
+        Args:
+            tokens: int64 [B * n, t]; n decodings of each input, those of one input together.
+            memory: from `encode`.
+            caches: what was decoded before, extended in place.
+
+        Returns:
+            [B * n, t, TOKENS].
+        """
+        x = self.tokens(tokens)
+        start = caches[0].length if caches else 0
+        rotary = rotary_table(start, tokens.shape[1], x.device)
+        for i, layer in enumerate(self.decoder):
+            x = layer(x, rotary, memory.key_values[i], memory.mask, caches[i] if caches else None)
+        logits: Tensor = self.digits(self.norm_out(x))
+        return logits
+
+    def forward(self, ids: Tensor, tokens: Tensor) -> Tensor:
+        """Teacher-forced logits [B, t, TOKENS] for texts [B, T] and decoder tokens [B, t]."""
+        return self.decode(tokens, self.encode(ids))
+
+    def _masks(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Additive masks: [B, H, T, T] for the encoder's heads and [B, 1, 1, T] for padding.
+
+        A statement head sees the tokens of its own statement. A reference head sees, from a value's name,
+        the same name within the same graph or function: where the value is made and where it is used.
+        """
+        b, t = ids.shape
+        kinds = self.kinds[ids]
+        padded = ids == PAD
+        heads = self.config.size
+        special = self.config.special_heads
+        visible = (~padded)[:, None, :].expand(b, t, t)
+        allowed = [visible] * (heads - 2 * special)
+        if special:
+            ends = (kinds & ENDS_STATEMENT) > 0
+            statement = ends.long().cumsum(1) - ends.long()
+            scope = ((kinds & ENDS_SCOPE) > 0).long().cumsum(1)
+            named = (kinds & IDENTIFIER) > 0
+            alone = -torch.arange(1, t + 1, device=ids.device)
+            name = torch.where(named, ids + scope * self.config.vocab_size, alone)
+            same_statement = (statement[:, :, None] == statement[:, None, :]) & visible
+            same_name = name[:, :, None] == name[:, None, :]
+            allowed += [same_statement] * special + [same_name] * special
+        itself = torch.eye(t, dtype=torch.bool, device=ids.device)
+        mask = torch.zeros(b, heads, t, t, device=ids.device).masked_fill_(~(torch.stack(allowed, 1) | itself), _BLOCKED)
+        padding = torch.zeros(b, 1, 1, t, device=ids.device).masked_fill_(padded[:, None, None, :], _BLOCKED)
+        return mask, padding
+
+
+class Cache:
+    """Keys and values of the decoder tokens so far, of one layer."""
+
+    def __init__(self) -> None:
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        return 0 if self.keys is None else self.keys.shape[2]
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if self.keys is not None and self.values is not None:
+            k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
+        self.keys, self.values = k, v
+        return k, v
+
+    def repeat(self, n: int) -> Cache:
+        """A cache of n copies of each row, for n continuations of one prefix."""
+        copy = Cache()
+        if self.keys is not None and self.values is not None:
+            copy.keys = self.keys.repeat_interleave(n, 0)
+            copy.values = self.values.repeat_interleave(n, 0)
+        return copy
+
+    def every(self, n: int, index: int) -> Cache:
+        """A cache of one row in n, the inverse of `repeat`."""
+        copy = Cache()
+        if self.keys is not None and self.values is not None:
+            copy.keys, copy.values = self.keys[index::n], self.values[index::n]
+        return copy
+
+
+Rotary = tuple[Tensor, Tensor]
+
+
+def rotary_table(start: int, length: int, device: torch.device) -> Rotary:
+    """Cosines and sines [length, HEAD / 2] of positions from `start`."""
+    frequency = 1.0 / 10000 ** (torch.arange(0, HEAD, 2, device=device) / HEAD)
+    angle = torch.arange(start, start + length, device=device)[:, None] * frequency[None]
+    return torch.cos(angle), torch.sin(angle)
+
+
+def rotate(x: Tensor, rotary: Rotary) -> Tensor:
+    cos, sin = (r.to(x.dtype) for r in rotary)
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)

@@ -1,0 +1,195 @@
+"""Numbers as tokens: sign, exponent sign, exponent and mantissa digits, and the tree that they span.
+
+>>> scheme = NumberScheme(mantissa_digits=3)
+>>> scheme.show(scheme.encode(72.5))
+'<+><-><1><7><2><5>'
+
+Source: section 3 of the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+
+import numpy as np
+
+PLUS, MINUS, ZERO = 0, 1, 2  # the digit d is token ZERO + d
+TOKENS = 12
+NAMES = ("<+>", "<->", *(f"<{d}>" for d in range(10)))
+
+
+@dataclass(frozen=True)
+class NumberScheme:
+    """A number is an integer mantissa without leading zeros, times a power of ten.
+
+    Positions: sign, exponent sign, `exponent_digits`, `mantissa_digits`. Zero has the most negative exponent
+    and a mantissa of zeros, which puts it where it belongs in the order; an exponent of -0 is not used.
+
+    Args:
+        exponent_digits: digits of the exponent's magnitude.
+        mantissa_digits: digits of the mantissa; values are rounded to them, half to even.
+    """
+
+    exponent_digits: int = 1
+    mantissa_digits: int = 4
+
+    @property
+    def length(self) -> int:
+        """Tokens a number."""
+        return 2 + self.exponent_digits + self.mantissa_digits
+
+    @property
+    def largest_exponent(self) -> int:
+        return int(10**self.exponent_digits - 1)
+
+    def encode(self, value: float) -> list[int]:
+        """The tokens of a number.
+
+        Magnitudes under half the smallest become zero; magnitudes over the largest, infinities among them,
+        become the largest.
+
+        Raises:
+            ValueError: the value is NaN.
+        """
+        if math.isnan(value):
+            raise ValueError("NaN has no tokens; leave missing targets out instead")
+        sign = MINUS if value < 0 else PLUS
+        digits, top = self.mantissa_digits, self.largest_exponent
+        smallest = Decimal(10) ** (digits - 1 - top)
+        exponent, mantissa = top, 10**digits - 1
+        if math.isfinite(value):
+            exact = abs(Decimal(value))
+            if exact < smallest:
+                exact = smallest if 2 * exact > smallest else Decimal(0)
+            if exact == 0:
+                return [PLUS, MINUS, *self._digits(top, self.exponent_digits), *[ZERO] * digits]
+            power = exact.adjusted() - digits + 1
+            rounded = int((exact.scaleb(-power)).to_integral_value(ROUND_HALF_EVEN))
+            if rounded == 10**digits:
+                rounded, power = rounded // 10, power + 1
+            if power <= top:
+                exponent, mantissa = power, rounded
+        exponent_sign = MINUS if exponent < 0 else PLUS
+        return [
+            sign,
+            exponent_sign,
+            *self._digits(abs(exponent), self.exponent_digits),
+            *self._digits(mantissa, digits),
+        ]
+
+    def decode(self, tokens: Sequence[int]) -> float:
+        """The number that tokens stand for.
+
+        Raises:
+            ValueError: the tokens are not a number of this scheme.
+        """
+        tokens = [int(t) for t in tokens]
+        if len(tokens) != self.length or not self.is_valid(tokens):
+            raise ValueError(f"{self.show(tokens)} is not a number: expected {self.length} tokens such as {EXAMPLE}")
+        sign = -1 if tokens[0] == MINUS else 1
+        exponent = self._integer(tokens[2 : 2 + self.exponent_digits])
+        mantissa = self._integer(tokens[2 + self.exponent_digits :])
+        power = -exponent if tokens[1] == MINUS else exponent
+        return float(f"{sign * mantissa}e{power}")
+
+    def decode_array(self, tokens: np.ndarray) -> np.ndarray:
+        """Many numbers at once: int [..., length] to float64 [...]."""
+        flat = tokens.reshape(-1, self.length)
+        return np.array([self.decode(row) for row in flat]).reshape(tokens.shape[:-1])
+
+    def is_valid(self, tokens: Sequence[int]) -> bool:
+        """Whether the tokens begin a number, or are one."""
+        return all(t in self.children(tokens[:i]) for i, t in enumerate(tokens))
+
+    def children(self, prefix: Sequence[int]) -> list[int]:
+        """The tokens that may follow a prefix, in ascending order of the numbers below them."""
+        position, top = len(prefix), self.largest_exponent
+        if position == 0:
+            return [MINUS, PLUS]
+        negative = prefix[0] == MINUS
+        if position == 1:
+            order = [MINUS, PLUS]
+        elif position < 2 + self.exponent_digits:
+            order = [ZERO + d for d in range(10)]
+            if prefix[1] == MINUS:
+                order.reverse()
+                last = position == 1 + self.exponent_digits
+                if last and all(t == ZERO for t in prefix[2:]):
+                    order.remove(ZERO)
+        else:
+            exponent = self._integer(prefix[2 : 2 + self.exponent_digits])
+            least = prefix[1] == MINUS and exponent == top
+            order = [ZERO + d for d in range(10)]
+            if position == 2 + self.exponent_digits:
+                if not (least and not negative):
+                    order.remove(ZERO)
+            elif prefix[2 + self.exponent_digits] == ZERO:
+                order = [ZERO]
+        return order[::-1] if negative else order
+
+    def show(self, tokens: Sequence[int]) -> str:
+        """Tokens as the paper writes them."""
+        return "".join(NAMES[t] if 0 <= t < TOKENS else f"<{t}?>" for t in tokens)
+
+    @staticmethod
+    def _digits(value: int, width: int) -> list[int]:
+        return [ZERO + int(c) for c in f"{value:0{width}d}"]
+
+    @staticmethod
+    def _integer(tokens: Sequence[int]) -> int:
+        return int("".join(str(t - ZERO) for t in tokens))
+
+
+EXAMPLE = "<+><-><1><7><2><5><0> = 725.0"
+
+
+class DigitTree:
+    """The scheme's tree as tables, so that a batch of prefixes is walked without a loop over its rows.
+
+    What may follow a prefix depends on its position and on a small state: the sign, the exponent's sign,
+    whether all exponent digits so far are 0, whether all are 9, and whether the number is zero.
+
+    Attributes:
+        order: int64 [positions, states, 10], children in ascending numeric order, padded with -1.
+        step: int64 [positions, states, TOKENS], the state after each token.
+    """
+
+    def __init__(self, scheme: NumberScheme) -> None:
+        self.scheme = scheme
+        states: list[dict[tuple[object, ...], int]] = [{} for _ in range(scheme.length + 1)]
+        examples: list[list[list[int]]] = [[] for _ in range(scheme.length + 1)]
+        states[0][self._state([])] = 0
+        examples[0].append([])
+        transitions: list[tuple[int, int, int, int]] = []
+        orders: list[tuple[int, int, list[int]]] = []
+        for position in range(scheme.length):
+            for index, prefix in enumerate(examples[position]):
+                children = scheme.children(prefix)
+                orders.append((position, index, children))
+                for token in children:
+                    following = [*prefix, token]
+                    key = self._state(following)
+                    if key not in states[position + 1]:
+                        states[position + 1][key] = len(examples[position + 1])
+                        examples[position + 1].append(following)
+                    transitions.append((position, index, token, states[position + 1][key]))
+        width = max(len(e) for e in examples)
+        self.order = np.full((scheme.length, width, 10), -1, dtype=np.int64)
+        self.step = np.zeros((scheme.length, width, TOKENS), dtype=np.int64)
+        for position, index, children in orders:
+            self.order[position, index, : len(children)] = children
+        for position, index, token, after in transitions:
+            self.step[position, index, token] = after
+
+    def _state(self, prefix: Sequence[int]) -> tuple[object, ...]:
+        exponent = prefix[2 : 2 + self.scheme.exponent_digits]
+        mantissa = prefix[2 + self.scheme.exponent_digits :]
+        return (
+            *prefix[:2],
+            all(t == ZERO for t in exponent),
+            all(t == ZERO + 9 for t in exponent),
+            len(mantissa) > 0 and mantissa[0] == ZERO,
+        )

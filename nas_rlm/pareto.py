@@ -1,0 +1,83 @@
+"""Pareto fronts: which objectives grow, which points no other beats, and how much space a front covers.
+
+Everything inside works on minimisation; `minimised` is the only place that knows signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import moocore
+import numpy as np
+
+REFERENCE = {"accuracy": 80.0, "latency/pixel3": 40.0, "latency/eyeriss": 11.0}
+"""Reference points for hypervolumes on NAS-Bench-201: percent and milliseconds.
+
+Accuracy below 80 % is of no use to anyone on CIFAR-10; no cell of the benchmark is slower than the two latencies.
+"""
+
+
+def is_maximised(objective: str) -> bool:
+    """Accuracies are maximised, everything else is a cost.
+
+    >>> is_maximised("accuracy/cifar100"), is_maximised("latency/pixel3")
+    (True, False)
+    """
+    return objective.split("/")[0] == "accuracy"
+
+
+def minimised(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
+    """Values with the sign at which smaller is better; applied twice it gives the values back.
+
+    Args:
+        values: [..., K], in the objectives' own units.
+        objectives: K names.
+    """
+    return values * np.array([-1.0 if is_maximised(o) else 1.0 for o in objectives])
+
+
+def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
+    """Which points no other point beats; of points with equal values only the first counts.
+
+    >>> nondominated(np.array([[90.0, 5.0], [91.0, 5.0], [80.0, 2.0]]), ["accuracy", "latency/pixel3"])
+    array([False,  True,  True])
+
+    Args:
+        values: [N, K], in the objectives' own units.
+        objectives: K names.
+
+    Returns:
+        bool [N].
+    """
+    if len(values) == 0:
+        return np.zeros(0, dtype=bool)
+    return np.asarray(moocore.is_nondominated(minimised(values, objectives), keep_weakly=False), dtype=bool)
+
+
+def hypervolume(
+    values: np.ndarray, objectives: Sequence[str], reference: Sequence[float] | None = None
+) -> float:
+    """The volume between a set of points and the reference point.
+
+    >>> hypervolume(np.array([[90.0, 30.0]]), ["accuracy", "latency/pixel3"])
+    100.0
+
+    Args:
+        values: [N, K], in the objectives' own units; points that are worse than the reference add nothing.
+        objectives: K names.
+        reference: K values in the objectives' own units; None for the published `REFERENCE`.
+
+    Raises:
+        ValueError: an objective without a published reference value.
+    """
+    if reference is None:
+        unknown = [o for o in objectives if o not in REFERENCE]
+        if unknown:
+            raise ValueError(
+                f"no reference value for {', '.join(unknown)}: give one, or use {', '.join(REFERENCE)}"
+            )
+        reference = [REFERENCE[o] for o in objectives]
+    if len(values) == 0:
+        return 0.0
+    corner = minimised(np.array(reference, dtype=float), objectives)
+    return float(moocore.hypervolume(minimised(np.asarray(values, dtype=float), objectives), ref=corner))

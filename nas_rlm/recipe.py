@@ -1,0 +1,115 @@
+"""Recipes: the YAML files from which every training run starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class TableRecipe:
+    """How one table is used.
+
+    Args:
+        path: a parquet file, relative to the data directory.
+        rows: training rows an epoch, drawn anew each epoch, some more than once if there are fewer; None for all.
+        numbers: at most this many numbers of a row at a time: accuracy first, then a random subset of the others.
+    """
+
+    path: str
+    rows: int | None = None
+    numbers: int = 6
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run.
+
+    Args:
+        tables: what it trains on.
+        size: the network's dial.
+        vocab_size, tokenizer_texts, longest_piece: the tokenizer, trained on this many texts of each table.
+        epochs, batch_size: how long; rows a step.
+        learning_rate, warmup, weight_decay, clip: AdamW; steps of linear warm-up, then a cosine to zero.
+        ema: decay of the averaged weights, which are the ones kept.
+        precision: "float32" or "bfloat16" (matrix products only).
+        validation: share of architectures held out, by the space's key.
+        validate_every, validation_rows, patience: check this many held-out rows a table every so many steps
+            and stop after `patience` checks without a better mean Spearman; 0 never stops.
+        checkpoint_every: steps between resumable checkpoints.
+        seed: of everything random.
+    """
+
+    tables: tuple[TableRecipe, ...]
+    size: int = 4
+    vocab_size: int = 8192
+    tokenizer_texts: int = 4000
+    longest_piece: int = 64
+    epochs: int = 6
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    warmup: int = 200
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    ema: float = 0.999
+    precision: str = "float32"
+    validation: float = 0.1
+    validate_every: int = 500
+    validation_rows: int = 500
+    patience: int = 0
+    checkpoint_every: int = 250
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("float32", "bfloat16"):
+            raise ValueError(f"precision is {self.precision!r}; expected float32 or bfloat16")
+        if not self.tables:
+            raise ValueError("the recipe has no tables; expected a list such as [{path: nasbench201.parquet}]")
+        for name in ("size", "epochs", "batch_size", "validate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"validation is {self.validation}; expected a share from 0 to below 1")
+
+
+def read_recipe(path: str | os.PathLike[str]) -> Recipe:
+    """A recipe from a YAML file, or a shipped one by name (`nas`).
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a mapping, or an unknown or malformed key.
+    """
+    shipped = Path(__file__).parent / "recipes" / f"{path}.yaml"
+    path = shipped if shipped.is_file() else Path(path)
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in shipped.parent.glob("*.yaml")))
+        raise FileNotFoundError(f"no recipe at {str(path)!r}: expected a YAML file or one of: {known}")
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("tables"), list):
+        raise ValueError(f"{path} is no recipe: expected keys such as tables, size, epochs")
+    tables = tuple(TableRecipe(**_known(TableRecipe, t, path)) for t in content["tables"])
+    return Recipe(**{**_known(Recipe, content, path), "tables": tables})
+
+
+def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: {content!r} is no mapping; expected keys of {kind.__name__}")
+    names = {f.name: f for f in fields(kind)}
+    for key, value in content.items():
+        if key not in names:
+            near = get_close_matches(str(key), names, n=1)
+            raise ValueError(f"{path}: unknown key {key!r}; {f'did you mean {near[0]}?' if near else 'known: '+', '.join(names)}")
+        default = names[key].default
+        if isinstance(default, float) and not isinstance(value, int | float):
+            raise ValueError(f"{path}: {key} is {value!r}; expected a number such as {default}")
+        if isinstance(default, int) and not isinstance(value, int):
+            raise ValueError(f"{path}: {key} is {value!r}; expected an integer such as {default}")
+    return dict(content)

@@ -1,0 +1,265 @@
+"""RLM: load, save, predict, sample. The face of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tqdm import tqdm
+
+import search_spaces
+from nas_rlm import __version__, decoding
+from nas_rlm.files import atomic, write_bytes, write_text
+from nas_rlm.model import Config, Memory, Network
+from nas_rlm.text import Tokenizer, from_architecture, from_onnx
+from nas_rlm.text.tokenizer import PAD
+from search_spaces import SearchSpace
+
+ASSETS = Path(__file__).parent / "assets"
+FILES = ("config.json", "model.safetensors", "tokenizer.model")
+MEDIAN = (0.5,)
+
+
+@dataclass
+class RLM:
+    """A regression language model: it reads the text of a network and writes its numbers.
+
+    >>> import numpy as np, search_spaces
+    >>> from nas_rlm import RLM
+    >>> rlm = RLM.load("nas")
+    >>> space = search_spaces.get("nasbench201")
+    >>> archs = [space.sample(np.random.default_rng(0)) for _ in range(10)]
+    >>> rlm.predict(space, archs, ["accuracy", "latency/pixel3"]).shape
+    (10, 2)
+
+    Args:
+        network: the encoder-decoder.
+        tokenizer: the pieces that it reads.
+        trained_on: what data the weights saw, for config.json.
+    """
+
+    network: Network
+    tokenizer: Tokenizer
+    trained_on: list[str] = field(default_factory=list)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The numbers that the model can be asked for."""
+        return self.network.config.objectives
+
+    @classmethod
+    def load(cls, name: str | os.PathLike[str]) -> RLM:
+        """A checkpoint: a directory, or the name of a shipped model.
+
+        Raises:
+            FileNotFoundError: no such directory or shipped model.
+            ValueError: a file of it is missing, damaged or belongs to another checkpoint.
+        """
+        directory = _directory(name)
+        missing = [f for f in FILES if not (directory / f).is_file()]
+        if missing:
+            raise ValueError(f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})")
+        path = directory / "config.json"
+        try:
+            saved = json.loads(path.read_text())
+            known = {f.name for f in fields(Config)}
+            config = Config(**{k: _tuple(v) for k, v in saved["network"].items() if k in known})
+            wanted, trained_on = saved["tokenizer_sha256"], saved["trained_on"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is damaged ({error!r}); expected what RLM.save writes") from None
+        tokenizer = Tokenizer.load(directory / "tokenizer.model")
+        if tokenizer.sha256 != wanted:
+            raise ValueError(
+                f"{directory / 'tokenizer.model'} is not this checkpoint's tokenizer: its sha256 is"
+                f" {tokenizer.sha256[:12]}…, config.json expects {str(wanted)[:12]}…"
+            )
+        network = Network(config, tokenizer.kinds())
+        weights = _read_weights(directory / "model.safetensors", network)
+        network.load_state_dict({**weights, "kinds": network.kinds})
+        return cls(network.eval(), tokenizer, list(trained_on))
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the checkpoint: weights in half precision, configuration, tokenizer; the configuration last."""
+        target = Path(directory)
+        weights = {k: v.half().contiguous() for k, v in self.network.state_dict().items() if k != "kinds"}
+        with atomic(target / "model.safetensors") as temporary:
+            save_file(weights, temporary)
+        write_bytes(target / "tokenizer.model", self.tokenizer.proto)
+        config = {
+            "package": f"nas-rlm {__version__}",
+            "network": asdict(self.network.config),
+            "tokenizer_sha256": self.tokenizer.sha256,
+            "trained_on": self.trained_on,
+        }
+        write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
+
+    def predict(
+        self,
+        space: SearchSpace[Any] | str,
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None = None,
+        batch_size: int = 64,
+        progress: bool = False,
+    ) -> np.ndarray:
+        """Predict numbers of architectures.
+
+        Args:
+            space: a search space or its name.
+            architectures: N of its architectures, or their strings.
+            objectives: K names, each conditioned on those before; accuracy first is what the model learnt.
+            quantiles: Q levels of the model's own distribution; None for the median alone.
+            batch_size: texts a batch.
+            progress: show a bar.
+
+        Returns:
+            float64 [N, K] medians, or [N, K, Q].
+
+        Raises:
+            ValueError: an unknown space or objective, or an architecture that is not of the space.
+        """
+        return self.predict_text(self._texts(space, architectures), objectives, quantiles, batch_size, progress)
+
+    def predict_onnx(
+        self,
+        models: Sequence[onnx.ModelProto | str | os.PathLike[str]],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None = None,
+    ) -> np.ndarray:
+        """Predict numbers of ONNX models or files; otherwise as `predict`."""
+        return self.predict_text([from_onnx(m) for m in models], objectives, quantiles)
+
+    def predict_text(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None = None,
+        batch_size: int = 64,
+        progress: bool = False,
+    ) -> np.ndarray:
+        """Predict numbers of texts; otherwise as `predict`."""
+        self._check(objectives)
+        levels = tuple(quantiles) if quantiles is not None else MEDIAN
+        if not levels or not all(0 < q < 1 for q in levels):
+            raise ValueError(f"quantiles {levels} are not between 0 and 1: expected levels such as 0.1, 0.5, 0.9")
+
+        def decode(memory: Memory) -> np.ndarray:
+            return decoding.quantile(self.network, memory, objectives, levels)
+
+        found = self._batched(texts, decode, (len(objectives), len(levels)), batch_size, progress)
+        return found if quantiles is not None else found[:, :, 0]
+
+    def sample(
+        self,
+        space: SearchSpace[Any] | str,
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        num_samples: int = 64,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Joint draws from the model's distribution over the objectives of each architecture.
+
+        Returns:
+            float64 [N, num_samples, K].
+        """
+        return self.sample_text(self._texts(space, architectures), objectives, num_samples, seed)
+
+    def sample_text(
+        self, texts: Sequence[str], objectives: Sequence[str], num_samples: int = 64, seed: int = 0, progress: bool = False
+    ) -> np.ndarray:
+        """Joint draws for texts; otherwise as `sample`."""
+        self._check(objectives)
+        if num_samples < 1:
+            raise ValueError(f"{num_samples} samples: expected at least 1")
+        generator = torch.Generator().manual_seed(seed)
+
+        def decode(memory: Memory) -> np.ndarray:
+            return decoding.sample(self.network, memory, objectives, num_samples, generator)
+
+        return self._batched(texts, decode, (num_samples, len(objectives)), 32, progress)
+
+    def token_ids(self, text: str) -> list[int]:
+        """The tokens of a text, cropped to what the network reads."""
+        return self.tokenizer.encode(text)[: self.network.config.max_length]
+
+    def _texts(self, space: SearchSpace[Any] | str, architectures: Sequence[Any]) -> list[str]:
+        known = search_spaces.get(space) if isinstance(space, str) else space
+        parsed = [known.parse(a) if isinstance(a, str) else a for a in architectures]
+        return [from_architecture(known, a) for a in parsed]
+
+    def _check(self, objectives: Sequence[str]) -> None:
+        if not objectives:
+            raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
+        for name in objectives:
+            if name not in self.objectives:
+                near = get_close_matches(name, self.objectives, n=3, cutoff=0.4)
+                hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(self.objectives[:6])}, …"
+                raise ValueError(f"the model does not know the objective {name!r}; {hint}")
+
+    @torch.inference_mode()
+    def _batched(
+        self,
+        texts: Sequence[str],
+        decode: Callable[[Memory], np.ndarray],
+        shape: tuple[int, ...],
+        batch_size: int,
+        progress: bool,
+    ) -> np.ndarray:
+        """Decode each distinct text once, in batches of similar length."""
+        distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+        ids = [self.token_ids(text) for text in distinct]
+        found = np.empty((len(distinct), *shape))
+        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+        with tqdm(total=len(order), disable=not progress, unit="net", desc="predict") as bar:
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                found[rows] = decode(self.network.encode(pad([ids[i] for i in rows])))
+                bar.update(len(rows))
+        return found[[distinct[text] for text in texts]] if texts else found
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Sequences as one int64 [B, T] tensor, padded at the end."""
+    batch = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
+    for row, sequence in zip(batch, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(batch)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _directory(name: str | os.PathLike[str]) -> Path:
+    shipped = sorted(p.name for p in ASSETS.iterdir() if p.is_dir()) if ASSETS.is_dir() else []
+    if str(name) in shipped:
+        return ASSETS / str(name)
+    if Path(name).is_dir():
+        return Path(name)
+    raise FileNotFoundError(f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}")
+
+
+def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
+    try:
+        weights = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    expected = {k: tuple(v.shape) for k, v in network.state_dict().items() if k != "kinds"}
+    found = {k: tuple(v.shape) for k, v in weights.items()}
+    for key in sorted(expected.keys() | found.keys()):
+        if expected.get(key) != found.get(key):
+            raise ValueError(
+                f"{path} does not fit config.json: {key} is {found.get(key, 'missing')},"
+                f" expected {expected.get(key, 'no such tensor')}"
+            )
+    return {k: v.float() for k, v in weights.items()}

@@ -1,0 +1,347 @@
+"""Multi-objective search: a space proposes architectures, a predictor judges them, a log remembers.
+
+The log is the whole state. A search that was killed is replayed from it: the same seed proposes the same
+architectures, their predictions are read instead of computed, and from where the log ends the search goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+import numpy as np
+from pymoo.algorithms.moo.nsga2 import NSGA2
+from pymoo.core.crossover import Crossover
+from pymoo.core.duplicate import DuplicateElimination
+from pymoo.core.evaluator import Evaluator
+from pymoo.core.mutation import Mutation
+from pymoo.core.population import Population
+from pymoo.core.problem import Problem
+from pymoo.core.termination import NoTermination
+from pymoo.problems.static import StaticProblem
+from tqdm import tqdm
+
+from nas_rlm.pareto import minimised, nondominated
+from search_spaces import SearchSpace
+
+QUANTILES = (0.1, 0.5, 0.9)
+MEDIAN = QUANTILES.index(0.5)
+ATTEMPTS = 100  # rounds of sampling that find nothing new before a space counts as exhausted
+
+
+class Predictor(Protocol):
+    """What a search asks of a model; `nas_rlm.RLM` is one."""
+
+    def predict(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        quantiles: Sequence[float],
+    ) -> np.ndarray:
+        """Quantiles of each objective of each architecture: float64 [N, K, Q]."""
+
+
+class Log(Protocol):
+    """Where a search keeps its evaluations; `nas_rlm.folder.SearchLog` is one."""
+
+    def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
+        """What was predicted of these when they were evaluated before: [N, K, Q], or None."""
+
+    def append(self, architectures: Sequence[str], values: np.ndarray) -> None:
+        """Remember a generation."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A bound on a predicted median, in the objective's own unit.
+
+    >>> Constraint.parse("latency/pixel3<=20")
+    Constraint(objective='latency/pixel3', bound=20.0, is_upper=True)
+    """
+
+    objective: str
+    bound: float
+    is_upper: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Read `OBJECTIVE<=NUMBER` or `OBJECTIVE>=NUMBER`."""
+        match = re.fullmatch(r"\s*([^<>=\s]+)\s*(<=|>=)\s*(\S+)\s*", text)
+        try:
+            if match is None:
+                raise ValueError
+            bound = float(match[3])
+            if not np.isfinite(bound):
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"constraint {text!r} is not OBJECTIVE<=NUMBER or OBJECTIVE>=NUMBER, such as latency/pixel3<=20"
+            ) from None
+        return cls(match[1], bound, match[2] == "<=")
+
+    def violation(self, values: np.ndarray) -> np.ndarray:
+        """How far values [N] are on the wrong side, relative to the bound; feasible where not positive."""
+        excess = values - self.bound if self.is_upper else self.bound - values
+        return excess / (abs(self.bound) or 1.0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a search, together with the model: the same settings give the same front.
+
+    Args:
+        space: name of the search space.
+        objectives: what is optimised; accuracies upwards, all others downwards.
+        constraints: bounds such as `latency/pixel3<=20`, on these or other objectives.
+        algorithm: `nsga2` or `random`.
+        population: architectures a generation.
+        generations: rounds of evaluation.
+        seed: of all random choices.
+        model: fingerprint of the predictor.
+    """
+
+    space: str
+    objectives: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    algorithm: str = "nsga2"
+    population: int = 50
+    generations: int = 20
+    seed: int = 0
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.objectives:
+            raise ValueError("a search needs at least one objective, such as accuracy,latency/pixel3")
+        repeated = sorted({o for o in self.objectives if self.objectives.count(o) > 1})
+        if repeated:
+            raise ValueError(f"objective {repeated[0]!r} is given more than once")
+        if self.algorithm not in ALGORITHMS:
+            near = get_close_matches(self.algorithm, ALGORITHMS, n=1, cutoff=0)
+            raise ValueError(f"no algorithm {self.algorithm!r}: did you mean {near[0]!r}?")
+        for name, least in (("population", 2), ("generations", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+        for constraint in self.constraints:
+            Constraint.parse(constraint)
+
+    @property
+    def bounds(self) -> list[Constraint]:
+        """The constraints, parsed."""
+        return [Constraint.parse(c) for c in self.constraints]
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The objectives, then those that only a constraint names."""
+        return tuple(dict.fromkeys([*self.objectives, *(b.objective for b in self.bounds)]))
+
+
+@dataclass
+class Result:
+    """Every architecture that a search evaluated, in order.
+
+    Args:
+        settings: of the search.
+        architectures: N strings.
+        values: [N, K, Q] quantiles `QUANTILES` of `settings.predicted`, in the objectives' own units.
+    """
+
+    settings: Settings
+    architectures: list[str] = field(default_factory=list)
+    values: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0)))
+
+    def add(self, architectures: Sequence[str], values: np.ndarray) -> None:
+        """Append a generation."""
+        self.values = np.concatenate([self.values, values]) if self.architectures else values
+        self.architectures.extend(architectures)
+
+    @property
+    def medians(self) -> np.ndarray:
+        """Predicted medians [N, K]."""
+        return self.values[:, :, MEDIAN]
+
+    @property
+    def feasible(self) -> np.ndarray:
+        """Which architectures meet every constraint: bool [N]."""
+        return (_violations(self.settings, self.medians) <= 0).all(axis=1)
+
+    @property
+    def front(self) -> np.ndarray:
+        """Indices of the feasible architectures that no other beats, the best in the first objective first."""
+        rows = np.flatnonzero(self.feasible)
+        objectives = self.settings.objectives
+        medians = self.medians[rows, : len(objectives)]
+        rows = rows[nondominated(medians, objectives)]
+        return rows[np.lexsort(minimised(self.medians[rows, : len(objectives)], objectives).T[::-1])]
+
+
+def search(
+    space: SearchSpace[Any],
+    predictor: Predictor,
+    settings: Settings,
+    log: Log | None = None,
+    progress: bool = False,
+) -> Result:
+    """Search a space for the architectures that a predictor finds best.
+
+    >>> import search_spaces
+    >>> from nas_rlm import RLM
+    >>> settings = Settings("nasbench201", ("accuracy", "latency/pixel3"), generations=5)
+    >>> result = search(search_spaces.get("nasbench201"), RLM.load("nas"), settings)
+    >>> best = result.architectures[result.front[0]]
+
+    No architecture is evaluated twice. The search ends early when the algorithm finds nothing new.
+
+    Args:
+        space: where architectures come from.
+        predictor: what judges them.
+        settings: objectives, constraints, algorithm and its size.
+        log: receives each generation, and is replayed first.
+        progress: show a bar.
+    """
+    algorithm = ALGORITHMS[settings.algorithm](space, settings)
+    result = Result(settings)
+    with tqdm(total=settings.population * settings.generations, desc="search", unit="net", disable=not progress) as bar:
+        for _ in range(settings.generations):
+            proposed = algorithm.ask()
+            if not proposed:
+                break
+            names = [str(a) for a in proposed]
+            values = log.replay(names) if log else None
+            if values is None:
+                values = predictor.predict(space, proposed, settings.predicted, quantiles=QUANTILES)
+                if log:
+                    log.append(names, values)
+            algorithm.tell(values[:, :, MEDIAN])
+            result.add(names, values)
+            bar.update(len(names))
+    return result
+
+
+class Random:
+    """Uniform sampling without repetition."""
+
+    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
+        self.space, self.population = space, settings.population
+        self.rng = np.random.default_rng(settings.seed)
+        self.seen: set[str] = set()
+
+    def ask(self) -> list[Any]:
+        """The next generation: new architectures, none when the space seems exhausted."""
+        found: dict[str, Any] = {}
+        misses = 0
+        while len(found) < self.population and misses < ATTEMPTS * self.population:
+            architecture = self.space.sample(self.rng)
+            name = str(architecture)
+            misses += name in self.seen
+            if name not in self.seen:
+                found[name] = architecture
+                self.seen.add(name)
+        return list(found.values())
+
+    def tell(self, medians: np.ndarray) -> None:
+        """Learn the predicted medians [N, K] of the generation asked for; random search does not care."""
+
+
+class Nsga2:
+    """NSGA-II on a space's own operators.
+
+    Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", 2002.
+    """
+
+    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
+        self.space, self.settings = space, settings
+        self.problem = Problem(
+            n_var=len(space.genes),
+            n_obj=len(settings.objectives),
+            n_ieq_constr=len(settings.constraints),
+            xl=0,
+            xu=np.array(space.genes) - 1,
+            vtype=int,
+        )
+        first = Random(space, settings).ask()
+        self.unseen = _Unseen(space)
+        self.algorithm = NSGA2(
+            pop_size=len(first),
+            sampling=np.array([space.encode(a) for a in first]),
+            crossover=_Crossover(space),
+            mutation=_Mutation(space),
+            eliminate_duplicates=self.unseen,
+            seed=settings.seed,
+        )
+        self.algorithm.setup(self.problem, termination=NoTermination())
+
+    def ask(self) -> list[Any]:
+        """The next generation: new architectures, none when mating finds nothing new."""
+        self.asked = self.algorithm.ask() or Population.empty()
+        return [self.space.decode(individual.X) for individual in self.asked]
+
+    def tell(self, medians: np.ndarray) -> None:
+        """Learn the predicted medians [N, K] of the generation asked for."""
+        objectives = self.settings.objectives
+        costs = minimised(medians[:, : len(objectives)], objectives)
+        judged = StaticProblem(self.problem, F=costs, G=_violations(self.settings, medians))
+        Evaluator().eval(judged, self.asked)
+        self.unseen.remember(self.asked)
+        self.algorithm.tell(infills=self.asked)
+
+
+ALGORITHMS: dict[str, Callable[[SearchSpace[Any], Settings], Random | Nsga2]] = {"nsga2": Nsga2, "random": Random}
+
+
+def _violations(settings: Settings, medians: np.ndarray) -> np.ndarray:
+    columns = [b.violation(medians[:, settings.predicted.index(b.objective)]) for b in settings.bounds]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(medians), 0))
+
+
+class _Crossover(Crossover):  # type: ignore[misc]
+    def __init__(self, space: SearchSpace[Any]) -> None:
+        super().__init__(n_parents=2, n_offsprings=2)
+        self.space = space
+
+    def _do(
+        self, problem: Problem, X: np.ndarray, *args: Any, random_state: np.random.Generator, **kwargs: Any
+    ) -> np.ndarray:
+        pairs = [tuple(map(self.space.decode, pair)) for pair in X.swapaxes(0, 1)]
+        children = [
+            [self.space.crossover(a, b, random_state), self.space.crossover(b, a, random_state)] for a, b in pairs
+        ]
+        return np.array([[self.space.encode(c) for c in pair] for pair in children]).swapaxes(0, 1)
+
+
+class _Mutation(Mutation):  # type: ignore[misc]
+    def __init__(self, space: SearchSpace[Any]) -> None:
+        super().__init__(prob=0.9)
+        self.space = space
+
+    def _do(
+        self, problem: Problem, X: np.ndarray, *args: Any, random_state: np.random.Generator, **kwargs: Any
+    ) -> np.ndarray:
+        return np.array([self.space.encode(self.space.mutate(self.space.decode(x), random_state)) for x in X])
+
+
+class _Unseen(DuplicateElimination):  # type: ignore[misc]
+    """Keeps what was never evaluated, so that every evaluation tells something new."""
+
+    def __init__(self, space: SearchSpace[Any]) -> None:
+        super().__init__()
+        self.space = space
+        self.seen: set[str] = set()
+
+    def names(self, population: Population) -> list[str]:
+        return [str(self.space.decode(individual.X)) for individual in population]
+
+    def remember(self, population: Population) -> None:
+        self.seen.update(self.names(population))
+
+    def do(self, pop: Population, *others: Population, **kwargs: Any) -> Population:
+        taken = self.seen.union(*(self.names(other) for other in others))
+        first: dict[str, int] = {}
+        for i, name in enumerate(self.names(pop)):
+            if name not in taken:
+                first.setdefault(name, i)
+        return pop[list(first.values())]

@@ -1,0 +1,242 @@
+"""ONNX models as graphs: names, defaults, metadata and exporter artefacts left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, TensorProto, numpy_helper
+
+from .ir import Arg, Block, Leaf, Node, Param
+
+MAX_BYTES = 512 * 1024 * 1024
+MAX_NODES = 50_000
+SMALL = 64  # integer constants of at most this many elements are part of the graph, not weights
+_UNIT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+
+
+def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> onnx.ModelProto:
+    """A model from a file, refused with a clear error if it is not one or is larger than the limit."""
+    if isinstance(source, onnx.ModelProto):
+        return source
+    path = Path(source)
+    if not path.is_file():
+        raise FileNotFoundError(f"no ONNX file at {str(path)!r}")
+    size = path.stat().st_size
+    if size > max_bytes:
+        raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {max_bytes:,}")
+    try:
+        model = onnx.load_model(path, load_external_data=False)
+    except DecodeError as error:
+        raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise ValueError(f"{str(path)!r} is not an ONNX model: it has no graph or imports no operator set")
+    return model
+
+
+def opset(model: onnx.ModelProto) -> int:
+    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+def weight_name(type_name: str, shape: tuple[int, ...]) -> str:
+    """The name of a weight in the text: its shape, and its type unless that is float."""
+    return ("W" if type_name == "float" else f"{type_name}_") + "_".join(map(str, shape))
+
+
+def read(model: onnx.ModelProto, inline: bool) -> Block:
+    """The model's graph; with `inline` its local functions are called in place first."""
+    if inline and model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    if len(model.graph.node) > MAX_NODES:
+        raise ValueError(f"the graph has {len(model.graph.node):,} nodes, more than the limit of {MAX_NODES:,}")
+    return _Reader(model).network()
+
+
+def _type_name(elem_type: int) -> str:
+    return TensorProto.DataType.Name(elem_type).lower()
+
+
+def _shape(tensor_type: onnx.TypeProto.Tensor, symbols: dict[str, str]) -> str:
+    dims = []
+    for d in tensor_type.shape.dim:
+        if d.HasField("dim_value"):
+            dims.append(str(d.dim_value))
+        else:
+            dims.append(symbols.setdefault(d.dim_param or f"?{len(symbols)}", f"N{len(symbols)}"))
+    return f"[{','.join(dims)}]" if dims else ""
+
+
+def _number(value: float) -> str:
+    text = repr(float(str(np.float32(value))))
+    return text if any(c in text for c in ".en") else f"{text}.0"
+
+
+def _constant(array: np.ndarray) -> Leaf:
+    """A small integer or scalar constant is known by its value, anything else by its shape."""
+    if array.dtype == object or array.size > SMALL or (array.dtype.kind == "f" and array.ndim > 0):
+        return Leaf(_type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
+    kind = _type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+    values = array.reshape(-1).tolist()
+    text = [_number(v) if array.dtype.kind == "f" else str(int(v)) for v in values]
+    return Leaf(kind, array.shape, ",".join(text))
+
+
+def _tensor_leaf(tensor: TensorProto) -> Leaf:
+    elements = int(np.prod(tensor.dims)) if tensor.dims else 1
+    kind = _type_name(tensor.data_type)
+    is_weight = elements > SMALL or (len(tensor.dims) > 0 and kind in ("float", "float16", "double", "bfloat16"))
+    if is_weight or tensor.data_location == TensorProto.EXTERNAL:
+        return Leaf(kind, tuple(tensor.dims))
+    return _constant(numpy_helper.to_array(tensor))
+
+
+class _Reader:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = model
+        self.opset = opset(model)
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.blocks: dict[tuple[str, str], Block] = {}
+        self.fresh = count()
+
+    def network(self) -> Block:
+        graph = self.model.graph
+        scope: dict[str, Arg] = {"": None}
+        scope.update({t.name: _tensor_leaf(t) for t in graph.initializer})
+        symbols: dict[str, str] = {}
+        inputs, types = [], []
+        for i in graph.input:
+            tensor = i.type.tensor_type
+            shape = tuple(d.dim_value for d in tensor.shape.dim)
+            if i.name in scope:
+                continue
+            if shape and i.name == weight_name(_type_name(tensor.elem_type), shape):
+                scope[i.name] = Leaf(_type_name(tensor.elem_type), shape)
+                continue
+            scope[i.name] = next(self.fresh)
+            inputs.append(scope[i.name])
+            types.append(_type_name(tensor.elem_type) + _shape(tensor, symbols))
+        nodes = self.body(graph.node, scope)
+        outputs = []
+        for o in graph.output:
+            value = scope.get(o.name)
+            if not isinstance(value, int):
+                raise ValueError(f"output {o.name!r} is computed by no node of the graph")
+            outputs.append(value)
+        if not nodes:
+            raise ValueError(f"the graph {graph.name!r} has no operators, so there is nothing to read")
+        output_types = tuple(
+            _type_name(o.type.tensor_type.elem_type) + _shape(o.type.tensor_type, symbols) for o in graph.output
+        )
+        return Block(
+            tuple(v for v in inputs if isinstance(v, int)),
+            tuple(outputs),
+            nodes,
+            input_types=tuple(types),
+            output_types=output_types,
+        )
+
+    def body(self, protos: Iterable[onnx.NodeProto], scope: dict[str, Arg]) -> list[Node]:
+        nodes = []
+        for proto in protos:
+            try:
+                args = tuple(scope[name] for name in proto.input)
+            except KeyError as missing:
+                raise ValueError(f"node {proto.op_type} reads {missing.args[0]!r}, which nothing defines") from None
+            if proto.op_type == "Constant" and not proto.domain:
+                scope[proto.output[0]] = self.constant(proto)
+            elif proto.op_type == "Identity" and not proto.domain:
+                scope[proto.output[0]] = args[0]
+            else:
+                nodes.append(self.node(proto, args, scope))
+        return nodes
+
+    def node(self, proto: onnx.NodeProto, args: tuple[Arg, ...], scope: dict[str, Arg]) -> Node:
+        while args and args[-1] is None:
+            args = args[:-1]
+        outs = tuple(next(self.fresh) for _ in proto.output)
+        scope.update(zip((o for o in proto.output), outs, strict=True))
+        scope[""] = None
+        function = self.functions.get((proto.domain, proto.op_type))
+        if function is not None:
+            return Node("", args, outs, callee=self.block(function, args))
+        name = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
+        return Node(name, args, outs, self.attributes(proto, args))
+
+    def block(self, function: onnx.FunctionProto, args: tuple[Arg, ...]) -> Block:
+        key = (function.domain, function.name)
+        if key not in self.blocks:
+            scope: dict[str, Arg] = {"": None}
+            inputs: list[int] = []
+            params = 0
+            for name, arg in zip(function.input, args, strict=True):
+                if isinstance(arg, Leaf | Param):
+                    scope[name] = Param(params, arg.sort, arg.is_matrix)
+                    params += 1
+                else:
+                    inputs.append(next(self.fresh))
+                    scope[name] = inputs[-1]
+            nodes = self.body(function.node, scope)
+            outputs = tuple(v for v in (scope[o] for o in function.output) if isinstance(v, int))
+            self.blocks[key] = Block(tuple(inputs), outputs, nodes, params)
+        return self.blocks[key]
+
+    def constant(self, proto: onnx.NodeProto) -> Leaf:
+        attribute = proto.attribute[0]
+        value = onnx.helper.get_attribute_value(attribute)
+        if attribute.name == "value":
+            return _tensor_leaf(value)
+        if attribute.name in ("value_int", "value_ints"):
+            return _constant(np.array(value, dtype=np.int64))
+        if attribute.name in ("value_float", "value_floats"):
+            return _constant(np.array(value, dtype=np.float32))
+        raise ValueError(f"a Constant with {attribute.name!r} is not supported: expected a tensor, ints or floats")
+
+    def attributes(self, proto: onnx.NodeProto, args: tuple[Arg, ...]) -> str:
+        shown = []
+        for a in sorted(proto.attribute, key=lambda a: a.name):
+            if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+                raise ValueError(f"{proto.op_type} holds a subgraph: control flow has no text form, unroll it first")
+            value = onnx.helper.get_attribute_value(a)
+            if not self.is_default(proto, a.name, value, args):
+                shown.append(f"{a.name}{_attribute(a.type, value)}")
+        return f"<{','.join(shown)}>" if shown else ""
+
+    def is_default(self, proto: onnx.NodeProto, name: str, value: object, args: tuple[Arg, ...]) -> bool:
+        if name in _UNIT and isinstance(value, list):
+            return all(v == _UNIT[name] for v in value)
+        if name == "kernel_shape" and proto.op_type in ("Conv", "ConvTranspose"):
+            return True
+        try:
+            schema = onnx.defs.get_schema(proto.op_type, self.opset, proto.domain)
+        except onnx.defs.SchemaError:
+            return False
+        known = schema.attributes.get(name)
+        if known is None or known.default_value.type == AttributeProto.UNDEFINED:
+            return False
+        return bool(onnx.helper.get_attribute_value(known.default_value) == value)
+
+
+def _attribute(kind: int, value: object) -> str:
+    if kind == AttributeProto.TENSOR:
+        assert isinstance(value, TensorProto)
+        array = numpy_helper.to_array(value)
+        if array.size > SMALL:
+            raise ValueError(f"an attribute holds a tensor of {array.size:,} elements; expected at most {SMALL}")
+        shape = f"[{','.join(map(str, array.shape))}]" if array.ndim else ""
+        return f"={_type_name(value.data_type)}{shape}{{{','.join(_scalar(v) for v in array.reshape(-1).tolist())}}}"
+    if isinstance(value, list | tuple):
+        items = ",".join(_scalar(v) for v in value)
+        return f"=[{items}]" if items else f":{AttributeProto.AttributeType.Name(kind).lower()}=[]"
+    return f"={_scalar(value)}"
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bytes):
+        return '"' + value.decode("utf-8", "replace").replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return _number(value) if isinstance(value, float) else str(int(value))  # type: ignore[call-overload]

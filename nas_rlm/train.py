@@ -1,0 +1,380 @@
+"""One training loop, for pretraining from a recipe and for fine-tuning a model.
+
+Everything random is drawn from (seed, epoch, batch), and all else is kept in the checkpoint, so that a resumed
+run equals an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from tqdm import tqdm
+
+from nas_rlm.data import tables
+from nas_rlm.data.tables import Row, Table
+from nas_rlm.files import atomic, write_text
+from nas_rlm.metrics import kendall, spearman
+from nas_rlm.model import Config, Network
+from nas_rlm.numbers import TOKENS, NumberScheme
+from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
+from nas_rlm.rlm import RLM, pad
+from nas_rlm.text import Tokenizer
+
+WITHOUT_ACCURACY = 0.15  # share of presentations that leave accuracy out, so that a latency can be asked alone
+_IGNORED = -100
+_NEAR_ZERO = 1e-9
+
+
+@dataclass
+class Examples:
+    """Rows of one table, tokenised: texts, and the tokens of each number of each row."""
+
+    recipe: TableRecipe
+    ids: list[np.ndarray]
+    numbers: list[dict[int, list[int]]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def run(recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume: bool = False) -> RLM:
+    """Train from a recipe.
+
+    Args:
+        recipe_path: a YAML file, or the name of a shipped recipe.
+        out: a folder for the checkpoint, log.jsonl and what a resumed run needs.
+        resume: continue the run in `out`; the result is the one of an uninterrupted run.
+
+    Raises:
+        ValueError: a malformed recipe, or `out` holds another run.
+    """
+    recipe, folder = read_recipe(recipe_path), Path(out)
+    _claim(folder, recipe, resume)
+    read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
+    sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
+    train_texts = [tables.texts(side[0].rows) for side in sides]
+    tokenizer = _tokenizer(folder, recipe, train_texts)
+    objectives = _objectives([side[0] for side in sides])
+    config = Config(vocab_size=tokenizer.vocab_size, objectives=objectives, size=recipe.size)
+    torch.manual_seed(recipe.seed)
+    rlm = RLM(Network(config, tokenizer.kinds()), tokenizer, [f"{t.name}: {len(t)} rows" for t, _ in sides])
+    examples = [
+        examples_of(rlm, side[0].rows, table, texts)
+        for side, table, texts in zip(sides, recipe.tables, train_texts, strict=True)
+    ]
+    checks = [_check_rows(side[1], recipe) for side in sides]
+    fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
+    rlm.save(folder)
+    return rlm
+
+
+def fine_tune(
+    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], recipe: Recipe | None = None, out: Path | None = None
+) -> RLM:
+    """Continue training a model on new rows; objectives that it did not know become tokens of their own.
+
+    Args:
+        rlm: the model, left as it is.
+        rows: measured architectures.
+        objectives: which of their numbers to learn.
+        recipe: how; its tables and size do not matter. By default 20 epochs at a tenth of the usual rate.
+        out: a folder for the log and the resumable state.
+
+    Returns:
+        A new model.
+
+    Raises:
+        ValueError: no row has any of the objectives.
+    """
+    kept = [
+        replace(row, targets={k: v for k, v in row.targets.items() if k in objectives})
+        for row in rows
+        if any(name in row.targets for name in objectives)
+    ]
+    if not kept:
+        raise ValueError(f"none of {len(rows)} rows has a value for {', '.join(objectives)}")
+    recipe = recipe or Recipe((TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9)
+    grown = _with_objectives(rlm, objectives)
+    examples = examples_of(grown, kept, TableRecipe("", numbers=max(6, len(objectives))), tables.texts(kept))
+    fit(grown, [examples], recipe, None, out, resume=False)
+    return grown
+
+
+def examples_of(rlm: RLM, rows: Sequence[Row], recipe: TableRecipe, texts: Sequence[str]) -> Examples:
+    """Tokenise rows; latencies of networks that compute nothing (near zero) are left out."""
+    scheme = rlm.network.config.scheme
+    position = {name: TOKENS + i for i, name in enumerate(rlm.objectives)}
+    numbers = [
+        {
+            position[k]: scheme.encode(v)
+            for k, v in row.targets.items()
+            if k in position and not (k.startswith("latency/") and v < _NEAR_ZERO)
+        }
+        for row in rows
+    ]
+    return Examples(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
+
+
+def fit(
+    rlm: RLM,
+    examples: list[Examples],
+    recipe: Recipe,
+    check: Callable[[], dict[str, dict[str, float]]] | None,
+    out: Path | None,
+    resume: bool,
+) -> None:
+    """Train in place; the averaged weights are what the model holds at the end.
+
+    Args:
+        rlm: the model.
+        examples: a set for each table.
+        recipe: learning rate, epochs and the rest.
+        check: gives validation figures of the model as it stands; None for none.
+        out: where log.jsonl and the resumable state go; None for nowhere.
+        resume: start from the state in `out`.
+    """
+    network = rlm.network
+    state = _State(network, recipe)
+    per_epoch = sum(1 for _ in _batches(examples, recipe, epoch=0))
+    total = per_epoch * recipe.epochs
+    if resume and out is not None and (out / "state.safetensors").is_file():
+        state.load(out)
+    accuracy = TOKENS + rlm.objectives.index("accuracy") if "accuracy" in rlm.objectives else -1
+    best, since = state.best, state.since
+    clock, losses, tokens = time.perf_counter(), [], 0
+    with tqdm(total=total, initial=state.step, unit="step", desc="train", disable=total < 20) as bar:
+        while state.step < total and not (recipe.patience and since >= recipe.patience):
+            epoch, done = divmod(state.step, per_epoch)
+            for i, batch in enumerate(_batches(examples, recipe, epoch)):
+                if i < done:
+                    continue
+                rng = np.random.default_rng([recipe.seed, epoch, i])
+                ids, given, wanted = collate(batch, rng, network.config.scheme, accuracy)
+                losses.append(state.advance(ids, given, wanted, total))
+                tokens += ids.numel() + given.numel()
+                bar.update()
+                last = state.step == total
+                if check is not None and (state.step % recipe.validate_every == 0 or last):
+                    with state.averaged():
+                        figures = check()
+                    mean = float(np.mean([f["spearman"] for f in figures.values()])) if figures else 0.0
+                    best, since = (mean, 0) if mean > best else (best, since + 1)
+                    state.best, state.since = best, since
+                    record = {"validation": figures, "mean_spearman": round(mean, 5)}
+                    _log(out, state.step, losses, tokens / (time.perf_counter() - clock), **record)
+                    clock, losses, tokens = time.perf_counter(), [], 0
+                    bar.set_postfix(spearman=f"{mean:.4f}")
+                if out is not None and (state.step % recipe.checkpoint_every == 0 or last):
+                    state.save(out)
+                if recipe.patience and since >= recipe.patience:
+                    break
+    network.load_state_dict(state.ema, strict=False)
+    network.eval()
+
+
+def collate(
+    batch: list[tuple[np.ndarray, dict[int, list[int]], int]],
+    rng: np.random.Generator,
+    scheme: NumberScheme,
+    accuracy: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A batch as tensors: accuracy first, but for a few presentations, then others in random order.
+
+    Returns:
+        Text ids [B, T]; decoder tokens [B, t]; the token after each, with the objectives' places ignored.
+    """
+    given, wanted = [], []
+    for _, numbers, most in batch:
+        alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
+        first = [accuracy] if accuracy in numbers and not alone else []
+        others = [k for k in numbers if k != accuracy]
+        chosen = first + [others[j] for j in rng.permutation(len(others))[: most - len(first)]]
+        given.append([t for k in chosen for t in (k, *numbers[k])])
+        wanted.append([t for k in chosen for t in (*numbers[k], _IGNORED)])
+    longest = max(map(len, given))
+    after = torch.tensor([w + [_IGNORED] * (longest - len(w)) for w in wanted])
+    return pad([ids for ids, _, _ in batch]), torch.tensor([g + [0] * (longest - len(g)) for g in given]), after
+
+
+@torch.no_grad()
+def validate(rlm: RLM, checks: Sequence[tuple[Table, list[str]]]) -> dict[str, dict[str, float]]:
+    """Rank correlations of the median on held-out rows, for each table and objective."""
+    figures = {}
+    for table, objectives in checks:
+        for objective in objectives:
+            rows = table.having(objective).rows
+            true = np.array([r.targets[objective] for r in rows])
+            found = rlm.predict_text(tables.texts(rows), [objective])[:, 0]
+            figures[f"{table.name}:{objective}"] = {
+                "spearman": round(spearman(found, true), 5),
+                "kendall": round(kendall(found, true), 5),
+            }
+    return figures
+
+
+class _State:
+    """The network, its optimizer, the averaged weights and the step: all that a checkpoint holds."""
+
+    def __init__(self, network: Network, recipe: Recipe) -> None:
+        self.network, self.recipe = network.train(), recipe
+        decayed, plain = [], []
+        for name, p in network.named_parameters():
+            (decayed if p.ndim == 2 and not name.startswith(("pieces", "tokens")) else plain).append(p)
+        groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98))
+        self.ema = {n: p.detach().clone() for n, p in network.named_parameters()}
+        self.step, self.best, self.since = 0, -math.inf, 0
+
+    def advance(self, ids: Tensor, given: Tensor, wanted: Tensor, total: int) -> float:
+        rate = self.recipe.learning_rate * min(1.0, (self.step + 1) / max(1, self.recipe.warmup))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * self.step / total))
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+            logits = self.network(ids, given)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), ignore_index=_IGNORED)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        self.optimizer.step()
+        decay = min(self.recipe.ema, (self.step + 1) / (self.step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.ema.values()), list(self.network.parameters()), 1 - decay)
+        self.step += 1
+        return float(loss)
+
+    def averaged(self) -> _Averaged:
+        return _Averaged(self.network, self.ema)
+
+    def save(self, folder: Path) -> None:
+        tensors = {f"model.{n}": p.detach() for n, p in self.network.named_parameters()}
+        tensors |= {f"ema.{n}": p for n, p in self.ema.items()}
+        for i, p in enumerate(p for g in self.optimizer.param_groups for p in g["params"]):
+            tensors |= {f"optimizer.{i}.{k}": v for k, v in self.optimizer.state.get(p, {}).items()}
+        meta = {"step": str(self.step), "best": repr(self.best), "since": str(self.since)}
+        with atomic(folder / "state.safetensors") as temporary:
+            save_file(tensors, temporary, metadata=meta)
+
+    def load(self, folder: Path) -> None:
+        from safetensors import safe_open
+
+        path = folder / "state.safetensors"
+        tensors = load_file(path)
+        with safe_open(path, "pt") as file:
+            meta = file.metadata()
+        self.step, self.best, self.since = int(meta["step"]), float(meta["best"]), int(meta["since"])
+        with torch.no_grad():
+            for name, p in self.network.named_parameters():
+                p.copy_(tensors[f"model.{name}"])
+                self.ema[name].copy_(tensors[f"ema.{name}"])
+        for i, p in enumerate(p for g in self.optimizer.param_groups for p in g["params"]):
+            start = f"optimizer.{i}."
+            self.optimizer.state[p] = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+
+class _Averaged:
+    """Within it the network holds the averaged weights."""
+
+    def __init__(self, network: Network, ema: dict[str, Tensor]) -> None:
+        self.network, self.ema = network, ema
+
+    def __enter__(self) -> None:
+        self.own = {n: p.detach().clone() for n, p in self.network.named_parameters()}
+        self.network.load_state_dict(self.ema, strict=False)
+        self.network.eval()
+
+    def __exit__(self, *error: object) -> None:
+        self.network.load_state_dict(self.own, strict=False)
+        self.network.train()
+
+
+def _batches(
+    examples: list[Examples], recipe: Recipe, epoch: int
+) -> Iterator[list[tuple[np.ndarray, dict[int, list[int]], int]]]:
+    """An epoch's batches: rows drawn and shuffled by (seed, epoch), batches of texts of similar length."""
+    rng = np.random.default_rng([recipe.seed, epoch])
+    drawn: list[tuple[int, int]] = []
+    for t, e in enumerate(examples):
+        rows = [i for i in range(len(e)) if e.numbers[i]]
+        wanted = e.recipe.rows or len(rows)
+        passes = [rng.permutation(rows) for _ in range(-(-wanted // max(1, len(rows))))]
+        drawn += [(t, int(i)) for i in np.concatenate(passes)[:wanted]]
+    pool = [drawn[i] for i in rng.permutation(len(drawn))]
+    size, window = recipe.batch_size, recipe.batch_size * 32
+    batches = []
+    for start in range(0, len(pool), window):
+        near = sorted(pool[start : start + window], key=lambda p: len(examples[p[0]].ids[p[1]]))
+        batches += [near[i : i + size] for i in range(0, len(near), size)]
+    for b in rng.permutation(len(batches)):
+        yield [(examples[t].ids[i], examples[t].numbers[i], examples[t].recipe.numbers) for t, i in batches[b]]
+
+
+def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for t in found for name in t.objectives))
+
+
+def _check_rows(held: Table, recipe: Recipe) -> tuple[Table, list[str]]:
+    """A fixed part of the validation rows, and what is checked on it: accuracy and up to three latencies."""
+    rng = np.random.default_rng(recipe.seed)
+    rows = [held.rows[i] for i in rng.permutation(len(held))[: recipe.validation_rows]]
+    latencies = [n for n in held.objectives if n.startswith("latency/")]
+    chosen = latencies[:: max(1, len(latencies) // 3)][:3]
+    accuracy = ["accuracy"] if "accuracy" in held.objectives else []
+    return Table(held.name, rows), [*accuracy, *chosen]
+
+
+def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> Tokenizer:
+    """The run's tokenizer, trained once and kept with it."""
+    path = folder / "tokenizer.model"
+    if not path.is_file():
+        rng = np.random.default_rng(recipe.seed)
+        sample = [t[i] for t in texts for i in sorted(rng.permutation(len(t))[: recipe.tokenizer_texts])]
+        Tokenizer.train(sample, recipe.vocab_size, recipe.longest_piece, recipe.seed).save(path)
+    return Tokenizer.load(path)
+
+
+def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
+    """Take a folder for a run; one that holds another run is refused."""
+    note = folder / "recipe.json"
+    described = json.dumps(recipe, default=vars, indent=1)
+    if note.is_file():
+        if not resume:
+            raise ValueError(f"{folder} already holds a run; choose another folder, or resume it")
+        if note.read_text() != described:
+            raise ValueError(f"{folder} holds a run of another recipe; resume it with the one in {note.name}")
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty and holds no run; choose another folder")
+    write_text(note, described)
+
+
+def _log(out: Path | None, step: int, losses: list[float], rate: float, **record: object) -> None:
+    if out is not None:
+        loss = round(float(np.mean(losses)), 5) if losses else None
+        line = {"step": step, "loss": loss, "tokens_per_second": round(rate), **record}
+        with open(out / "log.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _with_objectives(rlm: RLM, objectives: Sequence[str]) -> RLM:
+    """A copy of a model that knows more objectives, their tokens started at the mean of those of their kind."""
+    config = rlm.network.config
+    new = [name for name in objectives if name not in config.objectives]
+    network = Network(replace(config, objectives=(*config.objectives, *new)), rlm.network.kinds.numpy())
+    weights = dict(rlm.network.state_dict())
+    known = weights["tokens.weight"]
+    rows = [known]
+    for name in new:
+        kind = [TOKENS + i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
+        rows.append(known[kind or list(range(TOKENS, len(known)))].mean(0, keepdim=True))
+    network.load_state_dict({**weights, "tokens.weight": torch.cat(rows)})
+    return RLM(network, rlm.tokenizer, list(rlm.trained_on))

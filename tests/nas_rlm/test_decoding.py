@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+import torch
+
+from nas_rlm.decoding import quantile, sample
+from nas_rlm.model import Config, Network
+
+from .test_numbers import leaves
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def tiny(request):
+    """A network with few enough numbers to list, its distribution far from uniform."""
+    torch.manual_seed(request.param)
+    config = Config(vocab_size=8, objectives=("accuracy", "latency/a"), size=1, mantissa_digits=request.param)
+    network = Network(config, np.zeros(8, dtype=np.uint8)).eval()
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return network
+
+
+@torch.no_grad()
+def enumerated(network: Network, ids: torch.Tensor, given: list[int], objective: str) -> tuple[np.ndarray, np.ndarray]:
+    """All numbers in ascending order and their probabilities, from the plain forward pass."""
+    scheme = network.config.scheme
+    every = leaves(scheme)
+    named = network.config.objective_ids([objective])
+    tokens = torch.tensor([[*given, *named, *leaf] for leaf in every])
+    logits = network(ids.expand(len(every), -1), tokens)
+    probability = np.ones(len(every))
+    for row, leaf in enumerate(every):
+        for i, token in enumerate(leaf):
+            valid = scheme.children(leaf[:i])
+            p = logits[row, len(given) + i, valid].double().softmax(0)
+            probability[row] *= float(p[valid.index(token)])
+    return np.array([scheme.decode(leaf) for leaf in every]), probability
+
+
+def exact_quantile(values: np.ndarray, probability: np.ndarray, level: float) -> float:
+    return float(values[np.searchsorted(np.cumsum(probability), level)])
+
+
+def test_quantiles_equal_those_of_the_enumerated_distribution(tiny):
+    ids = torch.randint(1, 8, (4, 5), generator=torch.Generator().manual_seed(3))
+    levels = (0.1, 0.5, 0.77)
+    found = quantile(tiny, tiny.encode(ids), ["accuracy", "latency/a"], levels)
+    for row in range(4):
+        values, p = enumerated(tiny, ids[row : row + 1], [], "accuracy")
+        assert p.sum() == pytest.approx(1, abs=1e-5)
+        assert found[row, 0].tolist() == [exact_quantile(values, p, q) for q in levels]
+        median = tiny.config.scheme.encode(exact_quantile(values, p, 0.5))
+        given = [*tiny.config.objective_ids(["accuracy"]), *median]
+        values, p = enumerated(tiny, ids[row : row + 1], given, "latency/a")
+        assert found[row, 1].tolist() == [exact_quantile(values, p, q) for q in levels]
+
+
+def test_the_second_objective_is_given_the_median_whichever_levels_are_asked(tiny):
+    ids = torch.randint(1, 8, (3, 5))
+    memory = tiny.encode(ids)
+    outer = quantile(tiny, memory, ["accuracy", "latency/a"], (0.1, 0.9))
+    all_three = quantile(tiny, memory, ["accuracy", "latency/a"], (0.1, 0.5, 0.9))
+    assert np.array_equal(outer, all_three[:, :, [0, 2]])
+
+
+def test_samples_follow_the_enumerated_distribution(tiny):
+    ids = torch.randint(1, 8, (1, 5))
+    values, p = enumerated(tiny, ids, [], "accuracy")
+    drawn = sample(tiny, tiny.encode(ids), ["accuracy"], 4000, torch.Generator().manual_seed(0))[0, :, 0]
+    assert set(drawn) <= set(values)
+    below = np.cumsum(p)
+    for level in (0.2, 0.5, 0.8):
+        cut = values[np.searchsorted(below, level)]
+        assert abs((drawn <= cut).mean() - below[values == cut][0]) < 0.04
+
+
+def test_samples_are_reproducible_and_joint(tiny):
+    memory = tiny.encode(torch.randint(1, 8, (2, 5)))
+    a, b = (
+        sample(tiny, memory, ["accuracy", "latency/a"], 16, torch.Generator().manual_seed(7)) for _ in range(2)
+    )
+    assert a.shape == (2, 16, 2)
+    assert np.array_equal(a, b)

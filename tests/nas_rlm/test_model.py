@@ -1,0 +1,67 @@
+import numpy as np
+import torch
+
+from nas_rlm.model import Cache, Config, Network
+from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER
+
+KINDS = np.array([0, 0, 0, 0, IDENTIFIER, IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE | ENDS_STATEMENT], dtype=np.uint8)
+
+
+def network(size: int = 4, **changes: object) -> Network:
+    torch.manual_seed(0)
+    return Network(Config(vocab_size=8, objectives=("accuracy", "latency/a"), size=size, **changes), KINDS).eval()
+
+
+def test_one_dial_sets_the_size():
+    small, large = network(2), network(6)
+    assert (len(small.encoder), small.config.width, len(small.decoder)) == (2, 64, 1)
+    assert (len(large.encoder), large.config.width, len(large.decoder)) == (6, 192, 2)
+
+
+def test_padding_changes_nothing():
+    net = network()
+    ids = torch.tensor([[2, 4, 3, 6, 4, 7]])
+    padded = torch.cat([ids, torch.zeros(1, 5, dtype=torch.long)], 1)
+    tokens = torch.tensor([[12, 0, 1, 3]])
+    with torch.no_grad():
+        assert torch.allclose(net(ids, tokens), net(padded, tokens), atol=1e-5)
+
+
+def test_the_cache_gives_what_the_whole_prefix_gives():
+    net = network(6)
+    memory = net.encode(torch.randint(1, 8, (3, 9)))
+    tokens = torch.tensor([[12, 0, 1, 4, 5]] * 3)
+    with torch.no_grad():
+        whole = net.decode(tokens, memory)
+        caches = [Cache() for _ in net.decoder]
+        steps = torch.cat([net.decode(tokens[:, i : i + 1], memory, caches) for i in range(5)], 1)
+    assert torch.allclose(whole, steps, atol=1e-5)
+
+
+def test_decodings_of_one_input_share_its_memory():
+    net = network()
+    ids = torch.randint(1, 8, (2, 7))
+    tokens = torch.tensor([[12, 0], [12, 1], [13, 0], [13, 1]])
+    with torch.no_grad():
+        shared = net.decode(tokens, net.encode(ids))
+        copied = net.decode(tokens, net.encode(ids.repeat_interleave(2, 0)))
+    assert torch.allclose(shared, copied, atol=1e-5)
+
+
+def test_masks_follow_statements_and_references():
+    net = network()
+    #                v   (  end   v   end-of-scope  v   (
+    ids = torch.tensor([[4, 2, 6, 4, 7, 4, 2]])
+    mask = net._masks(ids)[0][0] == 0
+    everyone, statement, reference = mask[0], mask[2], mask[3]
+    assert everyone.all()
+    assert statement[0].tolist() == [True, True, True, False, False, False, False]
+    assert statement[3].tolist() == [False, False, False, True, True, False, False]
+    assert reference[0].tolist() == [True, False, False, True, False, False, False]
+    assert reference[5].tolist() == [False, False, False, False, False, True, False]
+    assert reference[1].tolist() == [False, True, False, False, False, False, False]
+
+
+def test_without_relational_heads_all_heads_see_everything():
+    mask = network(relational=False)._masks(torch.tensor([[4, 2, 6, 4]]))[0]
+    assert (mask == 0).all()

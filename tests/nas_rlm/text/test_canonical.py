@@ -1,0 +1,181 @@
+import numpy as np
+import onnx
+import onnx.inliner
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+import search_spaces
+from nas_rlm.text import from_architecture, from_onnx
+
+from .graphs import FlatModel, random_network, residual_network
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    flat = onnx.inliner.inline_local_functions(model)
+    return sorted(n.op_type for n in flat.graph.node if n.op_type != "Constant")
+
+
+def shuffled(g: FlatModel, rng: np.random.Generator) -> onnx.ModelProto:
+    """The same graph, its nodes in another topological order and its values under other names."""
+    names = {f"t{i}": f"value_{j}" for i, j in enumerate(rng.permutation(len(g.nodes)))}
+    done: set[str] = set()
+    order: list[int] = []
+    while len(order) < len(g.nodes):
+        made = {n.output[0] for n in g.nodes}
+        ready = [
+            i
+            for i, n in enumerate(g.nodes)
+            if i not in order and all(v in done or v not in made for v in n.input)
+        ]
+        pick = int(rng.choice(ready))
+        order.append(pick)
+        done.add(g.nodes[pick].output[0])
+    model = g.build(g.nodes[-1].output[0], order)
+    for node in model.graph.node:
+        node.name = f"node_{rng.integers(1000)}"
+        node.doc_string = "made by a tool"
+        inputs = [names.get(v, v) for v in node.input]
+        if node.op_type == "Add" and rng.random() < 0.5:
+            inputs.reverse()
+        del node.input[:]
+        node.input.extend(inputs)
+        node.output[0] = names[node.output[0]]
+    model.graph.output[0].name = names[model.graph.output[0].name]
+    return model
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 5))
+def test_text_depends_on_the_graph_alone(seed, size, repeats):
+    g = random_network(np.random.default_rng(seed), size, repeats)
+    text = from_onnx(g.build(g.nodes[-1].output[0]))
+    assert from_onnx(shuffled(g, np.random.default_rng(seed + 1))) == text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 5))
+def test_text_parses_checks_inlines_and_is_its_own_canonical_form(seed, size, repeats):
+    g = random_network(np.random.default_rng(seed), size, repeats)
+    model = g.build(g.nodes[-1].output[0])
+    text = from_onnx(model)
+    parsed = onnx.parser.parse_model(text)
+    onnx.checker.check_model(parsed)
+    assert from_onnx(parsed) == text
+    assert from_onnx(onnx.inliner.inline_local_functions(parsed)) == text
+    assert operators(parsed) == operators(from_used(model))
+
+
+def from_used(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without the nodes that its output does not need."""
+    needed = {model.graph.output[0].name}
+    for node in reversed(model.graph.node):
+        if node.output[0] in needed:
+            needed.update(node.input)
+    kept = [n for n in model.graph.node if n.output[0] in needed]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    return model
+
+
+def test_weight_values_never_enter_the_text():
+    assert from_onnx(residual_network(4, initialisers=True)) == from_onnx(residual_network(4))
+
+
+def test_default_attributes_do_not_matter():
+    def network(**attributes: object) -> str:
+        g = FlatModel()
+        x = g.op("Conv", "image", g.weight(8, 8, 3, 3), pads=[1, 1, 1, 1], **attributes)
+        return from_onnx(g.build(g.op("Relu", x)))
+
+    plain = network()
+    assert plain == network(strides=[1, 1], dilations=[1, 1], group=1, kernel_shape=[3, 3], auto_pad="NOTSET")
+    assert plain != network(strides=[2, 2])
+    assert "group=2" in network(group=2)
+
+
+def test_identity_nodes_are_no_part_of_the_computation():
+    g = FlatModel()
+    x = g.op("Identity", g.op("Relu", "image"))
+    h = FlatModel()
+    assert from_onnx(g.build(g.op("Sigmoid", x))) == from_onnx(h.build(h.op("Sigmoid", h.op("Relu", "image"))))
+
+
+def test_values_cut_off_by_a_product_with_zero_are_named_d():
+    g = FlatModel()
+    zero = g.op("Constant", value_float=0.0)
+    dead = g.op("Sigmoid", "image")
+    live = g.op("Relu", "image")
+    text = from_onnx(g.build(g.op("Add", live, g.op("Mul", dead, zero))))
+    names = {line.split("=")[1].split("(")[0]: line.split("=")[0] for line in text.splitlines() if "=" in line}
+    assert names["Relu"].startswith("v") and names["Add"].startswith("v")
+    assert names["Sigmoid"].startswith("d") and names["Mul"].startswith("d")
+
+
+def test_small_integer_constants_are_known_by_value():
+    def network(end: int) -> str:
+        g = FlatModel()
+        starts, ends, axes = (g.op("Constant", value_ints=[v]) for v in (0, end, 1))
+        return from_onnx(g.build(g.op("Relu", g.op("Slice", "image", starts, ends, axes))))
+
+    assert network(3) != network(4)
+    onnx.checker.check_model(onnx.parser.parse_model(network(3)))
+
+
+@pytest.mark.parametrize("name", ["nasbench201", "nasbench101", "nats_size"])
+def test_the_direct_path_equals_the_text_of_the_flat_network(name):
+    space = search_spaces.get(name)
+    rng = np.random.default_rng(5)
+    for _ in range(25):
+        architecture = space.sample(rng)
+        flat = onnx.inliner.inline_local_functions(space.to_onnx(architecture))
+        assert from_architecture(space, architecture) == from_onnx(flat), str(architecture)
+    assert from_onnx(space.to_onnx(architecture, weights=True)) == from_onnx(flat)
+
+
+@pytest.mark.parametrize("name", ["nasbench201", "nasbench101", "nats_size"])
+def test_the_text_of_a_space_parses_and_inlines_to_the_network(name):
+    space = search_spaces.get(name)
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        model = space.to_onnx(space.sample(rng))
+        parsed = onnx.parser.parse_model(from_onnx(model))
+        onnx.checker.check_model(parsed)
+        assert operators(parsed) == operators(model)
+
+
+def test_a_file_that_is_not_onnx(tmp_path):
+    path = tmp_path / "picture.onnx"
+    path.write_bytes(b"GIF89a" + bytes(range(256)))
+    with pytest.raises(ValueError, match="picture.onnx"):
+        from_onnx(path)
+    with pytest.raises(FileNotFoundError, match="absent.onnx"):
+        from_onnx(tmp_path / "absent.onnx")
+
+
+def test_a_file_over_the_limit(tmp_path):
+    path = tmp_path / "large.onnx"
+    onnx.save(residual_network(2, initialisers=True), path)
+    with pytest.raises(ValueError, match="more than the limit of 100"):
+        from_onnx(path, max_bytes=100)
+
+
+def test_a_graph_without_operators():
+    g = FlatModel()
+    with pytest.raises(ValueError, match="no operators"):
+        from_onnx(g.build("image"))
+
+
+def test_control_flow_is_refused():
+    branch = helper.make_graph(
+        [helper.make_node("Relu", ["image"], ["y"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    g = FlatModel()
+    g.tensors.append(numpy_helper.from_array(np.array(True), "condition"))
+    out = g.op("If", "condition", then_branch=branch, else_branch=branch)
+    with pytest.raises(ValueError, match="control flow"):
+        from_onnx(g.build(out))

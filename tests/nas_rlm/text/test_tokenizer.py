@@ -1,0 +1,64 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import search_spaces
+from nas_rlm.text import Tokenizer, from_architecture
+from nas_rlm.text.tokenizer import ENDS_SCOPE, IDENTIFIER
+
+
+@pytest.fixture(scope="module")
+def texts():
+    space = search_spaces.get("nasbench201")
+    rng = np.random.default_rng(0)
+    return [from_architecture(space, space.sample(rng)) for _ in range(60)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(texts):
+    return Tokenizer.train(texts[:50], vocab_size=1200)
+
+
+def test_round_trip(tokenizer, texts):
+    for text in texts:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(t) for t in texts]
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\x00▁"), max_size=60))
+def test_any_text_survives(tokenizer, text):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_value_names_are_whole_and_alone(tokenizer, texts):
+    kinds = tokenizer.kinds()
+    for text in texts[50:]:
+        ids = tokenizer.encode(text)
+        pieces = [tokenizer.decode([i]) for i in ids]
+        named = [p for i, p in zip(ids, pieces, strict=True) if kinds[i] & IDENTIFIER]
+        assert named == re.findall(r"\b[vd]\d+\b", text)
+
+
+def test_each_body_closes_one_scope(tokenizer, texts):
+    kinds = tokenizer.kinds()
+    for text in texts[50:]:
+        closed = sum(bool(kinds[i] & ENDS_SCOPE) for i in tokenizer.encode(text))
+        assert closed == len(re.findall(r"^}$", text, re.MULTILINE))
+
+
+def test_save_and_load(tokenizer, texts, tmp_path):
+    path = tmp_path / "tokenizer.model"
+    tokenizer.save(path)
+    loaded = Tokenizer.load(path)
+    assert loaded.sha256 == tokenizer.sha256
+    assert loaded.encode(texts[0]) == tokenizer.encode(texts[0])
+
+
+def test_a_file_that_is_no_tokenizer(tmp_path):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(b"not a model")
+    with pytest.raises(ValueError, match="not a SentencePiece model"):
+        Tokenizer.load(path)
