@@ -66,7 +66,9 @@ def sample(
 
 
 @torch.inference_mode()
-def quantile(network: Network, memory: Memory, objectives: Sequence[str], quantiles: Sequence[float]) -> np.ndarray:
+def quantile(
+    network: Network, memory: Memory, objectives: Sequence[str], quantiles: Sequence[float]
+) -> np.ndarray:
     """Exact quantiles of the model's distribution over each objective, given the medians of those before.
 
     The tree is walked by cumulative probability: at each digit the child is taken whose interval holds the

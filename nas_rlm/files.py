@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place if the block ends without an error.
+    r"""A temporary path beside `path` that takes its place if the block ends without an error.
 
     >>> with atomic("front.csv") as temporary:
-    ...     temporary.write_text("arch,accuracy\\n")
+    ...     temporary.write_text("arch,accuracy\n")
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -30,9 +30,11 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file whole."""
     with atomic(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file whole, in UTF-8."""
     write_bytes(path, text.encode())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import shutil
@@ -15,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+from nas_rlm import plots
 from nas_rlm.files import write_text
+from nas_rlm.predictions import predictions_csv
 from nas_rlm.search import QUANTILES, Predictor, Result, Settings
 from search_spaces import SearchSpace
 
@@ -50,7 +50,7 @@ class SearchLog:
         self.position = self.offset = self.generation = 0
 
     def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
-        """What the log holds of a generation: [N, K, Q]; None, and the rest of the log is dropped, if not all of it.
+        """What the log holds of a generation: [N, K, Q]; if not all of it, None, and what follows is dropped.
 
         Raises:
             ValueError: the log holds other architectures, or lines that no search wrote.
@@ -62,7 +62,9 @@ class SearchLog:
                 os.truncate(self.path, self.offset)
             return None
         values = []
-        for number, (line, architecture) in enumerate(zip(lines, architectures, strict=True), self.position + 1):
+        for number, (line, architecture) in enumerate(
+            zip(lines, architectures, strict=True), self.position + 1
+        ):
             found, predicted = self.parse(line, number)
             if found != architecture:
                 raise ValueError(
@@ -125,7 +127,9 @@ def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
     if path.exists():
         held = read_settings(folder)
         if not resume:
-            raise ValueError(f"{folder} already holds a search: --resume continues it, or choose another --out")
+            raise ValueError(
+                f"{folder} already holds a search: --resume continues it, or choose another --out"
+            )
         for name in (f.name for f in fields(Settings) if f.name != "generations"):
             if getattr(held, name) != getattr(settings, name):
                 raise ValueError(
@@ -149,8 +153,10 @@ def read_settings(folder: Path) -> Settings:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no search: there is no settings.json")
     try:
-        return Settings(**{k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(path.read_text()).items()})
-    except (ValueError, TypeError, AttributeError) as error:
+        held = json.loads(path.read_text())
+        held = {**held, "objectives": tuple(held["objectives"]), "constraints": tuple(held["constraints"])}
+        return Settings(**held)
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} is not what nas-rlm search writes: {error}") from None
 
 
@@ -166,9 +172,8 @@ def read_result(folder: Path) -> Result:
 
 def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, result: Result) -> None:
     """Write what a finished search found: front/, samples.json, pareto.png and, last, front.csv."""
-    from nas_rlm import plots
-
-    names = [result.architectures[i] for i in result.front]
+    found = result.front
+    names = [result.architectures[i] for i in found]
     unfinished, finished = folder / ".front", folder / "front"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
@@ -177,41 +182,27 @@ def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, resul
     shutil.rmtree(finished, ignore_errors=True)
     unfinished.rename(finished)
 
-    chosen = [result.architectures[i] for i in plots.highlights(result)]
-    samples: dict[str, np.ndarray] = {}
-    if chosen:
-        settings = result.settings
-        draws = predictor.sample(
-            space, [space.parse(n) for n in chosen], settings.predicted, num_samples=DRAWS, seed=settings.seed
-        )
-        samples = dict(zip(chosen, draws, strict=True))
+    samples = joint_samples(space, predictor, result)
     write_text(folder / "samples.json", json.dumps({k: v.tolist() for k, v in samples.items()}) + "\n")
     plots.save(plots.front_info(result, samples), folder / "pareto.png")
-    write_predictions(folder / "front.csv", names, result.settings.predicted, result.values[result.front], QUANTILES)
+    table = predictions_csv(
+        names, result.settings.predicted, result.medians[found], QUANTILES, result.values[found]
+    )
+    write_text(folder / "front.csv", table)
+
+
+def joint_samples(space: SearchSpace[Any], predictor: Sampler, result: Result) -> dict[str, np.ndarray]:
+    """Joint draws [DRAWS, K] of a few architectures of a result's front, for the picture."""
+    settings = result.settings
+    names = [result.architectures[i] for i in plots.highlights(result)]
+    if not names:
+        return {}
+    architectures = [space.parse(name) for name in names]
+    draws = predictor.sample(space, architectures, settings.predicted, num_samples=DRAWS, seed=settings.seed)
+    return dict(zip(names, draws, strict=True))
 
 
 def read_samples(folder: Path) -> dict[str, np.ndarray]:
     """Joint draws [S, K] of the highlighted architectures of a folder; none if its search is not finished."""
     path = folder / "samples.json"
     return {k: np.array(v) for k, v in json.loads(path.read_text()).items()} if path.is_file() else {}
-
-
-def write_predictions(
-    path: Path, names: Sequence[str], objectives: Sequence[str], values: np.ndarray, quantiles: Sequence[float]
-) -> None:
-    """A CSV table of predictions: `arch`, then the median of each objective, then `OBJECTIVE@quantile`.
-
-    Args:
-        path: of the table.
-        names: N architectures or files.
-        objectives: K names.
-        values: [N, K, Q]; the median must be among the quantiles.
-        quantiles: Q levels.
-    """
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["arch", *objectives, *(f"{o}@{q:g}" for o in objectives for q in quantiles)])
-    for name, row in zip(names, values, strict=True):
-        medians = row[:, list(quantiles).index(0.5)]
-        writer.writerow([name, *(f"{v:.10g}" for v in (*medians, *row.reshape(-1)))])
-    write_text(path, table.getvalue())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from nas_rlm.numbers import TOKENS, NumberScheme
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
 HEAD = 32
+Rotary = tuple[Tensor, Tensor]
+KeyValue = tuple[Tensor, Tensor]
 _BLOCKED = -1e4
 
 
@@ -24,7 +27,8 @@ class Config:
     Args:
         vocab_size: pieces of the tokenizer.
         objectives: names of the numbers that the decoder can be asked for, in the order of their tokens.
-        size: the one dial: `size` encoder layers of width 32 * size with `size` heads, size // 3 decoder layers.
+        size: the one dial: `size` encoder layers of width 32 * size with `size` heads, and a third as many
+            decoder layers.
         max_length: texts are cropped to this many tokens.
         exponent_digits, mantissa_digits: the number scheme.
         relational: give a quarter of the encoder's heads to statements and a quarter to references.
@@ -37,6 +41,12 @@ class Config:
     exponent_digits: int = 1
     mantissa_digits: int = 4
     relational: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}: expected a whole number from 1 on")
 
     @property
     def width(self) -> int:
@@ -61,6 +71,17 @@ class Config:
         return [position[name] for name in names]
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Softmax attention [B, H, t, HEAD] under an additive mask.
+
+    In bfloat16 by plain matrix products: there the fused CPU kernel's backward pass is several times slower.
+    """
+    if q.dtype != torch.bfloat16:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = torch.matmul(q * HEAD**-0.5, k.transpose(2, 3)) + mask
+    return torch.matmul(scores.softmax(-1), v)
+
+
 class Attention(nn.Module):
     """Self-attention with rotary positions and a cache for decoding."""
 
@@ -69,15 +90,14 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor, cache: Cache | None = None) -> Tensor:
         b, t, d = x.shape
         q, k, v = self.qkv(x).view(b, t, 3, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
         q, k = rotate(q, rotary), rotate(k, rotary)
         if cache is not None:
             k, v = cache.extend(k, v)
-        causal = mask is None and t > 1
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-        return self.out(y.transpose(1, 2).reshape(b, t, d))
+        y: Tensor = self.out(attend(q, k, v, mask).transpose(1, 2).reshape(b, t, d))
+        return y
 
 
 class CrossAttention(nn.Module):
@@ -89,34 +109,39 @@ class CrossAttention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, memory: Tensor) -> KeyValue:
         """Keys and values, each [B, H, T, HEAD], of a memory [B, T, D]."""
         b, t, d = memory.shape
         k, v = self.key_value(memory).view(b, t, 2, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
         return k, v
 
-    def forward(self, x: Tensor, key_value: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, key_value: KeyValue, mask: Tensor) -> Tensor:
         """x: [B * n, t, D]; the n decodings of an input share its keys and values, without copies of them."""
         rows, t, d = x.shape
         k, v = key_value
         b = k.shape[0]
         n = rows // b
         q = self.query(x).view(b, n * t, d // HEAD, HEAD).transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.out(y.transpose(1, 2).reshape(rows, t, d))
+        y: Tensor = self.out(attend(q, k, v, mask).transpose(1, 2).reshape(rows, t, d))
+        return y
 
 
 class FeedForward(nn.Module):
+    """Two projections with a GELU between them."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.up = nn.Linear(width, 4 * width, bias=False)
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x), approximate="tanh"))
+        y: Tensor = self.down(F.gelu(self.up(x), approximate="tanh"))
+        return y
 
 
 class EncoderLayer(nn.Module):
+    """Self-attention over the text, then the feed-forward."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm_attention = nn.RMSNorm(width)
@@ -126,10 +151,13 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, rotary: Rotary, mask: Tensor) -> Tensor:
         x = x + self.attention(self.norm_attention(x), rotary, mask)
-        return x + self.feed(self.norm_feed(x))
+        y: Tensor = x + self.feed(self.norm_feed(x))
+        return y
 
 
 class DecoderLayer(nn.Module):
+    """Self-attention over the numbers so far, attention to the text, then the feed-forward."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm_attention = nn.RMSNorm(width)
@@ -140,18 +168,25 @@ class DecoderLayer(nn.Module):
         self.feed = FeedForward(width)
 
     def forward(
-        self, x: Tensor, rotary: Rotary, key_value: tuple[Tensor, Tensor], mask: Tensor, cache: Cache | None = None
+        self,
+        x: Tensor,
+        rotary: Rotary,
+        causal: Tensor,
+        key_value: KeyValue,
+        padding: Tensor,
+        cache: Cache | None,
     ) -> Tensor:
-        x = x + self.attention(self.norm_attention(x), rotary, cache=cache)
-        x = x + self.cross(self.norm_cross(x), key_value, mask)
-        return x + self.feed(self.norm_feed(x))
+        x = x + self.attention(self.norm_attention(x), rotary, causal, cache)
+        x = x + self.cross(self.norm_cross(x), key_value, padding)
+        y: Tensor = x + self.feed(self.norm_feed(x))
+        return y
 
 
 @dataclass
 class Memory:
-    """An encoded batch as the decoder reads it: for each decoder layer its keys and values, and which are padding."""
+    """An encoded batch as the decoder reads it: keys and values for each layer, and the padding's mask."""
 
-    key_values: list[tuple[Tensor, Tensor]]
+    key_values: list[KeyValue]
     mask: Tensor
 
     @property
@@ -200,13 +235,14 @@ class Network(nn.Module):
         """
         mask, padding = self._masks(ids)
         x = self.pieces(ids)
-        dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         mask, padding = mask.to(dtype), padding.to(dtype)
         rotary = rotary_table(0, ids.shape[1], x.device)
         for layer in self.encoder:
             x = layer(x, rotary, mask)
         x = self.norm_memory(x)
-        return Memory([layer.cross.project(x) for layer in self.decoder], padding)
+        return Memory([cast(DecoderLayer, layer).cross.project(x) for layer in self.decoder], padding)
 
     def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
         """Logits of the token after each decoder token.
@@ -220,10 +256,11 @@ class Network(nn.Module):
             [B * n, t, TOKENS].
         """
         x = self.tokens(tokens)
-        start = caches[0].length if caches else 0
-        rotary = rotary_table(start, tokens.shape[1], x.device)
+        start, t = caches[0].length if caches else 0, tokens.shape[1]
+        rotary = rotary_table(start, t, x.device)
+        causal = memory.mask.new_full((t, start + t), _BLOCKED).triu(start + 1)
         for i, layer in enumerate(self.decoder):
-            x = layer(x, rotary, memory.key_values[i], memory.mask, caches[i] if caches else None)
+            x = layer(x, rotary, causal, memory.key_values[i], memory.mask, caches[i] if caches else None)
         logits: Tensor = self.digits(self.norm_out(x))
         return logits
 
@@ -255,7 +292,8 @@ class Network(nn.Module):
             same_name = name[:, :, None] == name[:, None, :]
             allowed += [same_statement] * special + [same_name] * special
         itself = torch.eye(t, dtype=torch.bool, device=ids.device)
-        mask = torch.zeros(b, heads, t, t, device=ids.device).masked_fill_(~(torch.stack(allowed, 1) | itself), _BLOCKED)
+        blocked = ~(torch.stack(allowed, 1) | itself)
+        mask = torch.zeros(b, heads, t, t, device=ids.device).masked_fill_(blocked, _BLOCKED)
         padding = torch.zeros(b, 1, 1, t, device=ids.device).masked_fill_(padded[:, None, None, :], _BLOCKED)
         return mask, padding
 
@@ -293,9 +331,6 @@ class Cache:
         return copy
 
 
-Rotary = tuple[Tensor, Tensor]
-
-
 def rotary_table(start: int, length: int, device: torch.device) -> Rotary:
     """Cosines and sines [length, HEAD / 2] of positions from `start`."""
     frequency = 1.0 / 10000 ** (torch.arange(0, HEAD, 2, device=device) / HEAD)
@@ -304,6 +339,7 @@ def rotary_table(start: int, length: int, device: torch.device) -> Rotary:
 
 
 def rotate(x: Tensor, rotary: Rotary) -> Tensor:
+    """Turn each pair of a head's halves by the angle of its position."""
     cos, sin = (r.to(x.dtype) for r in rotary)
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)

@@ -10,9 +10,9 @@ Source: section 3 of the paper.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 
@@ -56,28 +56,22 @@ class NumberScheme:
         """
         if math.isnan(value):
             raise ValueError("NaN has no tokens; leave missing targets out instead")
-        sign = MINUS if value < 0 else PLUS
         digits, top = self.mantissa_digits, self.largest_exponent
-        smallest = Decimal(10) ** (digits - 1 - top)
-        exponent, mantissa = top, 10**digits - 1
-        if math.isfinite(value):
-            exact = abs(Decimal(value))
-            if exact < smallest:
-                exact = smallest if 2 * exact > smallest else Decimal(0)
-            if exact == 0:
-                return [PLUS, MINUS, *self._digits(top, self.exponent_digits), *[ZERO] * digits]
-            power = exact.adjusted() - digits + 1
-            rounded = int((exact.scaleb(-power)).to_integral_value(ROUND_HALF_EVEN))
-            if rounded == 10**digits:
-                rounded, power = rounded // 10, power + 1
-            if power <= top:
-                exponent, mantissa = power, rounded
-        exponent_sign = MINUS if exponent < 0 else PLUS
+        magnitude = min(abs(float(value)), sys.float_info.max)
+        # Python's formatting rounds the exact binary value, half to even, and rolls over to the next power.
+        leading, power_text = f"{magnitude:.{digits - 1}e}".split("e")
+        mantissa, exponent = leading.replace(".", ""), int(power_text) - digits + 1
+        if exponent > top:
+            mantissa, exponent = "9" * digits, top
+        elif exponent < -top or magnitude == 0:
+            if 2 * magnitude <= float(f"1e{digits - 1 - top}"):
+                return [PLUS, MINUS, *self._digits("9" * self.exponent_digits), *[ZERO] * digits]
+            mantissa, exponent = "1" + "0" * (digits - 1), -top
         return [
-            sign,
-            exponent_sign,
-            *self._digits(abs(exponent), self.exponent_digits),
-            *self._digits(mantissa, digits),
+            MINUS if value < 0 else PLUS,
+            MINUS if exponent < 0 else PLUS,
+            *self._digits(f"{abs(exponent):0{self.exponent_digits}d}"),
+            *self._digits(mantissa),
         ]
 
     def decode(self, tokens: Sequence[int]) -> float:
@@ -88,17 +82,28 @@ class NumberScheme:
         """
         tokens = [int(t) for t in tokens]
         if len(tokens) != self.length or not self.is_valid(tokens):
-            raise ValueError(f"{self.show(tokens)} is not a number: expected {self.length} tokens such as {EXAMPLE}")
-        sign = -1 if tokens[0] == MINUS else 1
-        exponent = self._integer(tokens[2 : 2 + self.exponent_digits])
-        mantissa = self._integer(tokens[2 + self.exponent_digits :])
-        power = -exponent if tokens[1] == MINUS else exponent
-        return float(f"{sign * mantissa}e{power}")
+            example = f"{self.show(self.encode(72.5))} = 72.5"
+            raise ValueError(
+                f"{self.show(tokens)} is not a number: expected {self.length} tokens as {example}"
+            )
+        return float(self.decode_array(np.array(tokens)))
 
     def decode_array(self, tokens: np.ndarray) -> np.ndarray:
-        """Many numbers at once: int [..., length] to float64 [...]."""
+        """Many numbers at once.
+
+        Args:
+            tokens: int [..., length], valid numbers.
+
+        Returns:
+            float64 [...].
+        """
+        written = np.frombuffer(b"+-0123456789e", dtype=np.uint8)
         flat = tokens.reshape(-1, self.length)
-        return np.array([self.decode(row) for row in flat]).reshape(tokens.shape[:-1])
+        end = 2 + self.exponent_digits
+        text = written[
+            np.insert(np.hstack([flat[:, :1], flat[:, end:], flat[:, 1:end]]), -(end - 1), TOKENS, axis=1)
+        ]
+        return text.view(f"S{self.length + 1}").astype(np.float64).reshape(tokens.shape[:-1])
 
     def is_valid(self, tokens: Sequence[int]) -> bool:
         """Whether the tokens begin a number, or are one."""
@@ -135,15 +140,12 @@ class NumberScheme:
         return "".join(NAMES[t] if 0 <= t < TOKENS else f"<{t}?>" for t in tokens)
 
     @staticmethod
-    def _digits(value: int, width: int) -> list[int]:
-        return [ZERO + int(c) for c in f"{value:0{width}d}"]
+    def _digits(text: str) -> list[int]:
+        return [ZERO + int(c) for c in text]
 
     @staticmethod
     def _integer(tokens: Sequence[int]) -> int:
         return int("".join(str(t - ZERO) for t in tokens))
-
-
-EXAMPLE = "<+><-><1><7><2><5><0> = 725.0"
 
 
 class DigitTree:

@@ -13,7 +13,7 @@ import numpy as np
 REFERENCE = {"accuracy": 80.0, "latency/pixel3": 40.0, "latency/eyeriss": 11.0}
 """Reference points for hypervolumes on NAS-Bench-201: percent and milliseconds.
 
-Accuracy below 80 % is of no use to anyone on CIFAR-10; no cell of the benchmark is slower than the two latencies.
+Accuracy below 80 % is of no use to anyone on CIFAR-10; no cell is slower than the two latencies.
 """
 
 

@@ -17,8 +17,8 @@ class TableRecipe:
 
     Args:
         path: a parquet file, relative to the data directory.
-        rows: training rows an epoch, drawn anew each epoch, some more than once if there are fewer; None for all.
-        numbers: at most this many numbers of a row at a time: accuracy first, then a random subset of the others.
+        rows: training rows an epoch, drawn anew each epoch, some twice if there are fewer; None for all.
+        numbers: at most this many numbers of a row at a time: accuracy first, then others at random.
     """
 
     path: str
@@ -69,7 +69,9 @@ class Recipe:
         if self.precision not in ("float32", "bfloat16"):
             raise ValueError(f"precision is {self.precision!r}; expected float32 or bfloat16")
         if not self.tables:
-            raise ValueError("the recipe has no tables; expected a list such as [{path: nasbench201.parquet}]")
+            raise ValueError(
+                "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}]"
+            )
         for name in ("size", "epochs", "batch_size", "validate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
@@ -106,7 +108,8 @@ def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
     for key, value in content.items():
         if key not in names:
             near = get_close_matches(str(key), names, n=1)
-            raise ValueError(f"{path}: unknown key {key!r}; {f'did you mean {near[0]}?' if near else 'known: '+', '.join(names)}")
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
+            raise ValueError(f"{path}: unknown key {key!r}; {hint}")
         default = names[key].default
         if isinstance(default, float) and not isinstance(value, int | float):
             raise ValueError(f"{path}: {key} is {value!r}; expected a number such as {default}")

@@ -68,7 +68,9 @@ class RLM:
         directory = _directory(name)
         missing = [f for f in FILES if not (directory / f).is_file()]
         if missing:
-            raise ValueError(f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})")
+            raise ValueError(
+                f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})"
+            )
         path = directory / "config.json"
         try:
             saved = json.loads(path.read_text())
@@ -89,7 +91,7 @@ class RLM:
         return cls(network.eval(), tokenizer, list(trained_on))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the checkpoint: weights in half precision, configuration, tokenizer; the configuration last."""
+        """Write the checkpoint: half-precision weights, tokenizer and, last, the configuration."""
         target = Path(directory)
         weights = {k: v.half().contiguous() for k, v in self.network.state_dict().items() if k != "kinds"}
         with atomic(target / "model.safetensors") as temporary:
@@ -128,7 +130,9 @@ class RLM:
         Raises:
             ValueError: an unknown space or objective, or an architecture that is not of the space.
         """
-        return self.predict_text(self._texts(space, architectures), objectives, quantiles, batch_size, progress)
+        return self.predict_text(
+            self._texts(space, architectures), objectives, quantiles, batch_size, progress
+        )
 
     def predict_onnx(
         self,
@@ -151,7 +155,9 @@ class RLM:
         self._check(objectives)
         levels = tuple(quantiles) if quantiles is not None else MEDIAN
         if not levels or not all(0 < q < 1 for q in levels):
-            raise ValueError(f"quantiles {levels} are not between 0 and 1: expected levels such as 0.1, 0.5, 0.9")
+            raise ValueError(
+                f"quantiles {levels} are not between 0 and 1: expected levels such as 0.1, 0.5, 0.9"
+            )
 
         def decode(memory: Memory) -> np.ndarray:
             return decoding.quantile(self.network, memory, objectives, levels)
@@ -175,7 +181,12 @@ class RLM:
         return self.sample_text(self._texts(space, architectures), objectives, num_samples, seed)
 
     def sample_text(
-        self, texts: Sequence[str], objectives: Sequence[str], num_samples: int = 64, seed: int = 0, progress: bool = False
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        num_samples: int = 64,
+        seed: int = 0,
+        progress: bool = False,
     ) -> np.ndarray:
         """Joint draws for texts; otherwise as `sample`."""
         self._check(objectives)
@@ -203,7 +214,11 @@ class RLM:
         for name in objectives:
             if name not in self.objectives:
                 near = get_close_matches(name, self.objectives, n=3, cutoff=0.4)
-                hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(self.objectives[:6])}, …"
+                hint = (
+                    f"did you mean {', '.join(near)}?"
+                    if near
+                    else f"known: {', '.join(self.objectives[:6])}, …"
+                )
                 raise ValueError(f"the model does not know the objective {name!r}; {hint}")
 
     @torch.inference_mode()
@@ -246,7 +261,9 @@ def _directory(name: str | os.PathLike[str]) -> Path:
         return ASSETS / str(name)
     if Path(name).is_dir():
         return Path(name)
-    raise FileNotFoundError(f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}")
+    raise FileNotFoundError(
+        f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}"
+    )
 
 
 def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:

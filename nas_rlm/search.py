@@ -6,7 +6,6 @@ architectures, their predictions are read instead of computed, and from where th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -80,7 +79,7 @@ class Constraint:
                 raise ValueError
         except ValueError:
             raise ValueError(
-                f"constraint {text!r} is not OBJECTIVE<=NUMBER or OBJECTIVE>=NUMBER, such as latency/pixel3<=20"
+                f"constraint {text!r} is not OBJECTIVE<=NUMBER or OBJECTIVE>=NUMBER: try latency/pixel3<=20"
             ) from None
         return cls(match[1], bound, match[2] == "<=")
 
@@ -167,11 +166,11 @@ class Result:
     @property
     def feasible(self) -> np.ndarray:
         """Which architectures meet every constraint: bool [N]."""
-        return (_violations(self.settings, self.medians) <= 0).all(axis=1)
+        return np.all(_violations(self.settings, self.medians) <= 0, axis=1)
 
     @property
     def front(self) -> np.ndarray:
-        """Indices of the feasible architectures that no other beats, the best in the first objective first."""
+        """Indices of the feasible architectures that no other beats, best in the first objective first."""
         rows = np.flatnonzero(self.feasible)
         objectives = self.settings.objectives
         medians = self.medians[rows, : len(objectives)]
@@ -205,7 +204,8 @@ def search(
     """
     algorithm = ALGORITHMS[settings.algorithm](space, settings)
     result = Result(settings)
-    with tqdm(total=settings.population * settings.generations, desc="search", unit="net", disable=not progress) as bar:
+    total = settings.population * settings.generations
+    with tqdm(total=total, desc="search", unit="net", disable=not progress) as bar:
         for _ in range(settings.generations):
             proposed = algorithm.ask()
             if not proposed:
@@ -277,8 +277,8 @@ class Nsga2:
 
     def ask(self) -> list[Any]:
         """The next generation: new architectures, none when mating finds nothing new."""
-        self.asked = self.algorithm.ask() or Population.empty()
-        return [self.space.decode(individual.X) for individual in self.asked]
+        self.asked = self.algorithm.ask()
+        return [] if self.asked is None else [self.space.decode(individual.X) for individual in self.asked]
 
     def tell(self, medians: np.ndarray) -> None:
         """Learn the predicted medians [N, K] of the generation asked for."""
@@ -290,7 +290,8 @@ class Nsga2:
         self.algorithm.tell(infills=self.asked)
 
 
-ALGORITHMS: dict[str, Callable[[SearchSpace[Any], Settings], Random | Nsga2]] = {"nsga2": Nsga2, "random": Random}
+Algorithm = Random | Nsga2
+ALGORITHMS: dict[str, Callable[[SearchSpace[Any], Settings], Algorithm]] = {"nsga2": Nsga2, "random": Random}
 
 
 def _violations(settings: Settings, medians: np.ndarray) -> np.ndarray:
@@ -298,7 +299,7 @@ def _violations(settings: Settings, medians: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1) if columns else np.zeros((len(medians), 0))
 
 
-class _Crossover(Crossover):  # type: ignore[misc]
+class _Crossover(Crossover):
     def __init__(self, space: SearchSpace[Any]) -> None:
         super().__init__(n_parents=2, n_offsprings=2)
         self.space = space
@@ -306,16 +307,16 @@ class _Crossover(Crossover):  # type: ignore[misc]
     def _do(
         self, problem: Problem, X: np.ndarray, *args: Any, random_state: np.random.Generator, **kwargs: Any
     ) -> np.ndarray:
-        pairs = [tuple(map(self.space.decode, pair)) for pair in X.swapaxes(0, 1)]
-        children = [
-            [self.space.crossover(a, b, random_state), self.space.crossover(b, a, random_state)] for a, b in pairs
-        ]
-        return np.array([[self.space.encode(c) for c in pair] for pair in children]).swapaxes(0, 1)
+        children = []
+        for a, b in (map(self.space.decode, pair) for pair in X.swapaxes(0, 1)):
+            born = (self.space.crossover(*parents, random_state) for parents in ((a, b), (b, a)))
+            children.append([self.space.encode(child) for child in born])
+        return np.array(children).swapaxes(0, 1)
 
 
-class _Mutation(Mutation):  # type: ignore[misc]
+class _Mutation(Mutation):
     def __init__(self, space: SearchSpace[Any]) -> None:
-        super().__init__(prob=0.9)
+        super().__init__(prob=0.5)
         self.space = space
 
     def _do(
@@ -324,7 +325,7 @@ class _Mutation(Mutation):  # type: ignore[misc]
         return np.array([self.space.encode(self.space.mutate(self.space.decode(x), random_state)) for x in X])
 
 
-class _Unseen(DuplicateElimination):  # type: ignore[misc]
+class _Unseen(DuplicateElimination):
     """Keeps what was never evaluated, so that every evaluation tells something new."""
 
     def __init__(self, space: SearchSpace[Any]) -> None:

@@ -1,7 +1,7 @@
 """One training loop, for pretraining from a recipe and for fine-tuning a model.
 
-Everything random is drawn from (seed, epoch, batch), and all else is kept in the checkpoint, so that a resumed
-run equals an uninterrupted one.
+Everything random is drawn from (seed, epoch, batch), and all else is kept in the checkpoint, so that a
+resumed run equals an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.files import atomic, write_text
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
-from nas_rlm.numbers import TOKENS, NumberScheme
+from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
 from nas_rlm.rlm import RLM, pad
 from nas_rlm.text import Tokenizer
 
-WITHOUT_ACCURACY = 0.15  # share of presentations that leave accuracy out, so that a latency can be asked alone
+WITHOUT_ACCURACY = (
+    0.15  # share of presentations that leave accuracy out, so that a latency can be asked alone
+)
 _IGNORED = -100
 _NEAR_ZERO = 1e-9
 
@@ -80,7 +82,11 @@ def run(recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume
 
 
 def fine_tune(
-    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], recipe: Recipe | None = None, out: Path | None = None
+    rlm: RLM,
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    recipe: Recipe | None = None,
+    out: Path | None = None,
 ) -> RLM:
     """Continue training a model on new rows; objectives that it did not know become tokens of their own.
 
@@ -104,7 +110,9 @@ def fine_tune(
     ]
     if not kept:
         raise ValueError(f"none of {len(rows)} rows has a value for {', '.join(objectives)}")
-    recipe = recipe or Recipe((TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9)
+    recipe = recipe or Recipe(
+        (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9
+    )
     grown = _with_objectives(rlm, objectives)
     examples = examples_of(grown, kept, TableRecipe("", numbers=max(6, len(objectives))), tables.texts(kept))
     fit(grown, [examples], recipe, None, out, resume=False)
@@ -160,8 +168,8 @@ def fit(
                 if i < done:
                     continue
                 rng = np.random.default_rng([recipe.seed, epoch, i])
-                ids, given, wanted = collate(batch, rng, network.config.scheme, accuracy)
-                losses.append(state.advance(ids, given, wanted, total))
+                ids, given, wanted, weights = collate(batch, rng, accuracy)
+                losses.append(state.advance(ids, given, wanted, weights, total))
                 tokens += ids.numel() + given.numel()
                 bar.update()
                 last = state.step == total
@@ -184,27 +192,38 @@ def fit(
 
 
 def collate(
-    batch: list[tuple[np.ndarray, dict[int, list[int]], int]],
-    rng: np.random.Generator,
-    scheme: NumberScheme,
-    accuracy: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+    batch: list[tuple[np.ndarray, dict[int, list[int]], int]], rng: np.random.Generator, accuracy: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A batch as tensors: accuracy first, but for a few presentations, then others in random order.
 
+    Accuracy weighs as much as all other numbers of its row together: with equal weights it drowns among
+    many devices' latencies.
+
     Returns:
-        Text ids [B, T]; decoder tokens [B, t]; the token after each, with the objectives' places ignored.
+        Text ids [B, T]; decoder tokens [B, t]; the token after each, with the objectives' places ignored;
+        the weight of each in the loss.
     """
-    given, wanted = [], []
+    given, wanted, weights = [], [], []
     for _, numbers, most in batch:
         alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
         first = [accuracy] if accuracy in numbers and not alone else []
         others = [k for k in numbers if k != accuracy]
         chosen = first + [others[j] for j in rng.permutation(len(others))[: most - len(first)]]
+        share = 1.0 / max(1, len(chosen) - len(first))
         given.append([t for k in chosen for t in (k, *numbers[k])])
         wanted.append([t for k in chosen for t in (*numbers[k], _IGNORED)])
-    longest = max(map(len, given))
-    after = torch.tensor([w + [_IGNORED] * (longest - len(w)) for w in wanted])
-    return pad([ids for ids, _, _ in batch]), torch.tensor([g + [0] * (longest - len(g)) for g in given]), after
+        weights.append([w for k in chosen for w in [1.0 if k == accuracy else share] * (1 + len(numbers[k]))])
+    return (
+        pad([ids.tolist() for ids, _, _ in batch]),
+        _filled(given, 0),
+        _filled(wanted, _IGNORED),
+        _filled(weights, 0.0),
+    )
+
+
+def _filled(rows: Sequence[Sequence[float]], filler: float) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
 
 
 @torch.no_grad()
@@ -228,23 +247,32 @@ class _State:
 
     def __init__(self, network: Network, recipe: Recipe) -> None:
         self.network, self.recipe = network.train(), recipe
-        decayed, plain = [], []
+        decayed: list[torch.nn.Parameter] = []
+        plain: list[torch.nn.Parameter] = []
         for name, p in network.named_parameters():
             (decayed if p.ndim == 2 and not name.startswith(("pieces", "tokens")) else plain).append(p)
-        groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        groups = [
+            {"params": decayed, "weight_decay": recipe.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ]
         self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98))
         self.ema = {n: p.detach().clone() for n, p in network.named_parameters()}
         self.step, self.best, self.since = 0, -math.inf, 0
 
-    def advance(self, ids: Tensor, given: Tensor, wanted: Tensor, total: int) -> float:
+    def advance(self, ids: Tensor, given: Tensor, wanted: Tensor, weights: Tensor, total: int) -> float:
+        """One step; returns the loss."""
         rate = self.recipe.learning_rate * min(1.0, (self.step + 1) / max(1, self.recipe.warmup))
         for group in self.optimizer.param_groups:
             group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * self.step / total))
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
             logits = self.network(ids, given)
-        loss = F.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), ignore_index=_IGNORED)
+        each = F.cross_entropy(
+            logits.float().flatten(0, 1), wanted.flatten(), ignore_index=_IGNORED, reduction="none"
+        )
+        weights = weights.flatten() * (wanted.flatten() != _IGNORED)
+        loss = (each * weights).sum() / weights.sum()
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
         self.optimizer.step()
         decay = min(self.recipe.ema, (self.step + 1) / (self.step + 10))
@@ -279,7 +307,9 @@ class _State:
                 self.ema[name].copy_(tensors[f"ema.{name}"])
         for i, p in enumerate(p for g in self.optimizer.param_groups for p in g["params"]):
             start = f"optimizer.{i}."
-            self.optimizer.state[p] = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            self.optimizer.state[p] = {
+                k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)
+            }
 
 
 class _Averaged:
@@ -316,7 +346,9 @@ def _batches(
         near = sorted(pool[start : start + window], key=lambda p: len(examples[p[0]].ids[p[1]]))
         batches += [near[i : i + size] for i in range(0, len(near), size)]
     for b in rng.permutation(len(batches)):
-        yield [(examples[t].ids[i], examples[t].numbers[i], examples[t].recipe.numbers) for t, i in batches[b]]
+        yield [
+            (examples[t].ids[i], examples[t].numbers[i], examples[t].recipe.numbers) for t, i in batches[b]
+        ]
 
 
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
@@ -366,7 +398,7 @@ def _log(out: Path | None, step: int, losses: list[float], rate: float, **record
 
 
 def _with_objectives(rlm: RLM, objectives: Sequence[str]) -> RLM:
-    """A copy of a model that knows more objectives, their tokens started at the mean of those of their kind."""
+    """A copy of a model that knows more objectives; their tokens start at the mean of those of their kind."""
     config = rlm.network.config
     new = [name for name in objectives if name not in config.objectives]
     network = Network(replace(config, objectives=(*config.objectives, *new)), rlm.network.kinds.numpy())

@@ -1,8 +1,14 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.model import Config, Network
+from nas_rlm.text import Tokenizer, from_architecture
 
 torch.set_num_threads(1)
 
@@ -17,11 +23,24 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shipped_rlm():
+def shipped_rlm() -> RLM:
     """The shipped model; tests that need it are skipped where it was not built yet."""
-    from nas_rlm import RLM
-
     try:
         return RLM.load("nas")
     except FileNotFoundError:
         pytest.skip("no shipped model in nas_rlm/assets/nas")
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of the smallest network, untrained, that knows three objectives."""
+    space = search_spaces.get("nasbench201")
+    rng = np.random.default_rng(0)
+    tokenizer = Tokenizer.train(
+        [from_architecture(space, space.sample(rng)) for _ in range(20)], vocab_size=900
+    )
+    torch.manual_seed(0)
+    config = Config(tokenizer.vocab_size, ("accuracy", "latency/pixel3", "latency/eyeriss"), size=1)
+    folder = tmp_path_factory.mktemp("checkpoints") / "tiny"
+    RLM(Network(config, tokenizer.kinds()), tokenizer, ["nothing"]).save(folder)
+    return folder

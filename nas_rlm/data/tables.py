@@ -19,8 +19,10 @@ import search_spaces
 from nas_rlm.files import atomic
 from nas_rlm.text import from_architecture
 
-COLUMNS = ("identifier", "space", "uid", "arch_str", "input", "target_metric", "val_accuracy", "flops", "params")
-COLUMNS += ("metadata", "metainformation")
+COLUMNS = (
+    *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
+    *("val_accuracy", "flops", "params", "metadata", "metainformation"),
+)
 SPACES = {"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"}
 TEXT_VERSION = 1  # raised when the canonical text changes, so that remembered texts are made again
 
@@ -90,7 +92,9 @@ def read(path: str | os.PathLike[str]) -> Table:
         raise ValueError(f"{str(path)!r} is not a parquet file: {error}") from None
     missing = [c for c in COLUMNS if c not in content.column_names]
     if missing:
-        raise ValueError(f"{str(path)!r} lacks the columns {', '.join(missing)}; expected {', '.join(COLUMNS)}")
+        raise ValueError(
+            f"{str(path)!r} lacks the columns {', '.join(missing)}; expected {', '.join(COLUMNS)}"
+        )
     return Table(path.stem, [_row(record, path) for record in content.select(COLUMNS).to_pylist()])
 
 
@@ -126,7 +130,9 @@ def texts(rows: Sequence[Row]) -> list[str]:
 def _made(space_name: str, architectures: list[str]) -> list[str]:
     space = search_spaces.get(space_name)
     digest = hashlib.sha256(repr((TEXT_VERSION, space_name, architectures)).encode()).hexdigest()[:20]
-    cache = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm")) / f"texts-{digest}.parquet"
+    cache = (
+        Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm")) / f"texts-{digest}.parquet"
+    )
     if len(architectures) > 1000 and cache.is_file():
         found: list[str] = pq.read_table(cache).column("text").to_pylist()
         return found
@@ -162,7 +168,12 @@ def _row(record: dict[str, Any], path: Path) -> Row:
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"])
     return Row(
-        space, record["arch_str"] or "", targets, record["input"] or "", record["identifier"] or "", record["uid"] or ""
+        space,
+        record["arch_str"] or "",
+        targets,
+        record["input"] or "",
+        record["identifier"] or "",
+        record["uid"] or "",
     )
 
 

@@ -83,7 +83,9 @@ class _Printer:
                 ops = "".join(n.op for n in callee.nodes)
                 digest = hashlib.blake2b(head.encode(), digest_size=16).hexdigest().translate(_DIGITS)
                 name = next(
-                    n for n in (f"{ops}_{digest[:k]}" for k in (4, 32)) if self.texts.setdefault(n, head) == head
+                    n
+                    for n in (f"{ops}_{digest[:k]}" for k in (4, 32))
+                    if self.texts.setdefault(n, head) == head
                 )
             self.names[id(callee)], self.orders[id(callee)] = name, order
             domain = f'<domain:"{DOMAIN}",opset_import:["":{self.opset},"{DOMAIN}":1]>\n'
@@ -148,7 +150,8 @@ def _fresh(block: Block, seen: dict[int, Block]) -> Block:
     """A copy without remembered signatures, so that only what is printed decides the order."""
     if id(block) not in seen:
         nodes = [
-            Node(n.op, n.args, n.outs, n.attrs, _fresh(n.callee, seen) if n.callee else None) for n in block.nodes
+            Node(n.op, n.args, n.outs, n.attrs, _fresh(n.callee, seen) if n.callee else None)
+            for n in block.nodes
         ]
         seen[id(block)] = Block(
             block.inputs, block.outputs, nodes, block.params, block.input_types, block.output_types
@@ -159,7 +162,7 @@ def _fresh(block: Block, seen: dict[int, Block]) -> Block:
 def _leaf_name(leaf: Leaf) -> str:
     if leaf.value is None:
         return weight_name(leaf.type, leaf.shape)
-    mangled = leaf.value.translate(str.maketrans({"-": "n", ".": "p", ",": "_", "+": ""}))
+    mangled = leaf.value.translate(str.maketrans("-.,", "np_", "+"))
     kind = {"int64": "I", "float": "F"}.get(leaf.type, leaf.type)
     return f"{kind}{'_'.join(['', *map(str, leaf.shape)]) + '_' if leaf.shape else ''}{mangled}"
 

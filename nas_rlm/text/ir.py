@@ -13,7 +13,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value that no node computes: a weight, known by type and shape, or a small constant, known by value."""
+    """A value that no node computes: a weight, known by shape, or a small constant, known by value."""
 
     type: str
     shape: tuple[int, ...]
@@ -111,6 +111,7 @@ def stable_hash(text: str) -> int:
 
 
 def mix(*parts: int) -> int:
+    """A 64-bit hash of integers in their order, the same everywhere."""
     h = 0x9E3779B97F4A7C15
     for p in parts:
         h = ((h ^ p) * 0xD6E8FEB86659FD93) & _MASK
@@ -198,9 +199,7 @@ def structure(block: Block) -> str:
     for n in ordered.nodes:
         for v in n.outs:
             number[v] = len(number)
-        args = ",".join(
-            str(number[a]) if isinstance(a, int) else "" if a is None else a.sort for a in n.args
-        )
+        args = ",".join(str(number[a]) if isinstance(a, int) else "" if a is None else a.sort for a in n.args)
         op = f"[{n.callee.signature()}]" if n.callee else n.op
         lines.append(f"{len(n.outs)}:{op}{n.attrs}({args})")
     return ";".join([*lines, ",".join(str(number[v]) for v in ordered.outputs)])

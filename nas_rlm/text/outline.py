@@ -1,19 +1,41 @@
 """Repeated parts of a flat graph become blocks, each defined once and called where it occurred.
 
-Three kinds of repeats, found in this order, each the most saving first:
+Three kinds of repeats, found in this order, the most saving first:
 
-1. layers: runs of unary operators with at most one weight matrix (ReLU-Conv-BN);
+1. layers: a weight matrix and the pointwise operators around it (ReLU-Conv-BN);
 2. regions: from a value that forks to where all its paths have met again (a cell, a residual block);
 3. sequences: runs of operators and blocks along a chain (five equal cells: a stage).
+
+A block that ends up called from one place only, as a region does within the sequence that it is a part of, is
+put back there.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import count
 
 from .ir import Arg, Block, Leaf, Node, Param, canonical, label, stable_hash, uses
 
 LEAST_SAVING = 4
+POINTWISE = {
+    *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"),
+    *(
+        "Relu",
+        "LeakyRelu",
+        "PRelu",
+        "Clip",
+        "Sigmoid",
+        "HardSigmoid",
+        "HardSwish",
+        "Tanh",
+        "Elu",
+        "Selu",
+        "Celu",
+    ),
+    *("Softplus", "Softsign", "Gelu", "Mish", "Swish", "Add", "Sub", "Mul", "Div"),
+}
 
 
 def outline(flat: Block) -> Block:
@@ -26,13 +48,48 @@ def outline(flat: Block) -> Block:
         A graph that calls blocks; calling them in place gives the flat graph back.
     """
     bodies = [canonical(flat)]
-    while _outline_runs(bodies, layers=True):
-        pass
+    _outline_layers(bodies)
+    layers = {id(b) for b in bodies[1:]}
     while _outline_regions(bodies):
         pass
-    while _outline_runs(bodies, layers=False):
+    while _outline_sequences(bodies):
+        pass
+    while _call_in_place(bodies, layers):
         pass
     return bodies[0]
+
+
+def _call_in_place(bodies: list[Block], layers: set[int]) -> bool:
+    """Put back a block that is called from one place only; layers keep their names in every network."""
+    sites = Counter(id(n.callee) for b in bodies for n in b.nodes if n.callee)
+    fresh = count(1 + max(v for b in bodies for v in uses(b)))
+    for b in bodies:
+        for i, n in enumerate(b.nodes):
+            if n.callee is not None and sites[id(n.callee)] == 1 and id(n.callee) not in layers:
+                b.nodes[i : i + 1] = _body_of(n, n.callee, fresh)
+                bodies[:] = [other for other in bodies if other is not n.callee]
+                return True
+    return False
+
+
+def _body_of(call: Node, callee: Block, fresh: Iterator[int]) -> list[Node]:
+    """The nodes of a called block, reading and writing what the call does."""
+    values = dict(zip(callee.inputs, call.values, strict=True)) | dict(
+        zip(callee.outputs, call.outs, strict=True)
+    )
+    handed = call.leaves
+
+    def place(a: Arg) -> Arg:
+        if isinstance(a, Param):
+            return handed[a.index]
+        return values[a] if isinstance(a, int) else a
+
+    nodes = []
+    for n in callee.nodes:
+        args = tuple(place(a) for a in n.args)
+        values.update((v, next(fresh)) for v in n.outs if v not in values)
+        nodes.append(Node(n.op, args, tuple(values[v] for v in n.outs), n.attrs, n.callee))
+    return nodes
 
 
 def _worth(occurrences: int, length: int) -> bool:
@@ -72,11 +129,64 @@ def _is_matrix(node: Node) -> bool:
     return any(a.is_matrix for a in node.leaves)
 
 
-def _outline_runs(bodies: list[Block], layers: bool) -> bool:
+def _layers(block: Block) -> list[list[int]]:
+    """The chains cut into layers: a weight matrix and the pointwise operators that go with it.
+
+    What precedes the first matrix of a chain (ReLU, where activation comes first) precedes the others too;
+    all else follows its matrix.
+    """
+    layers: list[list[int]] = []
+    for chain in _chains(block):
+        piece: list[int] = []
+        for i in [*chain, -1]:
+            if i >= 0 and (_is_matrix(block.nodes[i]) or block.nodes[i].op in POINTWISE):
+                piece.append(i)
+                continue
+            layers += _cut(block, piece)
+            piece = []
+    return layers
+
+
+def _cut(block: Block, piece: list[int]) -> list[list[int]]:
+    """One run of matrices and pointwise operators, cut into layers."""
+    matrices = [k for k, i in enumerate(piece) if _is_matrix(block.nodes[i])]
+    if not matrices:
+        return []
+    ops = [block.nodes[i].op for i in piece]
+    prefix = ops[: matrices[0]]
+    starts = [0]
+    for k in matrices[1:]:
+        before = k - len(prefix)
+        starts.append(before if before > starts[-1] and ops[before:k] == prefix else k)
+    return [piece[a:b] for a, b in zip(starts, [*starts[1:], len(piece)], strict=True)]
+
+
+def _outline_layers(bodies: list[Block]) -> None:
+    """Outline every layer that occurs often enough."""
+    groups: dict[tuple[str, ...], list[tuple[Block, list[int]]]] = defaultdict(list)
+    for layer in _layers(bodies[0]):
+        groups[tuple(label(bodies[0].nodes[i]) for i in layer)].append((bodies[0], layer))
+    kept = [g for g in groups.values() if _worth(len(g), len(g[0][1]))]
+    ends = [[b.nodes[part[-1]].outs for b, part in g] for g in kept]
+    for group, outs in zip(kept, ends, strict=True):
+        place = {n.outs: i for i, n in enumerate(bodies[0].nodes)}
+        length = len(group[0][1])
+        _replace(bodies, [(bodies[0], _run_to(bodies[0], place[o], length)) for o in outs])
+
+
+def _run_to(block: Block, last: int, length: int) -> list[int]:
+    """The positions of a run of a chain, from its last node back."""
+    producer = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
+    run = [last]
+    while len(run) < length:
+        run.append(producer[block.nodes[run[-1]].values[0]])
+    return run[::-1]
+
+
+def _outline_sequences(bodies: list[Block]) -> bool:
     """Outline the run of chain nodes that saves most; False if none is worth it."""
     chains = [(b, c) for b in bodies for c in _chains(b) if len(c) >= 2]
     symbols = [[stable_hash(label(b.nodes[i])) for i in c] for b, c in chains]
-    matrices = [[_is_matrix(b.nodes[i]) for i in c] for b, c in chains]
     longest = max((len(s) for s in symbols), default=0)
     best: tuple[int, int, int] | None = None
     chosen: tuple[int, ...] = ()
@@ -85,10 +195,8 @@ def _outline_runs(bodies: list[Block], layers: bool) -> bool:
         first: dict[tuple[int, ...], int] = {}
         end: dict[tuple[int, ...], int] = {}
         base = 0
-        for s, m in zip(symbols, matrices, strict=True):
+        for s in symbols:
             for i in range(len(s) - length + 1):
-                if layers and sum(m[i : i + length]) > 1:
-                    continue
                 run = tuple(s[i : i + length])
                 if base + i >= end.get(run, 0):
                     counts[run] += 1
@@ -149,7 +257,9 @@ def _regions(block: Block) -> list[list[int]]:
         entry = producer.get(v, len(nodes))
         if entry < len(nodes) and len(nodes[entry].outs) > 1:
             continue
-        inside = [i for i in range(last + 1) if i != entry and before[i] >> entry & 1 and after[i] >> last & 1]
+        inside = [
+            i for i in range(last + 1) if i != entry and before[i] >> entry & 1 and after[i] >> last & 1
+        ]
         if last in inside and len(inside) >= 2 and len(nodes[last].outs) == 1:
             members = set(inside)
             closed = all(a == v or producer.get(a) in members for i in inside for a in nodes[i].values)

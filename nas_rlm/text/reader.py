@@ -41,6 +41,7 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
 
 
 def opset(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators that a model imports."""
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
@@ -54,7 +55,9 @@ def read(model: onnx.ModelProto, inline: bool) -> Block:
     if inline and model.functions:
         model = onnx.inliner.inline_local_functions(model)
     if len(model.graph.node) > MAX_NODES:
-        raise ValueError(f"the graph has {len(model.graph.node):,} nodes, more than the limit of {MAX_NODES:,}")
+        raise ValueError(
+            f"the graph has {len(model.graph.node):,} nodes, more than the limit of {MAX_NODES:,}"
+        )
     return _Reader(model).network()
 
 
@@ -90,7 +93,9 @@ def _constant(array: np.ndarray) -> Leaf:
 def _tensor_leaf(tensor: TensorProto) -> Leaf:
     elements = int(np.prod(tensor.dims)) if tensor.dims else 1
     kind = _type_name(tensor.data_type)
-    is_weight = elements > SMALL or (len(tensor.dims) > 0 and kind in ("float", "float16", "double", "bfloat16"))
+    is_weight = elements > SMALL or (
+        len(tensor.dims) > 0 and kind in ("float", "float16", "double", "bfloat16")
+    )
     if is_weight or tensor.data_location == TensorProto.EXTERNAL:
         return Leaf(kind, tuple(tensor.dims))
     return _constant(numpy_helper.to_array(tensor))
@@ -131,7 +136,8 @@ class _Reader:
         if not nodes:
             raise ValueError(f"the graph {graph.name!r} has no operators, so there is nothing to read")
         output_types = tuple(
-            _type_name(o.type.tensor_type.elem_type) + _shape(o.type.tensor_type, symbols) for o in graph.output
+            _type_name(o.type.tensor_type.elem_type) + _shape(o.type.tensor_type, symbols)
+            for o in graph.output
         )
         return Block(
             tuple(v for v in inputs if isinstance(v, int)),
@@ -147,7 +153,9 @@ class _Reader:
             try:
                 args = tuple(scope[name] for name in proto.input)
             except KeyError as missing:
-                raise ValueError(f"node {proto.op_type} reads {missing.args[0]!r}, which nothing defines") from None
+                raise ValueError(
+                    f"node {proto.op_type} reads {missing.args[0]!r}, which nothing defines"
+                ) from None
             if proto.op_type == "Constant" and not proto.domain:
                 scope[proto.output[0]] = self.constant(proto)
             elif proto.op_type == "Identity" and not proto.domain:
@@ -195,13 +203,17 @@ class _Reader:
             return _constant(np.array(value, dtype=np.int64))
         if attribute.name in ("value_float", "value_floats"):
             return _constant(np.array(value, dtype=np.float32))
-        raise ValueError(f"a Constant with {attribute.name!r} is not supported: expected a tensor, ints or floats")
+        raise ValueError(
+            f"a Constant with {attribute.name!r} is not supported: expected a tensor, ints or floats"
+        )
 
     def attributes(self, proto: onnx.NodeProto, args: tuple[Arg, ...]) -> str:
         shown = []
         for a in sorted(proto.attribute, key=lambda a: a.name):
             if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-                raise ValueError(f"{proto.op_type} holds a subgraph: control flow has no text form, unroll it first")
+                raise ValueError(
+                    f"{proto.op_type} holds a subgraph: control flow has no text form, unroll it first"
+                )
             value = onnx.helper.get_attribute_value(a)
             if not self.is_default(proto, a.name, value, args):
                 shown.append(f"{a.name}{_attribute(a.type, value)}")
@@ -227,9 +239,12 @@ def _attribute(kind: int, value: object) -> str:
         assert isinstance(value, TensorProto)
         array = numpy_helper.to_array(value)
         if array.size > SMALL:
-            raise ValueError(f"an attribute holds a tensor of {array.size:,} elements; expected at most {SMALL}")
+            raise ValueError(
+                f"an attribute holds a tensor of {array.size:,} elements; expected at most {SMALL}"
+            )
         shape = f"[{','.join(map(str, array.shape))}]" if array.ndim else ""
-        return f"={_type_name(value.data_type)}{shape}{{{','.join(_scalar(v) for v in array.reshape(-1).tolist())}}}"
+        elements = ",".join(_scalar(v) for v in array.reshape(-1).tolist())
+        return f"={_type_name(value.data_type)}{shape}{{{elements}}}"
     if isinstance(value, list | tuple):
         items = ",".join(_scalar(v) for v in value)
         return f"=[{items}]" if items else f":{AttributeProto.AttributeType.Name(kind).lower()}=[]"

@@ -20,7 +20,9 @@ def tiny(request):
 
 
 @torch.no_grad()
-def enumerated(network: Network, ids: torch.Tensor, given: list[int], objective: str) -> tuple[np.ndarray, np.ndarray]:
+def enumerated(
+    network: Network, ids: torch.Tensor, given: list[int], objective: str
+) -> tuple[np.ndarray, np.ndarray]:
     """All numbers in ascending order and their probabilities, from the plain forward pass."""
     scheme = network.config.scheme
     every = leaves(scheme)
@@ -76,7 +78,8 @@ def test_samples_follow_the_enumerated_distribution(tiny):
 def test_samples_are_reproducible_and_joint(tiny):
     memory = tiny.encode(torch.randint(1, 8, (2, 5)))
     a, b = (
-        sample(tiny, memory, ["accuracy", "latency/a"], 16, torch.Generator().manual_seed(7)) for _ in range(2)
+        sample(tiny, memory, ["accuracy", "latency/a"], 16, torch.Generator().manual_seed(7))
+        for _ in range(2)
     )
     assert a.shape == (2, 16, 2)
     assert np.array_equal(a, b)

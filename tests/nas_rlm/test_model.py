@@ -4,12 +4,16 @@ import torch
 from nas_rlm.model import Cache, Config, Network
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER
 
-KINDS = np.array([0, 0, 0, 0, IDENTIFIER, IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE | ENDS_STATEMENT], dtype=np.uint8)
+KINDS = np.array(
+    [0, 0, 0, 0, IDENTIFIER, IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE | ENDS_STATEMENT], dtype=np.uint8
+)
 
 
 def network(size: int = 4, **changes: object) -> Network:
     torch.manual_seed(0)
-    return Network(Config(vocab_size=8, objectives=("accuracy", "latency/a"), size=size, **changes), KINDS).eval()
+    return Network(
+        Config(vocab_size=8, objectives=("accuracy", "latency/a"), size=size, **changes), KINDS
+    ).eval()
 
 
 def test_one_dial_sets_the_size():

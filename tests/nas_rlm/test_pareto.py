@@ -7,7 +7,9 @@ from hypothesis.extra import numpy as hnp
 from nas_rlm import pareto
 
 PAIR = ("accuracy", "latency/pixel3")
-points = hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.just(2)), elements=st.integers(0, 8).map(float))
+points = hnp.arrays(
+    np.float64, st.tuples(st.integers(1, 30), st.just(2)), elements=st.integers(0, 8).map(float)
+)
 
 
 def dominates(a: np.ndarray, b: np.ndarray) -> bool:

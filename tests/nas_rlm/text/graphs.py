@@ -58,7 +58,9 @@ def residual_network(blocks: int, initialisers: bool = False) -> onnx.ModelProto
 
 def random_network(rng: np.random.Generator, size: int, repeats: int) -> FlatModel:
     """A random cell of unary and binary operators, stacked; the last value has the name t{n-1}."""
-    plan = [(int(rng.integers(5)), int(rng.integers(1 << 30)), int(rng.integers(1 << 30))) for _ in range(size)]
+    plan = [
+        (int(rng.integers(5)), int(rng.integers(1 << 30)), int(rng.integers(1 << 30))) for _ in range(size)
+    ]
     g = FlatModel()
     x = "image"
     for _ in range(repeats):

@@ -1,0 +1,34 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+OUT ?= runs/search
+
+.PHONY: search test lint clean
+
+# Find fast and accurate cells of NAS-Bench-201 for two devices; again, it continues or redraws what is there.
+search: $(VENV)/.installed
+	$(BIN)/nas-rlm search --space nasbench201 --objectives accuracy,latency/pixel3,latency/eyeriss \
+		--out $(OUT) --resume
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV)
+
+# torch first and alone, so that the build this machine's pip is set up for is taken.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) -e '.[dev]'
+	touch $@

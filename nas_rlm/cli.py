@@ -1,0 +1,425 @@
+"""The nas-rlm command: each verb is a typed function whose docstring is its help."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from cyclopts import App, CycloptsError, Parameter
+
+import nas_rlm
+import search_spaces
+from nas_rlm.files import atomic, write_text
+
+if TYPE_CHECKING:
+    from nas_rlm.rlm import RLM
+    from search_spaces import SearchSpace
+
+app = App(name="nas-rlm", help=nas_rlm.__doc__, version=nas_rlm.__version__, help_format="markdown")
+tokenizer = app.command(App(name="tokenizer", help="Tokenizers."))
+bench = app.command(App(name="bench", help="Measure how good the search is, against true values."))
+
+
+def _split(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(part.strip() for token in tokens for part in token.value.split(",") if part.strip())
+
+
+def _split_floats(kind: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
+    return tuple(float(part) for part in _split(kind, tokens))
+
+
+Names = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
+Levels = Annotated[tuple[float, ...], Parameter(converter=_split_floats, n_tokens=1, negative="")]
+Many = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
+Files = Annotated[tuple[Path, ...], Parameter(negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    >>> main(["export", "--space", "nasbench201", "--sample", "1", "--out", "runs/one"])
+    0
+
+    Args:
+        arguments: without the program's name; None for those of the process.
+
+    Returns:
+        0, or 2 after one line on stderr if the input was bad.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # busily waiting threads crawl beside other work
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
+    except (CycloptsError, ValueError, OSError) as error:
+        print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("nas-rlm: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+@app.command
+def spaces() -> None:
+    """List every search space, and the objectives that the shipped model knows."""
+    print(f"{'space':<14}{'architectures':>15}{'genes':>8}")
+    for name in search_spaces.names():
+        space = search_spaces.get(name)
+        size = f"{space.size:,}" if space.size else "unbounded"
+        print(f"{name:<14}{size:>15}{len(space.genes):>8}")
+    config = Path(__file__).parent / "assets" / "nas" / "config.json"
+    if config.is_file():
+        objectives = json.loads(config.read_text())["network"]["objectives"]
+        print("objectives of the shipped model:", " ".join(objectives))
+
+
+@app.command
+def export(
+    *, space: str, out: Path, arch: Many = (), sample: int = 0, seed: int = 0, weights: Flag = False
+) -> None:
+    """Write architectures as ONNX, with the text that the model reads beside each.
+
+    Args:
+        space: the search space.
+        out: a folder for 000.onnx, 000.txt, … and archs.txt, which names them line by line.
+        arch: architectures, in the space's notation.
+        sample: draw this many at random as well.
+        seed: of the draw.
+        weights: put freshly initialised weights into the .onnx, so that it runs in any runtime.
+    """
+    import onnx
+
+    from nas_rlm.text import from_architecture
+
+    found = search_spaces.get(space)
+    rng = np.random.default_rng(seed)
+    chosen = [found.parse(a) for a in arch] + [found.sample(rng) for _ in range(sample)]
+    if not chosen:
+        raise ValueError("nothing to export: give --arch ARCHITECTURE … or --sample N")
+    for i, architecture in enumerate(_bar(chosen, "export")):
+        with atomic(out / f"{i:03d}.onnx") as temporary:
+            onnx.save(found.to_onnx(architecture, weights=weights), temporary)
+        write_text(out / f"{i:03d}.txt", from_architecture(found, architecture))
+    write_text(out / "archs.txt", "".join(f"{a}\n" for a in chosen))
+    print(f"{len(chosen)} architectures in {out}")
+
+
+@app.command
+def predict(
+    *files: Path,
+    objectives: Names,
+    space: str | None = None,
+    archs: Path | None = None,
+    model: str = "nas",
+    quantiles: Levels = (),
+    out: Path | None = None,
+) -> None:
+    """Predict numbers of architectures, as CSV with a row for each, in order.
+
+    Args:
+        files: ONNX files, instead of --space and --archs.
+        objectives: what to predict, such as accuracy,latency/pixel3.
+        space: the search space of --archs.
+        archs: a file with an architecture a line.
+        model: a checkpoint folder, or the name of a shipped model.
+        quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
+        out: where the CSV goes; stdout by default.
+    """
+    names, medians, tails = _predict(files, space, archs, model, objectives, quantiles)
+    _emit(names, objectives, medians, quantiles, tails, out)
+
+
+@app.command
+def rank(
+    *files: Path,
+    by: str,
+    objectives: Names = (),
+    top: int | None = None,
+    space: str | None = None,
+    archs: Path | None = None,
+    model: str = "nas",
+    quantiles: Levels = (),
+    out: Path | None = None,
+) -> None:
+    """Predict numbers of architectures and list the best first.
+
+    Args:
+        files: ONNX files, instead of --space and --archs.
+        by: the objective that decides: accuracies downwards, all others upwards.
+        objectives: what else to predict.
+        top: list this many.
+        space: the search space of --archs.
+        archs: a file with an architecture a line.
+        model: a checkpoint folder, or the name of a shipped model.
+        quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
+        out: where the CSV goes; stdout by default.
+    """
+    from nas_rlm.pareto import minimised
+
+    if top is not None and top < 1:
+        raise ValueError(f"--top is {top}, expected at least 1")
+    wanted = tuple(dict.fromkeys([*objectives, by]))
+    names, medians, tails = _predict(files, space, archs, model, wanted, quantiles)
+    order = np.argsort(minimised(medians, wanted)[:, wanted.index(by)], kind="stable")[:top]
+    _emit([names[i] for i in order], wanted, medians[order], quantiles, tails[order], out)
+
+
+@app.command
+def search(
+    *,
+    space: str,
+    objectives: Names,
+    out: Path,
+    constraint: Many = (),
+    model: str = "nas",
+    algorithm: str = "nsga2",
+    population: int = 50,
+    generations: int = 20,
+    seed: int = 0,
+    resume: Flag = False,
+) -> None:
+    """Search a space for the architectures with the best predicted trade-offs.
+
+    The folder receives front.csv (the front, best in the first objective first), front/ (an .onnx for each),
+    pareto.png, log.jsonl (every evaluated architecture, in order), samples.json and settings.json.
+
+    Args:
+        space: the search space.
+        objectives: what to optimise, such as accuracy,latency/pixel3: accuracies upwards, others downwards.
+        out: a folder of this search alone.
+        constraint: bounds such as 'latency/pixel3<=20'.
+        model: a checkpoint folder, or the name of a shipped model.
+        algorithm: nsga2 or random.
+        population: architectures a generation.
+        generations: rounds of evaluation.
+        seed: of all random choices.
+        resume: continue the search in the folder, or start it if there is none; the outcome is the same.
+    """
+    from nas_rlm import folder
+    from nas_rlm.search import Settings
+    from nas_rlm.search import search as run
+
+    found = search_spaces.get(space)
+    rlm = _load(model)
+    settings = Settings(
+        found.name, objectives, constraint, algorithm, population, generations, seed, model=_fingerprint(rlm)
+    )
+    rlm.predict_text([], settings.predicted)  # refuses unknown objectives before anything is written
+    log = folder.open_log(out, settings, resume)
+    result = run(found, rlm, settings, log, progress=True)
+    folder.write_front(out, found, rlm, result)
+    evaluated = f"{len(result.architectures):,} architectures evaluated"
+    if len(result.front) == 0:
+        raise ValueError(f"{evaluated}, none within {' and '.join(constraint)}: loosen a constraint")
+    print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
+    print(f"picture: {out / 'pareto.png'}")
+
+
+@app.command
+def plot(folder: Path, *, out: Path | None = None) -> None:
+    """Draw the picture of a search again, finished or not.
+
+    Args:
+        folder: of the search.
+        out: the picture; pareto.png in the folder by default.
+    """
+    from nas_rlm import plots
+    from nas_rlm.folder import read_result, read_samples
+
+    target = out or folder / "pareto.png"
+    plots.save(plots.front_info(read_result(folder), read_samples(folder)), target)
+    print(f"picture: {target}")
+
+
+@app.command
+def train(recipe: str, *, out: Path, resume: Flag = False) -> None:
+    """Train a model from a recipe.
+
+    Args:
+        recipe: a YAML file, or the name of a shipped recipe.
+        out: a folder for the checkpoint and the log.
+        resume: continue the run in the folder.
+    """
+    from nas_rlm.train import run
+
+    run(recipe, out, resume)
+    print(f"model: {out}")
+
+
+@app.command
+def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") -> None:
+    """Continue training a model on a table; objectives it did not know become tokens of their own.
+
+    Args:
+        data: a parquet table in the public schema.
+        objectives: which of its numbers to learn.
+        out: a folder for the checkpoint and the log.
+        model: a checkpoint folder, or the name of a shipped model.
+    """
+    from nas_rlm.data import read
+
+    rlm = _load(model)
+    from nas_rlm.train import fine_tune
+
+    fine_tune(rlm, read(data).rows, objectives, out=out).save(out)
+    print(f"model: {out}")
+
+
+@app.command
+def evaluate(*, model: str = "nas", data: Path | None = None, objectives: Names = ()) -> None:
+    """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
+
+    Args:
+        model: a checkpoint folder, or the name of a shipped model.
+        data: a parquet table; by default the held-out rows of the tables that trained the shipped model.
+        objectives: what to judge; by default every one that model and table share.
+    """
+    from nas_rlm import evaluate as evaluation
+
+    print(evaluation.report(_load(model), data, objectives))
+
+
+@tokenizer.command(name="train")
+def train_tokenizer(*data: Path, out: Path, vocab_size: int = 8192, seed: int = 0) -> None:
+    """Train a tokenizer on the texts of tables.
+
+    Args:
+        data: parquet tables in the public schema.
+        out: the tokenizer's file.
+        vocab_size: at most this many pieces.
+        seed: of the training.
+    """
+    from nas_rlm.data import read
+    from nas_rlm.data.tables import texts
+    from nas_rlm.text import Tokenizer
+
+    if not data:
+        raise ValueError("no tables to train on: give at least one parquet file")
+    trained = Tokenizer.train([t for path in data for t in texts(read(path).rows)], vocab_size, seed=seed)
+    trained.save(out)
+    print(f"{trained.vocab_size:,} pieces: {out}")
+
+
+@bench.command(name="search")
+def bench_search(
+    *,
+    model: str = "nas",
+    data: Path | None = None,
+    population: int = 50,
+    generations: int = 20,
+    seed: int = 0,
+) -> None:
+    """Look up what the search finds on NAS-Bench-201 in the benchmark's measurements.
+
+    Args:
+        model: a checkpoint folder, or the name of a shipped model.
+        data: the benchmark's table; by default architectures/nasbench201.parquet of the data folder.
+        population: architectures a generation.
+        generations: rounds of evaluation.
+        seed: of the searches.
+    """
+    from nas_rlm.bench import judge_search
+    from nas_rlm.data import data_directory, read
+
+    table = read(data or data_directory() / "architectures" / "nasbench201.parquet")
+    space = search_spaces.get("nasbench201")
+    found = judge_search(
+        space, _load(model), table, population=population, generations=generations, seed=seed, progress=True
+    )
+    columns = ("evaluated", "chosen", "in table", "hypervolume")
+    print(f"{'objectives':<28}{'method':<10}" + "".join(f"{c:>12}" for c in columns))
+    for j in found:
+        pair = " x ".join(j.objectives)
+        print(f"{pair:<28}{j.method:<10}{j.evaluations:>12,}{j.chosen:>12,}{j.known:>12,}{j.share:>12.2%}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())
+
+
+def _load(model: str) -> RLM:
+    from nas_rlm.rlm import RLM
+
+    return RLM.load(model)
+
+
+def _fingerprint(rlm: RLM) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(rlm.network.state_dict().items()):
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _predict(
+    files: Sequence[Path],
+    space: str | None,
+    archs: Path | None,
+    model: str,
+    objectives: tuple[str, ...],
+    levels: tuple[float, ...],
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
+    from nas_rlm.text import from_architecture, from_onnx
+
+    if bool(files) == bool(space or archs) or (space is None) != (archs is None):
+        raise ValueError("give either ONNX files, or both --space and --archs")
+    if space and archs:
+        found = search_spaces.get(space)
+        read = _read_architectures(found, archs)
+        names = [line for line, _ in read]
+        texts = [from_architecture(found, a) for _, a in _bar(read, "text")]
+    else:
+        names = [str(f) for f in files]
+        texts = [from_onnx(f) for f in _bar(files, "text")]
+    computed = tuple(sorted({*levels, 0.5}))
+    values = _load(model).predict_text(texts, objectives, computed, progress=True)
+    return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
+
+
+def _read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:
+    read = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.strip():
+            try:
+                read.append((line.strip(), space.parse(line.strip())))
+            except ValueError as error:
+                raise ValueError(f"{path} line {number}: {error}") from None
+    if not read:
+        raise ValueError(f"{path} has no architectures: expected one a line")
+    return read
+
+
+def _emit(
+    names: Sequence[str],
+    objectives: Sequence[str],
+    medians: np.ndarray,
+    levels: Sequence[float],
+    quantiles: np.ndarray,
+    out: Path | None,
+) -> None:
+    from nas_rlm.predictions import predictions_csv
+
+    table = predictions_csv(names, objectives, medians, levels, quantiles)
+    if out:
+        write_text(out, table)
+    else:
+        print(table, end="")
+
+
+def _bar(items: Sequence[Any], what: str) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(items, desc=what, unit="net", delay=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Predictions as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def predictions_csv(
+    names: Sequence[str],
+    objectives: Sequence[str],
+    medians: np.ndarray,
+    levels: Sequence[float] = (),
+    quantiles: np.ndarray | None = None,
+) -> str:
+    """Predictions as CSV: `arch`, then the median of each objective, then `OBJECTIVE@level`.
+
+    >>> print(predictions_csv(["a", "b"], ["accuracy"], np.array([[91.5], [90.0]])), end="")
+    arch,accuracy
+    a,91.5
+    b,90
+
+    Args:
+        names: N architectures or files.
+        objectives: K names.
+        medians: [N, K], in the objectives' own units.
+        levels: Q quantile levels.
+        quantiles: [N, K, Q], where there are levels.
+    """
+    tails = np.empty((len(names), len(objectives), 0)) if quantiles is None else quantiles
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["arch", *objectives, *(f"{o}@{q:g}" for o in objectives for q in levels)])
+    for name, median, tail in zip(names, medians, tails, strict=True):
+        writer.writerow([name, *(f"{v:.10g}" for v in (*median, *tail.reshape(-1)))])
+    return table.getvalue()

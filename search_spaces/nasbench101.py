@@ -1,0 +1,281 @@
+"""NAS-Bench-101: cells of at most seven vertices and nine edges."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+
+from search_spaces.graph import Constant, Graph, Value
+from search_spaces.space import SearchSpace
+
+INPUT, OUTPUT = "input", "output"
+OPERATORS = ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")
+LABELS = {INPUT: -1, OUTPUT: -2, **{o: i for i, o in enumerate(OPERATORS)}}
+VERTICES, EDGES = 7, 9
+STEM, STACKS, CELLS = 128, 3, 3
+EXAMPLE = '{"adjacency": "010001000", "ops": ["input", "conv3x3-bn-relu", "output"]}'
+_PAIRS = [(i, j) for i in range(VERTICES) for j in range(i + 1, VERTICES)]
+
+
+@dataclass(frozen=True)
+class Cell101:
+    """Upper triangular adjacency, row by row, and the operator of each vertex."""
+
+    adjacency: tuple[tuple[int, ...], ...]
+    ops: tuple[str, ...]
+
+    def __str__(self) -> str:
+        rows = "".join(str(e) for row in self.adjacency for e in row)
+        return json.dumps({"adjacency": rows, "ops": list(self.ops)})
+
+    def sources(self, v: int) -> list[int]:
+        """Vertices with an edge into v."""
+        return [u for u in range(v) if self.adjacency[u][v]]
+
+    def targets(self, v: int) -> list[int]:
+        """Vertices with an edge from v."""
+        return [w for w in range(v + 1, len(self.ops)) if self.adjacency[v][w]]
+
+    def pruned(self) -> Cell101 | None:
+        """Without the vertices that are on no path from input to output; None if there is no such path."""
+        n = len(self.ops)
+        forward, backward = {0}, {n - 1}
+        for v in range(1, n):
+            if forward.intersection(self.sources(v)):
+                forward.add(v)
+        for v in range(n - 2, -1, -1):
+            if backward.intersection(self.targets(v)):
+                backward.add(v)
+        kept = sorted(forward & backward)
+        if not {0, n - 1} <= set(kept):
+            return None
+        adjacency = tuple(tuple(self.adjacency[u][v] for v in kept) for u in kept)
+        return Cell101(adjacency, tuple(self.ops[v] for v in kept))
+
+
+class NASBench101(SearchSpace[Cell101]):
+    """The space of Ying et al. 2019, on CIFAR-10.
+
+    A genome has a gene for each of the 21 possible edges of seven vertices and for the operators of the five
+    between input and output. Genomes whose graph has no path or too many edges stand for no architecture.
+
+    >>> space = NASBench101()
+    >>> space.params(space.parse(EXAMPLE))
+    8555530
+    """
+
+    name = "nasbench101"
+    size = 423_624
+    genes = (2,) * len(_PAIRS) + (len(OPERATORS),) * (VERTICES - 2)
+
+    def decode(self, genome: np.ndarray) -> Cell101:
+        genes = self._checked(genome)
+        adjacency = np.zeros((VERTICES, VERTICES), dtype=int)
+        for (i, j), edge in zip(_PAIRS, genes, strict=False):
+            adjacency[i, j] = edge
+        ops = (INPUT, *(OPERATORS[g] for g in genes[len(_PAIRS) :]), OUTPUT)
+        cell = Cell101(tuple(tuple(map(int, row)) for row in adjacency), ops).pruned()
+        if cell is None:
+            raise ValueError(
+                f"genome {genes} has no path from input to output, so it is no cell of {self.name}"
+            )
+        self.validate(cell)
+        return cell
+
+    def encode(self, architecture: Cell101) -> np.ndarray:
+        n = len(architecture.ops)
+        place = [*range(n - 1), VERTICES - 1]
+        adjacency = np.zeros((VERTICES, VERTICES), dtype=int)
+        for u in range(n):
+            for v in architecture.targets(u):
+                adjacency[place[u], place[v]] = 1
+        ops = [OPERATORS.index(o) for o in architecture.ops[1:-1]]
+        return np.array([*(adjacency[i, j] for i, j in _PAIRS), *ops, *[0] * (VERTICES - n)])
+
+    def parse(self, text: str) -> Cell101:
+        try:
+            content = json.loads(text)
+            given, ops = content["adjacency"], content["ops"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{text!r} is not JSON with adjacency and ops, such as {EXAMPLE}") from None
+        n = len(ops)
+        flat = [e for row in given for e in row] if isinstance(given, list) else list(given)
+        if [str(e) for e in flat if str(e) not in "01"] or len(flat) != n * n:
+            raise ValueError(
+                f"adjacency {given!r} in {text!r} should be {n} x {n} zeros and ones for {n} ops"
+            )
+        adjacency = tuple(tuple(int(e) for e in flat[i * n : (i + 1) * n]) for i in range(n))
+        cell = Cell101(adjacency, tuple(ops))
+        self.validate(cell)
+        return cell
+
+    def validate(self, architecture: Cell101) -> None:
+        ops, n = architecture.ops, len(architecture.ops)
+        if not 2 <= n <= VERTICES:
+            raise ValueError(f"{architecture} has {n} vertices, expected 2 to {VERTICES}")
+        if ops[0] != INPUT or ops[-1] != OUTPUT:
+            raise ValueError(f"{architecture} should begin with {INPUT!r} and end with {OUTPUT!r}")
+        for o in ops[1:-1]:
+            if o not in OPERATORS:
+                near = get_close_matches(str(o), OPERATORS, n=1, cutoff=0)[0]
+                raise ValueError(f"unknown operator {o!r} in {architecture}; did you mean {near!r}?")
+        for u, row in enumerate(architecture.adjacency):
+            for v, edge in enumerate(row):
+                if edge and v <= u:
+                    raise ValueError(f"edge {u} to {v} of {architecture} goes back; only u < v may be joined")
+        edges = sum(map(sum, architecture.adjacency))
+        if edges > EDGES:
+            raise ValueError(f"{architecture} has {edges} edges, expected at most {EDGES}")
+        if architecture.pruned() is None:
+            raise ValueError(f"{architecture} has no path from input to output")
+
+    def sample(self, rng: np.random.Generator) -> Cell101:
+        """A random labelled graph, drawn again until it is a cell."""
+        while True:
+            edges = rng.random(len(_PAIRS)) < 0.5
+            ops = rng.integers(len(OPERATORS), size=VERTICES - 2)
+            cell = self._attempt(np.concatenate([edges, ops]))
+            if cell is not None:
+                return cell
+
+    def mutate(self, architecture: Cell101, rng: np.random.Generator) -> Cell101:
+        """Flip about one edge and redraw about one operator, until it is another cell."""
+        genome, genes = self.encode(self._live(architecture)), np.array(self.genes)
+        rate = np.where(genes == 2, 1 / len(_PAIRS), 1 / (VERTICES - 2))
+        while True:
+            change = rng.random(len(genes)) < rate
+            shifted = (genome + rng.integers(1, genes)) % genes
+            cell = self._attempt(np.where(change, shifted, genome))
+            if cell is not None and str(cell) != str(architecture):
+                return cell
+
+    def crossover(self, a: Cell101, b: Cell101, rng: np.random.Generator) -> Cell101:
+        """A child that takes each gene from one parent; after some failures, a copy of one of them."""
+        parents = [self.encode(self._live(p)) for p in (a, b)]
+        for _ in range(50):
+            cell = self._attempt(np.where(rng.random(len(self.genes)) < 0.5, *parents))
+            if cell is not None:
+                return cell
+        return (a, b)[int(rng.integers(2))]
+
+    def key(self, architecture: Cell101) -> str:
+        """The benchmark's hash of the pruned cell: equal for isomorphic cells."""
+        cell = self._live(architecture)
+        n = len(cell.ops)
+        hashes = [
+            _md5(str((len(cell.targets(v)), len(cell.sources(v)), LABELS[cell.ops[v]]))) for v in range(n)
+        ]
+        for _ in range(n):
+            hashes = [
+                _md5(
+                    "".join(sorted(hashes[u] for u in cell.sources(v)))
+                    + "|"
+                    + "".join(sorted(hashes[w] for w in cell.targets(v)))
+                    + "|"
+                    + hashes[v]
+                )
+                for v in range(n)
+            ]
+        return _md5(str(sorted(hashes)))
+
+    def repeats(self, architecture: Cell101) -> bool:
+        """Whether the cells are alike and easy to tell apart: only then are they functions.
+
+        A cell whose input does not fork begins nowhere in particular, and one that narrows a value in some
+        stacks but not in others is not the same in all: only the outline can tell what repeats there.
+        """
+        cell = self._live(architecture)
+        inner = range(1, len(cell.ops) - 1)
+        channels = vertex_channels(cell, STEM, STEM * 2)
+        narrows = any(channels[u] != channels[v] for v in inner for u in cell.sources(v) if u)
+        return len(cell.targets(0)) > 1 and not narrows
+
+    def write(self, graph: Graph, architecture: Cell101) -> Value:
+        cell = self._live(architecture)
+        x = graph.block(conv_bn_relu, graph.input, STEM, 3)
+        for stack in range(STACKS):
+            if stack:
+                x = graph.pool("MaxPool", x, 2, stride=2)
+            x = graph.block(_stack, x, cell, STEM * 2**stack)
+        return graph.classifier(x, 10)
+
+    def _attempt(self, genome: np.ndarray) -> Cell101 | None:
+        try:
+            return self.decode(genome)
+        except ValueError:
+            return None
+
+    def _live(self, cell: Cell101) -> Cell101:
+        pruned = cell.pruned()
+        if pruned is None:
+            raise ValueError(f"{cell} has no path from input to output")
+        return pruned
+
+
+def conv_bn_relu(graph: Graph, x: Value, channels: int, kernel: int) -> Value:
+    """Convolution, batch norm, ReLU."""
+    return graph.op("Relu", graph.batch_norm(graph.conv(x, channels, kernel)))
+
+
+def vertex_channels(cell: Cell101, c_in: int, c_out: int) -> list[int]:
+    """Channels of each vertex: those that feed the output share its channels, others follow their readers."""
+    n = len(cell.ops)
+    channels = [c_in, *[0] * (n - 2), c_out]
+    feeding = [v for v in cell.sources(n - 1) if v != 0]
+    for k, v in enumerate(feeding):
+        share, rest = divmod(c_out, len(feeding))
+        channels[v] = share + (k < rest)
+    for v in range(n - 2, 0, -1):
+        if v not in feeding:
+            channels[v] = max(channels[w] for w in cell.targets(v))
+    return channels
+
+
+def _stack(graph: Graph, x: Value, cell: Cell101, channels: int) -> Value:
+    for _ in range(CELLS):
+        x = graph.block(_cell, x, cell, channels)
+    return x
+
+
+def _cell(graph: Graph, x: Value, cell: Cell101, c_out: int) -> Value:
+    n = len(cell.ops)
+    channels = vertex_channels(cell, x.channels, c_out)
+    values: dict[int, Value] = {}
+    for v in range(1, n - 1):
+        incoming = [_narrowed(graph, values[u], channels[v]) for u in cell.sources(v) if u]
+        if 0 in cell.sources(v):
+            incoming.append(graph.block(conv_bn_relu, x, channels[v], 1))
+        y = _sum(graph, incoming)
+        if cell.ops[v] == "maxpool3x3":
+            values[v] = graph.pool("MaxPool", y, 3, padded=True)
+        else:
+            values[v] = graph.block(conv_bn_relu, y, channels[v], 3 if "3x3" in cell.ops[v] else 1)
+    feeding = [values[v] for v in cell.sources(n - 1) if v]
+    joined = feeding[:1] if len(feeding) < 2 else [graph.op("Concat", *feeding, channels=c_out, axis=1)]
+    if 0 in cell.sources(n - 1):
+        joined.append(graph.block(conv_bn_relu, x, c_out, 1))
+    return _sum(graph, joined)
+
+
+def _narrowed(graph: Graph, x: Value, channels: int) -> Value:
+    """The first channels of a value that has more of them than its reader."""
+    if x.channels == channels:
+        return x
+    bounds = (Constant((0,)), Constant((channels,)), Constant((1,)))
+    return graph.op("Slice", x, *bounds, channels=channels)
+
+
+def _sum(graph: Graph, values: Sequence[Value]) -> Value:
+    total = values[0]
+    for v in values[1:]:
+        total = graph.op("Add", total, v)
+    return total
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,153 @@
+"""NAS-Bench-201: cells of four nodes with one of five operators on each of six edges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+
+from search_spaces.graph import Constant, Graph, Value
+from search_spaces.space import SearchSpace
+
+OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # from node, to node, in the notation's order
+EXAMPLE = "|avg_pool_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|nor_conv_1x1~0|skip_connect~1|skip_connect~2|"
+CHANNELS = (16, 32, 64)
+CELLS = 5
+
+
+@dataclass(frozen=True)
+class Cell201:
+    """The operator on each edge of `EDGES`."""
+
+    operators: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts: dict[int, str] = {1: "|", 2: "|", 3: "|"}
+        for (source, target), operator in zip(EDGES, self.operators, strict=True):
+            parts[target] += f"{operator}~{source}|"
+        return "+".join(parts.values())
+
+    def incoming(self, node: int) -> Iterator[tuple[int, str]]:
+        """Source and operator of each edge into a node."""
+        for (source, target), operator in zip(EDGES, self.operators, strict=True):
+            if target == node:
+                yield source, operator
+
+
+class NASBench201(SearchSpace[Cell201]):
+    """The space of Dong and Yang 2020, on CIFAR-10.
+
+    >>> space = NASBench201()
+    >>> cell = space.parse(EXAMPLE)
+    >>> space.params(cell)
+    129306
+    """
+
+    name = "nasbench201"
+    size = len(OPERATORS) ** len(EDGES)
+    genes = (len(OPERATORS),) * len(EDGES)
+
+    def decode(self, genome: np.ndarray) -> Cell201:
+        return Cell201(tuple(OPERATORS[g] for g in self._checked(genome)))
+
+    def encode(self, architecture: Cell201) -> np.ndarray:
+        return np.array([OPERATORS.index(o) for o in architecture.operators])
+
+    def parse(self, text: str) -> Cell201:
+        nodes = text.strip().split("+")
+        if len(nodes) != 3:
+            raise ValueError(f"{text!r} has {len(nodes)} nodes joined by '+', expected 3 as in {EXAMPLE!r}")
+        operators = []
+        for node, part in enumerate(nodes, start=1):
+            if not re.fullmatch(r"\|([^|]+\|)+", part):
+                raise ValueError(
+                    f"node {node} is {part!r} in {text!r}, expected edges between bars as in {EXAMPLE!r}"
+                )
+            edges = part.strip("|").split("|")
+            if len(edges) != node:
+                raise ValueError(
+                    f"node {node} is {part!r} in {text!r}, expected {node} edges, not {len(edges)}"
+                )
+            for source, edge in enumerate(edges):
+                operator, _, from_node = edge.partition("~")
+                if operator not in OPERATORS:
+                    near = get_close_matches(operator, OPERATORS, n=1, cutoff=0)[0]
+                    raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {near!r}?")
+                if from_node != str(source):
+                    raise ValueError(
+                        f"edge {edge!r} of node {node} in {text!r} should come from node {source}"
+                    )
+                operators.append(operator)
+        return Cell201(tuple(operators))
+
+    def key(self, architecture: Cell201) -> str:
+        """The expression that the cell computes: skips followed, cut edges as #, sums in a fixed order.
+
+        There are 6,466 of them, as the benchmark's authors count.
+        """
+        nodes = ["x"]
+        for node in (1, 2, 3):
+            terms = []
+            for source, operator in architecture.incoming(node):
+                if operator == "none" or nodes[source] == "#":
+                    terms.append("#")
+                elif operator == "skip_connect":
+                    terms.append(nodes[source])
+                else:
+                    terms.append(f"({nodes[source]}){operator}")
+            nodes.append("+".join(sorted(terms)))
+        return nodes[3]
+
+    def write(self, graph: Graph, architecture: Cell201) -> Value:
+        x = graph.batch_norm(graph.conv(graph.input, CHANNELS[0], kernel=3))
+        for stage, channels in enumerate(CHANNELS):
+            if stage:
+                x = graph.block(reduction, x, channels)
+            x = graph.block(_stage, x, architecture)
+        x = graph.op("Relu", graph.batch_norm(x))
+        return graph.classifier(x, 10)
+
+
+def relu_conv_bn(graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1) -> Value:
+    """ReLU, convolution, batch norm."""
+    return graph.batch_norm(graph.conv(graph.op("Relu", x), channels, kernel, stride))
+
+
+def reduction(graph: Graph, x: Value, channels: int) -> Value:
+    """The residual block between stages: half the side, other channels."""
+    y = graph.block(relu_conv_bn, x, channels, 3, 2)
+    y = graph.block(relu_conv_bn, y, channels, 3)
+    return graph.op("Add", graph.conv(graph.pool("AveragePool", x, 2, stride=2), channels, kernel=1), y)
+
+
+def _stage(graph: Graph, x: Value, cell: Cell201) -> Value:
+    for _ in range(CELLS):
+        x = graph.block(_cell, x, cell)
+    return x
+
+
+def _cell(graph: Graph, x: Value, cell: Cell201) -> Value:
+    """Every edge is executed, also those into nodes that no live edge leaves, as the benchmark did."""
+    nodes = [x]
+    for node in (1, 2, 3):
+        total: Value | None = None
+        for source, operator in cell.incoming(node):
+            y = _edge(graph, nodes[source], operator)
+            total = y if total is None else graph.op("Add", total, y)
+        assert total is not None
+        nodes.append(total)
+    return nodes[3]
+
+
+def _edge(graph: Graph, x: Value, operator: str) -> Value:
+    if operator == "none":
+        return graph.op("Mul", x, Constant(0.0))
+    if operator == "skip_connect":
+        return x
+    if operator == "avg_pool_3x3":
+        return graph.pool("AveragePool", x, 3, padded=True)
+    return graph.block(relu_conv_bn, x, x.channels, 1 if operator == "nor_conv_1x1" else 3)

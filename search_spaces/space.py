@@ -1,0 +1,115 @@
+"""SearchSpace: what every search space can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+import numpy as np
+import onnx
+
+from search_spaces.graph import Graph, Value
+
+A = TypeVar("A")
+
+
+class SearchSpace(ABC, Generic[A]):
+    """A set of architectures, each a frozen dataclass whose `str` is the benchmark's own notation.
+
+    A subclass gives the notation, the genome and the network; sampling and the variation operators follow
+    from the genome unless the space knows better ones.
+
+    Attributes:
+        name: as in `search_spaces.get`.
+        size: how many architectures there are, or None if nobody has counted.
+        genes: gene i of a genome is an integer from 0 to below genes[i].
+        input_shape: of the networks, for one image.
+    """
+
+    name: str
+    size: int | None
+    genes: tuple[int, ...]
+    input_shape: tuple[int, int, int] = (3, 32, 32)
+
+    @abstractmethod
+    def decode(self, genome: np.ndarray) -> A:
+        """The architecture of a genome."""
+
+    @abstractmethod
+    def encode(self, architecture: A) -> np.ndarray:
+        """The genome of an architecture: int64 [len(genes)]."""
+
+    @abstractmethod
+    def parse(self, text: str) -> A:
+        """An architecture from the benchmark's notation.
+
+        Raises:
+            ValueError: the text is malformed; the message names the bad part.
+        """
+
+    @abstractmethod
+    def write(self, graph: Graph, architecture: A) -> Value:
+        """Write the network into a graph; returns its output."""
+
+    def validate(self, architecture: A) -> None:
+        """Raise a ValueError that names the bad part if this is no architecture of the space."""
+        self.parse(str(architecture))
+
+    def key(self, architecture: A) -> str:
+        """Equal for architectures that compute the same function."""
+        return str(architecture)
+
+    def sample(self, rng: np.random.Generator) -> A:
+        """A random architecture."""
+        return self.decode(rng.integers(self.genes))
+
+    def mutate(self, architecture: A, rng: np.random.Generator) -> A:
+        """A copy in which one gene has another value."""
+        genome = self.encode(architecture)
+        gene = int(rng.choice(np.flatnonzero(np.array(self.genes) > 1)))
+        genome[gene] = (genome[gene] + rng.integers(1, self.genes[gene])) % self.genes[gene]
+        return self.decode(genome)
+
+    def crossover(self, a: A, b: A, rng: np.random.Generator) -> A:
+        """A child that takes each gene from one of its parents."""
+        return self.decode(np.where(rng.random(len(self.genes)) < 0.5, self.encode(a), self.encode(b)))
+
+    def to_onnx(self, architecture: A, weights: bool = False, batch: int = 1) -> onnx.ModelProto:
+        """The network as an ONNX model.
+
+        Args:
+            architecture: of this space.
+            weights: with freshly initialised weights, so that it runs; without, weights are inputs.
+            batch: images at a time.
+        """
+        graph = Graph((batch, *self.input_shape), weights, outlined=self.repeats(architecture))
+        return graph.build(self.write(graph, architecture))
+
+    def repeats(self, architecture: A) -> bool:
+        """Whether the network's blocks are marked by its graph, so that they are emitted as functions."""
+        return True
+
+    def params(self, architecture: A) -> int:
+        """Trainable parameters: batch norm's scale and bias, not its running statistics."""
+        return self._counted(architecture).params
+
+    def flops(self, architecture: A) -> int:
+        """Multiply-accumulates of convolutions and linear layers for one image."""
+        return self._counted(architecture).macs
+
+    def _counted(self, architecture: A) -> Graph:
+        graph = Graph((1, *self.input_shape))
+        self.write(graph, architecture)
+        return graph
+
+    def _checked(self, genome: np.ndarray) -> list[int]:
+        """A genome as a list, if it is one."""
+        genome = np.asarray(genome)
+        if genome.shape != (len(self.genes),):
+            raise ValueError(f"a genome of {self.name} has {len(self.genes)} genes, not shape {genome.shape}")
+        for i, (gene, choices) in enumerate(zip(genome.tolist(), self.genes, strict=True)):
+            if int(gene) != gene or not 0 <= gene < choices:
+                raise ValueError(
+                    f"gene {i} of {self.name} is {gene}, expected an integer from 0 to {choices - 1}"
+                )
+        return [int(g) for g in genome]

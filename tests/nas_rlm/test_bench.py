@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm import pareto
+from nas_rlm.bench import PAIRS, judge_search
+from nas_rlm.data import Row, Table, read
+from tests.nas_rlm.stubs import StubPredictor
+
+SPACE = search_spaces.get("nasbench201")
+
+
+def test_a_perfect_predictor_finds_nearly_the_best_of_the_table():
+    architectures = [SPACE.decode(np.array(g)) for g in np.ndindex(*SPACE.genes)]
+    names = (*PAIRS[0], "latency/eyeriss")
+    values = StubPredictor().medians(architectures, names)
+    rows = [
+        Row("nasbench201", str(a), dict(zip(names, v, strict=True)))
+        for a, v in zip(architectures, values.tolist(), strict=True)
+    ]
+    found = judge_search(SPACE, StubPredictor(), Table("all", rows), population=40, generations=15)
+    assert [(j.objectives, j.method) for j in found] == [
+        (pair, method) for pair in PAIRS for method in ("nsga2", "random", "measured")
+    ]
+    for nsga2, random, measured in (found[:3], found[3:]):
+        assert {j.evaluations for j in (nsga2, random, measured)} == {600}
+        assert nsga2.known == nsga2.chosen
+        assert nsga2.share > 0.98
+        assert nsga2.share > random.share
+        assert random.share == pytest.approx(measured.share)
+        assert measured.chosen == 600
+
+
+def test_what_the_table_does_not_have_counts_for_nothing():
+    architecture = SPACE.decode(np.array([3] * 6))
+    table = Table("one", [Row("nasbench201", str(architecture), {"accuracy": 94.0, "latency/pixel3": 20.0})])
+    for judgement in judge_search(SPACE, StubPredictor(), table, PAIRS[:1], population=10, generations=2):
+        assert judgement.known <= 1
+        assert judgement.share == judgement.known
+
+
+def test_a_table_without_the_objectives_is_named():
+    table = Table("empty", [Row("nasbench201", "x", {"accuracy": 90.0})])
+    with pytest.raises(ValueError, match="no row of empty has both accuracy and latency/pixel3"):
+        judge_search(SPACE, StubPredictor(), table)
+
+
+def test_no_cell_of_the_benchmark_is_slower_than_the_reference(shared_data):
+    table = read(shared_data / "architectures" / "nasbench201.parquet")
+    for device in ("latency/pixel3", "latency/eyeriss"):
+        slowest = max(r.targets[device] for r in table.rows if device in r.targets)
+        assert 0.9 * pareto.REFERENCE[device] < slowest < pareto.REFERENCE[device]

@@ -1,0 +1,220 @@
+import csv
+import json
+import random
+
+import onnx
+import pytest
+
+import search_spaces
+from nas_rlm import folder, plots
+from nas_rlm.search import QUANTILES, Settings, search
+from tests.nas_rlm.stubs import StubPredictor
+
+SPACE = search_spaces.get("nasbench201")
+SETTINGS = Settings(
+    "nasbench201", ("accuracy", "latency/pixel3"), ("accuracy>=85",), population=12, generations=5
+)
+
+
+def run(out, settings=SETTINGS, resume=False, predictor=None):
+    predictor = predictor or StubPredictor()
+    result = search(SPACE, predictor, settings, folder.open_log(out, settings, resume))
+    folder.write_front(out, SPACE, predictor, result)
+    return result
+
+
+def contents(out):
+    names = ["settings.json", "log.jsonl", "front.csv", "samples.json", "pareto.png"]
+    graphs = {p.name: p.read_bytes() for p in (out / "front").iterdir()}
+    return {**{n: (out / n).read_bytes() for n in names}, **graphs}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished") / "run"
+    run(out)
+    return out
+
+
+def test_what_a_finished_folder_holds(finished):
+    result = folder.read_result(finished)
+    front = [result.architectures[i] for i in result.front]
+    with open(finished / "front.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["arch", *SETTINGS.objectives] + [
+        f"{o}@{q:g}" for o in SETTINGS.objectives for q in QUANTILES
+    ]
+    assert [r["arch"] for r in rows] == front
+    assert [float(r["accuracy"]) for r in rows] == pytest.approx(result.medians[result.front, 0])
+    assert sorted(p.name for p in (finished / "front").iterdir()) == [
+        f"{i:03d}.onnx" for i in range(len(front))
+    ]
+    for i, name in enumerate(front):
+        assert onnx.load(finished / "front" / f"{i:03d}.onnx") == SPACE.to_onnx(SPACE.parse(name))
+    lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
+    assert [line["arch"] for line in lines] == result.architectures
+    assert [line["generation"] for line in lines] == [i // 12 for i in range(60)]
+    assert set(folder.read_samples(finished)) <= set(front)
+    assert not [p for p in finished.iterdir() if p.name.startswith(".")]
+
+
+def test_killed_anywhere_and_resumed_is_the_same(finished, tmp_path):
+    log = (finished / "log.jsonl").read_bytes()
+    line_ends = [i + 1 for i, byte in enumerate(log) if byte == ord("\n")]
+    generation_end = line_ends[23]
+    rng = random.Random(0)
+    cuts = [
+        0,
+        1,
+        generation_end - 1,
+        generation_end,
+        generation_end + 1,
+        line_ends[30],
+        len(log) - 1,
+        len(log),
+    ]
+    cuts += [rng.randrange(len(log)) for _ in range(4)]
+    for number, cut in enumerate(cuts):
+        out = tmp_path / str(number)
+        out.mkdir()
+        (out / "settings.json").write_bytes((finished / "settings.json").read_bytes())
+        (out / "log.jsonl").write_bytes(log[:cut])
+        predictor = StubPredictor()
+        run(out, resume=True, predictor=predictor)
+        whole_generations = sum(end <= cut for end in line_ends) // 12
+        assert len(predictor.predicted) == 60 - 12 * whole_generations
+        assert contents(out) == contents(finished)
+
+
+def test_killed_before_the_log_and_resumed_is_the_same(finished, tmp_path):
+    folder.open_log(tmp_path / "run", SETTINGS, resume=False)
+    run(tmp_path / "run", resume=True)
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_a_predictor_that_fails_leaves_a_log_that_resumes(finished, tmp_path):
+    class Failing(StubPredictor):
+        def predict(self, *args, **kwargs):
+            if self.calls == 3:
+                raise RuntimeError("power cut")
+            return super().predict(*args, **kwargs)
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        run(tmp_path / "run", predictor=Failing())
+    assert (tmp_path / "run" / "log.jsonl").read_text().count("\n") == 36
+    assert not (tmp_path / "run" / "front.csv").exists()
+    assert len(folder.read_result(tmp_path / "run").architectures) == 36
+    run(tmp_path / "run", resume=True)
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_killed_while_the_front_is_written(finished, tmp_path, monkeypatch):
+    def power_cut(*_, **__):
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(onnx, "save", power_cut)
+        with pytest.raises(RuntimeError):
+            run(tmp_path / "run")
+        assert not (tmp_path / "run" / "front").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(plots.Figure, "savefig", power_cut)
+        with pytest.raises(RuntimeError):
+            run(tmp_path / "run", resume=True)
+        assert not (tmp_path / "run" / "pareto.png").exists()
+        assert not (tmp_path / "run" / "front.csv").exists()
+    run(tmp_path / "run", resume=True)
+    assert contents(tmp_path / "run") == contents(finished)
+    assert not [p for p in (tmp_path / "run").iterdir() if p.name.startswith(".")]
+
+
+def test_resuming_a_finished_search_predicts_nothing(finished, tmp_path):
+    run(tmp_path / "run")
+    predictor = StubPredictor()
+    run(tmp_path / "run", resume=True, predictor=predictor)
+    assert predictor.predicted == []
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+def test_a_search_can_be_made_longer_but_not_shorter(tmp_path):
+    longer = Settings(**{**vars(SETTINGS), "generations": 8})
+    run(tmp_path / "grown")
+    predictor = StubPredictor()
+    run(tmp_path / "grown", longer, resume=True, predictor=predictor)
+    assert len(predictor.predicted) == 36
+    run(tmp_path / "straight", longer)
+    assert contents(tmp_path / "grown") == contents(tmp_path / "straight")
+    with pytest.raises(ValueError, match="would shorten it"):
+        folder.open_log(tmp_path / "grown", SETTINGS, resume=True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"seed": 1}, {"objectives": ("accuracy",)}, {"population": 13}, {"constraints": ()}, {"model": "other"}],
+)
+def test_another_search_in_the_folder_is_refused(finished, changed):
+    before = contents(finished)
+    name = next(iter(changed))
+    with pytest.raises(ValueError, match=f"holds another search, with {name}"):
+        folder.open_log(finished, Settings(**{**vars(SETTINGS), **changed}), resume=True)
+    assert contents(finished) == before
+
+
+def test_the_same_search_again_needs_resume(finished):
+    with pytest.raises(ValueError, match="--resume"):
+        folder.open_log(finished, SETTINGS, resume=False)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path, resume):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match="not empty and holds no search"):
+        folder.open_log(tmp_path, SETTINGS, resume)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(ValueError, match="is a file"):
+        folder.open_log(tmp_path / "thesis.tex", SETTINGS, resume)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"space": "nasbench201"}', '{"objectives": 3, "constraints": []}']
+)
+def test_damaged_settings_are_named(tmp_path, content):
+    (tmp_path / "settings.json").write_text(content)
+    with pytest.raises(ValueError, match=r"settings\.json is not what"):
+        folder.open_log(tmp_path, SETTINGS, resume=True)
+
+
+def test_a_log_of_another_search_is_refused(finished, tmp_path):
+    lines = (finished / "log.jsonl").read_text().splitlines(keepends=True)
+    folder.open_log(tmp_path / "run", SETTINGS, resume=False)
+    (tmp_path / "run" / "log.jsonl").write_text("".join([lines[1], lines[0], *lines[2:]]))
+    with pytest.raises(ValueError, match=r"line 1 holds .* where this search evaluates"):
+        run(tmp_path / "run", resume=True)
+
+
+def test_a_log_line_that_no_search_wrote_is_shown(finished, tmp_path):
+    lines = (finished / "log.jsonl").read_text().splitlines(keepends=True)
+    folder.open_log(tmp_path / "run", SETTINGS, resume=False)
+    (tmp_path / "run" / "log.jsonl").write_text("".join([*lines[:2], '{"arch": 3}\n', *lines[3:]]))
+    with pytest.raises(ValueError, match=r"line 3 is not an evaluation: .*arch"):
+        run(tmp_path / "run", resume=True)
+    with pytest.raises(ValueError, match="line 3"):
+        folder.read_result(tmp_path / "run")
+
+
+def test_reading_a_folder_without_a_search(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no search"):
+        folder.read_result(tmp_path)
+    folder.open_log(tmp_path / "run", SETTINGS, resume=False)
+    with pytest.raises(ValueError, match="evaluated nothing yet"):
+        folder.read_result(tmp_path / "run")
+    assert folder.read_samples(tmp_path / "run") == {}
+
+
+def test_an_empty_front_is_written_as_such(tmp_path):
+    settings = Settings(**{**vars(SETTINGS), "constraints": ("latency/pixel3<=0.001",)})
+    result = run(tmp_path / "run", settings)
+    assert len(result.front) == 0
+    assert (tmp_path / "run" / "front.csv").read_text().startswith("arch,accuracy,")
+    assert list((tmp_path / "run" / "front").iterdir()) == []
+    assert (tmp_path / "run" / "pareto.png").stat().st_size > 10_000

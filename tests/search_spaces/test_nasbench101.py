@@ -1,0 +1,73 @@
+import json
+
+import numpy as np
+import pytest
+
+from search_spaces.nasbench101 import EXAMPLE, Cell101, NASBench101, vertex_channels
+
+SPACE = NASBench101()
+
+
+def cell(ops: str, *edges: tuple[int, int]) -> Cell101:
+    """A cell of c (conv3x3), p (conv1x1) and m (maxpool) between input and output."""
+    names = {"c": "conv3x3-bn-relu", "p": "conv1x1-bn-relu", "m": "maxpool3x3"}
+    n = len(ops) + 2
+    adjacency = tuple(tuple(int((u, v) in edges) for v in range(n)) for u in range(n))
+    return Cell101(adjacency, ("input", *(names[o] for o in ops), "output"))
+
+
+def test_golden_params():
+    assert SPACE.params(SPACE.parse(EXAMPLE)) == sum(
+        [
+            27 * 128 + 2 * 128,
+            *(9 * c * c + 2 * c + i * c + 2 * c for c in (128, 256, 512) for i in (c, c)),
+            *(9 * c * c + 2 * c + i * c + 2 * c for c, i in ((128, 128), (256, 128), (512, 256))),
+            5130,
+        ]
+    )
+
+
+def test_vertices_that_feed_the_output_share_its_channels():
+    c = cell("cpm", (0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4))
+    assert vertex_channels(c, 128, 128) == [128, 43, 43, 42, 128]
+
+
+def test_isomorphic_cells_have_one_key():
+    a = cell("cp", (0, 1), (0, 2), (1, 3), (2, 3))
+    b = cell("pc", (0, 1), (0, 2), (1, 3), (2, 3))
+    assert SPACE.key(a) == SPACE.key(b) != SPACE.key(cell("cc", (0, 1), (0, 2), (1, 3), (2, 3)))
+
+
+def test_vertices_on_no_path_do_not_matter():
+    a = cell("cp", (0, 1), (1, 3), (0, 2))
+    b = cell("c", (0, 1), (1, 2))
+    assert a.pruned() == b
+    assert SPACE.key(a) == SPACE.key(b)
+    assert SPACE.params(a) == SPACE.params(b)
+
+
+def test_keys_are_distinct_in_the_table(shared_data):
+    from nas_rlm.data import read
+
+    rows = read(shared_data / "architectures" / "nasbench101.parquet").rows[:1500]
+    assert len({SPACE.key(SPACE.parse(r.arch_str)) for r in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("not json", "is not JSON"),
+        ({"adjacency": "010001000", "ops": ["input", "conv5x5", "output"]}, "unknown operator 'conv5x5'"),
+        ({"adjacency": "0100", "ops": ["input", "maxpool3x3", "output"]}, "should be 3 x 3"),
+        ({"adjacency": "010000000", "ops": ["input", "maxpool3x3", "output"]}, "no path"),
+        ({"adjacency": "010101000", "ops": ["input", "maxpool3x3", "output"]}, "goes back"),
+    ],
+)
+def test_malformed_text_names_the_bad_part(content, part):
+    with pytest.raises(ValueError, match=part):
+        SPACE.parse(content if isinstance(content, str) else json.dumps(content))
+
+
+def test_a_genome_without_a_path():
+    with pytest.raises(ValueError, match="no path from input to output"):
+        SPACE.decode(np.zeros(26, dtype=int))

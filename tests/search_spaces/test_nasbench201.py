@@ -1,0 +1,47 @@
+import itertools
+
+import pytest
+
+from search_spaces.nasbench201 import EXAMPLE, OPERATORS, Cell201, NASBench201
+
+SPACE = NASBench201()
+BEST = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+
+
+def test_golden_counts():
+    cell = SPACE.parse(BEST)
+    assert SPACE.params(cell) == 1_288_506
+    assert SPACE.flops(cell) == 184_730_240
+
+
+def test_there_are_as_many_functions_as_the_authors_count():
+    keys = {SPACE.key(Cell201(ops)) for ops in itertools.product(OPERATORS, repeat=6)}
+    assert len(keys) == 6466
+
+
+def test_flops_equal_the_table(shared_data):
+    from nas_rlm.data import read
+
+    for row in read(shared_data / "architectures" / "nasbench201.parquet").rows[::40]:
+        assert SPACE.flops(SPACE.parse(row.arch_str)) == row.targets["flops"]
+
+
+def test_edges_that_multiply_by_zero_are_in_the_network():
+    dead = "|none~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|none~1|none~2|"
+    functions = SPACE.to_onnx(SPACE.parse(dead)).functions
+    assert sum(n.op_type == "Mul" for f in functions for n in f.node) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "has 1 nodes"),
+        ("|skip_connect~0|", "has 1 nodes"),
+        (EXAMPLE.replace("skip_connect~1", "skip_conect~1", 1), "unknown operator 'skip_conect'"),
+        (EXAMPLE.replace("nor_conv_1x1~0", "nor_conv_1x1~1", 1), "should come from node 0"),
+        (EXAMPLE[:-1], "node 3 is"),
+    ],
+)
+def test_malformed_text_names_the_bad_part(text, part):
+    with pytest.raises(ValueError, match=part):
+        SPACE.parse(text)

@@ -1,0 +1,106 @@
+"""What holds for every space."""
+
+import numpy as np
+import onnx
+import onnx.inliner
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import numpy_helper, shape_inference
+
+import search_spaces
+
+NAMES = search_spaces.names()
+SEEDS = st.integers(0, 10**6)
+
+
+def counted(model: onnx.ModelProto) -> tuple[int, int]:
+    """Parameters and multiply-accumulates, from the flat graph and its inferred shapes."""
+    flat = shape_inference.infer_shapes(onnx.inliner.inline_local_functions(model), strict_mode=True)
+    shapes = {
+        v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
+        for v in [*flat.graph.value_info, *flat.graph.input, *flat.graph.output]
+    }
+    weights = {t.name: numpy_helper.to_array(t) for t in flat.graph.initializer}
+    statistics = {i for n in flat.graph.node if n.op_type == "BatchNormalization" for i in n.input[3:]}
+    params = sum(w.size for name, w in weights.items() if name not in statistics)
+    macs = 0
+    for n in flat.graph.node:
+        if n.op_type == "Conv":
+            macs += weights[n.input[1]].size * int(np.prod(shapes[n.output[0]][2:]))
+        elif n.op_type == "Gemm":
+            macs += weights[n.input[1]].size
+    return params, macs
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8, deadline=None)
+@given(seed=SEEDS)
+def test_notation_and_genome_round_trip(name, seed):
+    space = search_spaces.get(name)
+    a = space.sample(np.random.default_rng(seed))
+    assert space.parse(str(a)) == a
+    assert space.decode(space.encode(a)) == a
+    space.validate(a)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=8, deadline=None)
+@given(seed=SEEDS)
+def test_variation_stays_in_the_space(name, seed):
+    space, rng = search_spaces.get(name), np.random.default_rng(seed)
+    a, b = space.sample(rng), space.sample(rng)
+    mutant = space.mutate(a, rng)
+    assert mutant != a
+    space.validate(mutant)
+    space.validate(space.crossover(a, b, rng))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_networks_are_valid_and_counted_right(name):
+    space, rng = search_spaces.get(name), np.random.default_rng(1)
+    for _ in range(4):
+        a = space.sample(rng)
+        model = space.to_onnx(a, weights=True)
+        onnx.checker.check_model(model)
+        assert counted(model) == (space.params(a), space.flops(a))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_networks_run(name):
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    space, rng = search_spaces.get(name), np.random.default_rng(2)
+    for batch in (1, 2):
+        model = space.to_onnx(space.sample(rng), weights=True, batch=batch)
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        image = rng.standard_normal((batch, *space.input_shape)).astype(np.float32)
+        (out,) = session.run(None, {"x": image})
+        assert out.shape == (batch, 10)
+        assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_params_equal_the_table(name, shared_data):
+    from nas_rlm.data import read
+
+    space = search_spaces.get(name)
+    rows = [r for r in read(shared_data / "architectures" / f"{name}.parquet").rows if "params" in r.targets]
+    rng = np.random.default_rng(0)
+    found = [rows[i] for i in rng.permutation(len(rows))[:400]]
+    equal = [space.params(space.parse(r.arch_str)) == r.targets["params"] for r in found]
+    # Some cells of NAS-Bench-101 were trained with their vertices in another order than the table lists.
+    assert np.mean(equal) >= (0.95 if name == "nasbench101" else 1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_genome_out_of_range(name):
+    space = search_spaces.get(name)
+    genome = np.zeros(len(space.genes), dtype=int)
+    genome[1] = space.genes[1]
+    with pytest.raises(ValueError, match=f"gene 1 of {name} is {space.genes[1]}"):
+        space.decode(genome)
+
+
+def test_an_unknown_space():
+    with pytest.raises(ValueError, match="did you mean 'nasbench201'"):
+        search_spaces.get("nasbench202")
