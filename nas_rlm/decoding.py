@@ -5,27 +5,16 @@ Source: section 3 of the paper (constrained decoding); the quantile walk is ours
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nas_rlm.model import Cache, Memory, Network
 from nas_rlm.numbers import DigitTree, NumberScheme
-
-
-@lru_cache(maxsize=8)
-def _tree(scheme: NumberScheme) -> tuple[Tensor, Tensor]:
-    tree = DigitTree(scheme)
-    return torch.from_numpy(tree.order), torch.from_numpy(tree.step)
-
-
-def _children(logits: Tensor, order: Tensor) -> Tensor:
-    """Probabilities of the valid next tokens in ascending order of the number, 0 where there is none."""
-    scores = logits.float().gather(1, order.clamp(min=0))
-    return scores.masked_fill(order < 0, float("-inf")).softmax(1)
 
 
 @torch.inference_mode()
@@ -39,29 +28,22 @@ def sample(
         memory: B encoded texts.
         objectives: K names, in the order in which each is conditioned on those before.
         num_samples: n draws of each text.
-        generator: source of randomness.
+        generator: source of randomness, on the network's device.
 
     Returns:
         float64 [B, n, K].
     """
-    scheme = network.config.scheme
-    order, step = (t.to(memory.mask.device) for t in _tree(scheme))
     rows = memory.batch * num_samples
     caches = [Cache() for _ in network.decoder]
+    unread = torch.empty(rows, 0, dtype=torch.long, device=memory.mask.device)
     drawn = []
     for token in network.config.objective_ids(objectives):
-        following = torch.full((rows,), token, device=memory.mask.device)
-        state = torch.zeros(rows, dtype=torch.long, device=memory.mask.device)
-        digits = []
-        for position in range(scheme.length):
-            logits = network.decode(following[:, None], memory, caches)[:, -1]
-            children = order[position, state]
-            chosen = torch.multinomial(_children(logits, children), 1, generator=generator)
-            following = children.gather(1, chosen)[:, 0]
-            state = step[position, state, following]
-            digits.append(following)
-        network.decode(following[:, None], memory, caches)
-        drawn.append(scheme.decode_array(torch.stack(digits, 1).cpu().numpy()))
+        unread = F.pad(unread, (0, 1), value=token)
+        digits = _write(
+            network, memory, unread, caches, lambda p: torch.multinomial(p, 1, generator=generator)
+        )
+        unread = digits[:, -1:]
+        drawn.append(network.config.scheme.decode_array(digits.cpu().numpy()))
     return np.stack(drawn, 1).reshape(memory.batch, num_samples, len(drawn))
 
 
@@ -83,44 +65,69 @@ def quantile(
     Returns:
         float64 [B, K, Q].
     """
-    scheme = network.config.scheme
+    levels = list(quantiles) if 0.5 in quantiles else [*quantiles, 0.5]
+    n, median = len(levels), levels.index(0.5)
     prefix = [Cache() for _ in network.decoder]
+    unread = torch.empty(memory.batch, 0, dtype=torch.long, device=memory.mask.device)
     found = []
-    asked = list(quantiles) if 0.5 in quantiles else [*quantiles, 0.5]
-    median = asked.index(0.5)
-    for k, token in enumerate(network.config.objective_ids(objectives)):
-        levels = asked if k + 1 < len(objectives) else list(quantiles)
-        n = len(levels)
+    for token in network.config.objective_ids(objectives):
         caches = [c.repeat(n) for c in prefix]
-        digits = _walk(network, memory, token, levels, caches)
-        values = scheme.decode_array(digits.cpu().numpy()).reshape(memory.batch, n)
-        found.append(values[:, : len(quantiles)])
-        if k + 1 < len(objectives):
-            network.decode(digits[:, -1:], memory, caches)
-            prefix = [c.every(n, median) for c in caches]
+        unread = F.pad(unread, (0, 1), value=token).repeat_interleave(n, 0)
+        wanted = torch.tensor(levels, dtype=torch.float64, device=unread.device).repeat(memory.batch)
+        digits = _write(network, memory, unread, caches, _Descent(wanted[:, None]))
+        values = network.config.scheme.decode_array(digits.cpu().numpy())
+        found.append(values.reshape(memory.batch, n)[:, : len(quantiles)])
+        prefix = [c.every(n, median) for c in caches]
+        unread = digits[median::n, -1:]
     return np.stack(found, 1)
 
 
-def _walk(network: Network, memory: Memory, token: int, levels: list[float], caches: list[Cache]) -> Tensor:
-    """The digits [B * n, length] of one objective's quantiles."""
-    device = memory.mask.device
-    order, step = (t.to(device) for t in _tree(network.config.scheme))
-    rows = memory.batch * len(levels)
-    remaining = torch.tensor(levels, dtype=torch.float32, device=device).repeat(memory.batch)
-    following = torch.full((rows,), token, device=device)
-    state = torch.zeros(rows, dtype=torch.long, device=device)
-    digits = []
+class _Descent:
+    """Takes the child whose interval of probability holds the level, then seeks the rest within it."""
+
+    def __init__(self, level: Tensor) -> None:
+        self.level = level
+
+    def __call__(self, probabilities: Tensor) -> Tensor:
+        edges = F.pad(probabilities.cumsum(1), (1, 0))
+        # Scaled by the sum as it was rounded, the level never passes the last child that has any mass.
+        target = self.level * edges[:, -1:]
+        chosen = (edges[:, 1:] < target).sum(1, keepdim=True)
+        low, high = edges.gather(1, chosen), edges.gather(1, chosen + 1)
+        self.level = (target - low) / (high - low)
+        return chosen
+
+
+def _write(
+    network: Network, memory: Memory, unread: Tensor, caches: list[Cache], choose: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Write one number a row.
+
+    Args:
+        network: the model.
+        memory: B encoded texts.
+        unread: int64 [rows, t], tokens not yet in the caches, an objective's last.
+        caches: what was read before, extended in place.
+        choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
+            numbers below them, to the index of one, [rows, 1].
+
+    Returns:
+        The digits, int64 [rows, length]; the last one is not read.
+    """
+    order, step = (t.to(unread.device) for t in _tree(network.config.scheme))
+    state = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
+    digits: list[Tensor] = []
     for position in range(network.config.scheme.length):
-        logits = network.decode(following[:, None], memory, caches)[:, -1]
+        logits = network.decode(unread, memory, caches)[:, -1].double()
         children = order[position, state]
-        p = _children(logits, children)
-        total = p.cumsum(1)
-        last = (children >= 0).sum(1) - 1
-        chosen = torch.minimum((total < remaining[:, None]).sum(1), last)[:, None]
-        mass = p.gather(1, chosen)[:, 0]
-        below = total.gather(1, chosen)[:, 0] - mass
-        remaining = ((remaining - below) / mass.clamp(min=1e-30)).clamp(0, 1)
-        following = children.gather(1, chosen)[:, 0]
-        state = step[position, state, following]
-        digits.append(following)
-    return torch.stack(digits, 1)
+        scores = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
+        unread = children.gather(1, choose(scores.softmax(1)))
+        state = step[position, state, unread[:, 0]]
+        digits.append(unread)
+    return torch.cat(digits, 1)
+
+
+@lru_cache(maxsize=8)
+def _tree(scheme: NumberScheme) -> tuple[Tensor, Tensor]:
+    tree = DigitTree(scheme)
+    return torch.from_numpy(tree.order), torch.from_numpy(tree.step)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -24,6 +24,10 @@ from nas_rlm.model import Config, Memory, Network
 from nas_rlm.text import Tokenizer, from_architecture, from_onnx
 from nas_rlm.text.tokenizer import PAD
 from search_spaces import SearchSpace
+
+if TYPE_CHECKING:
+    from nas_rlm.data import Row
+    from nas_rlm.recipe import Recipe
 
 ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
@@ -192,12 +196,24 @@ class RLM:
         self._check(objectives)
         if num_samples < 1:
             raise ValueError(f"{num_samples} samples: expected at least 1")
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(self.network.kinds.device).manual_seed(seed)
 
         def decode(memory: Memory) -> np.ndarray:
             return decoding.sample(self.network, memory, objectives, num_samples, generator)
 
         return self._batched(texts, decode, (num_samples, len(objectives)), 32, progress)
+
+    def fine_tune(
+        self,
+        rows: Sequence[Row],
+        objectives: Sequence[str],
+        recipe: Recipe | None = None,
+        out: Path | None = None,
+    ) -> RLM:
+        """A new model, trained further on measured architectures; see `nas_rlm.train.fine_tune`."""
+        from nas_rlm.train import fine_tune
+
+        return fine_tune(self, rows, objectives, recipe, out)
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a text, cropped to what the network reads."""
@@ -209,6 +225,10 @@ class RLM:
         return [from_architecture(known, a) for a in parsed]
 
     def _check(self, objectives: Sequence[str]) -> None:
+        if isinstance(objectives, str):
+            raise ValueError(
+                f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]"
+            )
         if not objectives:
             raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
         for name in objectives:
@@ -233,12 +253,17 @@ class RLM:
         """Decode each distinct text once, in batches of similar length."""
         distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
         ids = [self.token_ids(text) for text in distinct]
+        if not all(ids):
+            raise ValueError(
+                f"text {list(texts).index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx"
+            )
         found = np.empty((len(distinct), *shape))
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         with tqdm(total=len(order), disable=not progress, unit="net", desc="predict") as bar:
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
-                found[rows] = decode(self.network.encode(pad([ids[i] for i in rows])))
+                batch = pad([ids[i] for i in rows]).to(self.network.kinds.device)
+                found[rows] = decode(self.network.encode(batch))
                 bar.update(len(rows))
         return found[[distinct[text] for text in texts]] if texts else found
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from nas_rlm.decoding import quantile, sample
+from nas_rlm.decoding import _Descent, quantile, sample
 from nas_rlm.model import Config, Network
 
 from .test_numbers import leaves
@@ -54,6 +54,33 @@ def test_quantiles_equal_those_of_the_enumerated_distribution(tiny):
         given = [*tiny.config.objective_ids(["accuracy"]), *median]
         values, p = enumerated(tiny, ids[row : row + 1], given, "latency/a")
         assert found[row, 1].tolist() == [exact_quantile(values, p, q) for q in levels]
+
+
+@pytest.mark.parametrize("sharpness", [0.1, 1, 30])
+def test_quantiles_rise_with_their_level(sharpness):
+    torch.manual_seed(0)
+    network = Network(Config(vocab_size=8, objectives=("accuracy",), size=2), np.zeros(8, dtype=np.uint8))
+    torch.nn.init.normal_(network.digits.weight, std=sharpness)
+    memory = network.encode(torch.randint(1, 8, (16, 5)))
+    found = quantile(network, memory, ["accuracy"], np.linspace(1e-6, 1 - 1e-6, 41).tolist())[:, 0]
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= 0).all()
+
+
+def test_a_certain_number_is_every_quantile():
+    """All mass on one child at each digit leaves nothing for rounding to choose."""
+    p = torch.zeros(3, 10, dtype=torch.float64)
+    p[[0, 1, 2], [0, 4, 9]] = 1
+    descent = _Descent(torch.tensor([[1e-12], [0.5], [1.0]], dtype=torch.float64))
+    assert descent(p)[:, 0].tolist() == [0, 4, 9]
+    assert descent.level[:, 0].tolist() == [1e-12, 0.5, 1.0]
+
+
+def test_the_median_of_samples_approaches_the_exact_one(tiny):
+    memory = tiny.encode(torch.randint(1, 8, (3, 5)))
+    around = quantile(tiny, memory, ["accuracy"], (0.45, 0.55))[:, 0]
+    drawn = np.median(sample(tiny, memory, ["accuracy"], 3001, torch.Generator().manual_seed(0))[:, :, 0], 1)
+    assert (around[:, 0] <= drawn).all() and (drawn <= around[:, 1]).all()
 
 
 def test_the_second_objective_is_given_the_median_whichever_levels_are_asked(tiny):

@@ -1,7 +1,8 @@
 import numpy as np
+import pytest
 import torch
 
-from nas_rlm.model import Cache, Config, Network
+from nas_rlm.model import Cache, Config, Network, attend
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER
 
 KINDS = np.array(
@@ -40,6 +41,29 @@ def test_the_cache_gives_what_the_whole_prefix_gives():
         caches = [Cache() for _ in net.decoder]
         steps = torch.cat([net.decode(tokens[:, i : i + 1], memory, caches) for i in range(5)], 1)
     assert torch.allclose(whole, steps, atol=1e-5)
+
+
+def test_several_tokens_may_follow_a_cached_prefix():
+    net = network(6)
+    memory = net.encode(torch.randint(1, 8, (3, 9)))
+    tokens = torch.randint(0, 12, (3, 7))
+    with torch.no_grad():
+        caches = [Cache() for _ in net.decoder]
+        parts = [net.decode(part, memory, caches) for part in tokens.split([2, 4, 1], 1)]
+        assert torch.allclose(net.decode(tokens, memory), torch.cat(parts, 1), atol=1e-5)
+
+
+def test_bfloat16_attends_as_float32_does():
+    q, k, v = torch.randn(3, 2, 4, 11, 32)
+    mask = torch.zeros(2, 4, 11, 11).masked_fill_(torch.rand(2, 4, 11, 11) < 0.3, -1e4)
+    half = attend(*(x.bfloat16() for x in (q, k, v, mask)))
+    assert torch.allclose(attend(q, k, v, mask), half.float(), atol=0.05)
+
+
+@pytest.mark.parametrize(("name", "value"), [("size", 0), ("vocab_size", "8"), ("mantissa_digits", -1)])
+def test_a_config_that_builds_no_network_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value!r}: expected a whole number"):
+        Config(**{"vocab_size": 8, "objectives": ("accuracy",), name: value})
 
 
 def test_decodings_of_one_input_share_its_memory():

@@ -1,5 +1,6 @@
 import itertools
 import math
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import numpy as np
 import pytest
@@ -53,6 +54,13 @@ def test_nan_is_refused():
 def test_round_trip_is_within_half_a_unit_of_the_last_digit(value, sign):
     back = SCHEME.decode(SCHEME.encode(sign * value))
     assert abs(back - sign * value) <= 0.5001e-3 * 10 ** math.floor(math.log10(value) + 1e-12)
+
+
+@given(st.floats(1e-6, 9.9994e12), st.integers(1, 6))
+def test_rounding_is_that_of_exact_decimal_arithmetic(value, digits):
+    scheme = NumberScheme(exponent_digits=2, mantissa_digits=digits)
+    exact = Context(prec=digits, rounding=ROUND_HALF_EVEN).create_decimal(Decimal(value))
+    assert scheme.decode(scheme.encode(value)) == float(exact)
 
 
 @given(FINITE, FINITE)

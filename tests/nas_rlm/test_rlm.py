@@ -1,0 +1,232 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import nas_rlm
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row
+from nas_rlm.metrics import spearman
+from nas_rlm.model import Config, Network
+from nas_rlm.recipe import Recipe, TableRecipe
+from nas_rlm.text import Tokenizer, from_architecture
+
+SPACE = search_spaces.get("nasbench201")
+OBJECTIVES = ["accuracy", "latency/pixel3"]
+
+
+def architectures(n: int) -> list:
+    rng = np.random.default_rng(1)
+    return [SPACE.sample(rng) for _ in range(n)]
+
+
+@pytest.fixture(scope="module")
+def rlm(tiny_checkpoint) -> RLM:
+    return RLM.load(tiny_checkpoint)
+
+
+@pytest.fixture
+def checkpoint(tiny_checkpoint, tmp_path):
+    """A copy to damage."""
+    return shutil.copytree(tiny_checkpoint, tmp_path / "copy")
+
+
+def learnt(texts: list[str], values: np.ndarray, size: int, epochs: int) -> RLM:
+    """A model trained on texts and their values alone."""
+    tokenizer = Tokenizer.train(texts, vocab_size=800, longest_piece=4)
+    torch.manual_seed(0)
+    fresh = RLM(Network(Config(tokenizer.vocab_size, ("y",), size=size), tokenizer.kinds()), tokenizer)
+    rows = [Row("text", "", {"y": float(v)}, text) for text, v in zip(texts, values, strict=True)]
+    recipe = Recipe((TableRecipe(""),), epochs=epochs, learning_rate=1e-3, warmup=20, ema=0.9)
+    return fresh.fine_tune(rows, ["y"], recipe)
+
+
+def test_it_learns_to_copy_a_number():
+    values = np.random.default_rng(0).permutation(np.arange(100, 1000))
+    texts = [f"x={' '.join(str(v))}\n" for v in values]
+    model = learnt(texts[:800], values[:800], size=2, epochs=20)
+    assert spearman(model.predict_text(texts[800:], ["y"])[:, 0], values[800:]) > 0.95
+
+
+def test_it_learns_what_a_text_does():
+    rng = np.random.default_rng(0)
+    chosen = [rng.choice(["Relu", "Conv", "Pool"], rng.integers(1, 6)) for _ in range(1000)]
+    texts = ["".join(f"v{i + 1}={op}(v{i})\n" for i, op in enumerate(ops)) for ops in chosen]
+    cost = {"Relu": 1.0, "Conv": 7.5, "Pool": 2.5}
+    values = np.array([sum(cost[op] for op in ops) for ops in chosen])
+    model = learnt(texts[:800], values[:800], size=3, epochs=12)
+    held = model.predict_text(texts[800:], ["y"], quantiles=(0.1, 0.5, 0.9))[:, 0]
+    assert spearman(held[:, 1], values[800:]) > 0.95
+    assert (held[:, 0] <= held[:, 1]).all() and (held[:, 1] <= held[:, 2]).all()
+
+
+def test_shapes(rlm):
+    archs = architectures(3)
+    assert rlm.predict(SPACE, archs, OBJECTIVES).shape == (3, 2)
+    assert rlm.predict(SPACE, archs, OBJECTIVES, quantiles=(0.1, 0.5, 0.9)).shape == (3, 2, 3)
+    assert rlm.sample(SPACE, archs, OBJECTIVES, num_samples=4).shape == (3, 4, 2)
+    assert rlm.predict(SPACE, [], OBJECTIVES).shape == (0, 2)
+
+
+def test_every_way_of_naming_a_network_gives_the_same_numbers(rlm, tmp_path):
+    archs = architectures(3)
+    found = rlm.predict(SPACE, archs, OBJECTIVES)
+    path = tmp_path / "network.onnx"
+    path.write_bytes(SPACE.to_onnx(archs[0]).SerializeToString())
+    assert np.array_equal(rlm.predict("nasbench201", [str(a) for a in archs], OBJECTIVES), found)
+    assert np.array_equal(rlm.predict_text([from_architecture(SPACE, a) for a in archs], OBJECTIVES), found)
+    assert np.array_equal(rlm.predict_onnx([path, SPACE.to_onnx(archs[1])], OBJECTIVES), found[:2])
+
+
+def test_order_duplicates_and_batches_do_not_matter(rlm):
+    archs = architectures(6)
+    found = rlm.predict(SPACE, archs, OBJECTIVES)
+    shuffled = [4, 0, 0, 5, 2, 4]
+    again = rlm.predict(SPACE, [archs[i] for i in shuffled], OBJECTIVES, batch_size=2)
+    assert np.array_equal(again, found[shuffled])
+
+
+def test_a_text_is_encoded_once_however_often_it_is_given(rlm, monkeypatch):
+    encoded = []
+    encode = Network.encode
+    monkeypatch.setattr(Network, "encode", lambda net, ids: encoded.append(len(ids)) or encode(net, ids))
+    rlm.predict_text(["v1=Relu(v0)\n"] * 5 + ["v1=Add(v0,v0)\n"], ["accuracy"])
+    assert sum(encoded) == 2
+
+
+def test_the_median_is_the_middle_quantile(rlm):
+    archs = architectures(4)
+    three = rlm.predict(SPACE, archs, OBJECTIVES, quantiles=(0.1, 0.5, 0.9))
+    assert np.array_equal(three[:, :, 1], rlm.predict(SPACE, archs, OBJECTIVES))
+
+
+def test_samples_depend_on_the_seed_alone(rlm):
+    archs = architectures(2)
+    first, second, other = (rlm.sample(SPACE, archs, OBJECTIVES, 8, seed=s) for s in (0, 0, 1))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_texts_are_cropped_to_what_the_network_reads():
+    tokenizer = Tokenizer.train(["v1=Relu(v0)\n"] * 9, vocab_size=800)
+    torch.manual_seed(0)
+    config = Config(tokenizer.vocab_size, ("accuracy",), size=1, max_length=4)
+    short = RLM(Network(config, tokenizer.kinds()), tokenizer)
+    assert len(short.token_ids("v1=Relu(v0)\n" * 3)) == 4
+    same = short.predict_text(["v1=Relu(v0)\n" * 3, "v1=Relu(v0)\n" * 8], ["accuracy"])
+    assert same[0] == same[1]
+
+
+def test_a_saved_model_predicts_as_before(rlm, tmp_path):
+    rlm.save(tmp_path / "again")
+    again = RLM.load(tmp_path / "again")
+    archs = architectures(5)
+    levels = (0.05, 0.5, 0.95)
+    assert np.array_equal(
+        again.predict(SPACE, archs, OBJECTIVES, levels), rlm.predict(SPACE, archs, OBJECTIVES, levels)
+    )
+    assert again.objectives == rlm.objectives
+    assert again.trained_on == rlm.trained_on
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["package"].endswith(
+        nas_rlm.__version__
+    )
+
+
+def test_fine_tuning_adds_an_objective_and_leaves_the_model_as_it_was(rlm):
+    archs = architectures(6)
+    before = rlm.predict(SPACE, archs, OBJECTIVES)
+    rows = [Row("nasbench201", str(a), {"latency/new": 5.0}) for a in archs]
+    grown = rlm.fine_tune(rows, ["latency/new"], Recipe((TableRecipe(""),), epochs=1, batch_size=4))
+    assert grown.objectives == (*rlm.objectives, "latency/new")
+    assert grown.predict(SPACE, archs, ["latency/new"]).shape == (6, 1)
+    assert np.array_equal(rlm.predict(SPACE, archs, OBJECTIVES), before)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "message"),
+    [
+        (["latency/pixel2"], r"'latency/pixel2'; did you mean latency/pixel3"),
+        (["zzz"], "does not know the objective 'zzz'; known: accuracy"),
+        ([], "no objectives"),
+        ("accuracy", r"expected a list of names, \['accuracy'\]"),
+    ],
+)
+def test_objectives_that_cannot_be_answered(rlm, objectives, message):
+    with pytest.raises(ValueError, match=message):
+        rlm.predict_text(["v1=Relu(v0)\n"], objectives)
+
+
+@pytest.mark.parametrize("quantiles", [(0.0,), (0.5, 1.0), ()])
+def test_quantiles_out_of_range(rlm, quantiles):
+    with pytest.raises(ValueError, match=r"not between 0 and 1"):
+        rlm.predict_text(["v1=Relu(v0)\n"], ["accuracy"], quantiles)
+
+
+def test_an_empty_text_is_refused(rlm):
+    with pytest.raises(ValueError, match="text 1 is empty"):
+        rlm.predict_text(["v1=Relu(v0)\n", ""], ["accuracy"])
+
+
+def test_no_samples(rlm):
+    with pytest.raises(ValueError, match="0 samples"):
+        rlm.sample_text(["v1=Relu(v0)\n"], ["accuracy"], num_samples=0)
+
+
+def test_no_such_checkpoint(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*nowhere"):
+        RLM.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
+def test_a_missing_file_is_named(checkpoint, name):
+    (checkpoint / name).unlink()
+    with pytest.raises(ValueError, match=f"{name} missing"):
+        RLM.load(checkpoint)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 1000, -1])
+def test_truncated_weights(checkpoint, kept):
+    path = checkpoint / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"model\.safetensors is truncated or damaged"):
+        RLM.load(checkpoint)
+
+
+def test_a_foreign_tokenizer(checkpoint):
+    Tokenizer.train(["another text\n"] * 9, vocab_size=800).save(checkpoint / "tokenizer.model")
+    with pytest.raises(ValueError, match="is not this checkpoint's tokenizer"):
+        RLM.load(checkpoint)
+
+
+def test_a_damaged_tokenizer(checkpoint):
+    (checkpoint / "tokenizer.model").write_bytes(b"no model")
+    with pytest.raises(ValueError, match="not a SentencePiece model"):
+        RLM.load(checkpoint)
+
+
+def test_weights_of_another_size(checkpoint):
+    path = checkpoint / "config.json"
+    saved = json.loads(path.read_text())
+    saved["network"]["size"] = 2
+    path.write_text(json.dumps(saved))
+    with pytest.raises(ValueError, match=r"does not fit config\.json: .* expected \("):
+        RLM.load(checkpoint)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"network": {"size": 1}, "tokenizer_sha256": ""}'])
+def test_a_damaged_config(checkpoint, text):
+    (checkpoint / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        RLM.load(checkpoint)
+
+
+def test_a_config_that_builds_no_network(checkpoint):
+    path = checkpoint / "config.json"
+    saved = json.loads(path.read_text())
+    saved["network"]["size"] = 0
+    path.write_text(json.dumps(saved))
+    with pytest.raises(ValueError, match="size is 0: expected a whole number"):
+        RLM.load(checkpoint)
