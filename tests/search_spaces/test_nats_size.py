@@ -14,7 +14,9 @@ def test_the_widest_network_is_eight_times_as_wide():
     assert 60 < SPACE.flops(wide) / SPACE.flops(narrow) < 64
 
 
-@pytest.mark.parametrize(("text", "part"), [("8:8:8", "has 3 numbers"), ("8:8:9:8:8", "stage 3"), ("", "has 1")])
+@pytest.mark.parametrize(
+    ("text", "part"), [("8:8:8", "has 3 numbers"), ("8:8:9:8:8", "stage 3"), ("", "has 1")]
+)
 def test_malformed_text_names_the_bad_part(text, part):
     with pytest.raises(ValueError, match=part):
         SPACE.parse(text)
