@@ -279,7 +279,7 @@ class _State:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.ema.values()), list(self.network.parameters()), 1 - decay)
         self.step += 1
-        return float(loss)
+        return loss.item()
 
     def averaged(self) -> _Averaged:
         return _Averaged(self.network, self.ema)
