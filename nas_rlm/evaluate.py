@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from nas_rlm import baselines
+import search_spaces
+from nas_rlm import baselines, decoding
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.model import Memory
 from nas_rlm.recipe import read_recipe
 from nas_rlm.rlm import RLM
 
@@ -51,11 +54,15 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = ()) -
     if data is not None:
         return show(evaluate(rlm, tables.read(data), objectives))
     recipe = read_recipe("nas")
+    whole = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
+    measured = list(dict.fromkeys(name for table in whole for name in table.objectives))
+    _check(objectives, measured, ", ".join(table.name for table in whole))
     found: list[Figures] = []
-    for entry in recipe.tables:
-        whole = tables.read(tables.data_directory() / entry.path)
-        training, held = tables.split(whole, recipe.validation, recipe.seed)
-        found += evaluate(rlm, held, objectives, training)
+    for table in whole:
+        shared = [name for name in objectives if name in table.objectives]
+        if shared or not objectives:
+            training, held = tables.split(table, recipe.validation, recipe.seed)
+            found += evaluate(rlm, held, shared, training)
     return show(found)
 
 
@@ -69,37 +76,43 @@ def evaluate(
         held: rows that it never saw.
         objectives: what to judge; all that model and table share by default.
         training: rows for baselines that learn; without it they are left out.
+
+    Raises:
+        ValueError: the table or the model does not have an objective, or they share none.
     """
-    known = [
-        o
-        for o in held.objectives
-        if o in rlm.objectives and o not in ("flops", "params") and "ep" not in o[-2:]
-    ]
-    asked = [o for o in objectives if o in held.objectives] if objectives else known
+    _check(objectives, held.objectives, held.name)
+    if objectives:
+        rlm.check(objectives)
+    asked = list(objectives) or [o for o in held.objectives if o in rlm.objectives and _is_final(o)]
     if not asked:
         raise ValueError(
-            f"{held.name} has none of {', '.join(objectives) or 'the objectives that the model knows'};"
+            f"{held.name} has none of the objectives that the model knows;"
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
     texts = tables.texts(held.rows)
-    cost = {"flops": baselines.flops(held.rows), "params": baselines.params(held.rows)}
+    decoded = _quantiles(rlm, texts, asked)
     drawn = _sampled(rlm, texts, asked)
+    costs = _costs(held.rows)
+    rivals = training if find_spec("sklearn") else None
+    features = [baselines.features(t.rows) for t in (rivals, held)] if rivals else []
     figures = []
-    for objective in tqdm(asked, desc=f"evaluate {held.name}", unit="objective"):
-        context = ["accuracy"] if objective.startswith("latency/") and "accuracy" in rlm.objectives else []
-        quantiles = rlm.predict_text(texts, [*context, objective], LEVELS)[:, -1]
-        measured = [i for i, row in enumerate(held.rows) if _counts(row, objective)]
-        rows = [held.rows[i] for i in measured]
-        true = np.array([row.targets[objective] for row in rows])
-        methods = {"median": quantiles[measured, 1], f"{SAMPLES} samples": drawn[objective][measured]}
-        methods |= {name: values[measured] for name, values in cost.items()}
-        if training is not None and find_spec("sklearn"):
-            seen = [row for row in training.rows if _counts(row, objective)]
-            methods["trees"] = baselines.trees(seen, rows, objective)
+    for k, objective in enumerate(tqdm(asked, desc="compare", unit="objective")):
+        measured, true = _measured(held, objective)
+        low, median, high = decoded[measured, k].T
+        methods = {"median": median, f"{SAMPLES} samples": drawn[objective][measured]}
+        methods |= {name: values[measured] for name, values in costs.items()}
+        if rivals:
+            seen, values = _measured(rivals, objective)
+            methods["trees"] = baselines.trees(features[0][seen], values, features[1][measured])
         ranks = {name: (spearman(p, true), kendall(p, true)) for name, p in methods.items()}
-        inside = coverage(quantiles[measured, 0], quantiles[measured, 2], true)
-        figures.append(Figures(held.name, objective, len(rows), ranks, inside))
+        figures.append(Figures(held.name, objective, len(true), ranks, coverage(low, high, true)))
     return figures
+
+
+def _measured(table: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the rows that were measured for an objective, and their values."""
+    rows = [i for i, row in enumerate(table.rows) if row.measured(objective)]
+    return np.array(rows, dtype=int), np.array([table.rows[i].targets[objective] for i in rows])
 
 
 def show(figures: Sequence[Figures]) -> str:
@@ -135,17 +148,51 @@ def _mean(ranks: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return float(np.mean([r[0] for r in ranks])), float(np.mean([r[1] for r in ranks]))
 
 
-def _counts(row: Row, objective: str) -> bool:
-    """Measured, and not the near-zero latency of a network that is cut in two."""
-    return objective in row.targets and not (
-        objective.startswith("latency/") and row.targets[objective] < 1e-9
-    )
+def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:
+    for objective in objectives:
+        if objective not in known:
+            near = get_close_matches(objective, known, n=3, cutoff=0.4)
+            hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+            raise ValueError(f"{name}: no row has {objective!r}; {hint}")
+
+
+def _is_final(objective: str) -> bool:
+    """Neither a cost that is counted, nor an accuracy after a part of the training."""
+    return objective not in ("flops", "params") and not objective.endswith("ep")
+
+
+def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """The cost baselines that are known or can be counted for every row."""
+    spaces = search_spaces.names()
+    counters = {"flops": baselines.flops, "params": baselines.params}
+    return {
+        name: count(rows)
+        for name, count in counters.items()
+        if all(name in row.targets or row.space in spaces for row in rows)
+    }
+
+
+def _context(rlm: RLM) -> list[str]:
+    """What is asked before a latency."""
+    return ["accuracy"] if "accuracy" in rlm.objectives else []
+
+
+def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
+    """Quantiles of each objective, latencies one by one after accuracy, from one encoding: [N, K, levels]."""
+    context = _context(rlm)
+    passes = [[*context, o] if o.startswith("latency/") else [o] for o in objectives]
+
+    def decode(memory: Memory) -> np.ndarray:
+        last = [decoding.quantile(rlm.network, memory, names, LEVELS)[:, -1:] for names in passes]
+        return np.concatenate(last, axis=1)
+
+    return rlm.decode_texts(texts, decode, (len(passes), len(LEVELS)), batch_size=64, progress=True)
 
 
 def _sampled(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:
     """The median of samples of each objective, latencies a few at a time after accuracy."""
     latencies = [o for o in objectives if o.startswith("latency/")]
-    context = ["accuracy"] if "accuracy" in rlm.objectives else []
+    context = _context(rlm)
     passes = [[o] for o in objectives if o not in latencies]
     passes += [[*context, *latencies[i : i + TOGETHER]] for i in range(0, len(latencies), TOGETHER)]
     found: dict[str, np.ndarray] = {}

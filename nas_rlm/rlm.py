@@ -156,7 +156,7 @@ class RLM:
         progress: bool = False,
     ) -> np.ndarray:
         """Predict numbers of texts; otherwise as `predict`."""
-        self._check(objectives)
+        self.check(objectives)
         levels = tuple(quantiles) if quantiles is not None else MEDIAN
         if not levels or not all(0 < q < 1 for q in levels):
             raise ValueError(
@@ -166,7 +166,7 @@ class RLM:
         def decode(memory: Memory) -> np.ndarray:
             return decoding.quantile(self.network, memory, objectives, levels)
 
-        found = self._batched(texts, decode, (len(objectives), len(levels)), batch_size, progress)
+        found = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
         return found if quantiles is not None else found[:, :, 0]
 
     def sample(
@@ -193,7 +193,7 @@ class RLM:
         progress: bool = False,
     ) -> np.ndarray:
         """Joint draws for texts; otherwise as `sample`."""
-        self._check(objectives)
+        self.check(objectives)
         if num_samples < 1:
             raise ValueError(f"{num_samples} samples: expected at least 1")
         generator = torch.Generator(self.network.kinds.device).manual_seed(seed)
@@ -201,7 +201,7 @@ class RLM:
         def decode(memory: Memory) -> np.ndarray:
             return decoding.sample(self.network, memory, objectives, num_samples, generator)
 
-        return self._batched(texts, decode, (num_samples, len(objectives)), 32, progress)
+        return self.decode_texts(texts, decode, (num_samples, len(objectives)), 32, progress)
 
     def fine_tune(
         self,
@@ -224,7 +224,8 @@ class RLM:
         parsed = [known.parse(a) if isinstance(a, str) else a for a in architectures]
         return [from_architecture(known, a) for a in parsed]
 
-    def _check(self, objectives: Sequence[str]) -> None:
+    def check(self, objectives: Sequence[str]) -> None:
+        """Refuse objectives that the model does not know."""
         if isinstance(objectives, str):
             raise ValueError(
                 f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]"
@@ -242,7 +243,7 @@ class RLM:
                 raise ValueError(f"the model does not know the objective {name!r}; {hint}")
 
     @torch.inference_mode()
-    def _batched(
+    def decode_texts(
         self,
         texts: Sequence[str],
         decode: Callable[[Memory], np.ndarray],
@@ -250,7 +251,18 @@ class RLM:
         batch_size: int,
         progress: bool,
     ) -> np.ndarray:
-        """Decode each distinct text once, in batches of similar length."""
+        """Encode each distinct text once, in batches of similar length, and decode it by a given function.
+
+        Args:
+            texts: N texts.
+            decode: from B encoded texts to float64 [B, *shape].
+            shape: of one text's numbers.
+            batch_size: texts a batch.
+            progress: show a bar.
+
+        Returns:
+            float64 [N, *shape].
+        """
         distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
         ids = [self.token_ids(text) for text in distinct]
         if not all(ids):

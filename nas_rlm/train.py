@@ -35,7 +35,6 @@ WITHOUT_ACCURACY = (
     0.15  # share of presentations that leave accuracy out, so that a latency can be asked alone
 )
 _IGNORED = -100
-_NEAR_ZERO = 1e-9
 
 
 @dataclass
@@ -75,7 +74,7 @@ def run(recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume
         examples_of(rlm, side[0].rows, table, texts)
         for side, table, texts in zip(sides, recipe.tables, train_texts, strict=True)
     ]
-    checks = [_check_rows(side[1], recipe) for side in sides]
+    checks = [check for side in sides for check in checks_of(side[1], recipe)]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
     rlm.save(folder)
     return rlm
@@ -120,15 +119,11 @@ def fine_tune(
 
 
 def examples_of(rlm: RLM, rows: Sequence[Row], recipe: TableRecipe, texts: Sequence[str]) -> Examples:
-    """Tokenise rows; latencies of networks that compute nothing (near zero) are left out."""
+    """Tokenise rows and those of their numbers that the model knows."""
     scheme = rlm.network.config.scheme
     position = {name: TOKENS + i for i, name in enumerate(rlm.objectives)}
     numbers = [
-        {
-            position[k]: scheme.encode(v)
-            for k, v in row.targets.items()
-            if k in position and not (k.startswith("latency/") and v < _NEAR_ZERO)
-        }
+        {position[k]: scheme.encode(v) for k, v in row.targets.items() if k in position and row.measured(k)}
         for row in rows
     ]
     return Examples(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
@@ -151,8 +146,16 @@ def fit(
         check: gives validation figures of the model as it stands; None for none.
         out: where log.jsonl and the resumable state go; None for nowhere.
         resume: start from the state in `out`.
+
+    Raises:
+        ValueError: no row has a number to learn.
     """
     network = rlm.network
+    if not any(numbers for e in examples for numbers in e.numbers):
+        raise ValueError(
+            f"none of {sum(map(len, examples))} rows has a number to learn: expected one of"
+            f" {', '.join(rlm.objectives)}, and latencies that are not near zero"
+        )
     state = _State(network, recipe)
     per_epoch = sum(1 for _ in _batches(examples, recipe, epoch=0))
     total = per_epoch * recipe.epochs
@@ -226,19 +229,39 @@ def _filled(rows: Sequence[Sequence[float]], filler: float) -> Tensor:
     return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
 
 
-@torch.no_grad()
-def validate(rlm: RLM, checks: Sequence[tuple[Table, list[str]]]) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class Check:
+    """One objective of a table's held-out rows: texts and measured values."""
+
+    name: str
+    objective: str
+    texts: list[str]
+    true: np.ndarray
+
+
+def checks_of(held: Table, recipe: Recipe) -> list[Check]:
+    """What is checked during training: accuracy and up to three latencies, on a fixed part of the rows."""
+    rng = np.random.default_rng(recipe.seed)
+    some = Table(held.name, [held.rows[i] for i in rng.permutation(len(held))[: recipe.validation_rows]])
+    latencies = [n for n in held.objectives if n.startswith("latency/")]
+    accuracy = ["accuracy"] if "accuracy" in held.objectives else []
+    checks = []
+    for objective in [*accuracy, *latencies[:: max(1, len(latencies) // 3)][:3]]:
+        rows = some.having(objective).rows
+        true = np.array([r.targets[objective] for r in rows])
+        checks.append(Check(f"{held.name}:{objective}", objective, tables.texts(rows), true))
+    return checks
+
+
+def validate(rlm: RLM, checks: Sequence[Check]) -> dict[str, dict[str, float]]:
     """Rank correlations of the median on held-out rows, for each table and objective."""
     figures = {}
-    for table, objectives in checks:
-        for objective in objectives:
-            rows = table.having(objective).rows
-            true = np.array([r.targets[objective] for r in rows])
-            found = rlm.predict_text(tables.texts(rows), [objective])[:, 0]
-            figures[f"{table.name}:{objective}"] = {
-                "spearman": round(spearman(found, true), 5),
-                "kendall": round(kendall(found, true), 5),
-            }
+    for check in checks:
+        found = rlm.predict_text(check.texts, [check.objective])[:, 0]
+        figures[check.name] = {
+            "spearman": round(spearman(found, check.true), 5),
+            "kendall": round(kendall(found, check.true), 5),
+        }
     return figures
 
 
@@ -336,8 +359,10 @@ def _batches(
     drawn: list[tuple[int, int]] = []
     for t, e in enumerate(examples):
         rows = [i for i in range(len(e)) if e.numbers[i]]
+        if not rows:
+            continue
         wanted = e.recipe.rows or len(rows)
-        passes = [rng.permutation(rows) for _ in range(-(-wanted // max(1, len(rows))))]
+        passes = [rng.permutation(rows) for _ in range(-(-wanted // len(rows)))]
         drawn += [(t, int(i)) for i in np.concatenate(passes)[:wanted]]
     pool = [drawn[i] for i in rng.permutation(len(drawn))]
     size, window = recipe.batch_size, recipe.batch_size * 32
@@ -353,16 +378,6 @@ def _batches(
 
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for t in found for name in t.objectives))
-
-
-def _check_rows(held: Table, recipe: Recipe) -> tuple[Table, list[str]]:
-    """A fixed part of the validation rows, and what is checked on it: accuracy and up to three latencies."""
-    rng = np.random.default_rng(recipe.seed)
-    rows = [held.rows[i] for i in rng.permutation(len(held))[: recipe.validation_rows]]
-    latencies = [n for n in held.objectives if n.startswith("latency/")]
-    chosen = latencies[:: max(1, len(latencies) // 3)][:3]
-    accuracy = ["accuracy"] if "accuracy" in held.objectives else []
-    return Table(held.name, rows), [*accuracy, *chosen]
 
 
 def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> Tokenizer:

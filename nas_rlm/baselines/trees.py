@@ -10,13 +10,13 @@ import search_spaces
 from nas_rlm.data.tables import Row
 
 
-def trees(training: Sequence[Row], rows: Sequence[Row], objective: str) -> np.ndarray:
-    """Predictions of trees on one-hot genes and parameters.
+def trees(known: np.ndarray, values: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Predictions of gradient-boosted trees.
 
     Args:
-        training: rows that have the objective.
-        rows: N rows of the same space.
-        objective: what to predict.
+        known: `features` of M measured rows.
+        values: what was measured, float64 [M].
+        asked: `features` of N rows.
 
     Returns:
         float64 [N].
@@ -28,15 +28,14 @@ def trees(training: Sequence[Row], rows: Sequence[Row], objective: str) -> np.nd
         from sklearn.ensemble import HistGradientBoostingRegressor
     except ImportError:
         raise ValueError("trees need scikit-learn: pip install 'nas-rlm[baselines]'") from None
-    target = np.array([row.targets[objective] for row in training])
     model = HistGradientBoostingRegressor(max_iter=400, learning_rate=0.06, random_state=0)
-    model.fit(features(training), target)
-    predicted: np.ndarray = model.predict(features(rows))
+    model.fit(known, values)
+    predicted: np.ndarray = model.predict(asked)
     return predicted
 
 
 def features(rows: Sequence[Row]) -> np.ndarray:
-    """One-hot genes, then the parameters: float32 [N, features]."""
+    """Genes, one-hot genes and parameters of N rows of one space: float32 [N, features]."""
     space = search_spaces.get(rows[0].space)
     architectures = [space.parse(row.arch_str) for row in rows]
     genomes = np.array([space.encode(a) for a in architectures])

@@ -24,7 +24,8 @@ COLUMNS = (
     *("val_accuracy", "flops", "params", "metadata", "metainformation"),
 )
 SPACES = {"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"}
-TEXT_VERSION = 1  # raised when the canonical text changes, so that remembered texts are made again
+NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
+TEXT_VERSION = 2  # raised when the canonical text changes, so that remembered texts are made again
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class Row:
     identifier: str = ""
     uid: str = ""
 
+    def measured(self, objective: str) -> bool:
+        """Whether there is a value; a latency near zero is none."""
+        value = self.targets.get(objective)
+        return value is not None and not (objective.startswith("latency/") and value < NEAR_ZERO)
+
 
 @dataclass
 class Table:
@@ -65,7 +71,7 @@ class Table:
 
     def having(self, objective: str) -> Table:
         """The rows that were measured for an objective."""
-        return Table(self.name, [r for r in self.rows if objective in r.targets])
+        return Table(self.name, [r for r in self.rows if r.measured(objective)])
 
 
 def data_directory() -> Path:
@@ -81,7 +87,7 @@ def read(path: str | os.PathLike[str]) -> Table:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not parquet, or columns of the schema are missing, or metadata is no dict.
+        ValueError: not parquet, or columns of the schema are missing, or metadata is no dict of numbers.
     """
     path = Path(path)
     if not path.is_file():
@@ -112,43 +118,46 @@ def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Ta
     The side is a hash of the seed and the space's `key`, so it does not depend on the other rows.
     """
     sides: tuple[list[Row], list[Row]] = ([], [])
-    for row in table.rows:
-        digest = hashlib.sha256(f"{seed}:{_key(row)}".encode()).hexdigest()
+    for row, key in zip(table.rows, _of_architectures(table.rows, "key"), strict=True):
+        digest = hashlib.sha256(f"{seed}:{key or row.arch_str or row.input}".encode()).hexdigest()
         sides[int(digest[:8], 16) / 2**32 < fraction].append(row)
     return Table(table.name, sides[0]), Table(table.name, sides[1])
 
 
 def texts(rows: Sequence[Row]) -> list[str]:
     """The text of each row, from its input or its space's adapter; made texts are remembered on disk."""
+    made = _of_architectures([row for row in rows if not row.input], "text")
+    rest = iter(made)
+    return [row.input or next(rest) or "" for row in rows]
+
+
+def _of_architectures(rows: Sequence[Row], what: str) -> list[str | None]:
+    """The text or the key of each row's architecture; None for a key in a space without adapter."""
+    known = search_spaces.names() if what == "key" else {row.space for row in rows}
     made: dict[tuple[str, str], str] = {}
-    for space in sorted({r.space for r in rows if not r.input}):
-        wanted = sorted({r.arch_str for r in rows if r.space == space and not r.input})
-        made.update(((space, a), t) for a, t in zip(wanted, _made(space, wanted), strict=True))
-    return [row.input or made[row.space, row.arch_str] for row in rows]
+    for space in sorted({row.space for row in rows}.intersection(known)):
+        wanted = sorted({row.arch_str for row in rows if row.space == space})
+        made.update(((space, a), m) for a, m in zip(wanted, _remembered(what, space, wanted), strict=True))
+    return [made.get((row.space, row.arch_str)) for row in rows]
 
 
-def _made(space_name: str, architectures: list[str]) -> list[str]:
+def _remembered(what: str, space_name: str, architectures: list[str]) -> list[str]:
+    """Texts or keys, from the disk where the same long list was asked for before."""
     space = search_spaces.get(space_name)
     digest = hashlib.sha256(repr((TEXT_VERSION, space_name, architectures)).encode()).hexdigest()[:20]
-    cache = (
-        Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm")) / f"texts-{digest}.parquet"
-    )
-    if len(architectures) > 1000 and cache.is_file():
-        found: list[str] = pq.read_table(cache).column("text").to_pylist()
+    folder = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm"))
+    cache, many = folder / f"{what}s-{digest}.parquet", len(architectures) > 1000
+    if many and cache.is_file():
+        found: list[str] = pq.read_table(cache).column(what).to_pylist()
         return found
-    bar = tqdm(architectures, desc=f"text of {space_name}", unit="net", disable=len(architectures) < 1000)
-    made = [from_architecture(space, space.parse(a)) for a in bar]
-    if len(architectures) > 1000:
+    made = []
+    for a in tqdm(architectures, f"{what} of {space_name}", unit="net", disable=not many):
+        parsed = space.parse(a)
+        made.append(space.key(parsed) if what == "key" else from_architecture(space, parsed))
+    if many:
         with atomic(cache) as temporary:
-            pq.write_table(pa.table({"text": made}), temporary)
+            pq.write_table(pa.table({what: made}), temporary)
     return made
-
-
-def _key(row: Row) -> str:
-    if row.space in search_spaces.names():
-        space = search_spaces.get(row.space)
-        return space.key(space.parse(row.arch_str))
-    return row.arch_str or row.input
 
 
 def _row(record: dict[str, Any], path: Path) -> Row:
@@ -165,6 +174,11 @@ def _row(record: dict[str, Any], path: Path) -> Row:
         kind, _, rest = str(name).partition("_")
         if kind in ("acc", "lat") and rest:
             found[f"{'accuracy' if kind == 'acc' else 'latency'}/{rest}"] = value
+    for name, value in found.items():
+        if not isinstance(value, int | float | None):
+            raise ValueError(
+                f"{str(path)!r}: {name} of {record['identifier']!r} is {value!r}, expected a number"
+            )
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"])
     return Row(

@@ -51,34 +51,40 @@ class Tokenizer:
             longest_piece: in characters; limits how much of a statement one piece can hold.
             seed: of SentencePiece's own sampling.
 
+        Raises:
+            ValueError: no texts, or too few pieces for the characters, bytes and value names.
+
         Source: section 6.3 of the paper (a learned 8K vocabulary instead of T5's 32K).
         """
         model = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed)
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            max_sentencepiece_length=longest_piece,
-            max_sentence_length=1 << 20,
-            split_by_whitespace=False,
-            split_by_unicode_script=False,
-            split_by_number=False,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            byte_fallback=True,
-            character_coverage=1.0,
-            user_defined_symbols=[_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NAMES))],
-            pad_id=PAD,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            num_threads=2,
-            minloglevel=2,
-        )
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(texts),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                max_sentencepiece_length=longest_piece,
+                max_sentence_length=1 << 20,
+                split_by_whitespace=False,
+                split_by_unicode_script=False,
+                split_by_number=False,
+                normalization_rule_name="identity",
+                add_dummy_prefix=False,
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                character_coverage=1.0,
+                user_defined_symbols=[_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NAMES))],
+                pad_id=PAD,
+                unk_id=1,
+                bos_id=-1,
+                eos_id=-1,
+                num_threads=2,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise ValueError(f"no tokenizer of {vocab_size} pieces from these texts: {error}") from None
         return cls(model.getvalue())
 
     @property

@@ -2,6 +2,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from search_spaces.nasbench101 import EXAMPLE, Cell101, NASBench101, vertex_channels
 
@@ -30,6 +32,27 @@ def test_golden_params():
 def test_vertices_that_feed_the_output_share_its_channels():
     c = cell("cpm", (0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4))
     assert vertex_channels(c, 128, 128) == [128, 43, 43, 42, 128]
+
+
+def test_channels_left_over_go_by_the_order_of_enumeration():
+    a = cell("cpm", (0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4))
+    b = cell("mpc", (0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4))
+    assert b.trained() == a.trained() == a
+    assert SPACE.params(a) == SPACE.params(b)
+
+
+@given(st.integers(0, 10_000))
+def test_cells_with_one_key_have_one_size(seed):
+    rng = np.random.default_rng(seed)
+    a = SPACE.sample(rng).pruned()
+    order: list[int] = []
+    while len(order) < len(a.ops):
+        ready = [v for v in range(len(a.ops)) if v not in order and set(a.sources(v)) <= set(order)]
+        order.append(int(rng.choice(ready)))
+    b = a.ordered(order)
+    assert b.trained() == a.trained()
+    assert SPACE.params(a) == SPACE.params(b)
+    assert SPACE.key(a) == SPACE.key(b)
 
 
 def test_isomorphic_cells_have_one_key():

@@ -62,3 +62,10 @@ def test_a_file_that_is_no_tokenizer(tmp_path):
     path.write_bytes(b"not a model")
     with pytest.raises(ValueError, match="not a SentencePiece model"):
         Tokenizer.load(path)
+
+
+def test_too_few_pieces_and_no_texts():
+    with pytest.raises(ValueError, match=r"no tokenizer of 300 pieces from these texts: .*vocab_size"):
+        Tokenizer.train(["x=Relu(y)\n"], vocab_size=300)
+    with pytest.raises(ValueError, match="no tokenizer of 8192 pieces"):
+        Tokenizer.train([])

@@ -1,0 +1,114 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import search_spaces
+from nas_rlm.data import Row, Table, read, write
+from nas_rlm.data.tables import COLUMNS, split, texts
+from nas_rlm.text import from_architecture
+
+SPACE = search_spaces.get("nasbench201")
+CHAIN = "|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|"
+SAME = "|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|"
+
+
+def record(**changes):
+    known = dict.fromkeys(COLUMNS, "")
+    return {**known, "space": "NB201", "arch_str": CHAIN, "val_accuracy": 90.0, "flops": None} | changes
+
+
+def written(path, *records):
+    pq.write_table(pa.Table.from_pylist([{**r, "params": 5.0} for r in records]), path)
+    return path
+
+
+def test_the_public_schema(tmp_path):
+    path = written(
+        tmp_path / "nb.parquet",
+        record(metadata="{'lat_pixel3': 3.5, 'acc_cifar100': 70, 'zcp_snip': 1.0, 'lat_fpga': None}"),
+    )
+    table = read(path)
+    assert table.name == "nb"
+    assert table.rows[0].space == "nasbench201"
+    expected = {"accuracy": 90.0, "params": 5.0, "latency/pixel3": 3.5, "accuracy/cifar100": 70.0}
+    assert table.rows[0].targets == expected
+    assert table.objectives == ["accuracy", "accuracy/cifar100", "latency/pixel3", "params"]
+
+
+def test_what_is_written_is_read(tmp_path):
+    rows = [
+        Row("nasbench201", CHAIN, {"accuracy": 90.5, "latency/mine": 2.25, "accuracy/cifar100": 60.0}),
+        Row("theirs", "", {"params": 7.0}, "some text", "id", "u"),
+    ]
+    write(tmp_path / "t.parquet", rows)
+    assert read(tmp_path / "t.parquet").rows == rows
+
+
+def test_missing_values_are_left_out(tmp_path):
+    path = written(tmp_path / "t.parquet", record(val_accuracy=float("nan"), metadata=""))
+    assert read(path).rows[0].targets == {"params": 5.0}
+
+
+def test_a_latency_near_zero_was_not_measured():
+    row = Row("nasbench201", CHAIN, {"latency/pixel3": 0.0033, "latency/fpga": 1.1, "accuracy": 0.0})
+    assert [name for name in [*row.targets, "params"] if row.measured(name)] == ["latency/fpga", "accuracy"]
+    assert len(Table("t", [row]).having("latency/pixel3")) == 0
+
+
+def test_the_split_keeps_equal_computations_together():
+    rng = np.random.default_rng(0)
+    names = [CHAIN, SAME, *(str(SPACE.sample(rng)) for _ in range(400))]
+    rows = [Row("nasbench201", name, {"accuracy": 1.0}) for name in names]
+    training, held = split(Table("t", rows), 0.2)
+    assert len(training) + len(held) == len(rows)
+    assert 0.1 < len(held) / len(rows) < 0.3
+    key = {name: SPACE.key(SPACE.parse(name)) for name in names}
+    assert key[CHAIN] == key[SAME]
+    assert not {key[r.arch_str] for r in training.rows} & {key[r.arch_str] for r in held.rows}
+
+
+def test_the_split_does_not_depend_on_the_other_rows():
+    rows = [Row("theirs", str(i), {}) for i in range(300)]
+    _, held = split(Table("t", rows), 0.3, seed=3)
+    _, fewer = split(Table("t", rows[::2]), 0.3, seed=3)
+    assert fewer.rows == [r for r in held.rows if int(r.arch_str) % 2 == 0]
+    assert held.rows != split(Table("t", rows), 0.3, seed=4)[1].rows
+
+
+def test_texts_come_from_the_row_or_its_space():
+    rows = [Row("theirs", "", {}, "first"), Row("nasbench201", CHAIN, {}), Row("theirs", "", {}, "third")]
+    assert texts(rows) == ["first", from_architecture(SPACE, SPACE.parse(CHAIN)), "third"]
+
+
+def test_long_lists_of_texts_are_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("NAS_RLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("nas_rlm.data.tables.from_architecture", lambda space, a: f"text of {a}")
+    space, rng = search_spaces.get("nats_size"), np.random.default_rng(0)
+    rows = [Row("nats_size", str(space.sample(rng)), {}) for _ in range(1200)]
+    made = texts(rows)
+    monkeypatch.setattr("nas_rlm.data.tables.from_architecture", lambda space, a: "made again")
+    assert texts(rows) == made == [f"text of {r.arch_str}" for r in rows]
+    assert texts(rows[:1100]) != made[:1100]
+
+
+def test_bad_tables(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no table at"):
+        read(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("arch,accuracy\n")
+    with pytest.raises(ValueError, match="is not a parquet file"):
+        read(tmp_path / "text.parquet")
+    pq.write_table(pa.table({"space": ["NB201"]}), tmp_path / "few.parquet")
+    with pytest.raises(ValueError, match="lacks the columns identifier"):
+        read(tmp_path / "few.parquet")
+    bad = written(tmp_path / "bad.parquet", record(identifier="row 7", metadata="__import__('os')"))
+    with pytest.raises(ValueError, match=r"metadata of 'row 7' is .* expected a dict"):
+        read(bad)
+    bad = written(tmp_path / "word.parquet", record(identifier="row 8", metadata="{'lat_pixel3': 'fast'}"))
+    with pytest.raises(ValueError, match="latency/pixel3 of 'row 8' is 'fast', expected a number"):
+        read(bad)
+
+
+def test_an_unknown_space_without_text_is_refused():
+    with pytest.raises(ValueError, match="'theirs'"):
+        texts([Row("theirs", "x", {})])

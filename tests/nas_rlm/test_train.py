@@ -1,0 +1,156 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import search_spaces
+from nas_rlm import RLM, train
+from nas_rlm.data import Row, write
+from nas_rlm.numbers import TOKENS
+from nas_rlm.recipe import Recipe, TableRecipe
+
+SPACE = search_spaces.get("nasbench201")
+RECIPE = """
+tables: [{path: cells.parquet, numbers: 2}]
+size: 1
+vocab_size: 900
+epochs: 3
+batch_size: 8
+warmup: 2
+validation: 0.2
+validate_every: 4
+checkpoint_every: 3
+"""
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        Row(
+            "nasbench201",
+            str(SPACE.sample(rng)),
+            {"accuracy": 50 + 40 * rng.random(), "latency/mine": rng.random() + 1, "latency/other": 0.0},
+        )
+        for _ in range(n)
+    ]
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
+    write(tmp_path / "cells.parquet", rows(40))
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    return tmp_path / "recipe.yaml"
+
+
+def weights(rlm):
+    return {k: v.numpy() for k, v in rlm.network.state_dict().items()}
+
+
+def interrupt(monkeypatch, step):
+    """Training is killed at a step."""
+    advance = train._State.advance
+
+    def killed(state, *arguments):
+        if state.step == step:
+            raise KeyboardInterrupt
+        return advance(state, *arguments)
+
+    monkeypatch.setattr(train._State, "advance", killed)
+
+
+@pytest.mark.parametrize("step", [1, 4, 9])
+def test_a_resumed_run_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch, step):
+    whole = train.run(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        interrupt(patched, step)
+        with pytest.raises(KeyboardInterrupt):
+            train.run(recipe, tmp_path / "halves")
+    resumed = train.run(recipe, tmp_path / "halves", resume=True)
+    found = weights(resumed)
+    for name, expected in weights(whole).items():
+        assert np.array_equal(found[name], expected), name
+
+
+def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
+    trained = train.run(recipe, tmp_path / "out")
+    loaded = RLM.load(tmp_path / "out")
+    assert loaded.objectives == ("accuracy", "latency/mine", "latency/other")
+    for name, half in weights(loaded).items():
+        assert np.array_equal(half, weights(trained)[name].astype(np.float16).astype(half.dtype))
+    lines = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text().splitlines()]
+    assert lines[0]["step"] == 4
+    assert {"loss", "tokens_per_second", "validation", "mean_spearman"} <= lines[0].keys()
+    assert "cells:accuracy" in lines[0]["validation"]
+
+
+def test_a_folder_of_another_run(recipe, tmp_path):
+    train.run(recipe, tmp_path / "out")
+    with pytest.raises(ValueError, match="already holds a run"):
+        train.run(recipe, tmp_path / "out")
+    recipe.write_text(RECIPE + "seed: 1\n")
+    with pytest.raises(ValueError, match="holds a run of another recipe"):
+        train.run(recipe, tmp_path / "out", resume=True)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        train.run(recipe, tmp_path / "photos")
+    assert [p.name for p in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_it_stops_when_validation_no_longer_rises(tiny_checkpoint, tmp_path):
+    rlm = RLM.load(tiny_checkpoint)
+    known = rows(64)
+    recipe = Recipe(
+        (TableRecipe(""),), epochs=50, batch_size=16, learning_rate=1e-5, validate_every=2, patience=2
+    )
+    examples = train.examples_of(rlm, known, recipe.tables[0], ["x=Relu(y)\n"] * len(known))
+    heights = iter([0.1, 0.5, 0.4, 0.5])
+    train.fit(rlm, [examples], recipe, lambda: {"t:y": {"spearman": next(heights)}}, tmp_path, False)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert steps == [2, 4, 6, 8]
+
+
+def test_a_presentation_begins_with_accuracy_and_never_repeats(tiny_checkpoint):
+    numbers = {TOKENS + k: [0] * 7 for k in range(5)}
+    batch = [(np.arange(1, 4), numbers, 3)] * 400
+    ids, given, wanted, share = train.collate(batch, np.random.default_rng(0), TOKENS)
+    assert ids.shape == (400, 3)
+    assert given.shape == wanted.shape == share.shape == (400, 3 * 8)
+    chosen = given[:, ::8]
+    first = chosen[:, 0] == TOKENS
+    assert 0.75 < first.float().mean() < 0.95
+    assert not (chosen[:, 1:] == TOKENS).any()
+    assert all(len(set(row)) == 3 for row in chosen.tolist())
+    assert {tuple(sorted(row)) for row in chosen[first, 1:].tolist()} == {
+        (TOKENS + i, TOKENS + j) for i in range(1, 5) for j in range(i + 1, 5)
+    }
+    assert (wanted[:, 7::8] == -100).all()
+    assert torch.allclose(share[first][:, :8].sum(1), share[first][:, 8:].sum(1))
+
+
+def test_a_new_objective_is_learnt_and_the_old_model_stays(tiny_checkpoint):
+    rlm = RLM.load(tiny_checkpoint)
+    before = weights(rlm)
+    recipe = Recipe((TableRecipe(""),), epochs=1, batch_size=16, warmup=1)
+    tuned = rlm.fine_tune(rows(20), ["latency/mine"], recipe)
+    assert tuned.objectives == (*rlm.objectives, "latency/mine")
+    assert all(np.array_equal(before[k], v) for k, v in weights(rlm).items())
+    assert tuned.predict(SPACE, [SPACE.sample(np.random.default_rng(0))], ["latency/mine"]).shape == (1, 1)
+
+
+def test_rows_without_a_number_to_learn(tiny_checkpoint):
+    rlm = RLM.load(tiny_checkpoint)
+    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
+        rlm.fine_tune(rows(3), ["latency/none"])
+    with pytest.raises(ValueError, match="none of 3 rows has a number to learn"):
+        rlm.fine_tune(rows(3), ["latency/other"])
+
+
+def test_what_a_row_lacks_is_not_presented(tiny_checkpoint):
+    rlm = RLM.load(tiny_checkpoint)
+    row = replace(rows(1)[0], targets={"accuracy": 90.0, "latency/pixel3": 0.003, "latency/unknown": 1.0})
+    examples = train.examples_of(rlm, [row], TableRecipe(""), ["x=Relu(y)\n"])
+    assert list(examples.numbers[0]) == [TOKENS + rlm.objectives.index("accuracy")]
