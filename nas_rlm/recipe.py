@@ -35,8 +35,11 @@ class Recipe:
         size: the network's dial.
         vocab_size, tokenizer_texts, longest_piece: the tokenizer, trained on this many texts of each table.
         epochs, batch_size: how long; rows a step.
-        learning_rate, warmup, weight_decay, clip: AdamW; steps of linear warm-up, then a cosine to zero.
+        optimizer: "adamw", "adafactor" or "muon" (for the layers' matrices, AdamW for the rest).
+        learning_rate, warmup, weight_decay, clip: steps of linear warm-up, then a cosine to zero.
         ema: decay of the averaged weights, which are the ones kept.
+        noise: standard deviation of what is added to the numbers to learn, relative to the spread of each
+            objective; it falls to zero in the course of the training.
         precision: "float32" or "bfloat16" (matrix products only).
         validation: share of architectures held out, by the space's key.
         validate_every, validation_rows, patience: check this many held-out rows a table every so many steps
@@ -52,11 +55,13 @@ class Recipe:
     longest_piece: int = 64
     epochs: int = 6
     batch_size: int = 64
+    optimizer: str = "adamw"
     learning_rate: float = 2e-3
     warmup: int = 200
     weight_decay: float = 0.05
     clip: float = 1.0
     ema: float = 0.999
+    noise: float = 0.0
     precision: str = "float32"
     validation: float = 0.1
     validate_every: int = 500
@@ -68,6 +73,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "bfloat16"):
             raise ValueError(f"precision is {self.precision!r}; expected float32 or bfloat16")
+        if self.optimizer not in ("adamw", "adafactor", "muon"):
+            raise ValueError(f"optimizer is {self.optimizer!r}; expected adamw, adafactor or muon")
         if not self.tables:
             raise ValueError(
                 "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}]"

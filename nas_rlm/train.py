@@ -1,7 +1,7 @@
 """One training loop, for pretraining from a recipe and for fine-tuning a model.
 
-Everything random is drawn from (seed, epoch, batch), and all else is kept in the checkpoint, so that a
-resumed run equals an uninterrupted one.
+What is random is drawn from (seed, epoch, batch), see `nas_rlm.examples`, and all else is kept in the
+checkpoint, so that a resumed run equals an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,34 +19,21 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
+from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import atomic, write_text
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
-from nas_rlm.rlm import RLM, pad
+from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
-WITHOUT_ACCURACY = (
-    0.15  # share of presentations that leave accuracy out, so that a latency can be asked alone
-)
-_IGNORED = -100
-
-
-@dataclass
-class Examples:
-    """Rows of one table, tokenised: texts, and the tokens of each number of each row."""
-
-    recipe: TableRecipe
-    ids: list[np.ndarray]
-    numbers: list[dict[int, list[int]]]
-
-    def __len__(self) -> int:
-        return len(self.ids)
+ADAM = (0.9, 0.98)  # AdamW's betas
 
 
 def run(recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume: bool = False) -> RLM:
@@ -118,17 +105,6 @@ def fine_tune(
     return grown
 
 
-def examples_of(rlm: RLM, rows: Sequence[Row], recipe: TableRecipe, texts: Sequence[str]) -> Examples:
-    """Tokenise rows and those of their numbers that the model knows."""
-    scheme = rlm.network.config.scheme
-    position = {name: TOKENS + i for i, name in enumerate(rlm.objectives)}
-    numbers = [
-        {position[k]: scheme.encode(v) for k, v in row.targets.items() if k in position and row.measured(k)}
-        for row in rows
-    ]
-    return Examples(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
-
-
 def fit(
     rlm: RLM,
     examples: list[Examples],
@@ -157,21 +133,23 @@ def fit(
             f" {', '.join(rlm.objectives)}, and latencies that are not near zero"
         )
     state = _State(network, recipe)
-    per_epoch = sum(1 for _ in _batches(examples, recipe, epoch=0))
+    per_epoch = sum(1 for _ in batches(examples, recipe, epoch=0))
     total = per_epoch * recipe.epochs
     if resume and out is not None and (out / "state.safetensors").is_file():
         state.load(out)
     accuracy = TOKENS + rlm.objectives.index("accuracy") if "accuracy" in rlm.objectives else -1
+    scheme = network.config.scheme
     best, since = state.best, state.since
     clock, losses, tokens = time.perf_counter(), [], 0
     with tqdm(total=total, initial=state.step, unit="step", desc="train", disable=total < 20) as bar:
         while state.step < total and not (recipe.patience and since >= recipe.patience):
             epoch, done = divmod(state.step, per_epoch)
-            for i, batch in enumerate(_batches(examples, recipe, epoch)):
+            for i, batch in enumerate(batches(examples, recipe, epoch)):
                 if i < done:
                     continue
                 rng = np.random.default_rng([recipe.seed, epoch, i])
-                ids, given, wanted, weights = collate(batch, rng, accuracy)
+                noise = recipe.noise * (1 - state.step / total)
+                ids, given, wanted, weights = collate(batch, rng, accuracy, scheme, noise)
                 losses.append(state.advance(ids, given, wanted, weights, total))
                 tokens += ids.numel() + given.numel()
                 bar.update()
@@ -192,41 +170,6 @@ def fit(
                     break
     network.load_state_dict(state.ema, strict=False)
     network.eval()
-
-
-def collate(
-    batch: list[tuple[np.ndarray, dict[int, list[int]], int]], rng: np.random.Generator, accuracy: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A batch as tensors: accuracy first, but for a few presentations, then others in random order.
-
-    Accuracy weighs as much as all other numbers of its row together: with equal weights it drowns among
-    many devices' latencies.
-
-    Returns:
-        Text ids [B, T]; decoder tokens [B, t]; the token after each, with the objectives' places ignored;
-        the weight of each in the loss.
-    """
-    given, wanted, weights = [], [], []
-    for _, numbers, most in batch:
-        alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
-        first = [accuracy] if accuracy in numbers and not alone else []
-        others = [k for k in numbers if k != accuracy]
-        chosen = first + [others[j] for j in rng.permutation(len(others))[: most - len(first)]]
-        share = 1.0 / max(1, len(chosen) - len(first))
-        given.append([t for k in chosen for t in (k, *numbers[k])])
-        wanted.append([t for k in chosen for t in (*numbers[k], _IGNORED)])
-        weights.append([w for k in chosen for w in [1.0 if k == accuracy else share] * (1 + len(numbers[k]))])
-    return (
-        pad([ids.tolist() for ids, _, _ in batch]),
-        _filled(given, 0),
-        _filled(wanted, _IGNORED),
-        _filled(weights, 0.0),
-    )
-
-
-def _filled(rows: Sequence[Sequence[float]], filler: float) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
 
 
 @dataclass(frozen=True)
@@ -270,34 +213,28 @@ class _State:
 
     def __init__(self, network: Network, recipe: Recipe) -> None:
         self.network, self.recipe = network.train(), recipe
-        decayed: list[torch.nn.Parameter] = []
-        plain: list[torch.nn.Parameter] = []
-        for name, p in network.named_parameters():
-            (decayed if p.ndim == 2 and not name.startswith(("pieces", "tokens")) else plain).append(p)
-        groups = [
-            {"params": decayed, "weight_decay": recipe.weight_decay},
-            {"params": plain, "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98))
+        self.optimizers = _optimizers(network, recipe)
         self.ema = {n: p.detach().clone() for n, p in network.named_parameters()}
         self.step, self.best, self.since = 0, -math.inf, 0
 
     def advance(self, ids: Tensor, given: Tensor, wanted: Tensor, weights: Tensor, total: int) -> float:
         """One step; returns the loss."""
         rate = self.recipe.learning_rate * min(1.0, (self.step + 1) / max(1, self.recipe.warmup))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * self.step / total))
+        rate *= 0.5 * (1 + math.cos(math.pi * self.step / total))
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
             logits = self.network(ids, given)
         each = F.cross_entropy(
-            logits.float().flatten(0, 1), wanted.flatten(), ignore_index=_IGNORED, reduction="none"
+            logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none"
         )
-        weights = weights.flatten() * (wanted.flatten() != _IGNORED)
+        weights = weights.flatten() * (wanted.flatten() != IGNORED)
         loss = (each * weights).sum() / weights.sum()
-        self.optimizer.zero_grad()
+        self.network.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
         decay = min(self.recipe.ema, (self.step + 1) / (self.step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.ema.values()), list(self.network.parameters()), 1 - decay)
@@ -310,8 +247,8 @@ class _State:
     def save(self, folder: Path) -> None:
         tensors = {f"model.{n}": p.detach() for n, p in self.network.named_parameters()}
         tensors |= {f"ema.{n}": p for n, p in self.ema.items()}
-        for i, p in enumerate(p for g in self.optimizer.param_groups for p in g["params"]):
-            tensors |= {f"optimizer.{i}.{k}": v for k, v in self.optimizer.state.get(p, {}).items()}
+        for start, optimizer, p in self._learned():
+            tensors |= {f"{start}{k}": v for k, v in optimizer.state.get(p, {}).items()}
         meta = {"step": str(self.step), "best": repr(self.best), "since": str(self.since)}
         with atomic(folder / "state.safetensors") as temporary:
             save_file(tensors, temporary, metadata=meta)
@@ -328,11 +265,36 @@ class _State:
             for name, p in self.network.named_parameters():
                 p.copy_(tensors[f"model.{name}"])
                 self.ema[name].copy_(tensors[f"ema.{name}"])
-        for i, p in enumerate(p for g in self.optimizer.param_groups for p in g["params"]):
-            start = f"optimizer.{i}."
-            self.optimizer.state[p] = {
+        for start, optimizer, weight in self._learned():
+            optimizer.state[weight] = {
                 k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)
             }
+
+    def _learned(self) -> list[tuple[str, Optimizer, Tensor]]:
+        """Each weight with its optimizer, and the prefix of what that remembers of it."""
+        names = {p: n for n, p in self.network.named_parameters()}
+        return [
+            (f"optimizer.{names[p]}:", optimizer, p)
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
+        ]
+
+
+def _optimizers(network: Network, recipe: Recipe) -> list[Optimizer]:
+    """Muon is for the matrices of the layers alone; the rest goes to AdamW with it."""
+    matrices: list[Tensor] = []
+    rest: list[Tensor] = []
+    for name, p in network.named_parameters():
+        (matrices if p.ndim == 2 and name.startswith(("encoder", "decoder")) else rest).append(p)
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": rest, "weight_decay": 0.0}]
+    if recipe.optimizer == "adamw":
+        return [AdamW(groups, lr=rate, betas=ADAM)]
+    if recipe.optimizer == "adafactor":
+        return [Adafactor(groups, lr=rate)]
+    muon = Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    return [muon, AdamW(rest, lr=rate, betas=ADAM, weight_decay=0.0)]
 
 
 class _Averaged:
@@ -349,31 +311,6 @@ class _Averaged:
     def __exit__(self, *error: object) -> None:
         self.network.load_state_dict(self.own, strict=False)
         self.network.train()
-
-
-def _batches(
-    examples: list[Examples], recipe: Recipe, epoch: int
-) -> Iterator[list[tuple[np.ndarray, dict[int, list[int]], int]]]:
-    """An epoch's batches: rows drawn and shuffled by (seed, epoch), batches of texts of similar length."""
-    rng = np.random.default_rng([recipe.seed, epoch])
-    drawn: list[tuple[int, int]] = []
-    for t, e in enumerate(examples):
-        rows = [i for i in range(len(e)) if e.numbers[i]]
-        if not rows:
-            continue
-        wanted = e.recipe.rows or len(rows)
-        passes = [rng.permutation(rows) for _ in range(-(-wanted // len(rows)))]
-        drawn += [(t, int(i)) for i in np.concatenate(passes)[:wanted]]
-    pool = [drawn[i] for i in rng.permutation(len(drawn))]
-    size, window = recipe.batch_size, recipe.batch_size * 32
-    batches = []
-    for start in range(0, len(pool), window):
-        near = sorted(pool[start : start + window], key=lambda p: len(examples[p[0]].ids[p[1]]))
-        batches += [near[i : i + size] for i in range(0, len(near), size)]
-    for b in rng.permutation(len(batches)):
-        yield [
-            (examples[t].ids[i], examples[t].numbers[i], examples[t].recipe.numbers) for t, i in batches[b]
-        ]
 
 
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ def test_the_shipped_recipe_by_name():
         ("tables: [{path: a}]\nsize: 0\n", "size is 0; expected at least 1"),
         ("tables: [{path: a}]\nvalidation: 1.0\n", "validation is 1.0; expected a share"),
         ("tables: [{path: a}]\nprecision: float8\n", "precision is 'float8'; expected float32"),
+        ("tables: [{path: a}]\noptimizer: sgd\n", "optimizer is 'sgd'; expected adamw, adafactor or muon"),
         ("tables: []\n", "has no tables"),
         ("size: 4\n", "is no recipe"),
         ("tables: [a]\n", "'a' is no mapping"),

@@ -1,0 +1,132 @@
+"""What training reads: rows as tokens and numbers, drawn into batches, some numbers of each row at a time.
+
+Everything random is drawn from (seed, epoch, batch), so that a resumed run meets the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nas_rlm.data.tables import Row
+from nas_rlm.numbers import TOKENS, NumberScheme
+from nas_rlm.recipe import Recipe, TableRecipe
+from nas_rlm.rlm import RLM, pad
+
+IGNORED = -100
+WITHOUT_ACCURACY = (
+    0.15  # share of presentations that leave accuracy out, so that a latency can be asked alone
+)
+QUARTILES = 1.349  # standard deviations of a normal distribution between its quartiles
+
+
+@dataclass
+class Examples:
+    """Rows of one table.
+
+    Args:
+        recipe: how the table is used.
+        ids: the tokens of each row's text.
+        numbers: for each row, objective token to value.
+        spread: objective token to the standard deviation of its values, told from their quartiles.
+    """
+
+    recipe: TableRecipe
+    ids: list[np.ndarray]
+    numbers: list[dict[int, float]]
+    spread: dict[int, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns: dict[int, list[float]] = {}
+        for numbers in self.numbers:
+            for token, value in numbers.items():
+                columns.setdefault(token, []).append(value)
+        self.spread = {
+            t: float(np.subtract(*np.quantile(c, (0.75, 0.25)))) / QUARTILES for t, c in columns.items()
+        }
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+Batch = list[tuple[Examples, int]]
+
+
+def examples_of(rlm: RLM, rows: Sequence[Row], recipe: TableRecipe, texts: Sequence[str]) -> Examples:
+    """Tokenise rows and those of their numbers that the model knows."""
+    position = {name: TOKENS + i for i, name in enumerate(rlm.objectives)}
+    numbers = [
+        {position[k]: v for k, v in row.targets.items() if k in position and row.measured(k)} for row in rows
+    ]
+    return Examples(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
+
+
+def batches(examples: list[Examples], recipe: Recipe, epoch: int) -> Iterator[Batch]:
+    """An epoch's batches: rows drawn and shuffled by (seed, epoch), batches of texts of similar length."""
+    rng = np.random.default_rng([recipe.seed, epoch])
+    drawn: Batch = []
+    for e in examples:
+        rows = [i for i in range(len(e)) if e.numbers[i]]
+        if not rows:
+            continue
+        wanted = e.recipe.rows or len(rows)
+        passes = [rng.permutation(rows) for _ in range(-(-wanted // len(rows)))]
+        drawn += [(e, int(i)) for i in np.concatenate(passes)[:wanted]]
+    pool = [drawn[i] for i in rng.permutation(len(drawn))]
+    size, window = recipe.batch_size, recipe.batch_size * 32
+    found = []
+    for start in range(0, len(pool), window):
+        near = sorted(pool[start : start + window], key=lambda p: len(p[0].ids[p[1]]))
+        found += [near[i : i + size] for i in range(0, len(near), size)]
+    for b in rng.permutation(len(found)):
+        yield found[b]
+
+
+def collate(
+    batch: Batch, rng: np.random.Generator, accuracy: int, scheme: NumberScheme, noise: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A batch as tensors: accuracy first, but for a few presentations, then others in random order.
+
+    Accuracy weighs as much as all other numbers of its row together: with equal weights it drowns among
+    many devices' latencies. Noise tells the digits, which the loss takes for unrelated classes, which
+    numbers are near each other.
+
+    Args:
+        batch: B rows.
+        rng: source of randomness.
+        accuracy: the token of `accuracy`.
+        scheme: how numbers are written.
+        noise: standard deviation of what is added to each number, relative to its objective's spread.
+
+    Returns:
+        Text ids [B, T]; decoder tokens [B, t]; the token after each, with the objectives' places ignored;
+        the weight of each in the loss.
+    """
+    given, wanted, weights = [], [], []
+    for e, i in batch:
+        numbers = e.numbers[i]
+        alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
+        first = [accuracy] if accuracy in numbers and not alone else []
+        others = [k for k in numbers if k != accuracy]
+        chosen = first + [others[j] for j in rng.permutation(len(others))[: e.recipe.numbers - len(first)]]
+        shaken = noise * rng.standard_normal(len(chosen))
+        written = [scheme.encode(numbers[k] + n * e.spread[k]) for k, n in zip(chosen, shaken, strict=True)]
+        share = 1.0 / max(1, len(chosen) - len(first))
+        given.append([t for k, digits in zip(chosen, written, strict=True) for t in (k, *digits)])
+        wanted.append([t for digits in written for t in (*digits, IGNORED)])
+        weights.append([w for k in chosen for w in [1.0 if k == accuracy else share] * (1 + scheme.length)])
+    return (
+        pad([e.ids[i].tolist() for e, i in batch]),
+        _filled(given, 0),
+        _filled(wanted, IGNORED),
+        _filled(weights, 0.0),
+    )
+
+
+def _filled(rows: Sequence[Sequence[float]], filler: float) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
