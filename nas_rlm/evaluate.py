@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import search_spaces
 from nas_rlm import baselines, decoding
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
+from nas_rlm.hints import hint
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.model import Memory
 from nas_rlm.recipe import read_recipe
@@ -151,9 +151,7 @@ def _mean(ranks: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:
     for objective in objectives:
         if objective not in known:
-            near = get_close_matches(objective, known, n=3, cutoff=0.4)
-            hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
-            raise ValueError(f"{name}: no row has {objective!r}; {hint}")
+            raise ValueError(f"{name}: no row has {objective!r}; {hint(objective, known)}")
 
 
 def _is_final(objective: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from nas_rlm.hints import hint
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,7 @@ def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
     names = {f.name: f for f in fields(kind)}
     for key, value in content.items():
         if key not in names:
-            near = get_close_matches(str(key), names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
-            raise ValueError(f"{path}: unknown key {key!r}; {hint}")
+            raise ValueError(f"{path}: unknown key {key!r}; {hint(str(key), names)}")
         default = names[key].default
         if isinstance(default, float) and not isinstance(value, int | float):
             raise ValueError(f"{path}: {key} is {value!r}; expected a number such as {default}")

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm import __version__, decoding
 from nas_rlm.files import atomic, write_bytes, write_text
+from nas_rlm.hints import hint
 from nas_rlm.model import Config, Memory, Network
 from nas_rlm.text import Tokenizer, from_architecture, from_onnx
 from nas_rlm.text.tokenizer import PAD
@@ -234,13 +234,9 @@ class RLM:
             raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
         for name in objectives:
             if name not in self.objectives:
-                near = get_close_matches(name, self.objectives, n=3, cutoff=0.4)
-                hint = (
-                    f"did you mean {', '.join(near)}?"
-                    if near
-                    else f"known: {', '.join(self.objectives[:6])}, …"
+                raise ValueError(
+                    f"the model does not know the objective {name!r}; {hint(name, self.objectives)}"
                 )
-                raise ValueError(f"the model does not know the objective {name!r}; {hint}")
 
     @torch.inference_mode()
     def decode_texts(

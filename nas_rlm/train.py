@@ -26,6 +26,7 @@ from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import atomic, write_text
+from nas_rlm.hints import hint
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.numbers import TOKENS
@@ -87,15 +88,17 @@ def fine_tune(
         A new model.
 
     Raises:
-        ValueError: no row has any of the objectives.
+        ValueError: no row has one of the objectives.
     """
     kept = [
         replace(row, targets={k: v for k, v in row.targets.items() if k in objectives})
         for row in rows
         if any(name in row.targets for name in objectives)
     ]
-    if not kept:
-        raise ValueError(f"none of {len(rows)} rows has a value for {', '.join(objectives)}")
+    measured = dict.fromkeys(name for row in rows for name in row.targets)
+    for name in objectives:
+        if name not in measured:
+            raise ValueError(f"none of {len(rows)} rows has a value for {name}; {hint(name, measured)}")
     recipe = recipe or Recipe(
         (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9
     )

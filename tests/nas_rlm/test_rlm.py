@@ -230,3 +230,21 @@ def test_a_config_that_builds_no_network(checkpoint):
     path.write_text(json.dumps(saved))
     with pytest.raises(ValueError, match="size is 0: expected a whole number"):
         RLM.load(checkpoint)
+
+
+def test_the_shipped_median_is_the_middle_of_many_samples(shipped_rlm):
+    archs = architectures(6)
+    medians = shipped_rlm.predict(SPACE, archs, ["accuracy"])[:, 0]
+    drawn = shipped_rlm.sample(SPACE, archs, ["accuracy"], num_samples=800, seed=1)[:, :, 0]
+    for median, draws in zip(medians, drawn, strict=True):
+        assert np.mean(draws < median) < 0.56
+        assert np.mean(draws <= median) > 0.44
+
+
+def test_the_shipped_model_knows_good_cells_from_bad_ones(shipped_rlm):
+    best = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+    poor = best.replace("nor_conv_3x3", "avg_pool_3x3")
+    cut = "|none~0|+|none~0|nor_conv_3x3~1|+|none~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+    found = shipped_rlm.predict(SPACE, [best, poor, cut], OBJECTIVES)
+    assert found[0, 0] > 93 > found[1, 0] > 20 > found[2, 0]
+    assert found[0, 1] > found[1, 1] > 0
