@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.data import Table
-from nas_rlm.pareto import hypervolume
+from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.search import Predictor, Settings, search
 from search_spaces import SearchSpace
 
@@ -21,21 +21,19 @@ class Judgement:
     """What one way of searching found, in true values.
 
     Args:
-        objectives: what was searched for.
-        method: `nsga2`; `random`: the model's front of a random sample; `measured`: that sample itself, as if
-            every one of its architectures had been trained and timed.
         evaluations: architectures that were looked at.
         chosen: architectures that the method would hand over.
         known: how many of them the table has; the others count for nothing.
         share: hypervolume of their true values, relative to that of the whole table.
+        share_within: the same, had the method chosen among the evaluated architectures of the table alone, so
+            that those without measurements cannot crowd out others.
     """
 
-    objectives: tuple[str, ...]
-    method: str
     evaluations: int
     chosen: int
     known: int
     share: float
+    share_within: float
 
 
 def judge_search(
@@ -45,10 +43,13 @@ def judge_search(
     pairs: Sequence[tuple[str, ...]] = PAIRS,
     population: int = 50,
     generations: int = 20,
-    seed: int = 0,
+    seeds: int = 1,
     progress: bool = False,
-) -> list[Judgement]:
+) -> dict[tuple[tuple[str, ...], str], list[Judgement]]:
     """Search for each set of objectives, beside random search with as many evaluations.
+
+    The methods are `nsga2`; `random`, the model's front of a random sample; and `measured`, that sample
+    itself, as if every one of its architectures had been trained and timed.
 
     Args:
         space: of the table's architectures.
@@ -57,31 +58,53 @@ def judge_search(
         pairs: sets of objectives, each with a published reference point.
         population: architectures a generation.
         generations: rounds of evaluation.
-        seed: of the searches.
+        seeds: so many searches of each kind, with seeds from 0.
         progress: show bars.
+
+    Returns:
+        Objectives and method to a judgement for each seed.
     """
-    found = []
+    if seeds < 1:
+        raise ValueError(f"seeds is {seeds}, expected at least 1")
+    found: dict[tuple[tuple[str, ...], str], list[Judgement]] = {}
     for objectives in pairs:
         true = _true_values(table, objectives)
-        for method in ("nsga2", "random"):
-            settings = Settings(space.name, objectives, (), method, population, generations, seed)
-            result = search(space, predictor, settings, progress=progress)
-            names = result.architectures
-            found.append(_judge(true, objectives, method, len(names), [names[i] for i in result.front]))
-        found.append(_judge(true, objectives, "measured", len(names), names))
+        for seed in range(seeds):
+            for method in ("nsga2", "random"):
+                settings = Settings(space.name, objectives, (), method, population, generations, seed)
+                result = search(space, predictor, settings, progress=progress)
+                names = result.architectures
+                known = [i for i, name in enumerate(names) if name in true]
+                within = np.flatnonzero(nondominated(result.medians[known], objectives))
+                judgement = _judge(
+                    true,
+                    objectives,
+                    len(names),
+                    [names[i] for i in result.front],
+                    [names[known[i]] for i in within],
+                )
+                found.setdefault((objectives, method), []).append(judgement)
+            found.setdefault((objectives, "measured"), []).append(
+                _judge(true, objectives, len(names), names, names)
+            )
     return found
 
 
 def _judge(
     true: dict[str, list[float]],
     objectives: tuple[str, ...],
-    method: str,
     evaluations: int,
     chosen: Sequence[str],
+    within: Sequence[str],
 ) -> Judgement:
-    known = np.array([true[name] for name in chosen if name in true]).reshape(-1, len(objectives))
-    share = hypervolume(known, objectives) / hypervolume(np.array(list(true.values())), objectives)
-    return Judgement(objectives, method, evaluations, len(chosen), len(known), share)
+    best = hypervolume(np.array(list(true.values())), objectives)
+
+    def share(names: Sequence[str]) -> float:
+        known = np.array([true[name] for name in names if name in true]).reshape(-1, len(objectives))
+        return hypervolume(known, objectives) / best
+
+    known = sum(name in true for name in chosen)
+    return Judgement(evaluations, len(chosen), known, share(chosen), share(within))
 
 
 def _true_values(table: Table, objectives: Sequence[str]) -> dict[str, list[float]]:

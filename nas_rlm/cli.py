@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import nas_rlm
 import search_spaces
-from nas_rlm.files import atomic, write_text
+from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
@@ -29,12 +30,27 @@ def _split(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:
     return tuple(part.strip() for token in tokens for part in token.value.split(",") if part.strip())
 
 
-def _split_floats(kind: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
-    return tuple(float(part) for part in _split(kind, tokens))
+def _levels(kind: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
+    parts = _split(kind, tokens)
+    try:
+        levels = tuple(float(part) for part in parts)
+    except ValueError:
+        levels = ()
+    if not levels or len(set(levels)) < len(levels) or not all(0 < level < 1 for level in levels):
+        raise ValueError(f"{','.join(parts)!r} is no list of different levels between 0 and 1: try .1,.9")
+    return levels
+
+
+def _whole(_: Any, tokens: Sequence[Any]) -> int:
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
 Names = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
-Levels = Annotated[tuple[float, ...], Parameter(converter=_split_floats, n_tokens=1, negative="")]
+Levels = Annotated[tuple[float, ...], Parameter(converter=_levels, n_tokens=1, negative="")]
+Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
 Many = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 Files = Annotated[tuple[Path, ...], Parameter(negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
@@ -54,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # busily waiting threads crawl beside other work
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
     except (CycloptsError, ValueError, OSError) as error:
         print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
         return 2
@@ -80,7 +98,7 @@ def spaces() -> None:
 
 @app.command
 def export(
-    *, space: str, out: Path, arch: Many = (), sample: int = 0, seed: int = 0, weights: Flag = False
+    *, space: str, out: Path, arch: Many = (), sample: Whole = 0, seed: Whole = 0, weights: Flag = False
 ) -> None:
     """Write architectures as ONNX, with the text that the model reads beside each.
 
@@ -96,8 +114,12 @@ def export(
 
     from nas_rlm.text import from_architecture
 
+    for name, value in (("--sample", sample), ("--seed", seed)):
+        if value < 0:
+            raise ValueError(f"{name} is {value}, expected at least 0")
     found = search_spaces.get(space)
     rng = np.random.default_rng(seed)
+    check_folder(out)
     chosen = [found.parse(a) for a in arch] + [found.sample(rng) for _ in range(sample)]
     if not chosen:
         raise ValueError("nothing to export: give --arch ARCHITECTURE … or --sample N")
@@ -130,6 +152,8 @@ def predict(
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
     """
+    if out:
+        check_target(out)
     names, medians, tails = _predict(files, space, archs, model, objectives, quantiles)
     _emit(names, objectives, medians, quantiles, tails, out)
 
@@ -139,7 +163,7 @@ def rank(
     *files: Path,
     by: str,
     objectives: Names = (),
-    top: int | None = None,
+    top: Whole | None = None,
     space: str | None = None,
     archs: Path | None = None,
     model: str = "nas",
@@ -163,6 +187,8 @@ def rank(
 
     if top is not None and top < 1:
         raise ValueError(f"--top is {top}, expected at least 1")
+    if out:
+        check_target(out)
     wanted = tuple(dict.fromkeys([*objectives, by]))
     names, medians, tails = _predict(files, space, archs, model, wanted, quantiles)
     order = np.argsort(minimised(medians, wanted)[:, wanted.index(by)], kind="stable")[:top]
@@ -178,9 +204,9 @@ def search(
     constraint: Many = (),
     model: str = "nas",
     algorithm: str = "nsga2",
-    population: int = 50,
-    generations: int = 20,
-    seed: int = 0,
+    population: Whole = 50,
+    generations: Whole = 20,
+    seed: Whole = 0,
     resume: Flag = False,
 ) -> None:
     """Search a space for the architectures with the best predicted trade-offs.
@@ -212,10 +238,11 @@ def search(
     rlm.predict_text([], settings.predicted)  # refuses unknown objectives before anything is written
     log = folder.open_log(out, settings, resume)
     result = run(found, rlm, settings, log, progress=True)
-    folder.write_front(out, found, rlm, result)
+    log.finish()
     evaluated = f"{len(result.architectures):,} architectures evaluated"
     if len(result.front) == 0:
         raise ValueError(f"{evaluated}, none within {' and '.join(constraint)}: loosen a constraint")
+    folder.write_front(out, found, rlm, result)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
     print(f"picture: {out / 'pareto.png'}")
 
@@ -232,6 +259,7 @@ def plot(folder: Path, *, out: Path | None = None) -> None:
     from nas_rlm.folder import read_result, read_samples
 
     target = out or folder / "pareto.png"
+    check_target(target)
     plots.save(plots.front_info(read_result(folder), read_samples(folder)), target)
     print(f"picture: {target}")
 
@@ -263,6 +291,7 @@ def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") ->
     """
     from nas_rlm.data import read
 
+    check_folder(out)
     rlm = _load(model)
     from nas_rlm.train import fine_tune
 
@@ -285,7 +314,7 @@ def evaluate(*, model: str = "nas", data: Path | None = None, objectives: Names 
 
 
 @tokenizer.command(name="train")
-def train_tokenizer(*data: Path, out: Path, vocab_size: int = 8192, seed: int = 0) -> None:
+def train_tokenizer(*data: Path, out: Path, vocab_size: Whole = 8192, seed: Whole = 0) -> None:
     """Train a tokenizer on the texts of tables.
 
     Args:
@@ -300,6 +329,7 @@ def train_tokenizer(*data: Path, out: Path, vocab_size: int = 8192, seed: int = 
 
     if not data:
         raise ValueError("no tables to train on: give at least one parquet file")
+    check_target(out)
     trained = Tokenizer.train([t for path in data for t in texts(read(path).rows)], vocab_size, seed=seed)
     trained.save(out)
     print(f"{trained.vocab_size:,} pieces: {out}")
@@ -310,9 +340,9 @@ def bench_search(
     *,
     model: str = "nas",
     data: Path | None = None,
-    population: int = 50,
-    generations: int = 20,
-    seed: int = 0,
+    population: Whole = 50,
+    generations: Whole = 20,
+    seeds: Whole = 5,
 ) -> None:
     """Look up what the search finds on NAS-Bench-201 in the benchmark's measurements.
 
@@ -321,21 +351,30 @@ def bench_search(
         data: the benchmark's table; by default architectures/nasbench201.parquet of the data folder.
         population: architectures a generation.
         generations: rounds of evaluation.
-        seed: of the searches.
+        seeds: so many searches of each kind, with seeds from 0; the figures are their means.
     """
-    from nas_rlm.bench import judge_search
+    from dataclasses import fields
+
+    from nas_rlm.bench import Judgement, judge_search
     from nas_rlm.data import data_directory, read
 
     table = read(data or data_directory() / "architectures" / "nasbench201.parquet")
     space = search_spaces.get("nasbench201")
     found = judge_search(
-        space, _load(model), table, population=population, generations=generations, seed=seed, progress=True
+        space, _load(model), table, population=population, generations=generations, seeds=seeds, progress=True
     )
-    columns = ("evaluated", "chosen", "in table", "hypervolume")
-    print(f"{'objectives':<28}{'method':<10}" + "".join(f"{c:>12}" for c in columns))
-    for j in found:
-        pair = " x ".join(j.objectives)
-        print(f"{pair:<28}{j.method:<10}{j.evaluations:>12,}{j.chosen:>12,}{j.known:>12,}{j.share:>12.2%}")
+    columns = ("evaluated", "chosen", "in table", "hypervolume", "lowest", "within table")
+    print(f"{'objectives':<28}{'method':<10}" + "".join(f"{c:>14}" for c in columns))
+    for (objectives, method), of_seeds in found.items():
+        mean = {f.name: np.mean([getattr(j, f.name) for j in of_seeds]) for f in fields(Judgement)}
+        counts = "".join(f"{mean[name]:>14,.0f}" for name in ("evaluations", "chosen", "known"))
+        lowest = min(j.share for j in of_seeds)
+        shares = "".join(f"{share:>14.2%}" for share in (mean["share"], lowest, mean["share_within"]))
+        print(f"{' x '.join(objectives):<28}{method:<10}{counts}{shares}")
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"nas-rlm: warning: {message}", file=sys.stderr)
 
 
 def _reason(error: Exception) -> str:
@@ -368,26 +407,26 @@ def _predict(
     levels: tuple[float, ...],
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
-    from nas_rlm.text import from_architecture, from_onnx
+    from nas_rlm.text import from_onnx
 
-    if bool(files) == bool(space or archs) or (space is None) != (archs is None):
-        raise ValueError("give either ONNX files, or both --space and --archs")
-    if space and archs:
+    if bool(files) == (archs is not None) or (space is None) != (archs is None):
+        raise ValueError("give either ONNX files, or both --space and --archs, and lists without spaces")
+    computed = tuple(sorted({*levels, 0.5}))
+    if space is not None and archs is not None:
         found = search_spaces.get(space)
         read = _read_architectures(found, archs)
         names = [line for line, _ in read]
-        texts = [from_architecture(found, a) for _, a in _bar(read, "text")]
+        values = _load(model).predict(found, [a for _, a in read], objectives, computed, progress=True)
     else:
         names = [str(f) for f in files]
         texts = [from_onnx(f) for f in _bar(files, "text")]
-    computed = tuple(sorted({*levels, 0.5}))
-    values = _load(model).predict_text(texts, objectives, computed, progress=True)
+        values = _load(model).predict_text(texts, objectives, computed, progress=True)
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 
 def _read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:
     read = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(read_text(path, "an architecture a line").splitlines(), 1):
         if line.strip():
             try:
                 read.append((line.strip(), space.parse(line.strip())))

@@ -83,10 +83,11 @@ def evaluate(
     _check(objectives, held.objectives, held.name)
     if objectives:
         rlm.check(objectives)
-    asked = list(objectives) or [o for o in held.objectives if o in rlm.objectives and _is_final(o)]
+    known = [o for o in held.objectives if o in rlm.objectives and _is_final(o)]
+    asked = list(objectives) or [o for o in known if len(held.having(o)) > 1]
     if not asked:
         raise ValueError(
-            f"{held.name} has none of the objectives that the model knows;"
+            f"{held.name} has no objective that the model knows, with 2 rows at least;"
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
     texts = tables.texts(held.rows)
@@ -98,6 +99,8 @@ def evaluate(
     figures = []
     for k, objective in enumerate(tqdm(asked, desc="compare", unit="objective")):
         measured, true = _measured(held, objective)
+        if len(true) < 2:
+            raise ValueError(f"{held.name} has {len(true)} rows with {objective}: ranks need 2 at least")
         low, median, high = decoded[measured, k].T
         methods = {"median": median, f"{SAMPLES} samples": drawn[objective][measured]}
         methods |= {name: values[measured] for name, values in costs.items()}

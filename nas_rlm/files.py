@@ -9,22 +9,62 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Refuse, before any work is done, a path at which no file can be written.
+
+    Raises:
+        ValueError: the path is a folder, or it lies below a file.
+    """
+    target = Path(path)
+    if not str(path).strip() or target.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder: expected the name of a file to write")
+    _check_parents(target)
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse, before any work is done, a folder that holds something.
+
+    Raises:
+        ValueError: the path is a file or below one, or the folder is not empty.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{str(path)!r} is a file: expected a new or empty folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{str(path)!r} is not empty: expected a new or empty folder")
+    _check_parents(folder)
+
+
+def _check_parents(path: Path) -> None:
+    for parent in path.parents:
+        if parent.exists() and not parent.is_dir():
+            raise ValueError(f"{str(path)!r} cannot be made: {str(parent)!r} is a file, not a folder")
+
+
 @contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
     r"""A temporary path beside `path` that takes its place if the block ends without an error.
 
+    Links are followed; what is no regular file (a pipe, a device) is written through instead of replaced.
+
     >>> with atomic("front.csv") as temporary:
     ...     temporary.write_text("arch,accuracy\n")
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
+    check_target(path)
+    target = Path(path).resolve()
+    special = target.exists() and not target.is_file()
+    folder = Path(tempfile.gettempdir()) if special else target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=target.suffix)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
+        if special:
+            target.write_bytes(temporary.read_bytes())
+        else:
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -38,3 +78,15 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file whole, in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def read_text(path: str | os.PathLike[str], expected: str) -> str:
+    """A text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: it is no text; the message says what was expected.
+    """
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is not text in UTF-8: expected {expected}") from None

@@ -47,33 +47,40 @@ class SearchLog:
         self.path, self.objectives = path, objectives
         content = path.read_bytes() if path.exists() else b""
         self.lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+        self.rows = [self.parse(line, number) for number, line in enumerate(self.lines, 1)]
         self.position = self.offset = self.generation = 0
 
     def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
-        """What the log holds of a generation: [N, K, Q]; if not all of it, None, and what follows is dropped.
+        """What the log holds of a generation: [N, K, Q]; if not all of it, None, and the part is dropped.
 
         Raises:
-            ValueError: the log holds other architectures, or lines that no search wrote.
+            ValueError: the log holds other architectures.
         """
-        lines = self.lines[self.position : self.position + len(architectures)]
-        if len(lines) < len(architectures):
-            self.lines = self.lines[: self.position]
+        end = self.position + len(architectures)
+        held = self.rows[self.position : end]
+        for number, ((found, _), expected) in enumerate(
+            zip(held, architectures, strict=False), self.position + 1
+        ):
+            if found != expected:
+                raise ValueError(
+                    f"{self.path} line {number} holds {found} where this search evaluates {expected}:"
+                    " it was written by another search or another version"
+                )
+        if len(held) < len(architectures):
+            self.lines, self.rows = self.lines[: self.position], self.rows[: self.position]
             if self.path.exists():
                 os.truncate(self.path, self.offset)
             return None
-        values = []
-        for number, (line, architecture) in enumerate(
-            zip(lines, architectures, strict=True), self.position + 1
-        ):
-            found, predicted = self.parse(line, number)
-            if found != architecture:
-                raise ValueError(
-                    f"{self.path} line {number} holds {found} where this search evaluates {architecture}:"
-                    " it was written by another search or another version"
-                )
-            values.append(predicted)
-        self._advance(lines)
-        return np.array(values)
+        self._advance(self.lines[self.position : end])
+        return np.array([predicted for _, predicted in held])
+
+    def finish(self) -> None:
+        """Refuse a log that holds more than the search evaluates."""
+        if self.position < len(self.lines):
+            raise ValueError(
+                f"{self.path} has {len(self.lines):,} lines where this search evaluates {self.position:,}:"
+                " it was written by another search or another version"
+            )
 
     def append(self, architectures: Sequence[str], values: np.ndarray) -> None:
         """Write a generation and wait until it is on disk."""
@@ -91,6 +98,7 @@ class SearchLog:
             file.flush()
             os.fsync(file.fileno())
         self.lines += lines
+        self.rows += zip(architectures, values.tolist(), strict=True)
         self._advance(lines)
 
     def parse(self, line: bytes, number: int) -> tuple[str, list[list[float]]]:
@@ -121,8 +129,9 @@ def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
     Raises:
         ValueError: the folder holds something else, another search, or this one without `resume`.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: --out needs a folder")
+    for needed in (folder, folder / "front"):
+        if needed.exists() and not needed.is_dir():
+            raise ValueError(f"{needed} is a file: a search needs a folder of that name")
     path = folder / "settings.json"
     if path.exists():
         held = read_settings(folder)
@@ -143,8 +152,9 @@ def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
             )
     elif folder.exists() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no search: choose another --out")
+    log = SearchLog(folder / "log.jsonl", settings.predicted)
     write_text(path, json.dumps(asdict(settings), indent=2) + "\n")
-    return SearchLog(folder / "log.jsonl", settings.predicted)
+    return log
 
 
 def read_settings(folder: Path) -> Settings:
@@ -166,8 +176,7 @@ def read_result(folder: Path) -> Result:
     log = SearchLog(folder / "log.jsonl", settings.predicted)
     if not log.lines:
         raise ValueError(f"{folder} holds a search that has evaluated nothing yet: --resume continues it")
-    rows = [log.parse(line, number) for number, line in enumerate(log.lines, 1)]
-    return Result(settings, [name for name, _ in rows], np.array([values for _, values in rows]))
+    return Result(settings, [name for name, _ in log.rows], np.array([values for _, values in log.rows]))
 
 
 def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, result: Result) -> None:
@@ -205,4 +214,14 @@ def joint_samples(space: SearchSpace[Any], predictor: Sampler, result: Result) -
 def read_samples(folder: Path) -> dict[str, np.ndarray]:
     """Joint draws [S, K] of the highlighted architectures of a folder; none if its search is not finished."""
     path = folder / "samples.json"
-    return {k: np.array(v) for k, v in json.loads(path.read_text()).items()} if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        draws = {k: np.array(v, dtype=float) for k, v in json.loads(path.read_text()).items()}
+        if any(d.ndim != 2 or not np.isfinite(d).all() for d in draws.values()):
+            raise ValueError("draws are not tables of numbers")
+        return draws
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is not what nas-rlm search writes ({error}): search --resume writes it anew"
+        ) from None

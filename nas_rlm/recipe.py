@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from nas_rlm.files import read_text
 from nas_rlm.hints import hint
 
 
@@ -25,6 +26,12 @@ class TableRecipe:
     path: str
     rows: int | None = None
     numbers: int = 6
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "numbers"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} of {self.path!r} is {value!r}; expected at least 1")
 
 
 @dataclass(frozen=True)
@@ -80,11 +87,21 @@ class Recipe:
             raise ValueError(
                 "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}]"
             )
-        for name in ("size", "epochs", "batch_size", "validate_every", "checkpoint_every"):
+        for name in (
+            *("size", "epochs", "batch_size", "validate_every", "validation_rows", "checkpoint_every"),
+            *("vocab_size", "tokenizer_texts", "longest_piece"),
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
-        if not 0 <= self.validation < 1:
-            raise ValueError(f"validation is {self.validation}; expected a share from 0 to below 1")
+        for name in ("validation", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected a share from 0 to below 1")
+        for name in ("noise", "weight_decay", "warmup", "patience", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+        for name in ("learning_rate", "clip"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected more than 0")
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -100,7 +117,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         known = ", ".join(sorted(p.stem for p in shipped.parent.glob("*.yaml")))
         raise FileNotFoundError(f"no recipe at {str(path)!r}: expected a YAML file or one of: {known}")
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(read_text(path, "a recipe in YAML"))
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(content, dict) or not isinstance(content.get("tables"), list):
@@ -119,6 +136,6 @@ def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
         default = names[key].default
         if isinstance(default, float) and not isinstance(value, int | float):
             raise ValueError(f"{path}: {key} is {value!r}; expected a number such as {default}")
-        if isinstance(default, int) and not isinstance(value, int):
+        if isinstance(default, int) and (not isinstance(value, int) or isinstance(value, bool)):
             raise ValueError(f"{path}: {key} is {value!r}; expected an integer such as {default}")
     return dict(content)

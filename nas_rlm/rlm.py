@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,14 @@ FILES = ("config.json", "model.safetensors", "tokenizer.model")
 MEDIAN = (0.5,)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a model's weights saw of a search space: so many rows, and these of their numbers."""
+
+    rows: int
+    objectives: tuple[str, ...]
+
+
 @dataclass
 class RLM:
     """A regression language model: it reads the text of a network and writes its numbers.
@@ -49,12 +58,12 @@ class RLM:
     Args:
         network: the encoder-decoder.
         tokenizer: the pieces that it reads.
-        trained_on: what data the weights saw, for config.json.
+        trained_on: what the weights saw of each space.
     """
 
     network: Network
     tokenizer: Tokenizer
-    trained_on: list[str] = field(default_factory=list)
+    trained_on: Mapping[str, Seen] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -80,19 +89,25 @@ class RLM:
             saved = json.loads(path.read_text())
             known = {f.name for f in fields(Config)}
             config = Config(**{k: _tuple(v) for k, v in saved["network"].items() if k in known})
-            wanted, trained_on = saved["tokenizer_sha256"], saved["trained_on"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is damaged ({error!r}); expected what RLM.save writes") from None
+            wanted = str(saved["tokenizer_sha256"])
+            trained_on = {
+                space: Seen(int(seen["rows"]), tuple(seen["objectives"]))
+                for space, seen in saved["trained_on"].items()
+            }
+        except KeyError as error:
+            raise ValueError(f"{path} has no {error}: expected what RLM.save writes") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not what RLM.save writes: {error}") from None
         tokenizer = Tokenizer.load(directory / "tokenizer.model")
         if tokenizer.sha256 != wanted:
             raise ValueError(
                 f"{directory / 'tokenizer.model'} is not this checkpoint's tokenizer: its sha256 is"
-                f" {tokenizer.sha256[:12]}…, config.json expects {str(wanted)[:12]}…"
+                f" {tokenizer.sha256[:12]}…, config.json expects {wanted[:12]}…"
             )
         network = Network(config, tokenizer.kinds())
         weights = _read_weights(directory / "model.safetensors", network)
         network.load_state_dict({**weights, "kinds": network.kinds})
-        return cls(network.eval(), tokenizer, list(trained_on))
+        return cls(network.eval(), tokenizer, trained_on)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the checkpoint: half-precision weights, tokenizer and, last, the configuration."""
@@ -105,7 +120,7 @@ class RLM:
             "package": f"nas-rlm {__version__}",
             "network": asdict(self.network.config),
             "tokenizer_sha256": self.tokenizer.sha256,
-            "trained_on": self.trained_on,
+            "trained_on": {space: asdict(seen) for space, seen in self.trained_on.items()},
         }
         write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
 
@@ -123,7 +138,8 @@ class RLM:
         Args:
             space: a search space or its name.
             architectures: N of its architectures, or their strings.
-            objectives: K names, each conditioned on those before; accuracy first is what the model learnt.
+            objectives: K different names, in any order: the model writes accuracy first, and conditions
+                each number on those before it.
             quantiles: Q levels of the model's own distribution; None for the median alone.
             batch_size: texts a batch.
             progress: show a bar.
@@ -134,9 +150,9 @@ class RLM:
         Raises:
             ValueError: an unknown space or objective, or an architecture that is not of the space.
         """
-        return self.predict_text(
-            self._texts(space, architectures), objectives, quantiles, batch_size, progress
-        )
+        self.check(objectives)
+        texts = self._texts(space, architectures, objectives, progress)
+        return self.predict_text(texts, objectives, quantiles, batch_size, progress)
 
     def predict_onnx(
         self,
@@ -163,10 +179,13 @@ class RLM:
                 f"quantiles {levels} are not between 0 and 1: expected levels such as 0.1, 0.5, 0.9"
             )
 
+        order = self._order(objectives)
+
         def decode(memory: Memory) -> np.ndarray:
-            return decoding.quantile(self.network, memory, objectives, levels)
+            return decoding.quantile(self.network, memory, order, levels)
 
         found = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
+        found = found[:, [order.index(name) for name in objectives]]
         return found if quantiles is not None else found[:, :, 0]
 
     def sample(
@@ -182,7 +201,9 @@ class RLM:
         Returns:
             float64 [N, num_samples, K].
         """
-        return self.sample_text(self._texts(space, architectures), objectives, num_samples, seed)
+        self.check(objectives)
+        texts = self._texts(space, architectures, objectives)
+        return self.sample_text(texts, objectives, num_samples, seed)
 
     def sample_text(
         self,
@@ -198,10 +219,13 @@ class RLM:
             raise ValueError(f"{num_samples} samples: expected at least 1")
         generator = torch.Generator(self.network.kinds.device).manual_seed(seed)
 
-        def decode(memory: Memory) -> np.ndarray:
-            return decoding.sample(self.network, memory, objectives, num_samples, generator)
+        order = self._order(objectives)
 
-        return self.decode_texts(texts, decode, (num_samples, len(objectives)), 32, progress)
+        def decode(memory: Memory) -> np.ndarray:
+            return decoding.sample(self.network, memory, order, num_samples, generator)
+
+        found = self.decode_texts(texts, decode, (num_samples, len(objectives)), 32, progress)
+        return found[:, :, [order.index(name) for name in objectives]]
 
     def fine_tune(
         self,
@@ -219,13 +243,37 @@ class RLM:
         """The tokens of a text, cropped to what the network reads."""
         return self.tokenizer.encode(text)[: self.network.config.max_length]
 
-    def _texts(self, space: SearchSpace[Any] | str, architectures: Sequence[Any]) -> list[str]:
+    def _texts(
+        self,
+        space: SearchSpace[Any] | str,
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        progress: bool = False,
+    ) -> list[str]:
+        if isinstance(architectures, str):
+            raise ValueError(f"architectures is the text {architectures!r}: expected a list of them")
         known = search_spaces.get(space) if isinstance(space, str) else space
+        self._warn_of_unseen(known.name, objectives)
         parsed = [known.parse(a) if isinstance(a, str) else a for a in architectures]
-        return [from_architecture(known, a) for a in parsed]
+        bar = tqdm(parsed, "text", unit="net", disable=not progress)
+        return [from_architecture(known, a) for a in bar]
+
+    def _warn_of_unseen(self, space: str, objectives: Sequence[str]) -> None:
+        seen = self.trained_on.get(space, Seen(0, ()))
+        unseen = [name for name in objectives if name not in seen.objectives]
+        if self.trained_on and unseen:
+            warnings.warn(
+                f"the model has never seen {', '.join(unseen)} of {space}: what it writes there is a guess,"
+                " fine-tune it on measurements of your own",
+                stacklevel=4,
+            )
+
+    def _order(self, objectives: Sequence[str]) -> list[str]:
+        """The order in which the model writes objectives: accuracy first, as it learnt them."""
+        return sorted(objectives, key=lambda name: (name != "accuracy", self.objectives.index(name)))
 
     def check(self, objectives: Sequence[str]) -> None:
-        """Refuse objectives that the model does not know."""
+        """Refuse objectives that the model does not know, and repeated ones."""
         if isinstance(objectives, str):
             raise ValueError(
                 f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]"
@@ -233,6 +281,8 @@ class RLM:
         if not objectives:
             raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
         for name in objectives:
+            if list(objectives).count(name) > 1:
+                raise ValueError(f"objective {name!r} is given more than once")
             if name not in self.objectives:
                 raise ValueError(
                     f"the model does not know the objective {name!r}; {hint(name, self.objectives)}"
@@ -312,4 +362,7 @@ def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
                 f"{path} does not fit config.json: {key} is {found.get(key, 'missing')},"
                 f" expected {expected.get(key, 'no such tensor')}"
             )
+    for key, weight in weights.items():
+        if not weight.isfinite().all():
+            raise ValueError(f"{path} is damaged: {key} holds values that are not finite numbers")
     return {k: v.float() for k, v in weights.items()}

@@ -125,6 +125,8 @@ class Settings:
         for name, least in (("population", 2), ("generations", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+        if self.seed >= 2**63:
+            raise ValueError(f"seed is {self.seed}, expected less than 2**63")
         for constraint in self.constraints:
             Constraint.parse(constraint)
 

@@ -10,8 +10,9 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
-from nas_rlm.rlm import RLM
+from nas_rlm.rlm import RLM, Seen
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
@@ -49,15 +50,16 @@ def run(recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume
         ValueError: a malformed recipe, or `out` holds another run.
     """
     recipe, folder = read_recipe(recipe_path), Path(out)
-    _claim(folder, recipe, resume)
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
+    _claim(folder, recipe, resume)
     sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
     train_texts = [tables.texts(side[0].rows) for side in sides]
     tokenizer = _tokenizer(folder, recipe, train_texts)
     objectives = _objectives([side[0] for side in sides])
     config = Config(vocab_size=tokenizer.vocab_size, objectives=objectives, size=recipe.size)
     torch.manual_seed(recipe.seed)
-    rlm = RLM(Network(config, tokenizer.kinds()), tokenizer, [f"{t.name}: {len(t)} rows" for t, _ in sides])
+    seen = _seen([row for side in sides for row in side[0].rows])
+    rlm = RLM(Network(config, tokenizer.kinds()), tokenizer, seen)
     examples = [
         examples_of(rlm, side[0].rows, table, texts)
         for side, table, texts in zip(sides, recipe.tables, train_texts, strict=True)
@@ -103,6 +105,7 @@ def fine_tune(
         (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9
     )
     grown = _with_objectives(rlm, objectives)
+    grown.trained_on = _seen(kept, rlm.trained_on)
     examples = examples_of(grown, kept, TableRecipe("", numbers=max(6, len(objectives))), tables.texts(kept))
     fit(grown, [examples], recipe, None, out, resume=False)
     return grown
@@ -316,6 +319,16 @@ class _Averaged:
         self.network.train()
 
 
+def _seen(rows: Sequence[Row], before: Mapping[str, Seen] | None = None) -> dict[str, Seen]:
+    """What a model has seen of each space once it has been trained on rows."""
+    seen = dict(before or {})
+    for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
+        new, known = list(group), seen.get(space, Seen(0, ()))
+        names = dict.fromkeys([*known.objectives, *(name for row in new for name in row.targets)])
+        seen[space] = Seen(known.rows + len(new), tuple(names))
+    return seen
+
+
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for t in found for name in t.objectives))
 
@@ -364,4 +377,4 @@ def _with_objectives(rlm: RLM, objectives: Sequence[str]) -> RLM:
         kind = [TOKENS + i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
         rows.append(known[kind or list(range(TOKENS, len(known)))].mean(0, keepdim=True))
     network.load_state_dict({**weights, "tokens.weight": torch.cat(rows)})
-    return RLM(network, rlm.tokenizer, list(rlm.trained_on))
+    return RLM(network, rlm.tokenizer, rlm.trained_on)

@@ -125,11 +125,13 @@ class NASBench101(SearchSpace[Cell101]):
         try:
             content = json.loads(text)
             given, ops = content["adjacency"], content["ops"]
+            n = len(ops) if isinstance(ops, list) else -1
+            flat = [e for row in given for e in row] if isinstance(given, list) else list(given)
         except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{text!r} is not JSON with adjacency and ops, such as {EXAMPLE}") from None
-        n = len(ops)
-        flat = [e for row in given for e in row] if isinstance(given, list) else list(given)
-        if [str(e) for e in flat if str(e) not in "01"] or len(flat) != n * n:
+            n = -1
+        if n < 0:
+            raise ValueError(f"{text!r} is not JSON with adjacency and ops, such as {EXAMPLE}")
+        if any(str(e) not in ("0", "1") for e in flat) or len(flat) != n * n:
             raise ValueError(
                 f"adjacency {given!r} in {text!r} should be {n} x {n} zeros and ones for {n} ops"
             )

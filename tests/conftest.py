@@ -42,5 +42,5 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     config = Config(tokenizer.vocab_size, ("accuracy", "latency/pixel3", "latency/eyeriss"), size=1)
     folder = tmp_path_factory.mktemp("checkpoints") / "tiny"
-    RLM(Network(config, tokenizer.kinds()), tokenizer, ["nothing"]).save(folder)
+    RLM(Network(config, tokenizer.kinds()), tokenizer).save(folder)
     return folder

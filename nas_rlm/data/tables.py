@@ -152,7 +152,10 @@ def _remembered(what: str, space_name: str, architectures: list[str]) -> list[st
         return found
     made = []
     for a in tqdm(architectures, f"{what} of {space_name}", unit="net", disable=not many):
-        parsed = space.parse(a)
+        try:
+            parsed = space.parse(a)
+        except ValueError as error:
+            raise ValueError(f"a row of {space_name}: {error}") from None
         made.append(space.key(parsed) if what == "key" else from_architecture(space, parsed))
     if many:
         with atomic(cache) as temporary:
@@ -175,9 +178,14 @@ def _row(record: dict[str, Any], path: Path) -> Row:
         if kind in ("acc", "lat") and rest:
             found[f"{'accuracy' if kind == 'acc' else 'latency'}/{rest}"] = value
     for name, value in found.items():
-        if not isinstance(value, int | float | None):
+        if not isinstance(value, int | float | None) or (value is not None and math.isinf(value)):
             raise ValueError(
                 f"{str(path)!r}: {name} of {record['identifier']!r} is {value!r}, expected a number"
+            )
+    for name in ("arch_str", "input"):
+        if not isinstance(record[name], str | None):
+            raise ValueError(
+                f"{str(path)!r}: {name} of {record['identifier']!r} is {record[name]!r}, expected text"
             )
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"])

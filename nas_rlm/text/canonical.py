@@ -44,7 +44,12 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
         ValueError: not an ONNX file, too large, without operators, or with control flow.
     """
     loaded = load(model, max_bytes)
-    return _print(outline(read(loaded, inline=True)), opset(loaded))
+    try:
+        return _print(outline(read(loaded, inline=True)), opset(loaded))
+    except ValueError as error:
+        if isinstance(model, onnx.ModelProto):
+            raise
+        raise ValueError(f"{os.fspath(model)!r}: {error}") from None
 
 
 def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:

@@ -26,6 +26,8 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
     if isinstance(source, onnx.ModelProto):
         return source
     path = Path(source)
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder: expected an ONNX file")
     if not path.is_file():
         raise FileNotFoundError(f"no ONNX file at {str(path)!r}")
     size = path.stat().st_size
@@ -154,7 +156,7 @@ class _Reader:
                 args = tuple(scope[name] for name in proto.input)
             except KeyError as missing:
                 raise ValueError(
-                    f"node {proto.op_type} reads {missing.args[0]!r}, which nothing defines"
+                    f"node {proto.op_type} reads {missing.args[0]!r}, which nothing before it defines"
                 ) from None
             if proto.op_type == "Constant" and not proto.domain:
                 scope[proto.output[0]] = self.constant(proto)

@@ -186,6 +186,49 @@ def test_search_with_constraints_that_nothing_meets_says_so(tmp_path, model, cap
     bound = ("--constraint", "latency/pixel3<=-1")
     line = refused(capsys, *SEARCH, *model, *bound, "--objectives", "accuracy", "--out", tmp_path / "run")
     assert "none within latency/pixel3<=-1" in line
+    assert not (tmp_path / "run" / "front.csv").exists()
+
+
+def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shipped_rlm):
+    space = search_spaces.get("nats_size")
+    (tmp_path / "archs.txt").write_text(f"{space.sample(np.random.default_rng(0))}\n")
+    files = ("--space", "nats_size", "--archs", str(tmp_path / "archs.txt"))
+    assert main(["predict", *files, "--objectives", "accuracy,latency/pixel3"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2
+    assert "nas-rlm: warning: the model has never seen latency/pixel3 of nats_size" in shown.err
+    assert main(["predict", *files, "--objectives", "accuracy"]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    for arguments in (
+        ["export", "--space", "nasbench201", "--sample", "1"],
+        ["finetune", *model, "--data", table, "--objectives", "accuracy"],
+    ):
+        assert "is not empty" in refused(capsys, *arguments, "--out", tmp_path)
+    assert "is a folder" in refused(capsys, "tokenizer", "train", table, "--out", tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "table.parquet"]
+
+
+def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
+    names = ("accuracy", "latency/pixel3", "latency/eyeriss")
+    path = tmp_path / "cells.parquet"
+    write(
+        path,
+        [
+            Row("nasbench201", a, dict(zip(names, (90.0 + i, 5.0 + i, 3.0), strict=True)))
+            for i, a in enumerate(ARCHS)
+        ],
+    )
+    size = ("--population", "4", "--generations", "2", "--seeds", "2")
+    assert main(["bench", "search", *model, "--data", str(path), *size]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[3:5] for line in lines[1:]] == [
+        [m, "8"] for m in ("nsga2", "random", "measured")
+    ] * 2
+    assert "seeds is 0" in refused(capsys, "bench", "search", *model, "--data", path, "--seeds", "0")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +252,15 @@ def test_search_with_constraints_that_nothing_meets_says_so(tmp_path, model, cap
             ["predict", "--space", "nasbench201", "--archs", "absent", "--objectives", "accuracy"],
             ["absent: No such file"],
         ),
-        (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "a"], ["--quantiles"]),
+        (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "a"], ["--quantiles", "'a'"]),
+        (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", ".1,.1"], ["different", "'.1,.1'"]),
+        (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "0.5,1"], ["between 0 and 1"]),
+        (["predict", ".", "--objectives", "accuracy"], ["'.' is a folder"]),
+        (["predict", "x.onnx", "--objectives", "accuracy", "--out", "."], ["'.' is a folder"]),
+        (["predict", "--space", "", "--archs", "y", "--objectives", "accuracy"], ["''"]),
+        (["rank", "x.onnx", "--by", "accuracy", "--out", "README.md/a.csv"], ["is a file"]),
+        (["export", "--space", "nasbench201", "--sample", "-1"], ["--sample is -1"]),
+        (["export", "--space", "nasbench201", "--sample", "1", "--seed", "-1"], ["--seed is -1"]),
         (["predict", "x.onnx"], ["--objectives"]),
         (
             ["search", "--space", "nasbench201", "--objectives", "accuracy", "--algorithm", "nsga3"],
@@ -220,6 +271,10 @@ def test_search_with_constraints_that_nothing_meets_says_so(tmp_path, model, cap
             ["'accuracy>9'"],
         ),
         (["search", "--space", "nasbench201", "--objectives", "accuracy", "--population", "many"], ["many"]),
+        (
+            ["search", "--space", "nasbench201", "--objectives", "accuracy", "--population", "2.5"],
+            ["'2.5' is not a whole number"],
+        ),
         (["search", "--space", "nasbench201", "--objectives", "accuracy", "--fast"], ["--fast"]),
         (["train", "absent.yaml"], ["absent.yaml"]),
         (["tokenizer", "train"], ["at least one"]),

@@ -65,7 +65,15 @@ def test_what_cannot_be_judged(rlm):
     with pytest.raises(ValueError, match="no row has 'latency/pixel4'; did you mean latency/pixel3"):
         evaluate(rlm, table(3, 0), ["latency/pixel4"])
     strange = Table("theirs", [Row("theirs", "", {"accuracy/mine": 1.0}, "x=Relu(y)\n")])
-    with pytest.raises(ValueError, match="theirs has none of the objectives that the model knows"):
+    with pytest.raises(ValueError, match="theirs has no objective that the model knows"):
         evaluate(rlm, strange)
     with pytest.raises(ValueError, match="does not know the objective 'accuracy/mine'"):
         evaluate(rlm, strange, ["accuracy/mine"])
+
+
+def test_one_row_has_no_rank(rlm):
+    one = Table("one", table(5, 0).rows[:1])
+    with pytest.raises(ValueError, match="one has 1 rows with accuracy: ranks need 2"):
+        evaluate(rlm, one, ["accuracy"])
+    with pytest.raises(ValueError, match="no objective that the model knows, with 2 rows"):
+        evaluate(rlm, one)

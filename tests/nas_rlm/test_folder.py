@@ -218,3 +218,36 @@ def test_an_empty_front_is_written_as_such(tmp_path):
     assert (tmp_path / "run" / "front.csv").read_text().startswith("arch,accuracy,")
     assert list((tmp_path / "run" / "front").iterdir()) == []
     assert (tmp_path / "run" / "pareto.png").stat().st_size > 10_000
+
+
+def test_lines_that_the_search_does_not_evaluate_are_refused(finished, tmp_path):
+    log = (finished / "log.jsonl").read_bytes()
+    for number, (content, message) in enumerate(
+        (
+            (log + log.splitlines(keepends=True)[0], "has 61 lines where this search evaluates 60"),
+            (log[: log.index(b"\n") + 1] * 2, "line 2 holds .* where this search evaluates"),
+            (b"{}\n", "line 1 is not an evaluation"),
+        )
+    ):
+        out = tmp_path / str(number)
+        out.mkdir()
+        (out / "settings.json").write_bytes((finished / "settings.json").read_bytes())
+        (out / "log.jsonl").write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            held = folder.open_log(out, SETTINGS, resume=True)
+            search(SPACE, StubPredictor(), SETTINGS, held)
+            held.finish()
+        assert (out / "log.jsonl").read_bytes() == content
+
+
+def test_a_file_in_place_of_the_front(tmp_path):
+    (tmp_path / "front").write_text("mine")
+    with pytest.raises(ValueError, match="front is a file"):
+        folder.open_log(tmp_path, SETTINGS, resume=True)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"a": [["x"]]}', '{"a": [1.0]}', '{"a": [[NaN, 1]]}'])
+def test_damaged_samples_are_named(tmp_path, content):
+    (tmp_path / "samples.json").write_text(content)
+    with pytest.raises(ValueError, match=r"samples\.json is not what"):
+        folder.read_samples(tmp_path)

@@ -4,6 +4,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import nas_rlm
 import search_spaces
@@ -12,6 +13,7 @@ from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.recipe import Recipe, TableRecipe
+from nas_rlm.rlm import Seen
 from nas_rlm.text import Tokenizer, from_architecture
 
 SPACE = search_spaces.get("nasbench201")
@@ -151,6 +153,7 @@ def test_fine_tuning_adds_an_objective_and_leaves_the_model_as_it_was(rlm):
         (["latency/pixel2"], r"'latency/pixel2'; did you mean latency/pixel3"),
         (["zzz"], "does not know the objective 'zzz'; known: accuracy"),
         ([], "no objectives"),
+        (["accuracy", "latency/pixel3", "accuracy"], "'accuracy' is given more than once"),
         ("accuracy", r"expected a list of names, \['accuracy'\]"),
     ],
 )
@@ -219,7 +222,7 @@ def test_weights_of_another_size(checkpoint):
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"network": {"size": 1}, "tokenizer_sha256": ""}'])
 def test_a_damaged_config(checkpoint, text):
     (checkpoint / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+    with pytest.raises(ValueError, match=r"config\.json (has no|is not what RLM)"):
         RLM.load(checkpoint)
 
 
@@ -248,3 +251,50 @@ def test_the_shipped_model_knows_good_cells_from_bad_ones(shipped_rlm):
     found = shipped_rlm.predict(SPACE, [best, poor, cut], OBJECTIVES)
     assert found[0, 0] > 93 > found[1, 0] > 20 > found[2, 0]
     assert found[0, 1] > found[1, 1] > 0
+
+
+def test_the_order_of_the_request_changes_nothing(rlm):
+    archs = architectures(5)
+    forwards = rlm.predict(SPACE, archs, OBJECTIVES, quantiles=(0.1, 0.9))
+    backwards = rlm.predict(SPACE, archs, OBJECTIVES[::-1], quantiles=(0.1, 0.9))
+    assert np.array_equal(forwards, backwards[:, ::-1])
+    draws = rlm.sample(SPACE, archs, OBJECTIVES, 4, seed=3)
+    assert np.array_equal(draws, rlm.sample(SPACE, archs, OBJECTIVES[::-1], 4, seed=3)[:, :, ::-1])
+
+
+def test_weights_that_are_no_numbers(checkpoint):
+    weights = load_file(checkpoint / "model.safetensors")
+    next(iter(weights.values()))[0] = float("nan")
+    save_file(weights, checkpoint / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .* not finite"):
+        RLM.load(checkpoint)
+
+
+def test_what_was_never_seen_of_a_space_is_said(rlm, recwarn):
+    knowing = RLM(rlm.network, rlm.tokenizer, {"nasbench201": Seen(10, ("accuracy",))})
+    knowing.predict(SPACE, architectures(2), ["accuracy"])
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"never seen latency/pixel3 of nasbench201"):
+        knowing.predict(SPACE, architectures(2), OBJECTIVES)
+    other = search_spaces.get("nats_size")
+    with pytest.warns(UserWarning, match=r"never seen accuracy of nats_size"):
+        knowing.sample(other, [other.sample(np.random.default_rng(0))], ["accuracy"], 2)
+
+
+def test_fine_tuning_adds_to_what_was_seen(rlm):
+    rows = [Row("nasbench201", str(a), {"latency/new": 5.0, "accuracy": 9.0}) for a in architectures(4)]
+    knowing = RLM(rlm.network, rlm.tokenizer, {"nasbench201": Seen(10, ("accuracy",))})
+    grown = knowing.fine_tune(rows, ["latency/new"], Recipe((TableRecipe(""),), epochs=1, batch_size=4))
+    assert grown.trained_on == {"nasbench201": Seen(14, ("accuracy", "latency/new"))}
+    assert knowing.trained_on == {"nasbench201": Seen(10, ("accuracy",))}
+
+
+def test_one_architecture_is_no_list(rlm):
+    with pytest.raises(ValueError, match="expected a list of them"):
+        rlm.predict(SPACE, str(architectures(1)[0]), ["accuracy"])
+
+
+def test_the_shipped_model_says_what_it_saw(shipped_rlm):
+    assert set(shipped_rlm.trained_on) == {"nasbench101", "nasbench201", "nats_size"}
+    assert "latency/pixel3" in shipped_rlm.trained_on["nasbench201"].objectives
+    assert "latency/pixel3" not in shipped_rlm.trained_on["nats_size"].objectives

@@ -80,6 +80,10 @@ def test_keys_are_distinct_in_the_table(shared_data):
     ("content", "part"),
     [
         ("not json", "is not JSON"),
+        ("[]", "is not JSON"),
+        ({"adjacency": 5, "ops": ["input", "output"]}, "is not JSON"),
+        ({"adjacency": "0100", "ops": "input"}, "is not JSON"),
+        ({"adjacency": [[0, 2], [0, 0]], "ops": ["input", "output"]}, "should be 2 x 2"),
         ({"adjacency": "010001000", "ops": ["input", "conv5x5", "output"]}, "unknown operator 'conv5x5'"),
         ({"adjacency": "0100", "ops": ["input", "maxpool3x3", "output"]}, "should be 3 x 3"),
         ({"adjacency": "010000000", "ops": ["input", "maxpool3x3", "output"]}, "no path"),

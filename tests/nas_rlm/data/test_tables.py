@@ -107,6 +107,14 @@ def test_bad_tables(tmp_path):
     bad = written(tmp_path / "word.parquet", record(identifier="row 8", metadata="{'lat_pixel3': 'fast'}"))
     with pytest.raises(ValueError, match="latency/pixel3 of 'row 8' is 'fast', expected a number"):
         read(bad)
+    bad = written(tmp_path / "infinite.parquet", record(identifier="row 9", val_accuracy=float("inf")))
+    with pytest.raises(ValueError, match="accuracy of 'row 9' is inf, expected a number"):
+        read(bad)
+    bad = written(tmp_path / "number.parquet", record(identifier="row 10", arch_str=17))
+    with pytest.raises(ValueError, match="arch_str of 'row 10' is 17, expected text"):
+        read(bad)
+    with pytest.raises(ValueError, match=r"a row of nasbench201: .*conv_9x9"):
+        texts([Row("nasbench201", CHAIN.replace("nor_conv_3x3", "conv_9x9"), {})])
 
 
 def test_an_unknown_space_without_text_is_refused():

@@ -1,0 +1,61 @@
+import os
+import stat
+
+import pytest
+
+from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "a.txt"
+    write_text(path, "first")
+    with pytest.raises(RuntimeError), atomic(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("power cut")
+    assert path.read_text() == "first"
+    assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_links_are_followed(tmp_path):
+    write_text(tmp_path / "real.txt", "old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    write_text(tmp_path / "link.txt", "new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"
+
+
+def test_devices_are_written_through():
+    write_text("/dev/null", "gone")
+    assert not os.path.isfile("/dev/null")
+
+
+def test_targets_that_cannot_be_written(tmp_path):
+    write_text(tmp_path / "file", "")
+    for path in (tmp_path, tmp_path / "file" / "below.csv", ""):
+        with pytest.raises(ValueError, match=r"is a folder|is a file, not a folder"):
+            check_target(path)
+    check_target(tmp_path / "file")
+    check_target(tmp_path / "a" / "b.csv")
+    assert not (tmp_path / "a").exists()
+
+
+def test_folders_that_cannot_be_used(tmp_path):
+    write_text(tmp_path / "full" / "file", "")
+    for path, message in (
+        (tmp_path / "full", "is not empty"),
+        (tmp_path / "full" / "file", "is a file: expected a new or empty folder"),
+        (tmp_path / "full" / "file" / "below", "is a file, not a folder"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_folder(path)
+    (tmp_path / "empty").mkdir()
+    check_folder(tmp_path / "empty")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeffcell\n".encode())
+    assert read_text(tmp_path / "a.txt", "cells") == "cell\n"
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"b\.txt' is not text in UTF-8: expected cells"):
+        read_text(tmp_path / "b.txt", "cells")
