@@ -36,8 +36,11 @@ def _levels(kind: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
         levels = tuple(float(part) for part in parts)
     except ValueError:
         levels = ()
-    if not levels or len(set(levels)) < len(levels) or not all(0 < level < 1 for level in levels):
-        raise ValueError(f"{','.join(parts)!r} is no list of different levels between 0 and 1: try .1,.9")
+    names = {f"{level:g}" for level in levels}
+    if not levels or len(names) < len(levels) or not all(0.001 <= level <= 0.999 for level in levels):
+        raise ValueError(
+            f"{','.join(parts)!r} is no list of different levels between .001 and .999: try .1,.9"
+        )
     return levels
 
 
@@ -73,8 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
-    except (CycloptsError, ValueError, OSError) as error:
+    except (CycloptsError, ValueError, OSError, OverflowError) as error:
         print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
+        return 2
+    except RecursionError:
+        print("nas-rlm: error: a file or an argument is nested too deeply to be read", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nas-rlm: interrupted", file=sys.stderr)
@@ -154,7 +160,7 @@ def predict(
     """
     if out:
         check_target(out)
-    names, medians, tails = _predict(files, space, archs, model, objectives, quantiles)
+    names, medians, tails = _predict(files, space, archs, model, objectives, quantiles, out)
     _emit(names, objectives, medians, quantiles, tails, out)
 
 
@@ -190,7 +196,7 @@ def rank(
     if out:
         check_target(out)
     wanted = tuple(dict.fromkeys([*objectives, by]))
-    names, medians, tails = _predict(files, space, archs, model, wanted, quantiles)
+    names, medians, tails = _predict(files, space, archs, model, wanted, quantiles, out)
     order = np.argsort(minimised(medians, wanted)[:, wanted.index(by)], kind="stable")[:top]
     _emit([names[i] for i in order], wanted, medians[order], quantiles, tails[order], out)
 
@@ -235,7 +241,9 @@ def search(
     settings = Settings(
         found.name, objectives, constraint, algorithm, population, generations, seed, model=_fingerprint(rlm)
     )
-    rlm.predict_text([], settings.predicted)  # refuses unknown objectives before anything is written
+    rlm.check(settings.predicted)
+    if found.size and population > found.size:
+        raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
     log = folder.open_log(out, settings, resume)
     result = run(found, rlm, settings, log, progress=True)
     log.finish()
@@ -259,8 +267,11 @@ def plot(folder: Path, *, out: Path | None = None) -> None:
     from nas_rlm.folder import read_result, read_samples
 
     target = out or folder / "pareto.png"
+    if target.suffix not in plots.FORMATS:
+        raise ValueError(f"{str(target)!r} is no picture: expected {', '.join(plots.FORMATS)}")
     check_target(target)
-    plots.save(plots.front_info(read_result(folder), read_samples(folder)), target)
+    result = read_result(folder)
+    plots.save(plots.front_info(result, read_samples(folder, result)), target)
     print(f"picture: {target}")
 
 
@@ -286,7 +297,7 @@ def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") ->
     Args:
         data: a parquet table in the public schema.
         objectives: which of its numbers to learn.
-        out: a folder for the checkpoint and the log.
+        out: a new folder for the checkpoint.
         model: a checkpoint folder, or the name of a shipped model.
     """
     from nas_rlm.data import read
@@ -329,6 +340,8 @@ def train_tokenizer(*data: Path, out: Path, vocab_size: Whole = 8192, seed: Whol
 
     if not data:
         raise ValueError("no tables to train on: give at least one parquet file")
+    if seed < 0 or seed >= 2**32:
+        raise ValueError(f"--seed is {seed}, expected 0 to 2**32 - 1")
     check_target(out)
     trained = Tokenizer.train([t for path in data for t in texts(read(path).rows)], vocab_size, seed=seed)
     trained.save(out)
@@ -405,6 +418,7 @@ def _predict(
     model: str,
     objectives: tuple[str, ...],
     levels: tuple[float, ...],
+    out: Path | None,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
     from nas_rlm.text import from_onnx
@@ -412,6 +426,10 @@ def _predict(
     if bool(files) == (archs is not None) or (space is None) != (archs is None):
         raise ValueError("give either ONNX files, or both --space and --archs, and lists without spaces")
     computed = tuple(sorted({*levels, 0.5}))
+    if out and any(
+        f.exists() and out.exists() and f.samefile(out) for f in (*files, *([archs] if archs else []))
+    ):
+        raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
     if space is not None and archs is not None:
         found = search_spaces.get(space)
         read = _read_architectures(found, archs)

@@ -16,8 +16,12 @@ def check_target(path: str | os.PathLike[str]) -> None:
         ValueError: the path is a folder, or it lies below a file.
     """
     target = Path(path)
-    if not str(path).strip() or target.is_dir():
-        raise ValueError(f"{str(path)!r} is a folder: expected the name of a file to write")
+    try:
+        if not str(path).strip() or target.is_dir():
+            raise ValueError(f"{str(path)!r} is a folder: expected the name of a file to write")
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be written: {error}") from None
+    check_links(target)
     _check_parents(target)
 
 
@@ -28,11 +32,20 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         ValueError: the path is a file or below one, or the folder is not empty.
     """
     folder = Path(path)
+    check_links(folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{str(path)!r} is a file: expected a new or empty folder")
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"{str(path)!r} is not empty: expected a new or empty folder")
     _check_parents(folder)
+
+
+def check_links(path: Path) -> None:
+    """Refuse a path whose links go in circles."""
+    try:
+        path.resolve()
+    except (OSError, RuntimeError):
+        raise ValueError(f"{str(path)!r} is a link that leads to itself") from None
 
 
 def _check_parents(path: Path) -> None:
@@ -51,17 +64,19 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     temporary.write_text("arch,accuracy\n")
     """
     check_target(path)
-    target = Path(path).resolve()
-    special = target.exists() and not target.is_file()
+    target = Path(path).absolute()
+    special = target.is_relative_to("/dev") or (target.exists() and not target.is_file())
+    target = target if special else target.resolve()
     folder = Path(tempfile.gettempdir()) if special else target.parent
     folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=target.suffix)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name[:32]}.", suffix=target.suffix)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
         if special:
-            target.write_bytes(temporary.read_bytes())
+            with open(target, "ab") as opened:
+                opened.write(temporary.read_bytes())
         else:
             os.chmod(temporary, 0o644)
             os.replace(temporary, target)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+import search_spaces
 from nas_rlm import plots
 from nas_rlm.files import write_text
 from nas_rlm.predictions import predictions_csv
@@ -46,7 +47,7 @@ class SearchLog:
     def __init__(self, path: Path, objectives: Sequence[str]) -> None:
         self.path, self.objectives = path, objectives
         content = path.read_bytes() if path.exists() else b""
-        self.lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+        self.lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
         self.rows = [self.parse(line, number) for number, line in enumerate(self.lines, 1)]
         self.position = self.offset = self.generation = 0
 
@@ -105,17 +106,28 @@ class SearchLog:
         """The architecture of a line and its predictions [K][Q]."""
         try:
             row = json.loads(line)
-            predicted = [[float(v) for v in row["predicted"][o]] for o in self.objectives]
-            if any(len(quantiles) != len(QUANTILES) for quantiles in predicted):
+            predicted = [row["predicted"][o] for o in self.objectives]
+            if not all(map(_are_quantiles, predicted)):
                 raise ValueError
             return str(row["arch"]), predicted
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{self.path} line {number} is not an evaluation: {line[:80]!r}") from None
 
     def _advance(self, lines: list[bytes]) -> None:
         self.position += len(lines)
         self.offset += sum(map(len, lines))
         self.generation += 1
+
+
+def _are_quantiles(values: object) -> bool:
+    """Whether they are finite numbers, as many as there are quantiles, ascending."""
+    return (
+        isinstance(values, list)
+        and len(values) == len(QUANTILES)
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+        and all(-1e300 < v < 1e300 for v in values)
+        and values == sorted(values)
+    )
 
 
 def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
@@ -164,9 +176,16 @@ def read_settings(folder: Path) -> Settings:
         raise FileNotFoundError(f"{folder} holds no search: there is no settings.json")
     try:
         held = json.loads(path.read_text())
-        held = {**held, "objectives": tuple(held["objectives"]), "constraints": tuple(held["constraints"])}
+        if set(held) != {f.name for f in fields(Settings)}:
+            raise ValueError(f"it has {', '.join(map(str, held))}")
+        for name in ("objectives", "constraints"):
+            if not isinstance(held[name], list) or not all(isinstance(o, str) for o in held[name]):
+                raise ValueError(f"{name} is {held[name]!r}, expected a list of texts")
+            held[name] = tuple(held[name])
         return Settings(**held)
-    except (ValueError, TypeError, KeyError) as error:
+    except KeyError as error:
+        raise ValueError(f"{path} is not what nas-rlm search writes: it has no {error}") from None
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not what nas-rlm search writes: {error}") from None
 
 
@@ -176,7 +195,16 @@ def read_result(folder: Path) -> Result:
     log = SearchLog(folder / "log.jsonl", settings.predicted)
     if not log.lines:
         raise ValueError(f"{folder} holds a search that has evaluated nothing yet: --resume continues it")
-    return Result(settings, [name for name, _ in log.rows], np.array([values for _, values in log.rows]))
+    names = [name for name, _ in log.rows]
+    space = search_spaces.get(settings.space)
+    for number, name in enumerate(names, 1):
+        try:
+            space.parse(name)
+            if name in names[: number - 1]:
+                raise ValueError(f"{name} is there twice")
+        except ValueError as error:
+            raise ValueError(f"{log.path} line {number}: {error}") from None
+    return Result(settings, names, np.array([values for _, values in log.rows]))
 
 
 def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, result: Result) -> None:
@@ -211,17 +239,20 @@ def joint_samples(space: SearchSpace[Any], predictor: Sampler, result: Result) -
     return dict(zip(names, draws, strict=True))
 
 
-def read_samples(folder: Path) -> dict[str, np.ndarray]:
+def read_samples(folder: Path, result: Result) -> dict[str, np.ndarray]:
     """Joint draws [S, K] of the highlighted architectures of a folder; none if its search is not finished."""
     path = folder / "samples.json"
     if not path.is_file():
         return {}
     try:
         draws = {k: np.array(v, dtype=float) for k, v in json.loads(path.read_text()).items()}
-        if any(d.ndim != 2 or not np.isfinite(d).all() for d in draws.values()):
-            raise ValueError("draws are not tables of numbers")
+        columns = len(result.settings.predicted)
+        if any(d.ndim != 2 or d.shape[1] != columns or not np.isfinite(d).all() for d in draws.values()):
+            raise ValueError(f"draws are not tables of {columns} numbers")
+        if not set(draws) <= set(result.architectures):
+            raise ValueError("it has architectures that the log has not")
         return draws
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{path} is not what nas-rlm search writes ({error}): search --resume writes it anew"
         ) from None

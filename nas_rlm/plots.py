@@ -31,6 +31,8 @@ BANDWIDTH = 0.45  # of the kernels, in standard deviations of the draws
 FUZZ = 1e-3  # added to draws, relative to their median,
 BLUR = 0.15  # and to their interquartile range
 STRAY = 2.0  # interquartile ranges beyond the quartiles: a wrong exponent, not a doubt about the value
+# suffix of a picture, and what its writer notes of the day or the program unless told not to
+FORMATS = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate", ".jpg": ""}
 UNITS = {"accuracy": "%", "latency": "ms", "memory": "bytes", "flops": "MACs", "params": ""}
 INK, MUTED, FAINT, FRONT = "#1f2430", "#6b7280", "#b8c0cc", "#d1495b"
 HUES = ("#1b6ca8", "#2a9d8f", "#8a6fb3", "#e09f3e", "#5c677d")
@@ -149,7 +151,8 @@ def draw(info: FrontInfo) -> Figure:
 def save(info: FrontInfo, path: Path) -> None:
     """Draw the picture into a file, whole or not at all."""
     with atomic(path) as temporary:
-        draw(info).savefig(temporary, dpi=150, metadata={"Software": None})
+        metadata = {FORMATS[path.suffix]: None} if FORMATS[path.suffix] else None
+        draw(info).savefig(temporary, dpi=150, metadata=metadata)
 
 
 def label(objective: str) -> str:

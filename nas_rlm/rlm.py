@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
 MEDIAN = (0.5,)
+LEAST_LEVEL = 0.001  # what is rarer than that, no training tells
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ class RLM:
         quantiles: Sequence[float] | None = None,
     ) -> np.ndarray:
         """Predict numbers of ONNX models or files; otherwise as `predict`."""
+        if isinstance(models, str | os.PathLike | onnx.ModelProto):
+            raise ValueError("models is a single one: expected a list of models or paths")
         return self.predict_text([from_onnx(m) for m in models], objectives, quantiles)
 
     def predict_text(
@@ -173,12 +176,7 @@ class RLM:
     ) -> np.ndarray:
         """Predict numbers of texts; otherwise as `predict`."""
         self.check(objectives)
-        levels = tuple(quantiles) if quantiles is not None else MEDIAN
-        if not levels or not all(0 < q < 1 for q in levels):
-            raise ValueError(
-                f"quantiles {levels} are not between 0 and 1: expected levels such as 0.1, 0.5, 0.9"
-            )
-
+        levels = _levels(quantiles)
         order = self._order(objectives)
 
         def decode(memory: Memory) -> np.ndarray:
@@ -217,8 +215,7 @@ class RLM:
         self.check(objectives)
         if num_samples < 1:
             raise ValueError(f"{num_samples} samples: expected at least 1")
-        generator = torch.Generator(self.network.kinds.device).manual_seed(seed)
-
+        generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
         order = self._order(objectives)
 
         def decode(memory: Memory) -> np.ndarray:
@@ -250,11 +247,11 @@ class RLM:
         objectives: Sequence[str],
         progress: bool = False,
     ) -> list[str]:
-        if isinstance(architectures, str):
-            raise ValueError(f"architectures is the text {architectures!r}: expected a list of them")
+        if isinstance(architectures, str) or not isinstance(architectures, Iterable):
+            raise ValueError(f"architectures is {architectures!r}: expected a list of them")
         known = search_spaces.get(space) if isinstance(space, str) else space
         self._warn_of_unseen(known.name, objectives)
-        parsed = [known.parse(a) if isinstance(a, str) else a for a in architectures]
+        parsed = [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
         bar = tqdm(parsed, "text", unit="net", disable=not progress)
         return [from_architecture(known, a) for a in bar]
 
@@ -280,6 +277,8 @@ class RLM:
             )
         if not objectives:
             raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
+        if not isinstance(objectives, Sequence) or not all(isinstance(name, str) for name in objectives):
+            raise ValueError(f"objectives is {objectives!r}: expected a list of names")
         for name in objectives:
             if list(objectives).count(name) > 1:
                 raise ValueError(f"objective {name!r} is given more than once")
@@ -309,12 +308,25 @@ class RLM:
         Returns:
             float64 [N, *shape].
         """
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise ValueError(f"texts is {str(texts)[:60]!r}: expected a list of them")
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: expected at least 1")
+        texts = list(texts)
         distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-        ids = [self.token_ids(text) for text in distinct]
+        ids = [self.tokenizer.encode(text) for text in distinct]
         if not all(ids):
             raise ValueError(
-                f"text {list(texts).index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx"
+                f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx"
             )
+        longest = max(map(len, ids), default=0)
+        if longest > self.network.config.max_length:
+            warnings.warn(
+                f"a network has {longest:,} tokens, of which the model reads the first"
+                f" {self.network.config.max_length:,}",
+                stacklevel=3,
+            )
+            ids = [row[: self.network.config.max_length] for row in ids]
         found = np.empty((len(distinct), *shape))
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         with tqdm(total=len(order), disable=not progress, unit="net", desc="predict") as bar:
@@ -332,6 +344,19 @@ def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
     for row, sequence in zip(batch, sequences, strict=True):
         row[: len(sequence)] = sequence
     return torch.from_numpy(batch)
+
+
+def _levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
+    try:
+        levels = tuple(float(q) for q in quantiles) if quantiles is not None else MEDIAN
+    except (TypeError, ValueError):
+        levels = ()
+    if not levels or not all(LEAST_LEVEL <= q <= 1 - LEAST_LEVEL for q in levels):
+        raise ValueError(
+            f"quantiles {quantiles} are not levels between {LEAST_LEVEL} and {1 - LEAST_LEVEL}:"
+            " expected levels such as 0.1, 0.5, 0.9"
+        )
+    return levels
 
 
 def _tuple(value: Any) -> Any:

@@ -123,6 +123,8 @@ class Settings:
             near = get_close_matches(self.algorithm, ALGORITHMS, n=1, cutoff=0)
             raise ValueError(f"no algorithm {self.algorithm!r}: did you mean {near[0]!r}?")
         for name, least in (("population", 2), ("generations", 1), ("seed", 0)):
+            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number")
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
         if self.seed >= 2**63:
@@ -204,6 +206,10 @@ def search(
         log: receives each generation, and is replayed first.
         progress: show a bar.
     """
+    if space.size and settings.population > space.size:
+        raise ValueError(
+            f"population is {settings.population:,}, more than the {space.size:,} of {space.name}"
+        )
     algorithm = ALGORITHMS[settings.algorithm](space, settings)
     result = Result(settings)
     total = settings.population * settings.generations

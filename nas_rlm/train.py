@@ -97,10 +97,12 @@ def fine_tune(
         for row in rows
         if any(name in row.targets for name in objectives)
     ]
-    measured = dict.fromkeys(name for row in rows for name in row.targets)
+    measured = dict.fromkeys(name for row in rows for name in row.targets if row.measured(name))
     for name in objectives:
         if name not in measured:
-            raise ValueError(f"none of {len(rows)} rows has a value for {name}; {hint(name, measured)}")
+            raise ValueError(
+                f"none of {len(rows)} rows has a value for {name} above zero; {hint(name, measured)}"
+            )
     recipe = recipe or Recipe(
         (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9
     )

@@ -55,6 +55,16 @@ class SearchSpace(ABC, Generic[A]):
         """Raise a ValueError that names the bad part if this is no architecture of the space."""
         self.parse(str(architecture))
 
+    def checked(self, architecture: A) -> A:
+        """The architecture itself, if it is one of the space; whatever else comes, a ValueError."""
+        try:
+            self.validate(architecture)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise ValueError(
+                f"{architecture!r} is no architecture of {self.name}: expected what its parse or decode gives"
+            ) from None
+        return architecture
+
     def key(self, architecture: A) -> str:
         """Equal for architectures that compute the same function."""
         return str(architecture)

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,11 +92,13 @@ def read(path: str | os.PathLike[str]) -> Table:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no table at {str(path)!r}")
+        raise FileNotFoundError(
+            f"no table at {str(path)!r}: NAS_RLM_DATA names the folder of the benchmarks' tables"
+        )
     try:
         content = pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{str(path)!r} is not a parquet file: {error}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{str(path)!r} is no parquet file that can be read: {error}") from None
     missing = [c for c in COLUMNS if c not in content.column_names]
     if missing:
         raise ValueError(
@@ -167,7 +170,7 @@ def _row(record: dict[str, Any], path: Path) -> Row:
     try:
         metadata = ast.literal_eval(record["metadata"] or "{}")
         pairs = list(metadata.items())
-    except (ValueError, SyntaxError, AttributeError):
+    except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
         raise ValueError(
             f"{str(path)!r}: metadata of {record['identifier']!r} is {str(record['metadata'])[:60]!r},"
             " expected a dict such as {'lat_pixel3': 3.6}"
@@ -178,17 +181,17 @@ def _row(record: dict[str, Any], path: Path) -> Row:
         if kind in ("acc", "lat") and rest:
             found[f"{'accuracy' if kind == 'acc' else 'latency'}/{rest}"] = value
     for name, value in found.items():
-        if not isinstance(value, int | float | None) or (value is not None and math.isinf(value)):
-            raise ValueError(
-                f"{str(path)!r}: {name} of {record['identifier']!r} is {value!r}, expected a number"
-            )
-    for name in ("arch_str", "input"):
+        if value is not None and not _is_possible(name, value):
+            expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
+            shown = f"{name} of {record['identifier']!r} is {str(value)[:40]!r}"
+            raise ValueError(f"{str(path)!r}: {shown}, expected {expected}")
+    for name in ("arch_str", "input", "space"):
         if not isinstance(record[name], str | None):
             raise ValueError(
                 f"{str(path)!r}: {name} of {record['identifier']!r} is {record[name]!r}, expected text"
             )
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
-    space = SPACES.get(record["space"], record["space"])
+    space = SPACES.get(record["space"], record["space"]) or ""
     return Row(
         space,
         record["arch_str"] or "",
@@ -199,7 +202,20 @@ def _row(record: dict[str, Any], path: Path) -> Row:
     )
 
 
+def _is_possible(objective: str, value: object) -> bool:
+    """Whether a value can have been measured; NaN stands for none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    most = 100.0 if objective.startswith("accuracy") else 1e300
+    return value != value or 0 <= value <= most
+
+
 def _record(row: Row) -> dict[str, Any]:
+    for name, value in row.targets.items():
+        if not _is_possible(name, value) or not re.fullmatch(
+            r"accuracy|flops|params|(accuracy|latency)/.+", name
+        ):
+            raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
     prefixes = {"accuracy/": "acc_", "latency/": "lat_"}
     metadata = {
         prefix + name.removeprefix(start): value

@@ -45,11 +45,12 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
     """
     loaded = load(model, max_bytes)
     try:
+        onnx.checker.check_model(loaded)
         return _print(outline(read(loaded, inline=True)), opset(loaded))
-    except ValueError as error:
-        if isinstance(model, onnx.ModelProto):
-            raise
-        raise ValueError(f"{os.fspath(model)!r}: {error}") from None
+    except (ValueError, TypeError, LookupError, RuntimeError, onnx.checker.ValidationError) as error:
+        name = "the model" if isinstance(model, onnx.ModelProto) else repr(os.fspath(model))
+        reason = str(error).strip() or type(error).__name__
+        raise ValueError(f"{name} has no text: {reason.splitlines()[0]}") from None
 
 
 def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:

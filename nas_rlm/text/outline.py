@@ -190,23 +190,20 @@ def _outline_sequences(bodies: list[Block]) -> bool:
     longest = max((len(s) for s in symbols), default=0)
     best: tuple[int, int, int] | None = None
     chosen: tuple[int, ...] = ()
+    starts = [(k, i) for k, s in enumerate(symbols) for i in range(len(s) - 1)]
     for length in range(2, longest + 1):
-        counts: Counter[tuple[int, ...]] = Counter()
-        first: dict[tuple[int, ...], int] = {}
-        end: dict[tuple[int, ...], int] = {}
-        base = 0
-        for s in symbols:
-            for i in range(len(s) - length + 1):
-                run = tuple(s[i : i + length])
-                if base + i >= end.get(run, 0):
-                    counts[run] += 1
-                    end[run] = base + i + length
-                    first.setdefault(run, base + i)
-            base += len(s) + longest
-        for run, n in counts.items():
-            rank = ((n - 1) * length, length, -first[run])
+        places: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+        for k, i in starts:
+            if i + length <= len(symbols[k]):
+                places[tuple(symbols[k][i : i + length])].append((k, i))
+        for run, found in places.items():
+            n = _apart(found, length)
+            rank = ((n - 1) * length, length, -found[0][0] * longest * 2 - found[0][1])
             if _worth(n, length) and (best is None or rank > best):
                 best, chosen = rank, run
+        starts = sorted(p for found in places.values() if len(found) > 1 for p in found)
+        if not starts:
+            break
     if best is None:
         return False
     parts: list[tuple[Block, list[int]]] = []
@@ -220,6 +217,15 @@ def _outline_sequences(bodies: list[Block]) -> bool:
                 i += 1
     _replace(bodies, parts)
     return True
+
+
+def _apart(places: list[tuple[int, int]], length: int) -> int:
+    """How many runs of a length there are at these places of chains, overlapping ones left out."""
+    count, chain, end = 0, -1, 0
+    for k, i in places:
+        if k != chain or i >= end:
+            count, chain, end = count + 1, k, i + length
+    return count
 
 
 def _regions(block: Block) -> list[list[int]]:

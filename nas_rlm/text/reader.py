@@ -34,7 +34,7 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
     if size > max_bytes:
         raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {max_bytes:,}")
     try:
-        model = onnx.load_model(path, load_external_data=False)
+        model = onnx.load_model_from_string(path.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
@@ -87,8 +87,8 @@ def _constant(array: np.ndarray) -> Leaf:
     if array.dtype == object or array.size > SMALL or (array.dtype.kind == "f" and array.ndim > 0):
         return Leaf(_type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
     kind = _type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
-    values = array.reshape(-1).tolist()
-    text = [_number(v) if array.dtype.kind == "f" else str(int(v)) for v in values]
+    is_whole = array.dtype.kind in "iub" or kind.startswith(("int", "uint"))
+    text = [str(int(v)) if is_whole else _number(float(v)) for v in array.reshape(-1)]
     return Leaf(kind, array.shape, ",".join(text))
 
 
@@ -135,6 +135,8 @@ class _Reader:
             if not isinstance(value, int):
                 raise ValueError(f"output {o.name!r} is computed by no node of the graph")
             outputs.append(value)
+        if not outputs:
+            raise ValueError(f"the graph {graph.name!r} has no outputs")
         if not nodes:
             raise ValueError(f"the graph {graph.name!r} has no operators, so there is nothing to read")
         output_types = tuple(
@@ -173,6 +175,8 @@ class _Reader:
         scope.update(zip((o for o in proto.output), outs, strict=True))
         scope[""] = None
         function = self.functions.get((proto.domain, proto.op_type))
+        if function is None and proto.domain in ("", "ai.onnx") and not onnx.defs.has(proto.op_type):
+            raise ValueError(f"ONNX has no operator {proto.op_type!r}: expected one of its own, or a domain")
         if function is not None:
             return Node("", args, outs, callee=self.block(function, args))
         name = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type

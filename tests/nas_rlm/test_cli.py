@@ -169,6 +169,9 @@ def test_search_resume_and_plot(tmp_path, model, capsys):
     assert {n: (tmp_path / "run" / n).read_bytes() for n in kept} == kept
     assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / "again.png")]) == 0
     assert (tmp_path / "again.png").read_bytes() == kept["pareto.png"]
+    for name in ("again.svg", "again.pdf", "again.jpg"):
+        assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).stat().st_size > 10_000
 
 
 def test_search_refuses_the_folder_of_another(tmp_path, model, capsys):
@@ -254,8 +257,16 @@ def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
         ),
         (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "a"], ["--quantiles", "'a'"]),
         (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", ".1,.1"], ["different", "'.1,.1'"]),
-        (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "0.5,1"], ["between 0 and 1"]),
+        (
+            ["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "0.5,1"],
+            ["between .001 and .999"],
+        ),
+        (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", ".1,.10000001"], ["different"]),
         (["predict", ".", "--objectives", "accuracy"], ["'.' is a folder"]),
+        (
+            ["predict", "README.md", "--objectives", "accuracy", "--out", "README.md"],
+            ["one of the files to read"],
+        ),
         (["predict", "x.onnx", "--objectives", "accuracy", "--out", "."], ["'.' is a folder"]),
         (["predict", "--space", "", "--archs", "y", "--objectives", "accuracy"], ["''"]),
         (["rank", "x.onnx", "--by", "accuracy", "--out", "README.md/a.csv"], ["is a file"]),
@@ -275,10 +286,16 @@ def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
             ["search", "--space", "nasbench201", "--objectives", "accuracy", "--population", "2.5"],
             ["'2.5' is not a whole number"],
         ),
+        (
+            ["search", "--space", "nasbench201", "--objectives", "accuracy", "--population", "99999"],
+            ["99,999", "15,625"],
+        ),
+        (["export", "--space", "nasbench101", "--arch", "[" * 100_000], ["nested too deeply"]),
         (["search", "--space", "nasbench201", "--objectives", "accuracy", "--fast"], ["--fast"]),
         (["train", "absent.yaml"], ["absent.yaml"]),
         (["tokenizer", "train"], ["at least one"]),
         (["plot", "absent"], ["absent"]),
+        (["plot", "absent", "--out", "picture"], ["'picture' is no picture", ".png"]),
         (["serach"], ["serach"]),
     ],
 )

@@ -59,3 +59,15 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match=r"b\.txt' is not text in UTF-8: expected cells"):
         read_text(tmp_path / "b.txt", "cells")
+
+
+def test_links_that_lead_to_themselves(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for check in (check_target, check_folder):
+        with pytest.raises(ValueError, match="is a link that leads to itself"):
+            check(tmp_path / "loop")
+
+
+def test_long_names(tmp_path):
+    write_text(tmp_path / ("a" * 250), "kept")
+    assert (tmp_path / ("a" * 250)).read_text() == "kept"

@@ -1,13 +1,14 @@
 import csv
 import json
 import random
+import shutil
 
 import onnx
 import pytest
 
 import search_spaces
 from nas_rlm import folder, plots
-from nas_rlm.search import QUANTILES, Settings, search
+from nas_rlm.search import QUANTILES, Result, Settings, search
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
@@ -54,7 +55,7 @@ def test_what_a_finished_folder_holds(finished):
     lines = [json.loads(line) for line in (finished / "log.jsonl").read_text().splitlines()]
     assert [line["arch"] for line in lines] == result.architectures
     assert [line["generation"] for line in lines] == [i // 12 for i in range(60)]
-    assert set(folder.read_samples(finished)) <= set(front)
+    assert 0 < len(folder.read_samples(finished, result)) < len(front)
     assert not [p for p in finished.iterdir() if p.name.startswith(".")]
 
 
@@ -208,7 +209,7 @@ def test_reading_a_folder_without_a_search(tmp_path):
     folder.open_log(tmp_path / "run", SETTINGS, resume=False)
     with pytest.raises(ValueError, match="evaluated nothing yet"):
         folder.read_result(tmp_path / "run")
-    assert folder.read_samples(tmp_path / "run") == {}
+    assert folder.read_samples(tmp_path / "run", Result(SETTINGS)) == {}
 
 
 def test_an_empty_front_is_written_as_such(tmp_path):
@@ -246,8 +247,63 @@ def test_a_file_in_place_of_the_front(tmp_path):
         folder.open_log(tmp_path, SETTINGS, resume=True)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"a": [["x"]]}', '{"a": [1.0]}', '{"a": [[NaN, 1]]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{", "[]", '{"a": [["x"]]}', '{"a": [1.0]}', '{"a": [[NaN, 1]]}', '{"a": [[1.0]]}'),
+        *('{"other": [[1.0, 2.0]]}', "[" * 100_000, f'{{"a": [[{"9" * 400}, 1]]}}'),
+    ],
+)
 def test_damaged_samples_are_named(tmp_path, content):
     (tmp_path / "samples.json").write_text(content)
     with pytest.raises(ValueError, match=r"samples\.json is not what"):
-        folder.read_samples(tmp_path)
+        folder.read_samples(tmp_path, Result(SETTINGS, ["a"]))
+
+
+@pytest.mark.parametrize(
+    "quantiles",
+    [[None] * 3, ["1", "2", "3"], "123", [True] * 3, [95, 94, 93], [1, 2], [float("nan")] * 3, [9**999] * 3],
+)
+def test_damaged_numbers_in_the_log_are_shown(finished, tmp_path, quantiles):
+    lines = (finished / "log.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])
+    last["predicted"]["accuracy"] = quantiles
+    folder.open_log(tmp_path / "run", SETTINGS, resume=False)
+    (tmp_path / "run" / "log.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n")
+    with pytest.raises(ValueError, match="line 60 is not an evaluation"):
+        folder.open_log(tmp_path / "run", SETTINGS, resume=True)
+
+
+def test_a_carriage_return_does_not_shift_the_log(finished, tmp_path):
+    log = b"\r" + (finished / "log.jsonl").read_bytes()
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run" / "log.jsonl").write_bytes(log[: log.rindex(b"\n", 0, -1) + 1])
+    for _ in range(2):
+        run(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "log.jsonl").read_bytes() == log
+
+
+@pytest.mark.parametrize("damage", [lambda lines: lines * 2, lambda lines: [lines[0].replace("~0", "~9", 1)]])
+def test_a_picture_of_a_damaged_log_is_refused(finished, tmp_path, damage):
+    shutil.copytree(finished, tmp_path / "run")
+    lines = (finished / "log.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "log.jsonl").write_text("".join(damage(lines)))
+    with pytest.raises(ValueError, match=r"log\.jsonl line \d+: .*(there twice|~9)"):
+        folder.read_result(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("population", "6"),
+        ("generations", 3.5),
+        ("seed", False),
+        ("objectives", "accuracy"),
+        ("constraints", {}),
+    ],
+)
+def test_settings_of_another_type_are_named(finished, tmp_path, name, value):
+    held = json.loads((finished / "settings.json").read_text())
+    (tmp_path / "settings.json").write_text(json.dumps({**held, name: value}))
+    with pytest.raises(ValueError, match=f"settings.json is not what .*{name} is"):
+        folder.read_settings(tmp_path)

@@ -118,7 +118,8 @@ def test_texts_are_cropped_to_what_the_network_reads():
     config = Config(tokenizer.vocab_size, ("accuracy",), size=1, max_length=4)
     short = RLM(Network(config, tokenizer.kinds()), tokenizer)
     assert len(short.token_ids("v1=Relu(v0)\n" * 3)) == 4
-    same = short.predict_text(["v1=Relu(v0)\n" * 3, "v1=Relu(v0)\n" * 8], ["accuracy"])
+    with pytest.warns(UserWarning, match="has 40 tokens, of which the model reads the first 4"):
+        same = short.predict_text(["v1=Relu(v0)\n" * 3, "v1=Relu(v0)\n" * 8], ["accuracy"])
     assert same[0] == same[1]
 
 
@@ -155,6 +156,8 @@ def test_fine_tuning_adds_an_objective_and_leaves_the_model_as_it_was(rlm):
         ([], "no objectives"),
         (["accuracy", "latency/pixel3", "accuracy"], "'accuracy' is given more than once"),
         ("accuracy", r"expected a list of names, \['accuracy'\]"),
+        ([None], r"objectives is \[None\]: expected a list of names"),
+        ((name for name in ["accuracy"]), "expected a list of names"),
     ],
 )
 def test_objectives_that_cannot_be_answered(rlm, objectives, message):
@@ -162,9 +165,9 @@ def test_objectives_that_cannot_be_answered(rlm, objectives, message):
         rlm.predict_text(["v1=Relu(v0)\n"], objectives)
 
 
-@pytest.mark.parametrize("quantiles", [(0.0,), (0.5, 1.0), ()])
+@pytest.mark.parametrize("quantiles", [(0.0,), (0.5, 1.0), (), 0.5, ("many",), (1e-9,)])
 def test_quantiles_out_of_range(rlm, quantiles):
-    with pytest.raises(ValueError, match=r"not between 0 and 1"):
+    with pytest.raises(ValueError, match=r"are not levels between 0\.001 and 0\.999"):
         rlm.predict_text(["v1=Relu(v0)\n"], ["accuracy"], quantiles)
 
 
@@ -298,3 +301,24 @@ def test_the_shipped_model_says_what_it_saw(shipped_rlm):
     assert set(shipped_rlm.trained_on) == {"nasbench101", "nasbench201", "nats_size"}
     assert "latency/pixel3" in shipped_rlm.trained_on["nasbench201"].objectives
     assert "latency/pixel3" not in shipped_rlm.trained_on["nats_size"].objectives
+
+
+@pytest.mark.parametrize("foreign", [None, 7, (1, 2), type(SPACE.sample(np.random.default_rng(0)))("abcdef")])
+def test_what_is_no_architecture_of_the_space(rlm, foreign):
+    with pytest.raises(ValueError, match=r"'(None|7|\(1, 2\))' has 1 nodes|unknown operator 'a'"):
+        rlm.predict(SPACE, [foreign], ["accuracy"])
+
+
+def test_containers_that_are_no_lists_of_texts(rlm):
+    text = "v1=Relu(v0)\n"
+    for one in (text, None, 5):
+        with pytest.raises(ValueError, match="expected a list of them"):
+            rlm.predict_text(one, ["accuracy"])
+    expected = rlm.predict_text([text, text], ["accuracy"])
+    assert np.array_equal(rlm.predict_text((t for t in [text, text]), ["accuracy"]), expected)
+    assert np.array_equal(rlm.predict_text(np.array([text, text]), ["accuracy"]), expected)
+    with pytest.raises(ValueError, match="batch_size is -1: expected at least 1"):
+        rlm.predict_text([text], ["accuracy"], batch_size=-1)
+    with pytest.raises(ValueError, match="expected a list of models or paths"):
+        rlm.predict_onnx("one.onnx", ["accuracy"])
+    assert rlm.sample_text([text], ["accuracy"], 2, seed=np.int64(3)).shape == (1, 2, 1)

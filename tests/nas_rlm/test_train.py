@@ -127,5 +127,5 @@ def test_rows_without_a_number_to_learn(tiny_checkpoint):
     rlm = RLM.load(tiny_checkpoint)
     with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
         rlm.fine_tune(rows(3), ["latency/none"])
-    with pytest.raises(ValueError, match="none of 3 rows has a number to learn"):
+    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/other above zero"):
         rlm.fine_tune(rows(3), ["latency/other"])

@@ -96,7 +96,7 @@ def test_bad_tables(tmp_path):
     with pytest.raises(FileNotFoundError, match="no table at"):
         read(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("arch,accuracy\n")
-    with pytest.raises(ValueError, match="is not a parquet file"):
+    with pytest.raises(ValueError, match="is no parquet file"):
         read(tmp_path / "text.parquet")
     pq.write_table(pa.table({"space": ["NB201"]}), tmp_path / "few.parquet")
     with pytest.raises(ValueError, match="lacks the columns identifier"):
@@ -105,10 +105,10 @@ def test_bad_tables(tmp_path):
     with pytest.raises(ValueError, match=r"metadata of 'row 7' is .* expected a dict"):
         read(bad)
     bad = written(tmp_path / "word.parquet", record(identifier="row 8", metadata="{'lat_pixel3': 'fast'}"))
-    with pytest.raises(ValueError, match="latency/pixel3 of 'row 8' is 'fast', expected a number"):
+    with pytest.raises(ValueError, match="latency/pixel3 of 'row 8' is 'fast', expected a number, 0 or more"):
         read(bad)
     bad = written(tmp_path / "infinite.parquet", record(identifier="row 9", val_accuracy=float("inf")))
-    with pytest.raises(ValueError, match="accuracy of 'row 9' is inf, expected a number"):
+    with pytest.raises(ValueError, match="accuracy of 'row 9' is 'inf', expected a percentage"):
         read(bad)
     bad = written(tmp_path / "number.parquet", record(identifier="row 10", arch_str=17))
     with pytest.raises(ValueError, match="arch_str of 'row 10' is 17, expected text"):
@@ -120,3 +120,27 @@ def test_bad_tables(tmp_path):
 def test_an_unknown_space_without_text_is_refused():
     with pytest.raises(ValueError, match="'theirs'"):
         texts([Row("theirs", "x", {})])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"val_accuracy": 1e300}, r"accuracy of .* is '1e\+300', expected a percentage"),
+        ({"val_accuracy": -50.0}, "is '-50.0', expected a percentage"),
+        ({"metadata": "{'lat_pixel3': -5}"}, "latency/pixel3 of .* is '-5', expected a number, 0 or more"),
+        ({"metadata": "{'lat_pixel3': True}"}, "is 'True', expected a number"),
+        ({"metadata": "{[]: 1}"}, "expected a dict"),
+        ({"metadata": "-" * 100_000}, "expected a dict"),
+        ({"space": 7}, "space of .* is 7, expected text"),
+    ],
+)
+def test_impossible_rows(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        read(written(tmp_path / "t.parquet", record(**changes)))
+
+
+@pytest.mark.parametrize("targets", [{"energy": 3.0}, {"latency/mine": float("inf")}, {"accuracy": 101.0}])
+def test_what_no_table_can_hold_is_not_written(tmp_path, targets):
+    with pytest.raises(ValueError, match=f"{next(iter(targets))} of .* has no place for it"):
+        write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, targets)])
+    assert not (tmp_path / "t.parquet").exists()

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import search_spaces
 from nas_rlm.text import from_architecture, from_onnx
+from nas_rlm.text.reader import read
 
 from .graphs import FlatModel, random_network, residual_network
 
@@ -183,3 +184,41 @@ def test_control_flow_is_refused():
     out = g.op("If", "condition", then_branch=branch, else_branch=branch)
     with pytest.raises(ValueError, match="control flow"):
         from_onnx(g.build(out))
+
+
+def test_scalars_of_any_float_type_keep_their_fractions():
+    texts = set()
+    for value in (0.5, 0.25, 1.7):
+        g = FlatModel()
+        model = g.build(g.op("Mul", "image", "scale"))
+        tensor = onnx.helper.make_tensor("scale", onnx.TensorProto.BFLOAT16, [], [value])
+        model.graph.initializer.append(tensor)
+        texts.add(read(model, inline=True).nodes[0].leaves[0].value)
+    assert texts == {"0.5", "0.25", "1.703125"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda g: g.node[0].ClearField("attribute"), "has no text"),
+        (lambda g: g.node[0].ClearField("output"), "has no text"),
+        (lambda g: g.node.append(g.node[-1]), "has no text"),
+        (lambda g: setattr(g.node[-1], "op_type", "NoSuchOp"), "NoSuchOp"),
+        (lambda g: g.ClearField("output"), "has no text"),
+    ],
+)
+def test_models_that_break_onnx_rules_get_a_clear_error(tmp_path, damage, message):
+    g = FlatModel()
+    model = g.build(g.op("Relu", g.op("Add", "image", g.op("Constant", value_float=1.0))))
+    from_onnx(model)
+    damage(model.graph)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match=message):
+        from_onnx(tmp_path / "m.onnx")
+
+
+def test_a_long_network_without_repeats_takes_no_time():
+    rng, g, x = np.random.default_rng(0), FlatModel(), "image"
+    for kind in rng.integers(9, size=1000):
+        x = g.op(["Relu", "Sigmoid", "Tanh", "Abs", "Exp", "Neg", "Floor", "Ceil", "Sign"][kind], x)
+    assert from_onnx(g.build(x)).count("\n") < 1100
