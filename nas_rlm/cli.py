@@ -306,7 +306,7 @@ def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") ->
     rlm = _load(model)
     from nas_rlm.train import fine_tune
 
-    fine_tune(rlm, read(data).rows, objectives, out=out).save(out)
+    fine_tune(rlm, read(data).rows, objectives).save(out)
     print(f"model: {out}")
 
 
