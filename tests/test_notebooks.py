@@ -15,4 +15,5 @@ def test_a_notebook_runs_from_top_to_bottom(path, shipped_rlm, monkeypatch):
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert outputs
+    assert any("image/png" in output.get("data", {}) for output in outputs) or path.stem != "quickstart"
