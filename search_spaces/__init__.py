@@ -12,9 +12,20 @@ from search_spaces.space import SearchSpace
 __all__ = ["SearchSpace", "get", "names"]
 
 _BUILT_IN = {
+    "fbnet": "fbnet:FBNet",
+    "hiaml": "hiaml:HiAML",
     "nasbench101": "nasbench101:NASBench101",
     "nasbench201": "nasbench201:NASBench201",
     "nats_size": "nats_size:NATSSize",
+    "nds_amoeba": "nds:Amoeba",
+    "nds_darts": "nds:DARTS",
+    "nds_enas": "nds:ENAS",
+    "nds_nasnet": "nds:NASNet",
+    "nds_pnas": "nds:PNAS",
+    "ofa_mbv3": "ofa:OFAMobileNetV3",
+    "ofa_proxyless": "ofa:OFAProxyless",
+    "ofa_resnet50": "ofa:OFAResNet50",
+    "two_path": "two_path:TwoPath",
 }
 GROUP = "nas_rlm.search_spaces"
 

@@ -29,11 +29,12 @@ LEAST_SAVING = 4  # a function must save this much: (calls - 1) * (nodes - 1)
 
 @dataclass(frozen=True)
 class Value:
-    """What a node computes: channels and side of a square map, or features where the side is 0."""
+    """What a node computes: channels, height (`side`) and width of a map, or features where both are 0."""
 
     id: int
     channels: int
     side: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Graph:
         self.macs = 0
         self._ids = count()
         self._uses = count()
-        self.input = Value(next(self._ids), input_shape[1], input_shape[2])
+        self.input = Value(next(self._ids), *input_shape[1:])
         self._body: list[_Op | _Call] = []
 
     def op(
@@ -145,14 +146,25 @@ class Graph:
         *arguments: Argument,
         channels: int | None = None,
         side: int | None = None,
+        width: int | None = None,
         **attributes: Any,
     ) -> Value:
-        """Add an operator; its result has its first argument's channels and side unless told otherwise."""
+        """Add an operator; its result has its first argument's channels and size unless told otherwise.
+
+        Args:
+            kind: the ONNX operator.
+            arguments: values, weights and constants.
+            channels: of the result.
+            side: of the result; its width too, unless that is told.
+            width: of the result.
+            attributes: of the operator.
+        """
         first = next(a for a in arguments if isinstance(a, Value))
         out = Value(
             next(self._ids),
             first.channels if channels is None else channels,
             first.side if side is None else side,
+            width if width is not None else first.width if side is None else side,
         )
         self._body.append(_Op(kind, arguments, tuple(sorted(attributes.items())), out))
         return out
@@ -164,19 +176,32 @@ class Graph:
         return Weight(shape, fill, next(self._uses)) if self.weights else Weight(shape)
 
     def conv(
-        self, x: Value, channels: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+        self,
+        x: Value,
+        channels: int,
+        kernel: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        groups: int = 1,
+        bias: bool = False,
+        dilation: int = 1,
     ) -> Value:
-        """A convolution that keeps the side, or divides it by the stride."""
-        w = self.weight(channels, x.channels // groups, kernel, kernel)
+        """A convolution that keeps the size, or divides it by the stride; a pair is height and width."""
+        height, width = _pair(kernel)
+        down, across = _pair(stride)
+        w = self.weight(channels, x.channels // groups, height, width)
         arguments: list[Argument] = [x, w, self.weight(channels, fill=0.0)] if bias else [x, w]
-        attributes: dict[str, Any] = {"pads": [kernel // 2] * 4} if kernel > 1 else {}
-        if stride > 1:
-            attributes["strides"] = [stride, stride]
+        attributes: dict[str, Any] = {}
+        if height > 1 or width > 1:
+            attributes["pads"] = [dilation * (height // 2), dilation * (width // 2)] * 2
+        if down > 1 or across > 1:
+            attributes["strides"] = [down, across]
         if groups > 1:
             attributes["group"] = groups
-        side = -(-x.side // stride)
-        self.macs += side * side * int(np.prod(w.shape))
-        return self.op("Conv", *arguments, channels=channels, side=side, **attributes)
+        if dilation > 1:
+            attributes["dilations"] = [dilation, dilation]
+        size = -(-x.side // down), -(-x.width // across)
+        self.macs += int(np.prod(size) * np.prod(w.shape))
+        return self.op("Conv", *arguments, channels=channels, side=size[0], width=size[1], **attributes)
 
     def batch_norm(self, x: Value) -> Value:
         """Batch normalisation with freshly initialised statistics."""
@@ -190,19 +215,26 @@ class Graph:
             self.weight(c, fill=1.0, trainable=False),
         )
 
-    def pool(self, kind: str, x: Value, kernel: int, stride: int = 1, padded: bool = False) -> Value:
-        """`AveragePool` (padding not counted) or `MaxPool`."""
+    def pool(
+        self, kind: str, x: Value, kernel: int, stride: int = 1, padded: bool = False, ceil: bool = False
+    ) -> Value:
+        """`AveragePool` (padding not counted) or `MaxPool`; `ceil` rounds the size up."""
         attributes: dict[str, Any] = {"kernel_shape": [kernel, kernel]}
         if stride > 1:
             attributes["strides"] = [stride, stride]
         if padded:
             attributes["pads"] = [kernel // 2] * 4
-        side = -(-x.side // stride) if padded else (x.side - kernel) // stride + 1
+        if ceil:
+            attributes["ceil_mode"] = 1
+        side = -(-x.side // stride) if padded or ceil else (x.side - kernel) // stride + 1
         return self.op(kind, x, side=side, **attributes)
 
     def classifier(self, x: Value, classes: int) -> Value:
         """Global average pooling and a linear layer."""
-        x = self.op("Flatten", self.op("GlobalAveragePool", x, side=1), side=0)
+        return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x, side=1), side=0), classes)
+
+    def linear(self, x: Value, classes: int) -> Value:
+        """A linear layer."""
         self.macs += classes * x.channels
         w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
@@ -327,6 +359,10 @@ class _Functions:
             [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
         )
         return _Function(name, parameters, proto)
+
+
+def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else value
 
 
 def _node_proto(

@@ -23,7 +23,7 @@ class SearchSpace(ABC, Generic[A]):
         name: as in `search_spaces.get`.
         size: how many architectures there are, or None if nobody has counted.
         genes: gene i of a genome is an integer from 0 to below genes[i].
-        input_shape: of the networks, for one image.
+        input_shape: of the networks, for one image, where it is the same for all.
     """
 
     name: str
@@ -64,6 +64,9 @@ class SearchSpace(ABC, Generic[A]):
                 f"{architecture!r} is no architecture of {self.name}: expected what its parse or decode gives"
             ) from None
         return architecture
+    def shape(self, architecture: A) -> tuple[int, int, int]:
+        """Channels, height and width of the architecture's input."""
+        return self.input_shape
 
     def key(self, architecture: A) -> str:
         """Equal for architectures that compute the same function."""
@@ -71,18 +74,42 @@ class SearchSpace(ABC, Generic[A]):
 
     def sample(self, rng: np.random.Generator) -> A:
         """A random architecture."""
-        return self.decode(rng.integers(self.genes))
+        while True:
+            found = self._attempt(rng.integers(self.genes))
+            if found is not None:
+                return found
 
     def mutate(self, architecture: A, rng: np.random.Generator) -> A:
-        """A copy in which one gene has another value."""
-        genome = self.encode(architecture)
-        gene = int(rng.choice(np.flatnonzero(np.array(self.genes) > 1)))
-        genome[gene] = (genome[gene] + rng.integers(1, self.genes[gene])) % self.genes[gene]
-        return self.decode(genome)
+        """Another architecture: a copy in which one gene has another value."""
+        return self._varied(architecture, rng, 1)
 
     def crossover(self, a: A, b: A, rng: np.random.Generator) -> A:
-        """A child that takes each gene from one of its parents."""
-        return self.decode(np.where(rng.random(len(self.genes)) < 0.5, self.encode(a), self.encode(b)))
+        """A child with each gene from one of its parents; after some failures, a copy of one of them."""
+        parents = self.encode(a), self.encode(b)
+        for _ in range(50):
+            child = self._attempt(np.where(rng.random(len(self.genes)) < 0.5, *parents))
+            if child is not None:
+                return child
+        return (a, b)[int(rng.integers(2))]
+
+    def _varied(self, architecture: A, rng: np.random.Generator, most: int) -> A:
+        """A copy in which one to `most` genes have other values, drawn until it is another architecture."""
+        genome, genes = self.encode(architecture), np.array(self.genes)
+        open_genes = np.flatnonzero(genes > 1)
+        while True:
+            changed = genome.copy()
+            for gene in rng.choice(open_genes, size=int(rng.integers(1, most + 1)), replace=False):
+                changed[gene] = (genome[gene] + rng.integers(1, genes[gene])) % genes[gene]
+            found = self._attempt(changed)
+            if found is not None and str(found) != str(architecture):
+                return found
+
+    def _attempt(self, genome: np.ndarray) -> A | None:
+        """The architecture of a genome, if there is one."""
+        try:
+            return self.decode(genome)
+        except ValueError:
+            return None
 
     def to_onnx(self, architecture: A, weights: bool = False, batch: int = 1) -> onnx.ModelProto:
         """The network as an ONNX model.
@@ -92,7 +119,7 @@ class SearchSpace(ABC, Generic[A]):
             weights: with freshly initialised weights, so that it runs; without, weights are inputs.
             batch: images at a time.
         """
-        graph = Graph((batch, *self.input_shape), weights, outlined=self.repeats(architecture))
+        graph = Graph((batch, *self.shape(architecture)), weights, outlined=self.repeats(architecture))
         return graph.build(self.write(graph, architecture))
 
     def repeats(self, architecture: A) -> bool:
@@ -108,7 +135,7 @@ class SearchSpace(ABC, Generic[A]):
         return self._counted(architecture).macs
 
     def _counted(self, architecture: A) -> Graph:
-        graph = Graph((1, *self.input_shape))
+        graph = Graph((1, *self.shape(architecture)))
         self.write(graph, architecture)
         return graph
 

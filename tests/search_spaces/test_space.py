@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper, shape_inference
+from scipy import stats
 
 import search_spaces
 
 NAMES = search_spaces.names()
 SEEDS = st.integers(0, 10**6)
+CLASSES = {"fbnet": 100, "ofa_mbv3": 1000, "ofa_proxyless": 1000, "ofa_resnet50": 1000}
+TABLES = {
+    **{name: name for name in ("fbnet", "nasbench101", "nasbench201", "nats_size", "ofa_mbv3")},
+    "nds_darts": "darts",
+}
+EXACT = ("nasbench201", "ofa_mbv3")  # tables whose flops are multiply-accumulates as we count them
 
 
 def counted(model: onnx.ModelProto) -> tuple[int, int]:
@@ -59,7 +66,7 @@ def test_variation_stays_in_the_space(name, seed):
 @pytest.mark.parametrize("name", NAMES)
 def test_networks_are_valid_and_counted_right(name):
     space, rng = search_spaces.get(name), np.random.default_rng(1)
-    for _ in range(4):
+    for _ in range(2):
         a = space.sample(rng)
         model = space.to_onnx(a, weights=True)
         onnx.checker.check_model(model)
@@ -71,25 +78,29 @@ def test_networks_run(name):
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     space, rng = search_spaces.get(name), np.random.default_rng(2)
     for batch in (1, 2):
-        model = space.to_onnx(space.sample(rng), weights=True, batch=batch)
+        a = space.sample(rng)
+        model = space.to_onnx(a, weights=True, batch=batch)
         session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        image = rng.standard_normal((batch, *space.input_shape)).astype(np.float32)
+        image = rng.standard_normal((batch, *space.shape(a))).astype(np.float32)
         (out,) = session.run(None, {"x": image})
-        assert out.shape == (batch, 10)
+        assert out.shape == (batch, CLASSES.get(name, 10))
         assert np.isfinite(out).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_params_equal_the_table(name, shared_data):
+@pytest.mark.parametrize("name", TABLES)
+def test_counts_equal_the_table(name, shared_data):
     from nas_rlm.data import read
 
     space = search_spaces.get(name)
-    rows = [r for r in read(shared_data / "architectures" / f"{name}.parquet").rows if "params" in r.targets]
-    for i in np.random.default_rng(0).permutation(len(rows))[:1000]:
-        architecture = space.parse(rows[i].arch_str)
-        assert space.params(architecture) == rows[i].targets["params"], architecture
-        if "flops" in rows[i].targets:
-            assert space.flops(architecture) == rows[i].targets["flops"], architecture
+    table = read(shared_data / "architectures" / f"{TABLES[name]}.parquet")
+    rows = [r for r in table.rows if "params" in r.targets]
+    found = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:400]]
+    counts = [space.parse(r.arch_str) for r in found]
+    assert [space.params(a) for a in counts] == [r.targets["params"] for r in found]
+    if "flops" in found[0].targets:
+        macs, flops = [space.flops(a) for a in counts], [r.targets["flops"] for r in found]
+        assert stats.spearmanr(macs, flops).statistic > 0.999
+        assert macs == flops or name not in EXACT
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,71 @@
+"""Layers that several spaces are made of."""
+
+from __future__ import annotations
+
+from search_spaces.graph import Constant, Graph, Value
+
+
+def conv_bn(
+    graph: Graph,
+    x: Value,
+    channels: int,
+    kernel: int | tuple[int, int],
+    stride: int | tuple[int, int] = 1,
+    groups: int = 1,
+    bias: bool = False,
+) -> Value:
+    """Convolution, batch norm."""
+    return graph.batch_norm(graph.conv(x, channels, kernel, stride, groups, bias))
+
+
+def conv_bn_relu(
+    graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1, groups: int = 1
+) -> Value:
+    """Convolution, batch norm, ReLU."""
+    return graph.op("Relu", conv_bn(graph, x, channels, kernel, stride, groups))
+
+
+def conv_bn_relu6(
+    graph: Graph,
+    x: Value,
+    channels: int,
+    kernel: int | tuple[int, int],
+    stride: int = 1,
+    groups: int = 1,
+    bias: bool = False,
+) -> Value:
+    """Convolution, batch norm, ReLU6."""
+    return relu6(graph, conv_bn(graph, x, channels, kernel, stride, groups, bias))
+
+
+def relu6(graph: Graph, x: Value) -> Value:
+    """Between 0 and 6."""
+    return graph.op("Clip", x, Constant(0.0), Constant(6.0))
+
+
+def separable(
+    graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1, bias: bool = False
+) -> Value:
+    """A convolution along each axis with batch norm and ReLU6 after it; the first has the stride."""
+    y = conv_bn_relu6(graph, x, channels, (1, kernel), stride, bias=bias)
+    return conv_bn_relu6(graph, y, channels, (kernel, 1), bias=bias)
+
+
+def pool_bn(graph: Graph, x: Value, kind: str) -> Value:
+    """A 3x3 pool that keeps the size, batch norm."""
+    return graph.batch_norm(graph.pool(kind, x, 3, padded=True))
+
+
+def add(graph: Graph, *values: Value) -> Value:
+    """The sum of values of one shape."""
+    total = values[0]
+    for v in values[1:]:
+        total = graph.op("Add", total, v)
+    return total
+
+
+def concat(graph: Graph, *values: Value) -> Value:
+    """The channels of all values; a single value is left as it is."""
+    if len(values) == 1:
+        return values[0]
+    return graph.op("Concat", *values, channels=sum(v.channels for v in values), axis=1)

@@ -1,0 +1,177 @@
+"""Two-Path: two parallel chains of blocks whose outputs are concatenated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import combinations
+
+import numpy as np
+
+from search_spaces.graph import Graph, Value
+from search_spaces.layers import concat, conv_bn_relu6, pool_bn, separable
+from search_spaces.space import SearchSpace
+
+CONVS = (
+    *("conv3x3", "double3x3", "conv5x5", "bottleneck-r2-k3", "bottleneck-r4-k3", "bottleneck-e2-k3"),
+    *("inception_s3x3", "inception_s5x5"),
+)
+SUPPORTS = ("conv1x1", "bottleneck-r2-k1", "bottleneck-e2-k1", "avgpool3x3", "maxpool3x3")
+OPERATORS = CONVS + SUPPORTS
+PATHS, BLOCKS, REDUCTIONS, LONGEST = 2, (2, 3, 4), 2, 3
+STEM, HEAD, CLASSES = 32, 512, 10
+EXAMPLE = '[[{"ops": ["conv3x3"], "reduce": true}, {"ops": ["conv5x5", "conv1x1"], "reduce": true}], …]'
+_GENES = 1 + LONGEST  # of a block: whether it reduces, then an operator or none at each place
+
+
+@dataclass(frozen=True)
+class Block:
+    """A chain of operators; where it reduces, its first convolution halves the side and doubles channels."""
+
+    operators: tuple[str, ...]
+    reduces: bool
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The blocks of both paths."""
+
+    paths: tuple[tuple[Block, ...], ...]
+
+    def __str__(self) -> str:
+        return json.dumps([[{"ops": list(b.operators), "reduce": b.reduces} for b in p] for p in self.paths])
+
+
+class TwoPath(SearchSpace[Paths]):
+    """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
+
+    A genome has, for each of four possible blocks of both paths, whether it reduces and up to three
+    operators, 0 for none; a block without operators is left out. Genomes that break a rule stand for no
+    architecture.
+    """
+
+    name = "two_path"
+    size = None
+    genes = (2, *(len(OPERATORS) + 1,) * LONGEST) * (PATHS * BLOCKS[-1])
+
+    def decode(self, genome: np.ndarray) -> Paths:
+        genes = np.array(self._checked(genome)).reshape(PATHS, BLOCKS[-1], _GENES)
+        paths = []
+        for rows in genes.tolist():
+            chains = [(tuple(OPERATORS[g - 1] for g in row[1:] if g), bool(row[0])) for row in rows]
+            paths.append(tuple(Block(*chain) for chain in chains if chain[0]))
+        architecture = Paths(tuple(paths))
+        self.validate(architecture)
+        return architecture
+
+    def encode(self, architecture: Paths) -> np.ndarray:
+        genes = np.zeros((PATHS, BLOCKS[-1], _GENES), dtype=int)
+        for path, rows in zip(architecture.paths, genes, strict=True):
+            for block, row in zip(path, rows, strict=False):
+                row[0] = block.reduces
+                row[1 : 1 + len(block.operators)] = [1 + OPERATORS.index(o) for o in block.operators]
+        return genes.reshape(-1)
+
+    def parse(self, text: str) -> Paths:
+        try:
+            paths = tuple(
+                tuple(Block(tuple(map(str, b["ops"])), bool(b["reduce"])) for b in path)
+                for path in json.loads(text)
+            )
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{text!r} is not JSON of two paths such as {EXAMPLE}") from None
+        self.validate(Paths(paths))
+        return Paths(paths)
+
+    def validate(self, architecture: Paths) -> None:
+        if len(architecture.paths) != PATHS:
+            raise ValueError(f"{architecture} has {len(architecture.paths)} paths, expected {PATHS}")
+        for p, path in enumerate(architecture.paths):
+            if len(path) not in BLOCKS:
+                raise ValueError(f"path {p} of {architecture} has {len(path)} blocks, expected 2 to 4")
+            if sum(b.reduces for b in path) != REDUCTIONS:
+                raise ValueError(
+                    f"path {p} of {architecture} has {sum(b.reduces for b in path)} reductions,"
+                    f" expected {REDUCTIONS}"
+                )
+            for b, block in enumerate(path):
+                where = f"block {b} of path {p} of {architecture}"
+                for o in block.operators:
+                    if o not in OPERATORS:
+                        near = get_close_matches(o, OPERATORS, n=1, cutoff=0)[0]
+                        raise ValueError(f"{where}: unknown operator {o!r}; did you mean {near!r}?")
+                supports = sum(o in SUPPORTS for o in block.operators)
+                if (
+                    not 1 <= len(block.operators) <= LONGEST
+                    or supports > 1
+                    or supports == len(block.operators)
+                ):
+                    raise ValueError(
+                        f"{where} is {list(block.operators)}, expected 1 to {LONGEST} operators,"
+                        f" at most one of {', '.join(SUPPORTS)} among them"
+                    )
+
+    def sample(self, rng: np.random.Generator) -> Paths:
+        """Blocks are drawn operator by operator, the second and third a supporting one with chance 5/13."""
+        paths = []
+        for _ in range(PATHS):
+            n = int(rng.choice(BLOCKS))
+            pairs = list(combinations(range(n), REDUCTIONS))
+            reducing = pairs[int(rng.integers(len(pairs)))]
+            paths.append(tuple(Block(_chain(rng), i in reducing) for i in range(n)))
+        return Paths(tuple(paths))
+
+    def mutate(self, architecture: Paths, rng: np.random.Generator) -> Paths:
+        """Another architecture: up to two genes changed, since a reduction can only move."""
+        return self._varied(architecture, rng, 2)
+
+    def write(self, graph: Graph, architecture: Paths) -> Value:
+        x = conv_bn_relu6(graph, graph.input, STEM, 3)
+        x = conv_bn_relu6(graph, x, STEM, 3, 2)
+        ends = []
+        for path in architecture.paths:
+            y = x
+            for block in path:
+                y = _write_block(graph, y, block)
+            ends.append(y)
+        return graph.classifier(conv_bn_relu6(graph, concat(graph, *ends), HEAD, 3), CLASSES)
+
+
+def _chain(rng: np.random.Generator) -> tuple[str, ...]:
+    chosen = [str(rng.choice(CONVS))]
+    for _ in range(int(rng.integers(LONGEST))):
+        supported = any(o in SUPPORTS for o in chosen)
+        support = not supported and rng.random() < len(SUPPORTS) / len(OPERATORS)
+        chosen.append(str(rng.choice(SUPPORTS if support else CONVS)))
+    return tuple(str(o) for o in rng.permutation(chosen))
+
+
+def _write_block(graph: Graph, x: Value, block: Block) -> Value:
+    first = next(i for i, o in enumerate(block.operators) if o in CONVS)
+    y = x
+    for i, o in enumerate(block.operators):
+        grows = block.reduces and i == first
+        y = _write_operator(graph, y, o, y.channels * (2 if grows else 1), 2 if grows else 1)
+    return y if block.reduces else graph.op("Add", x, y)
+
+
+def _write_operator(graph: Graph, x: Value, operator: str, channels: int, stride: int) -> Value:
+    kind, _, how = operator.partition("-")
+    if kind == "bottleneck":
+        hidden, kernel = _hidden(x.channels, how[:2]), int(how[-1])
+        y = conv_bn_relu6(graph, x, hidden, 1)
+        y = conv_bn_relu6(graph, y, hidden, kernel, stride)
+        return conv_bn_relu6(graph, y, channels, 1)
+    if operator.endswith(("avgpool3x3", "maxpool3x3")):
+        return pool_bn(graph, x, "AveragePool" if operator.startswith("avg") else "MaxPool")
+    kernel = int(operator[-1])
+    if operator.startswith("inception_s"):
+        return separable(graph, x, channels, kernel, stride)
+    y = conv_bn_relu6(graph, x, channels, kernel, stride)
+    return conv_bn_relu6(graph, y, channels, kernel) if operator.startswith("double") else y
+
+
+def _hidden(channels: int, how: str) -> int:
+    factor = int(how[1])
+    return channels * factor if how[0] == "e" else channels // factor
