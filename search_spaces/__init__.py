@@ -14,6 +14,7 @@ __all__ = ["SearchSpace", "get", "names"]
 _BUILT_IN = {
     "fbnet": "fbnet:FBNet",
     "hiaml": "hiaml:HiAML",
+    "inception": "inception:Inception",
     "nasbench101": "nasbench101:NASBench101",
     "nasbench201": "nasbench201:NASBench201",
     "nats_size": "nats_size:NATSSize",

@@ -51,9 +51,9 @@ def separable(
     return conv_bn_relu6(graph, y, channels, (kernel, 1), bias=bias)
 
 
-def pool_bn(graph: Graph, x: Value, kind: str) -> Value:
-    """A 3x3 pool that keeps the size, batch norm."""
-    return graph.batch_norm(graph.pool(kind, x, 3, padded=True))
+def pool_bn(graph: Graph, x: Value, kind: str, stride: int = 1) -> Value:
+    """A padded 3x3 pool, batch norm."""
+    return graph.batch_norm(graph.pool(kind, x, 3, stride, padded=True))
 
 
 def add(graph: Graph, *values: Value) -> Value:

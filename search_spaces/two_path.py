@@ -126,6 +126,10 @@ class TwoPath(SearchSpace[Paths]):
         """Another architecture: up to two genes changed, since a reduction can only move."""
         return self._varied(architecture, rng, 2)
 
+    def crossover(self, a: Paths, b: Paths, rng: np.random.Generator) -> Paths:
+        """A child that takes each path from one of its parents."""
+        return Paths(tuple(pair[int(rng.integers(2))] for pair in zip(a.paths, b.paths, strict=True)))
+
     def write(self, graph: Graph, architecture: Paths) -> Value:
         x = conv_bn_relu6(graph, graph.input, STEM, 3)
         x = conv_bn_relu6(graph, x, STEM, 3, 2)

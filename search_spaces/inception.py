@@ -1,0 +1,242 @@
+"""Inception: four stages of blocks of parallel paths; the blocks of a stage are alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+
+from search_spaces.graph import Graph, Value
+from search_spaces.layers import concat, conv_bn, conv_bn_relu6, pool_bn, relu6, separable
+from search_spaces.space import SearchSpace
+
+CONVS = (
+    *("conv3x3", "conv5x5", "inception_s3x3", "inception_s5x5", "inception_p3x3", "inception_p5x5"),
+    *("depthwise3x3", "depthwise5x5"),
+)
+SUPPORTS = ("conv1x1", "double1x1", "avgpool3x3", "maxpool3x3")
+OPERATORS = CONVS + SUPPORTS
+KEEPS = ("depthwise3x3", "depthwise5x5", "avgpool3x3", "maxpool3x3")  # the channels, whatever they are
+CHANNELS, STEM, HEAD, CLASSES = (32, 64, 128, 256), 32, 512, 10
+BLOCKS = (2, 3, 4, 5, 6)
+PATHS = 4
+MOST = {1: 3, 2: 4, 3: 8, 4: 10}  # operators of a block, by its paths
+LEAST = {1: 1, 2: 1, 3: 2, 4: 2}  # operators of a path
+LONGEST = 4
+NARROWEST = 16
+INNER = ("half", "same", "double")  # the width between two operators that change it
+CHANCES = (0.3, 0.6, 0.1)
+EXAMPLE = '[{"blocks": 2, "wide": 0, "paths": [{"ops": ["conv3x3"], "inner": "same"}]}, … four stages]'
+_STAGE = 3 + PATHS * (LONGEST + 1)  # genes: blocks, paths, wide, then operators and inner width of each path
+
+
+@dataclass(frozen=True)
+class Path:
+    """A chain of operators, and the width between those that change it, relative to the path's."""
+
+    operators: tuple[str, ...]
+    inner: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Blocks that share one configuration; of three paths, the one at `wide` has half the channels."""
+
+    blocks: int
+    wide: int
+    paths: tuple[Path, ...]
+
+    def widths(self, channels: int) -> list[int]:
+        """The channels of each path."""
+        n = len(self.paths)
+        quarter = channels // 4
+        shares = [quarter] * n if n >= 3 else [channels // n] * n
+        if n == 3:
+            shares[self.wide] = 2 * quarter
+        return [max(NARROWEST, s) for s in shares]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The four stages."""
+
+    stages: tuple[Stage, ...]
+
+    def __str__(self) -> str:
+        return json.dumps(
+            [
+                {
+                    "blocks": s.blocks,
+                    "wide": s.wide,
+                    "paths": [{"ops": list(p.operators), "inner": p.inner} for p in s.paths],
+                }
+                for s in self.stages
+            ]
+        )
+
+
+class Inception(SearchSpace[Stages]):
+    """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
+
+    A genome has, for each stage, its blocks, its paths, the wide one of three, and for each of four possible
+    paths up to four operators, 0 for none, and the inner width. Genomes that break a rule stand for no
+    architecture.
+    """
+
+    name = "inception"
+    size = None
+    genes = (len(BLOCKS), PATHS, 3, *(*(len(OPERATORS) + 1,) * LONGEST, len(INNER)) * PATHS) * len(CHANNELS)
+
+    def decode(self, genome: np.ndarray) -> Stages:
+        stages = []
+        for row in np.array(self._checked(genome)).reshape(len(CHANNELS), _STAGE).tolist():
+            paths = []
+            for genes in np.array(row[3:]).reshape(PATHS, LONGEST + 1)[: row[1] + 1].tolist():
+                paths.append(Path(tuple(OPERATORS[g - 1] for g in genes[:-1] if g), INNER[genes[-1]]))
+            stages.append(Stage(BLOCKS[row[0]], row[2], tuple(paths)))
+        architecture = Stages(tuple(stages))
+        self.validate(architecture)
+        return architecture
+
+    def encode(self, architecture: Stages) -> np.ndarray:
+        genes = np.zeros((len(CHANNELS), _STAGE), dtype=int)
+        for stage, row in zip(architecture.stages, genes, strict=True):
+            row[:3] = BLOCKS.index(stage.blocks), len(stage.paths) - 1, stage.wide
+            for path, part in zip(stage.paths, row[3:].reshape(PATHS, LONGEST + 1), strict=False):
+                part[: len(path.operators)] = [1 + OPERATORS.index(o) for o in path.operators]
+                part[-1] = INNER.index(path.inner)
+        return genes.reshape(-1)
+
+    def parse(self, text: str) -> Stages:
+        try:
+            architecture = Stages(
+                tuple(
+                    Stage(
+                        int(s["blocks"]),
+                        int(s["wide"]),
+                        tuple(Path(tuple(map(str, p["ops"])), str(p["inner"])) for p in s["paths"]),
+                    )
+                    for s in json.loads(text)
+                )
+            )
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{text!r} is not JSON of four stages such as {EXAMPLE}") from None
+        self.validate(architecture)
+        return architecture
+
+    def validate(self, architecture: Stages) -> None:
+        if len(architecture.stages) != len(CHANNELS):
+            raise ValueError(
+                f"{architecture} has {len(architecture.stages)} stages, expected {len(CHANNELS)}"
+            )
+        for k, stage in enumerate(architecture.stages):
+            where, n = f"stage {k} of {architecture}", len(stage.paths)
+            if stage.blocks not in BLOCKS:
+                raise ValueError(f"{where} has {stage.blocks} blocks, expected 2 to 6")
+            if n not in MOST:
+                raise ValueError(f"{where} has {n} paths, expected 1 to {PATHS}")
+            if stage.wide not in (range(3) if n == 3 else (0,)):
+                raise ValueError(f"{where}: wide is {stage.wide}, expected a path of three, else 0")
+            if sum(len(p.operators) for p in stage.paths) > MOST[n]:
+                raise ValueError(f"{where} has more than {MOST[n]} operators in {n} paths")
+            for i, path in enumerate(stage.paths):
+                self._check(path, f"path {i} of {where}", LEAST[n])
+
+    def _check(self, path: Path, where: str, least: int) -> None:
+        for o in path.operators:
+            if o not in OPERATORS:
+                near = get_close_matches(o, OPERATORS, n=1, cutoff=0)[0]
+                raise ValueError(f"{where}: unknown operator {o!r}; did you mean {near!r}?")
+        if not least <= len(path.operators) <= LONGEST:
+            raise ValueError(f"{where} has {len(path.operators)} operators, expected {least} to {LONGEST}")
+        if sum(o in SUPPORTS for o in path.operators) > 1:
+            raise ValueError(f"{where} has more than one of {', '.join(SUPPORTS)}")
+        if path.inner not in (INNER if _changing(path) > 1 else ("same",)):
+            raise ValueError(
+                f"{where}: inner is {path.inner!r}, expected one of {', '.join(INNER)} where two operators"
+                " change the channels, else same"
+            )
+
+    def sample(self, rng: np.random.Generator) -> Stages:
+        """Stages drawn one by one: blocks, paths, then operators, supporting ones with chance 4/12."""
+        return Stages(tuple(_stage(rng) for _ in CHANNELS))
+
+    def mutate(self, architecture: Stages, rng: np.random.Generator) -> Stages:
+        """Another architecture: up to two genes changed."""
+        return self._varied(architecture, rng, 2)
+
+    def crossover(self, a: Stages, b: Stages, rng: np.random.Generator) -> Stages:
+        """A child that takes each stage from one of its parents."""
+        pairs = zip(a.stages, b.stages, strict=True)
+        return Stages(tuple(pair[int(rng.integers(2))] for pair in pairs))
+
+    def write(self, graph: Graph, architecture: Stages) -> Value:
+        x = conv_bn_relu6(graph, graph.input, STEM, 3, bias=True)
+        for k, (stage, channels) in enumerate(zip(architecture.stages, CHANNELS, strict=True)):
+            for i in range(stage.blocks):
+                x = _block(graph, x, stage, channels, 2 if k and i == 0 else 1)
+        return graph.classifier(conv_bn_relu6(graph, x, HEAD, 3, bias=True), CLASSES)
+
+
+def _changing(path: Path) -> int:
+    """How many operators change the channels."""
+    return sum(o not in KEEPS for o in path.operators)
+
+
+def _stage(rng: np.random.Generator) -> Stage:
+    n = int(rng.integers(1, PATHS + 1))
+    lengths = [LEAST[n]] * n
+    for _ in range(int(rng.integers(MOST[n] - sum(lengths) + 1))):
+        short = [i for i, length in enumerate(lengths) if length < LONGEST]
+        lengths[int(rng.choice(short))] += 1
+    paths = []
+    for length in lengths:
+        chosen: list[str] = []
+        for _ in range(length):
+            supported = any(o in SUPPORTS for o in chosen)
+            support = not supported and rng.random() < len(SUPPORTS) / len(OPERATORS)
+            chosen.append(str(rng.choice(SUPPORTS if support else CONVS)))
+        path = Path(tuple(chosen), "same")
+        paths.append(Path(path.operators, str(rng.choice(INNER, p=CHANCES))) if _changing(path) > 1 else path)
+    return Stage(int(rng.choice(BLOCKS)), int(rng.integers(3)) if n == 3 else 0, tuple(paths))
+
+
+def _block(graph: Graph, x: Value, stage: Stage, channels: int, stride: int) -> Value:
+    """Parallel paths, concatenated; projected where their widths do not sum to the block's."""
+    widths = stage.widths(channels)
+    y = concat(graph, *(_path(graph, x, p, w, stride) for p, w in zip(stage.paths, widths, strict=True)))
+    if y.channels != channels:
+        y = conv_bn(graph, y, channels, 1, bias=True)
+    return graph.op("Add", x, y) if stride == 1 and x.channels == channels else y
+
+
+def _path(graph: Graph, x: Value, path: Path, width: int, stride: int) -> Value:
+    """The first operator has the stride, the last one that changes channels gives the path its width."""
+    inner = {"half": width // 2, "same": width, "double": 2 * width}[path.inner]
+    left = _changing(path)
+    for i, operator in enumerate(path.operators):
+        if operator in KEEPS:
+            channels = x.channels
+        else:
+            left -= 1
+            channels = inner if left else width
+        x = _operator(graph, x, operator, channels, 1 if i else stride)
+    return x
+
+
+def _operator(graph: Graph, x: Value, operator: str, channels: int, stride: int) -> Value:
+    kernel = int(operator[-1])
+    if operator.startswith("inception_s"):
+        return separable(graph, x, channels, kernel, stride, bias=True)
+    if operator.startswith("inception_p"):
+        halves = (((1, kernel), channels // 2), ((kernel, 1), channels - channels // 2))
+        branches = [conv_bn_relu6(graph, x, c, k, stride, bias=True) for k, c in halves]
+        return relu6(graph, concat(graph, *branches))
+    if operator.startswith("depthwise"):
+        return conv_bn_relu6(graph, x, channels, kernel, stride, x.channels, bias=True)
+    if "pool" in operator:
+        return pool_bn(graph, x, "AveragePool" if operator.startswith("avg") else "MaxPool", stride)
+    y = conv_bn_relu6(graph, x, channels, kernel, stride, bias=True)
+    return conv_bn_relu6(graph, y, channels, 1, bias=True) if operator.startswith("double") else y
