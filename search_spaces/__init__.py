@@ -26,6 +26,7 @@ _BUILT_IN = {
     "ofa_mbv3": "ofa:OFAMobileNetV3",
     "ofa_proxyless": "ofa:OFAProxyless",
     "ofa_resnet50": "ofa:OFAResNet50",
+    "snas": "snas:SNAS",
     "two_path": "two_path:TwoPath",
 }
 GROUP = "nas_rlm.search_spaces"

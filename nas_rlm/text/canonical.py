@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from .ir import Block, Leaf, Node, Param, canonical, live_values
+from .ir import GROUP, Block, Leaf, Node, Param, canonical, live_values
 from .outline import outline
 from .reader import MAX_BYTES, load, opset, read, weight_name
 
@@ -69,13 +69,13 @@ class _Printer:
         self.opset = opset_version
         self.functions: list[str] = []
         self.names: dict[int, str] = {}
-        self.orders: dict[int, list[int]] = {}
+        self.orders: dict[int, tuple[list[int], list[int]]] = {}
         self.texts: dict[str, str] = {}
         self.blocks = 0
         self.kept: list[Block] = []
 
-    def call(self, node: Node, callee: Block) -> tuple[str, list[int]]:
-        """The name of the callee and the order of its parameters; defines it at its first call."""
+    def call(self, node: Node, callee: Block) -> str:
+        """The name of the callee; defines it at its first call."""
         if id(callee) not in self.names:
             self.kept.append(callee)
             position = len(self.functions)
@@ -84,7 +84,7 @@ class _Printer:
             if named:
                 name = f"block{self.blocks}"
                 self.blocks += 1
-            head, order = self.body(callee, main=False)
+            head, *orders = self.body(callee, main=False)
             if not named:
                 ops = "".join(n.op for n in callee.nodes)
                 digest = hashlib.blake2b(head.encode(), digest_size=16).hexdigest().translate(_DIGITS)
@@ -93,13 +93,13 @@ class _Printer:
                     for n in (f"{ops}_{digest[:k]}" for k in (4, 32))
                     if self.texts.setdefault(n, head) == head
                 )
-            self.names[id(callee)], self.orders[id(callee)] = name, order
+            self.names[id(callee)], self.orders[id(callee)] = name, (orders[0], orders[1])
             domain = f'<domain:"{DOMAIN}",opset_import:["":{self.opset},"{DOMAIN}":1]>\n'
             self.functions[position] = f"{domain}{name}{head}"
-        return self.names[id(callee)], self.orders[id(callee)]
+        return self.names[id(callee)]
 
-    def body(self, block: Block, main: bool) -> tuple[str, list[int]]:
-        """Header and statements of a graph, and the order in which its parameters are listed."""
+    def body(self, block: Block, main: bool) -> tuple[str, list[int], list[int]]:
+        """Header and statements of a graph, and the order in which its weights and groups are listed."""
         ordered = canonical(block)
         live = live_values(ordered)
         letters = None if ordered.is_chain else ("v", "d")
@@ -112,6 +112,7 @@ class _Printer:
         inputs = [define(v) for v in ordered.inputs]
         leaves: dict[Leaf, str] = {}
         params: dict[int, str] = {}
+        groups: dict[int, str] = {}
 
         def show(arg: int | Leaf | Param | None) -> str:
             if arg is None:
@@ -122,16 +123,26 @@ class _Printer:
                 return params.setdefault(arg.index, f"w{len(params)}")
             return leaves.setdefault(arg, _leaf_name(arg))
 
+        def show_group(group: Leaf | Param) -> str:
+            if isinstance(group, Leaf):
+                return f"={group.value}"
+            return f":int=@{groups.setdefault(group.index, f'g{len(groups)}')}"
+
         lines = []
         for n in ordered.nodes:
-            op, args = n.op, list(n.args)
+            op, args, handed, attrs = n.op, list(n.args), n.leaves, n.attrs
             if n.callee is not None:
-                name, order = self.call(n, n.callee)
-                op = f"{DOMAIN}.{name}"
-                handed = n.leaves
+                op = f"{DOMAIN}.{self.call(n, n.callee)}"
+                order, of_groups = self.orders[id(n.callee)]
                 args = [*n.values, *(handed[k] for k in order)]
+                given = [f"g{k}{show_group(handed[g])}" for k, g in enumerate(of_groups)]
+                attrs = f"<{','.join(given)}>" if given else ""
+            elif f"{GROUP}@" in attrs:
+                group = args.pop()
+                assert isinstance(group, Leaf | Param)
+                attrs = attrs.replace(f"{GROUP}@", f"{GROUP}{show_group(group)}")
             shown = ",".join(show(a) for a in args)
-            lines.append(f"{','.join(define(v) for v in n.outs)}={op}{n.attrs}({shown})")
+            lines.append(f"{','.join(define(v) for v in n.outs)}={op}{attrs}({shown})")
         constants = [f"{name}={_constant(leaf)}" for leaf, name in leaves.items() if leaf.value is not None]
         weights = [(leaf, name) for leaf, name in leaves.items() if leaf.value is None]
         outputs = [names[v] for v in ordered.outputs]
@@ -141,13 +152,14 @@ class _Printer:
             outputs = [f"{t} {n}" for t, n in zip(ordered.output_types, outputs, strict=True)]
         else:
             inputs += params.values()
-        head = f"({','.join(inputs)})=>({','.join(outputs)})"
-        return "\n".join([head, "{", *constants, *lines, "}"]), list(params)
+        declared = f"<{','.join(groups.values())}>" if groups else ""
+        head = f"{declared}({','.join(inputs)})=>({','.join(outputs)})"
+        return "\n".join([head, "{", *constants, *lines, "}"]), list(params), list(groups)
 
 
 def _print(block: Block, opset_version: int) -> str:
     printer = _Printer(opset_version)
-    main, _ = printer.body(_fresh(block, {}), main=True)
+    main, *_ = printer.body(_fresh(block, {}), main=True)
     imports = f'"":{opset_version}' + (f',"{DOMAIN}":1' if printer.functions else "")
     return "\n".join([f"<ir_version:10,opset_import:[{imports}]>", f"main{main}", *printer.functions]) + "\n"
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
+GROUP = "group"  # the type of a leaf that is a convolution's group attribute
 _MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value that no node computes: a weight, known by shape, or a small constant, known by value."""
+    """What no node computes: a weight, known by shape; a small constant or a group attribute, by value."""
 
     type: str
     shape: tuple[int, ...]
@@ -21,7 +22,7 @@ class Leaf:
 
     @property
     def sort(self) -> str:
-        """What is left when shapes and integer constants may differ between repeats of a block."""
+        """What is left when shapes, integer constants and groups may differ between repeats of a block."""
         if self.value is None:
             return f"{self.type}{'[]' * len(self.shape)}"
         return f"{self.type}={self.value}" if self.type == "float" else self.type

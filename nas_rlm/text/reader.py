@@ -13,11 +13,12 @@ import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-from .ir import Arg, Block, Leaf, Node, Param
+from .ir import GROUP, Arg, Block, Leaf, Node, Param
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_NODES = 50_000
 SMALL = 64  # integer constants of at most this many elements are part of the graph, not weights
+_GROUPED = ("Conv", "ConvTranspose")
 _UNIT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
@@ -180,7 +181,10 @@ class _Reader:
         if function is not None:
             return Node("", args, outs, callee=self.block(function, args))
         name = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
-        return Node(name, args, outs, self.attributes(proto, args))
+        groups = [a.i for a in proto.attribute if a.name == GROUP and a.i > 1 and name in _GROUPED]
+        return Node(
+            name, (*args, *(Leaf(GROUP, (), str(g)) for g in groups)), outs, self.attributes(proto, args)
+        )
 
     def block(self, function: onnx.FunctionProto, args: tuple[Arg, ...]) -> Block:
         key = (function.domain, function.name)
@@ -221,7 +225,9 @@ class _Reader:
                     f"{proto.op_type} holds a subgraph: control flow has no text form, unroll it first"
                 )
             value = onnx.helper.get_attribute_value(a)
-            if not self.is_default(proto, a.name, value, args):
+            if a.name == GROUP and proto.op_type in _GROUPED:
+                shown += [f"{GROUP}@"] * (a.i > 1)
+            elif not self.is_default(proto, a.name, value, args):
                 shown.append(f"{a.name}{_attribute(a.type, value)}")
         return f"<{','.join(shown)}>" if shown else ""
 
