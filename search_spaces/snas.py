@@ -50,9 +50,9 @@ class Network:
 class SNAS(SearchSpace[Network]):
     """The synthetic space of the paper's appendix D.3, as this project fills in its details.
 
-    A network is a 3x3 stem of stride 2 and stacks of equal cells; between stacks another such convolution changes
-    the channels. A cell is a DAG of one to five nodes; the nodes that no other reads are summed, with the
-    cell's input where residuals are on.
+    A network is a 3x3 stem of stride 2 and stacks of equal cells; between stacks another such convolution
+    changes the channels. A cell is a DAG of one to five nodes; the nodes that no other reads are summed, with
+    the cell's input where residuals are on.
 
     >>> SNAS().parse(EXAMPLE).stem
     32

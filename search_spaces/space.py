@@ -64,6 +64,7 @@ class SearchSpace(ABC, Generic[A]):
                 f"{architecture!r} is no architecture of {self.name}: expected what its parse or decode gives"
             ) from None
         return architecture
+
     def shape(self, architecture: A) -> tuple[int, int, int]:
         """Channels, height and width of the architecture's input."""
         return self.input_shape

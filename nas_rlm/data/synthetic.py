@@ -213,9 +213,7 @@ def _max_pool(_: Trainable, values: list[Tensor], attributes: dict[str, Any]) ->
 
 def _average_pool(_: Trainable, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
     pads, strides = attributes.get("pads", [0, 0]), attributes.get("strides", [1, 1])
-    return F.avg_pool2d(
-        values[0], attributes["kernel_shape"], strides, pads[:2], count_include_pad=False
-    )
+    return F.avg_pool2d(values[0], attributes["kernel_shape"], strides, pads[:2], count_include_pad=False)
 
 
 OPERATORS = {

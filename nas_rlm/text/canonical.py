@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from .ir import GROUP, Block, Leaf, Node, Param, canonical, live_values
+from .ir import GROUP, Block, Leaf, Node, Param, canonical, is_part, live_values
 from .outline import outline
 from .reader import MAX_BYTES, load, opset, read, weight_name
 
@@ -60,8 +60,8 @@ def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
     without any is searched for repeats.
     """
     model = space.to_onnx(architecture)
-    block = read(model, inline=False)
-    return _print(block if model.functions else outline(block), opset(model))
+    block = read(model, inline=True)
+    return _print(outline(block), opset(model))
 
 
 class _Printer:
@@ -80,13 +80,14 @@ class _Printer:
             self.kept.append(callee)
             position = len(self.functions)
             self.functions.append("")
-            named = any(n.callee for n in callee.nodes) or not callee.is_chain
-            if named:
+            is_layer = callee.is_chain and not any(n.callee for n in callee.nodes)
+            by_content = is_layer or is_part(callee)
+            if not by_content:
                 name = f"block{self.blocks}"
                 self.blocks += 1
             head, *orders = self.body(callee, main=False)
-            if not named:
-                ops = "".join(n.op for n in callee.nodes)
+            if by_content:
+                ops = "".join(n.op for n in callee.nodes) if is_layer else "part"
                 digest = hashlib.blake2b(head.encode(), digest_size=16).hexdigest().translate(_DIGITS)
                 name = next(
                     n

@@ -9,23 +9,36 @@ from functools import lru_cache
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
 GROUP = "group"  # the type of a leaf that is a convolution's group attribute
+MOST_OF_A_PART = 10
 _MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """What no node computes: a weight, known by shape; a small constant or a group attribute, by value."""
+    """What no node computes: a weight, known by shape; a small constant or a group attribute, by value.
+
+    Args:
+        type, shape: of the tensor.
+        value: of a constant.
+        is_size: a constant that goes with the sizes of the weights, as the shape that Reshape gives does.
+    """
 
     type: str
     shape: tuple[int, ...]
     value: str | None = None
+    is_size: bool = False
 
     @property
     def sort(self) -> str:
-        """What is left when shapes, integer constants and groups may differ between repeats of a block."""
+        """What is left when sizes may differ between repeats of a block."""
         if self.value is None:
             return f"{self.type}{'[]' * len(self.shape)}"
-        return f"{self.type}={self.value}" if self.type == "float" else self.type
+        return self.type if self.is_size else f"{self.type}{list(self.shape)}={self.value}"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is a part of each block that reads it, and not handed over."""
+        return self.value is not None and not self.is_size
 
     @property
     def is_matrix(self) -> bool:
@@ -215,6 +228,18 @@ def uses(block: Block) -> dict[int, list[int]]:
         for v in n.outs:
             found[v] = []
     return found
+
+
+def is_part(block: Block) -> bool:
+    """A short chain with shortcuts: each node reads the one before, and a few read an earlier value as well."""
+    if not 2 <= len(block.nodes) <= MOST_OF_A_PART or len(block.inputs) != 1 or block.is_chain:
+        return False
+    before = block.inputs[0]
+    for n in block.nodes:
+        if len(n.outs) != 1 or before not in n.values:
+            return False
+        before = n.outs[0]
+    return block.outputs == (before,)
 
 
 def live_values(block: Block) -> set[int]:

@@ -1,13 +1,15 @@
 """Repeated parts of a flat graph become blocks, each defined once and called where it occurred.
 
-Three kinds of repeats, found in this order, the most saving first:
+What makes a block, in this order:
 
-1. layers: a weight matrix and the pointwise operators around it (ReLU-Conv-BN);
-2. regions: from a value that forks to where all its paths have met again (a cell, a residual block);
-3. sequences: runs of operators and blocks along a chain (five equal cells: a stage).
+1. layers: a weight matrix and the pointwise operators around it (ReLU-Conv-BN), always;
+2. regions, from a value that forks to where all its paths have met again (a cell), if they repeat;
+3. parts: short chains with shortcuts (a residual block, squeeze and excitation), always;
+4. cells: the stretches between values after which nothing but the last two is read, if they repeat;
+5. sequences: runs along the network's chain (five equal cells: a stage), where they shorten the text.
 
-A block that ends up called from one place only, as a region does within the sequence that it is a part of, is
-put back there.
+Layers and parts do not wait for a repeat, so that their text is the same in every network. Another block that
+ends up called from one place only, as a region does within the sequence that it is a part of, is put back there.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import count
 
-from .ir import Arg, Block, Leaf, Node, Param, canonical, label, stable_hash, uses
+from .ir import Arg, Block, Leaf, Node, Param, canonical, is_part, label, stable_hash, uses
 
 LEAST_SAVING = 4
 POINTWISE = {
@@ -49,23 +51,26 @@ def outline(flat: Block) -> Block:
     """
     bodies = [canonical(flat)]
     _outline_layers(bodies)
-    layers = {id(b) for b in bodies[1:]}
+    named = {id(b) for b in bodies[1:]}
     while _outline_regions(bodies):
         pass
+    while (part := _outline_part(bodies)) is not None:
+        named.add(id(part))
+    _outline_cells(bodies)
     while _outline_sequences(bodies):
         pass
-    while _call_in_place(bodies, layers):
+    while _call_in_place(bodies, named):
         pass
     return bodies[0]
 
 
-def _call_in_place(bodies: list[Block], layers: set[int]) -> bool:
-    """Put back a block that is called from one place only; layers keep their names in every network."""
+def _call_in_place(bodies: list[Block], named: set[int]) -> bool:
+    """Put back a block that is called from one place only; layers and parts have their names everywhere."""
     sites = Counter(id(n.callee) for b in bodies for n in b.nodes if n.callee)
     fresh = count(1 + max(v for b in bodies for v in uses(b)))
     for b in bodies:
         for i, n in enumerate(b.nodes):
-            if n.callee is not None and sites[id(n.callee)] == 1 and id(n.callee) not in layers:
+            if n.callee is not None and sites[id(n.callee)] == 1 and id(n.callee) not in named:
                 b.nodes[i : i + 1] = _body_of(n, n.callee, fresh)
                 bodies[:] = [other for other in bodies if other is not n.callee]
                 return True
@@ -94,6 +99,20 @@ def _body_of(call: Node, callee: Block, fresh: Iterator[int]) -> list[Node]:
 
 def _worth(occurrences: int, length: int) -> bool:
     return (occurrences - 1) * (length - 1) >= LEAST_SAVING
+
+
+def _saving(occurrences: int, length: int, leaves: int, handed: int) -> int:
+    """Roughly how many tokens a block saves; 0 if they are too few to be worth another name.
+
+    Args:
+        occurrences: of the block.
+        length: in statements, of three tokens and their leaves each.
+        leaves: that its statements read.
+        handed: of these, how many different ones each call hands over.
+    """
+    inline = occurrences * (3 * length + leaves)
+    outlined = 3 * length + leaves + handed + 6 + occurrences * (3 + handed)
+    return inline - outlined if outlined < 0.8 * inline else 0
 
 
 def _chains(block: Block) -> list[list[int]]:
@@ -162,11 +181,14 @@ def _cut(block: Block, piece: list[int]) -> list[list[int]]:
 
 
 def _outline_layers(bodies: list[Block]) -> None:
-    """Outline every layer that occurs often enough."""
-    groups: dict[tuple[str, ...], list[tuple[Block, list[int]]]] = defaultdict(list)
+    """Outline every layer of two operators or more; equal ones agree on which of their weights are alike."""
+    groups: dict[tuple[object, ...], list[tuple[Block, list[int]]]] = defaultdict(list)
     for layer in _layers(bodies[0]):
-        groups[tuple(label(bodies[0].nodes[i]) for i in layer)].append((bodies[0], layer))
-    kept = [g for g in groups.values() if _worth(len(g), len(g[0][1]))]
+        nodes = [bodies[0].nodes[i] for i in layer]
+        leaves = [a for n in nodes for a in n.leaves]
+        alike = tuple(leaves.index(a) for a in leaves)
+        groups[*map(label, nodes), alike].append((bodies[0], layer))
+    kept = [g for g in groups.values() if len(g[0][1]) > 1]
     ends = [[b.nodes[part[-1]].outs for b, part in g] for g in kept]
     for group, outs in zip(kept, ends, strict=True):
         place = {n.outs: i for i, n in enumerate(bodies[0].nodes)}
@@ -184,48 +206,43 @@ def _run_to(block: Block, last: int, length: int) -> list[int]:
 
 
 def _outline_sequences(bodies: list[Block]) -> bool:
-    """Outline the run of chain nodes that saves most; False if none is worth it."""
-    chains = [(b, c) for b in bodies for c in _chains(b) if len(c) >= 2]
-    symbols = [[stable_hash(label(b.nodes[i])) for i in c] for b, c in chains]
-    longest = max((len(s) for s in symbols), default=0)
-    best: tuple[int, int, int] | None = None
-    chosen: tuple[int, ...] = ()
+    """Outline the run of the network's chains that saves most; False if none is worth it."""
+    main = bodies[0]
+    chains = [c for c in _chains(main) if len(c) >= 2]
+    symbols = [[stable_hash(label(main.nodes[i])) for i in c] for c in chains]
+    best: tuple[int, ...] = (0,)
+    chosen: list[list[int]] = []
     starts = [(k, i) for k, s in enumerate(symbols) for i in range(len(s) - 1)]
-    for length in range(2, longest + 1):
+    for length in range(2, max(map(len, symbols), default=0) + 1):
         places: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
         for k, i in starts:
             if i + length <= len(symbols[k]):
                 places[tuple(symbols[k][i : i + length])].append((k, i))
-        for run, found in places.items():
-            n = _apart(found, length)
-            rank = ((n - 1) * length, length, -found[0][0] * longest * 2 - found[0][1])
-            if _worth(n, length) and (best is None or rank > best):
-                best, chosen = rank, run
         starts = sorted(p for found in places.values() if len(found) > 1 for p in found)
+        for found in places.values():
+            runs = [chains[k][i : i + length] for k, i in _apart(found, length)]
+            if len(runs) > 1:
+                columns = list(
+                    zip(*([a for i in r for a in main.nodes[i].leaves] for r in runs), strict=True)
+                )
+                saving = _saving(len(runs), length, len(columns), len(set(columns)))
+                rank = (saving, length, -found[0][0], -found[0][1])
+                if saving and rank > best:
+                    best, chosen = rank, runs
         if not starts:
             break
-    if best is None:
-        return False
-    parts: list[tuple[Block, list[int]]] = []
-    for (b, c), s in zip(chains, symbols, strict=True):
-        i = 0
-        while i + len(chosen) <= len(s):
-            if tuple(s[i : i + len(chosen)]) == chosen:
-                parts.append((b, c[i : i + len(chosen)]))
-                i += len(chosen)
-            else:
-                i += 1
-    _replace(bodies, parts)
-    return True
+    if chosen:
+        _replace(bodies, [(main, run) for run in chosen])
+    return bool(chosen)
 
 
-def _apart(places: list[tuple[int, int]], length: int) -> int:
-    """How many runs of a length there are at these places of chains, overlapping ones left out."""
-    count, chain, end = 0, -1, 0
+def _apart(places: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """The places of chains at which runs of a length do not overlap, the first ones first."""
+    found: list[tuple[int, int]] = []
     for k, i in places:
-        if k != chain or i >= end:
-            count, chain, end = count + 1, k, i + length
-    return count
+        if not found or k != found[-1][0] or i >= found[-1][1] + length:
+            found.append((k, i))
+    return found
 
 
 def _regions(block: Block) -> list[list[int]]:
@@ -281,6 +298,8 @@ def _outline_regions(bodies: list[Block]) -> bool:
     found = []
     for b in bodies:
         for region in _regions(b):
+            if b is bodies[0] and is_part(_extract(b, region)):
+                continue
             rough = tuple(sorted(stable_hash(label(b.nodes[i])) for i in region))
             sizes[rough] += 1
             found.append((b, region, rough))
@@ -298,26 +317,81 @@ def _outline_regions(bodies: list[Block]) -> bool:
     return True
 
 
+def _outline_part(bodies: list[Block]) -> Block | None:
+    """Outline all that equal the network's smallest part; None if it has none left."""
+    main = bodies[0]
+    parts = [(len(r), r, e) for r in _regions(main) if is_part(e := _extract(main, r))]
+    if not parts:
+        return None
+    least = min(parts, key=lambda p: (p[0], p[1]))[2].signature()
+    _replace(bodies, [(main, r) for _, r, e in parts if e.signature() == least], shared=False)
+    return bodies[-1]
+
+
+def _outline_cells(bodies: list[Block]) -> None:
+    """Outline the cells of a network in which each reads the outputs of the two before it."""
+    main = bodies[0]
+    cells: dict[str, list[tuple[Block, list[int]]]] = defaultdict(list)
+    for cell in _cells(main):
+        cells[_extract(main, cell).signature()].append((main, cell))
+    kept = [group for group in cells.values() if _worth(len(group), len(group[0][1]))]
+    ends = [[main.nodes[part[-1]].outs for _, part in group] for group in kept]
+    sizes = [len(group[0][1]) for group in kept]
+    for outs, size in zip(ends, sizes, strict=True):
+        place = {n.outs: i for i, n in enumerate(main.nodes)}
+        _replace(bodies, [(main, list(range(place[o] - size + 1, place[o] + 1))) for o in outs])
+
+
+def _cells(block: Block) -> list[list[int]]:
+    """The longest row of stretches, each of which reads the results of the two before it alone."""
+    last_read = {v: max(c) if c else -1 for v, c in uses(block).items()}
+    last_read |= dict.fromkeys(block.outputs, len(block.nodes))
+    made = {v: i for i, n in enumerate(block.nodes) for v in n.outs} | dict.fromkeys(block.inputs, -1)
+    live: set[int] = set(block.inputs)
+    before: dict[int, int] = {}  # where a stretch may end, to the end of the one before it
+    rank: dict[int, int] = {}
+    for i, n in enumerate(block.nodes):
+        live = {v for v in (*live, *n.outs) if last_read[v] > i}
+        others = [made[v] for v in live if v not in n.outs]
+        if len(n.outs) == 1 and len(live) <= 2 and len(others) <= 1 and live.intersection(n.outs):
+            previous = others[0] if others else max((p for p in rank if rank[p] == 1), default=-1)
+            if previous == -1 or previous in rank:
+                before[i], rank[i] = previous, rank.get(previous, 0) + 1
+    row: list[list[int]] = []
+    end = max(rank, key=lambda p: (rank[p], -p), default=-1)
+    while end >= 0:
+        row.append(list(range(before[end] + 1, end + 1)))
+        end = before[end]
+    return row[::-1]
+
+
 def _extract(block: Block, part: list[int]) -> Block:
     """The nodes of a part as a graph of its own."""
     nodes = [block.nodes[i] for i in part]
     made = {v for n in nodes for v in n.outs}
-    entry = next(v for n in nodes for v in n.values if v not in made)
-    return Block((entry,), nodes[-1].outs, nodes)
+    entries = dict.fromkeys(v for n in nodes for v in n.values if v not in made)
+    return Block(tuple(entries), nodes[-1].outs, nodes)
 
 
-def _replace(bodies: list[Block], parts: list[tuple[Block, list[int]]]) -> None:
-    """Define the block that all these parts are, and call it in their place."""
+def _replace(bodies: list[Block], parts: list[tuple[Block, list[int]]], shared: bool = True) -> None:
+    """Define the block that all these parts are, and call it in their place.
+
+    Args:
+        bodies: the network and its blocks, to which the new one is added.
+        parts: nodes of some of them.
+        shared: weights that agree in every part are handed over once; otherwise the block's parameters do not
+            depend on where else it is called.
+    """
     ordered = [canonical(_extract(b, p)) for b, p in parts]
     columns = list(zip(*([a for n in o.nodes for a in n.leaves] for o in ordered), strict=True))
     slots: list[Leaf | int] = []
-    rows: dict[tuple[Leaf | Param, ...], int] = {}
-    for column in columns:
-        same = column[0]
-        if isinstance(same, Leaf) and same.value is not None and all(a == same for a in column):
-            slots.append(same)
+    rows: dict[tuple[object, ...], int] = {}
+    for k, column in enumerate(columns):
+        first = column[0]
+        if isinstance(first, Leaf) and first.is_fixed:
+            slots.append(first)
         else:
-            slots.append(rows.setdefault(column, len(rows)))
+            slots.append(rows.setdefault(column if shared else (k, column), len(rows)))
     body = ordered[0]
     slot = iter(slots)
 
@@ -329,13 +403,13 @@ def _replace(bodies: list[Block], parts: list[tuple[Block, list[int]]]) -> None:
 
     nodes = [Node(n.op, tuple(fill(a) for a in n.args), n.outs, n.attrs, n.callee) for n in body.nodes]
     callee = Block(body.inputs, body.outputs, nodes, params=len(rows))
-    handed = list(rows)
+    handed = [columns[slots.index(k)] for k in range(len(rows))]
     for b in bodies:
         calls: dict[int, Node] = {}
         gone: set[int] = set()
         for k, ((owner, part), o) in enumerate(zip(parts, ordered, strict=True)):
             if owner is b:
-                args = (o.inputs[0], *(column[k] for column in handed))
+                args = (*o.inputs, *(column[k] for column in handed))
                 calls[part[-1]] = Node("", args, o.outputs, callee=callee)
                 gone.update(part)
         if gone:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +20,7 @@ MAX_BYTES = 512 * 1024 * 1024
 MAX_NODES = 50_000
 SMALL = 64  # integer constants of at most this many elements are part of the graph, not weights
 _GROUPED = ("Conv", "ConvTranspose")
+_SIZED = ("ConstantOfShape", "Expand", "Reshape", "Resize", "Split", "Tile")
 _UNIT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
@@ -104,6 +106,10 @@ def _tensor_leaf(tensor: TensorProto) -> Leaf:
     return _constant(numpy_helper.to_array(tensor))
 
 
+def _as_size(arg: Arg) -> Arg:
+    return replace(arg, is_size=True) if isinstance(arg, Leaf) and arg.value is not None else arg
+
+
 class _Reader:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
@@ -181,9 +187,16 @@ class _Reader:
         if function is not None:
             return Node("", args, outs, callee=self.block(function, args))
         name = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
-        groups = [a.i for a in proto.attribute if a.name == GROUP and a.i > 1 and name in _GROUPED]
+        groups = [
+            Leaf(GROUP, (), str(a.i), is_size=True)
+            for a in proto.attribute
+            if a.name == GROUP and a.i > 1 and name in _GROUPED
+        ]
         return Node(
-            name, (*args, *(Leaf(GROUP, (), str(g)) for g in groups)), outs, self.attributes(proto, args)
+            name,
+            (*map(_as_size, args), *groups) if name in _SIZED else (*args, *groups),
+            outs,
+            self.attributes(proto, args),
         )
 
     def block(self, function: onnx.FunctionProto, args: tuple[Arg, ...]) -> Block:

@@ -11,7 +11,8 @@ def test_equal_residual_blocks_become_one_function():
     assert len(parsed.functions) == 2  # the layer and the block
     assert text.count("=Conv<") == 1
     assert text.count("=Add(") == 1
-    assert [n.op_type for n in parsed.graph.node].count("block0") == 6
+    (part,) = [f.name for f in parsed.functions if f.name.startswith("part_")]
+    assert [n.op_type for n in parsed.graph.node].count(part) == 6
 
 
 def test_the_text_grows_by_a_line_a_block_at_most():
@@ -19,9 +20,41 @@ def test_the_text_grows_by_a_line_a_block_at_most():
     assert lines[1] - lines[0] <= 6
 
 
-def test_what_is_not_worth_a_function_stays_in_place():
+def test_operators_alone_stay_in_place():
     g = FlatModel()
-    assert "f." not in from_onnx(g.build(g.conv_bn_relu(g.conv_bn_relu("image", 8, 8), 8, 8)))
+    assert "f." not in from_onnx(g.build(g.op("Sigmoid", g.op("Relu", g.op("Relu", "image")))))
+
+
+def test_a_part_is_called_by_the_same_name_in_every_network():
+    networks = [onnx.parser.parse_model(from_onnx(residual_network(n))) for n in (1, 2, 9)]
+    names = {tuple(f.name for f in m.functions if not f.name.startswith("block")) for m in networks}
+    assert len(names) == 1
+
+
+def test_groups_are_handed_over_so_that_widths_share_a_function():
+    g, x = FlatModel(), "image"
+    for width, before in ((8, 8), (16, 8), (32, 16)):
+        x = g.op("Conv", x, g.weight(width, before, 1, 1))
+        x = g.op("Relu", g.op("Conv", x, g.weight(width, 1, 3, 3), group=width, pads=[1] * 4))
+    text = from_onnx(g.build(x))
+    assert text.count("group:int=@g0") == 1
+    assert [f"<g0={width}>" in text for width in (8, 16, 32)] == [True] * 3
+    flat = onnx.inliner.inline_local_functions(onnx.parser.parse_model(text))
+    groups = [a.i for n in flat.graph.node for a in n.attribute if a.name == "group"]
+    assert groups == [8, 16, 32]
+
+
+def test_cells_that_read_the_two_before_become_one_function():
+    g, before, x = FlatModel(), "image", "image"
+    for _ in range(6):
+        a, b = g.conv_bn_relu(before, 8, 8, 1), g.conv_bn_relu(x, 8, 8, 1)
+        c = g.op("Add", g.conv_bn_relu(a, 8, 8), g.op("MaxPool", b, kernel_shape=[3, 3], pads=[1] * 4))
+        d = g.op("Add", g.conv_bn_relu(b, 8, 8), c)
+        before, x = x, g.op("Add", g.conv_bn_relu(d, 8, 8), c)
+    text = from_onnx(g.build(x))
+    calls = [n for n in onnx.parser.parse_model(text).graph.node if n.op_type == "block0"]
+    assert len(calls) >= 4
+    assert all(sum(not i.startswith("W") for i in n.input) == 2 for n in calls)
 
 
 def test_a_layer_holds_at_most_one_weight_matrix():
