@@ -41,7 +41,8 @@ class Recipe:
     Args:
         tables: what it trains on.
         size: the network's dial.
-        vocab_size, tokenizer_texts, longest_piece: the tokenizer, trained on this many texts of each table.
+        tokenizer: a tokenizer's file, or a shipped model's name; by default one is trained.
+        vocab_size, tokenizer_texts, longest_piece: of that one, on this many texts of each table.
         epochs, batch_size: how long; rows a step.
         optimizer: "adamw", "adafactor" or "muon" (for the layers' matrices, AdamW for the rest).
         learning_rate, warmup, weight_decay, clip: steps of linear warm-up, then a cosine to zero.
@@ -58,6 +59,7 @@ class Recipe:
 
     tables: tuple[TableRecipe, ...]
     size: int = 4
+    tokenizer: str = ""
     vocab_size: int = 8192
     tokenizer_texts: int = 4000
     longest_piece: int = 64

@@ -32,7 +32,7 @@ from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
-from nas_rlm.rlm import RLM, Seen
+from nas_rlm.rlm import ASSETS, RLM, Seen
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
@@ -336,12 +336,16 @@ def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
 
 
 def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> Tokenizer:
-    """The run's tokenizer, trained once and kept with it."""
+    """The recipe's tokenizer, or one of the run's own, trained once and kept with it."""
     path = folder / "tokenizer.model"
     if not path.is_file():
-        rng = np.random.default_rng(recipe.seed)
-        sample = [t[i] for t in texts for i in sorted(rng.permutation(len(t))[: recipe.tokenizer_texts])]
-        Tokenizer.train(sample, recipe.vocab_size, recipe.longest_piece, recipe.seed).save(path)
+        if recipe.tokenizer:
+            shipped = ASSETS / recipe.tokenizer / path.name
+            Tokenizer.load(shipped if shipped.is_file() else Path(recipe.tokenizer)).save(path)
+        else:
+            rng = np.random.default_rng(recipe.seed)
+            sample = [t[i] for t in texts for i in sorted(rng.permutation(len(t))[: recipe.tokenizer_texts])]
+            Tokenizer.train(sample, recipe.vocab_size, recipe.longest_piece, recipe.seed).save(path)
     return Tokenizer.load(path)
 
 

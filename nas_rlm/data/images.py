@@ -6,9 +6,10 @@ import gzip
 import os
 import pickle
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -103,10 +104,10 @@ def _fashion(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _idx(path: Path, dimensions: int) -> np.ndarray:
     _check_size(path)
-    opened: BinaryIO = gzip.open(path) if path.suffix == ".gz" else open(path, "rb")  # type: ignore[assignment]
+    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened as file:
-            content = file.read(MOST_BYTES)
+        with opener(path, "rb") as file:
+            content: bytes = file.read(MOST_BYTES)
     except (OSError, EOFError) as error:
         raise ValueError(f"{str(path)!r} is damaged: {error}") from None
     head = 4 + 4 * dimensions

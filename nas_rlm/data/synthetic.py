@@ -116,7 +116,8 @@ def trial(architecture: Any, images: Images, budget: Budget, index: int = 0) -> 
     try:
         torch.manual_seed(budget.seed * 1_000_003 + index)
         network = Trainable(space.to_onnx(architecture, weights=True))
-        network = network.to(budget.device, memory_format=torch.channels_last)
+        network = network.to(budget.device)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         for steps, loss in enumerate(_train(network, images, budget, index), 1):
             if not math.isfinite(loss):
                 raise ArithmeticError(f"the loss is {loss} at step {steps}")
@@ -198,7 +199,8 @@ class Trainable(nn.Module):
 
 def _conv(_: Trainable, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
     pads, strides = attributes.get("pads", [0, 0]), attributes.get("strides", [1, 1])
-    return F.conv2d(*values, stride=strides, padding=pads[:2], groups=attributes.get("group", 1))
+    bias = values[2] if len(values) > 2 else None
+    return F.conv2d(values[0], values[1], bias, strides, pads[:2], groups=attributes.get("group", 1))
 
 
 def _batch_norm(network: Trainable, values: list[Tensor], _: dict[str, Any]) -> Tensor:
@@ -310,7 +312,7 @@ def _held(path: Path, budget: Budget) -> list[dict[str, Any]]:
         for name, value in asdict(budget).items():
             if name != "device" and record.get(name) != value:
                 raise ValueError(
-                    f"{str(path)!r} holds records with {name} {record.get(name)!r} where {value!r} is asked for"
+                    f"{str(path)!r} holds records with {name} {record.get(name)!r} where {value!r} is asked"
                 )
         if record["arch_str"] != str(space.sample(np.random.default_rng([budget.seed, i]))):
             raise ValueError(f"{str(path)!r} line {i + 1} is not network {i} of seed {budget.seed}")

@@ -24,7 +24,10 @@ COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
     *("val_accuracy", "flops", "params", "metadata", "metainformation"),
 )
-SPACES = {"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"}
+SPACES = {
+    **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
+    **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
+}
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
 TEXT_VERSION = 3  # raised when the canonical text changes, so that remembered texts are made again
 

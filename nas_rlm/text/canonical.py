@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from .ir import GROUP, Block, Leaf, Node, Param, canonical, is_part, live_values
+from .normal import OPSET, normalised
 from .outline import outline
-from .reader import MAX_BYTES, load, opset, read, weight_name
+from .reader import MAX_BYTES, inlined, load, read, weight_name
 
 if TYPE_CHECKING:
     from search_spaces import SearchSpace
@@ -46,7 +47,7 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
     loaded = load(model, max_bytes)
     try:
         onnx.checker.check_model(loaded)
-        return _print(outline(read(loaded, inline=True)), opset(loaded))
+        return _print(outline(read(normalised(inlined(loaded)))))
     except (ValueError, TypeError, LookupError, RuntimeError, onnx.checker.ValidationError) as error:
         name = "the model" if isinstance(model, onnx.ModelProto) else repr(os.fspath(model))
         reason = str(error).strip() or type(error).__name__
@@ -60,13 +61,11 @@ def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
     without any is searched for repeats.
     """
     model = space.to_onnx(architecture)
-    block = read(model, inline=True)
-    return _print(outline(block), opset(model))
+    return _print(outline(read(inlined(model))))
 
 
 class _Printer:
-    def __init__(self, opset_version: int) -> None:
-        self.opset = opset_version
+    def __init__(self) -> None:
         self.functions: list[str] = []
         self.names: dict[int, str] = {}
         self.orders: dict[int, tuple[list[int], list[int]]] = {}
@@ -95,7 +94,7 @@ class _Printer:
                     if self.texts.setdefault(n, head) == head
                 )
             self.names[id(callee)], self.orders[id(callee)] = name, (orders[0], orders[1])
-            domain = f'<domain:"{DOMAIN}",opset_import:["":{self.opset},"{DOMAIN}":1]>\n'
+            domain = f'<domain:"{DOMAIN}",opset_import:["":{OPSET},"{DOMAIN}":1]>\n'
             self.functions[position] = f"{domain}{name}{head}"
         return self.names[id(callee)]
 
@@ -158,10 +157,10 @@ class _Printer:
         return "\n".join([head, "{", *constants, *lines, "}"]), list(params), list(groups)
 
 
-def _print(block: Block, opset_version: int) -> str:
-    printer = _Printer(opset_version)
+def _print(block: Block) -> str:
+    printer = _Printer()
     main, *_ = printer.body(_fresh(block, {}), main=True)
-    imports = f'"":{opset_version}' + (f',"{DOMAIN}":1' if printer.functions else "")
+    imports = f'"":{OPSET}' + (f',"{DOMAIN}":1' if printer.functions else "")
     return "\n".join([f"<ir_version:10,opset_import:[{imports}]>", f"main{main}", *printer.functions]) + "\n"
 
 

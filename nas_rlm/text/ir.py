@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
 GROUP = "group"  # the type of a leaf that is a convolution's group attribute
@@ -71,15 +71,22 @@ class Node:
     attrs: str = ""
     callee: Block | None = None
 
-    @property
+    @cached_property
     def values(self) -> list[int]:
         return [a for a in self.args if isinstance(a, int)]
 
-    @property
+    @cached_property
     def leaves(self) -> list[Leaf | Param]:
         return [a for a in self.args if isinstance(a, Leaf | Param)]
 
-    @property
+    @cached_property
+    def label(self) -> str:
+        """What the node does, its leaves known only by their sort."""
+        op = f"call:{stable_hash(self.callee.signature()):x}" if self.callee else self.op
+        args = ["_" if isinstance(a, int) else "" if a is None else a.sort for a in self.args]
+        return f"{op}{self.attrs}({','.join(sorted(args) if self.commutes else args)})"
+
+    @cached_property
     def commutes(self) -> bool:
         return self.callee is None and self.op in COMMUTATIVE
 
@@ -99,6 +106,7 @@ class Block:
     params: int = 0
     input_types: tuple[str, ...] = ()
     output_types: tuple[str, ...] = ()
+    is_canonical: bool = False
     _signature: str = field(default="", repr=False)
 
     @property
@@ -133,13 +141,6 @@ def mix(*parts: int) -> int:
     return h
 
 
-def label(node: Node) -> str:
-    """What a node does, its leaves known only by their sort."""
-    op = f"call:{stable_hash(node.callee.signature()):x}" if node.callee else node.op
-    args = ["_" if isinstance(a, int) else "" if a is None else a.sort for a in node.args]
-    return f"{op}{node.attrs}({','.join(sorted(args) if node.commutes else args)})"
-
-
 def canonical(block: Block) -> Block:
     """The same graph with its nodes in an order that depends on the graph alone, dead code left out.
 
@@ -147,8 +148,10 @@ def canonical(block: Block) -> Block:
     outputs; operands of commutative operators are visited, and kept, deepest first.
     """
     nodes = block.nodes
+    if block.is_canonical or (block.is_chain and not any(n.commutes for n in nodes)):
+        return block
     producer = {v: i for i, n in enumerate(nodes) for v in n.outs}
-    labels = [stable_hash(label(n)) for n in nodes]
+    labels = [stable_hash(n.label) for n in nodes]
     exact = [stable_hash(repr([a for a in n.args if isinstance(a, Leaf | Param)])) for n in nodes]
     up: dict[int, int] = {v: mix(1, i) for i, v in enumerate(block.inputs)}
     depth: dict[int, int] = dict.fromkeys(block.inputs, 0)
@@ -202,7 +205,9 @@ def canonical(block: Block) -> Block:
             stack.append((i, True))
             pending = [producer[a] for a in args if isinstance(a, int) and a in producer]
             stack.extend((p, False) for p in reversed(pending) if not done[p])
-    return Block(block.inputs, block.outputs, placed, block.params, block.input_types, block.output_types)
+    return Block(
+        block.inputs, block.outputs, placed, block.params, block.input_types, block.output_types, True
+    )
 
 
 def structure(block: Block) -> str:
@@ -231,7 +236,7 @@ def uses(block: Block) -> dict[int, list[int]]:
 
 
 def is_part(block: Block) -> bool:
-    """A short chain with shortcuts: each node reads the one before, and a few read an earlier value as well."""
+    """A short chain with shortcuts: each node reads the one before, a few read an earlier value as well."""
     if not 2 <= len(block.nodes) <= MOST_OF_A_PART or len(block.inputs) != 1 or block.is_chain:
         return False
     before = block.inputs[0]

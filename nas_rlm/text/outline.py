@@ -8,8 +8,9 @@ What makes a block, in this order:
 4. cells: the stretches between values after which nothing but the last two is read, if they repeat;
 5. sequences: runs along the network's chain (five equal cells: a stage), where they shorten the text.
 
-Layers and parts do not wait for a repeat, so that their text is the same in every network. Another block that
-ends up called from one place only, as a region does within the sequence that it is a part of, is put back there.
+Layers and parts do not wait for a repeat, so that their text is the same in every network. Another block
+that ends up called from one place only, as a region does within the sequence that it is a part of, is put
+back there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import count
 
-from .ir import Arg, Block, Leaf, Node, Param, canonical, is_part, label, stable_hash, uses
+from .ir import Arg, Block, Leaf, Node, Param, canonical, is_part, stable_hash, uses
 
 LEAST_SAVING = 4
 POINTWISE = {
@@ -54,8 +55,8 @@ def outline(flat: Block) -> Block:
     named = {id(b) for b in bodies[1:]}
     while _outline_regions(bodies):
         pass
-    while (part := _outline_part(bodies)) is not None:
-        named.add(id(part))
+    while parts := _outline_parts(bodies):
+        named.update(map(id, parts))
     _outline_cells(bodies)
     while _outline_sequences(bodies):
         pass
@@ -72,6 +73,7 @@ def _call_in_place(bodies: list[Block], named: set[int]) -> bool:
         for i, n in enumerate(b.nodes):
             if n.callee is not None and sites[id(n.callee)] == 1 and id(n.callee) not in named:
                 b.nodes[i : i + 1] = _body_of(n, n.callee, fresh)
+                b.is_canonical = False
                 bodies[:] = [other for other in bodies if other is not n.callee]
                 return True
     return False
@@ -187,7 +189,7 @@ def _outline_layers(bodies: list[Block]) -> None:
         nodes = [bodies[0].nodes[i] for i in layer]
         leaves = [a for n in nodes for a in n.leaves]
         alike = tuple(leaves.index(a) for a in leaves)
-        groups[*map(label, nodes), alike].append((bodies[0], layer))
+        groups[*(n.label for n in nodes), alike].append((bodies[0], layer))
     kept = [g for g in groups.values() if len(g[0][1]) > 1]
     ends = [[b.nodes[part[-1]].outs for b, part in g] for g in kept]
     for group, outs in zip(kept, ends, strict=True):
@@ -209,7 +211,7 @@ def _outline_sequences(bodies: list[Block]) -> bool:
     """Outline the run of the network's chains that saves most; False if none is worth it."""
     main = bodies[0]
     chains = [c for c in _chains(main) if len(c) >= 2]
-    symbols = [[stable_hash(label(main.nodes[i])) for i in c] for c in chains]
+    symbols = [[stable_hash(main.nodes[i].label) for i in c] for c in chains]
     best: tuple[int, ...] = (0,)
     chosen: list[list[int]] = []
     starts = [(k, i) for k, s in enumerate(symbols) for i in range(len(s) - 1)]
@@ -300,12 +302,12 @@ def _outline_regions(bodies: list[Block]) -> bool:
         for region in _regions(b):
             if b is bodies[0] and is_part(_extract(b, region)):
                 continue
-            rough = tuple(sorted(stable_hash(label(b.nodes[i])) for i in region))
+            rough = tuple(sorted(stable_hash(b.nodes[i].label) for i in region))
             sizes[rough] += 1
             found.append((b, region, rough))
     for b, region, rough in found:
         if _worth(sizes[rough], len(region)):
-            groups[_extract(b, region).signature()].append((b, region))
+            groups[canonical(_extract(b, region)).signature()].append((b, region))
     ranked = [
         ((len(g) - 1) * len(g[0][1]), len(g[0][1]), -k, g)
         for k, g in enumerate(groups.values())
@@ -317,15 +319,29 @@ def _outline_regions(bodies: list[Block]) -> bool:
     return True
 
 
-def _outline_part(bodies: list[Block]) -> Block | None:
-    """Outline all that equal the network's smallest part; None if it has none left."""
+def _outline_parts(bodies: list[Block]) -> list[Block]:
+    """Outline the network's smallest parts; gives the new blocks, none if there are no parts left."""
     main = bodies[0]
-    parts = [(len(r), r, e) for r in _regions(main) if is_part(e := _extract(main, r))]
-    if not parts:
-        return None
-    least = min(parts, key=lambda p: (p[0], p[1]))[2].signature()
-    _replace(bodies, [(main, r) for _, r, e in parts if e.signature() == least], shared=False)
-    return bodies[-1]
+    parts = [r for r in _regions(main) if is_part(_extract(main, r))]
+    least = min(map(len, parts), default=0)
+    groups: dict[object, list[tuple[int, ...]]] = defaultdict(list)
+    for part in parts:
+        if len(part) == least:
+            groups[_wiring(main, part)].append(main.nodes[part[-1]].outs)
+    before = len(bodies)
+    for outs in groups.values():
+        place = {n.outs: i for i, n in enumerate(main.nodes)}
+        runs = [(main, list(range(place[o] - least + 1, place[o] + 1))) for o in outs]
+        _replace(bodies, runs, shared=False)
+    return bodies[before:]
+
+
+def _wiring(block: Block, part: list[int]) -> object:
+    """What the nodes of a part do and read, in their order, which is the same for all equal parts."""
+    number = {v: k for k, i in enumerate(part) for v in block.nodes[i].outs}
+    return tuple(
+        (block.nodes[i].label, tuple(number.get(v, -1) for v in block.nodes[i].values)) for i in part
+    )
 
 
 def _outline_cells(bodies: list[Block]) -> None:
@@ -414,4 +430,5 @@ def _replace(bodies: list[Block], parts: list[tuple[Block, list[int]]], shared: 
                 gone.update(part)
         if gone:
             b.nodes = [calls.get(i, n) for i, n in enumerate(b.nodes) if i in calls or i not in gone]
+            b.is_canonical = False
     bodies.append(callee)

@@ -14,7 +14,7 @@ import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-from .ir import GROUP, Arg, Block, Leaf, Node, Param
+from .ir import GROUP, Arg, Block, Leaf, Node
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_NODES = 50_000
@@ -45,24 +45,23 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
     return model
 
 
-def opset(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators that a model imports."""
-    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-
-
 def weight_name(type_name: str, shape: tuple[int, ...]) -> str:
     """The name of a weight in the text: its shape, and its type unless that is float."""
     return ("W" if type_name == "float" else f"{type_name}_") + "_".join(map(str, shape))
 
 
-def read(model: onnx.ModelProto, inline: bool) -> Block:
-    """The model's graph; with `inline` its local functions are called in place first."""
-    if inline and model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    if len(model.graph.node) > MAX_NODES:
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its local functions called in place."""
+    flat = onnx.inliner.inline_local_functions(model) if model.functions else model
+    if len(flat.graph.node) > MAX_NODES:
         raise ValueError(
-            f"the graph has {len(model.graph.node):,} nodes, more than the limit of {MAX_NODES:,}"
+            f"the graph has {len(flat.graph.node):,} nodes, more than the limit of {MAX_NODES:,}"
         )
+    return flat
+
+
+def read(model: onnx.ModelProto) -> Block:
+    """The graph of a model without local functions."""
     return _Reader(model).network()
 
 
@@ -113,9 +112,7 @@ def _as_size(arg: Arg) -> Arg:
 class _Reader:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
-        self.opset = opset(model)
-        self.functions = {(f.domain, f.name): f for f in model.functions}
-        self.blocks: dict[tuple[str, str], Block] = {}
+        self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
         self.fresh = count()
 
     def network(self) -> Block:
@@ -181,11 +178,8 @@ class _Reader:
         outs = tuple(next(self.fresh) for _ in proto.output)
         scope.update(zip((o for o in proto.output), outs, strict=True))
         scope[""] = None
-        function = self.functions.get((proto.domain, proto.op_type))
-        if function is None and proto.domain in ("", "ai.onnx") and not onnx.defs.has(proto.op_type):
+        if proto.domain in ("", "ai.onnx") and not onnx.defs.has(proto.op_type):
             raise ValueError(f"ONNX has no operator {proto.op_type!r}: expected one of its own, or a domain")
-        if function is not None:
-            return Node("", args, outs, callee=self.block(function, args))
         name = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
         groups = [
             Leaf(GROUP, (), str(a.i), is_size=True)
@@ -198,24 +192,6 @@ class _Reader:
             outs,
             self.attributes(proto, args),
         )
-
-    def block(self, function: onnx.FunctionProto, args: tuple[Arg, ...]) -> Block:
-        key = (function.domain, function.name)
-        if key not in self.blocks:
-            scope: dict[str, Arg] = {"": None}
-            inputs: list[int] = []
-            params = 0
-            for name, arg in zip(function.input, args, strict=True):
-                if isinstance(arg, Leaf | Param):
-                    scope[name] = Param(params, arg.sort, arg.is_matrix)
-                    params += 1
-                else:
-                    inputs.append(next(self.fresh))
-                    scope[name] = inputs[-1]
-            nodes = self.body(function.node, scope)
-            outputs = tuple(v for v in (scope[o] for o in function.output) if isinstance(v, int))
-            self.blocks[key] = Block(tuple(inputs), outputs, nodes, params)
-        return self.blocks[key]
 
     def constant(self, proto: onnx.NodeProto) -> Leaf:
         attribute = proto.attribute[0]
