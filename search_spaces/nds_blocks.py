@@ -1,0 +1,190 @@
+"""Network Design Spaces: three stages of plain, residual or bottleneck blocks, on CIFAR-10."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from search_spaces.graph import Graph, Value
+from search_spaces.layers import add, conv_bn, conv_bn_relu
+from search_spaces.space import SearchSpace
+
+STEM, STRIDES, CLASSES = 16, (1, 2, 2), 10
+STAGES = len(STRIDES)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Depth and width of each stage; where blocks have a bottleneck, its width by the block's, and groups."""
+
+    block: str
+    depths: tuple[int, ...]
+    widths: tuple[int, ...]
+    bottlenecks: tuple[float, ...] = (0.0,) * STAGES
+    groups: tuple[int, ...] = (0,) * STAGES
+
+    def __str__(self) -> str:
+        return json.dumps(
+            {
+                "block_type": self.block,
+                "ds": self.depths,
+                "ws": self.widths,
+                "ss": STRIDES,
+                "bot_muls": self.bottlenecks,
+                "num_gs": self.groups,
+            }
+        )
+
+
+class StageSpace(SearchSpace[Stages]):
+    """Stages after Radosavovic et al. 2019, table 1; a genome has the choices of each stage.
+
+    Attributes:
+        block: of the notation.
+        depths, widths, ratios, groups: what a stage may have; parsed networks may differ.
+    """
+
+    block: str
+    depths: tuple[int, ...]
+    widths: tuple[int, ...]
+    ratios: tuple[float, ...] = (0.0,)
+    groups: tuple[int, ...] = (0,)
+
+    def __init__(self) -> None:
+        self.choices = (self.depths, self.widths, self.ratios, self.groups)
+        self.genes = tuple(len(c) for c in self.choices for _ in range(STAGES) if len(c) > 1)
+        self.size = int(np.prod(self.genes))
+
+    def decode(self, genome: np.ndarray) -> Stages:
+        genes = iter(self._checked(genome))
+        columns: list[Any] = [
+            tuple(c[next(genes) if len(c) > 1 else 0] for _ in range(STAGES)) for c in self.choices
+        ]
+        return Stages(self.block, *columns)
+
+    def encode(self, architecture: Stages) -> np.ndarray:
+        """The genome of an architecture; what it may not have in a genome, by the nearest that it may."""
+        columns = (architecture.depths, architecture.widths, architecture.bottlenecks, architecture.groups)
+        return np.array(
+            [
+                int(np.argmin(np.abs(np.subtract(choices, value))))
+                for choices, column in zip(self.choices, columns, strict=True)
+                for value in column
+                if len(choices) > 1
+            ]
+        )
+
+    def parse(self, text: str) -> Stages:
+        example = self.decode(np.zeros(len(self.genes), dtype=int))
+        try:
+            content: Any = json.loads(text)
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise ValueError(f"{text!r} is not JSON such as {example}")
+        if content.get("block_type") != self.block:
+            raise ValueError(
+                f"block_type of {text!r} is {content.get('block_type')!r}, expected {self.block!r}"
+            )
+        for name in ("ds", "ws", "ss"):
+            value = content.get(name)
+            if not isinstance(value, list) or len(value) != STAGES or not all(map(_is_positive, value)):
+                raise ValueError(f"{name} of {text!r} is {value!r}, expected {STAGES} numbers from 1 up")
+        if tuple(content["ss"]) != STRIDES:
+            raise ValueError(f"ss of {text!r} is {content['ss']}, expected {list(STRIDES)}")
+        if len(self.ratios) == 1:
+            return Stages(self.block, tuple(content["ds"]), tuple(content["ws"]))
+        ratios, groups = content.get("bot_muls"), content.get("num_gs")
+        for i, width in enumerate(content["ws"]):
+            try:
+                inner = width * float(ratios[i])
+                fits = inner >= 1 and inner == int(inner) and inner % groups[i] == 0
+            except (TypeError, IndexError, ValueError, ZeroDivisionError):
+                fits = False
+            if not fits:
+                raise ValueError(
+                    f"bot_muls {ratios!r} and num_gs {groups!r} of {text!r}: expected {STAGES} of each,"
+                    " whose product with the width divides into the groups"
+                )
+        return Stages(
+            self.block, tuple(content["ds"]), tuple(content["ws"]), tuple(map(float, ratios)), tuple(groups)
+        )
+
+    def write(self, graph: Graph, architecture: Stages) -> Value:
+        x = graph.block(conv_bn_relu, graph.input, STEM, 3)
+        for i, stride in enumerate(STRIDES):
+            for k in range(architecture.depths[i]):
+                x = graph.block(self.write_block, x, architecture, i, 1 if k else stride)
+        return graph.classifier(x, CLASSES)
+
+    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
+        """One block of a stage."""
+        raise NotImplementedError
+
+    def repeats(self, architecture: Stages) -> bool:
+        """Which blocks repeat, only the outline can tell."""
+        return False
+
+
+class Vanilla(StageSpace):
+    """Two convolutions a block, no shortcuts."""
+
+    name = "nds_vanilla"
+    block = "vanilla_block"
+    depths = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+    widths = (16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+
+    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
+        width = architecture.widths[stage]
+        return conv_bn_relu(graph, conv_bn_relu(graph, x, width, 3, stride), width, 3)
+
+
+class ResNet(StageSpace):
+    """Two convolutions a block and a shortcut, projected where the shape changes."""
+
+    name = "nds_resnet"
+    block = "res_basic_block"
+    depths, widths = Vanilla.depths, Vanilla.widths
+
+    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
+        width = architecture.widths[stage]
+        y = conv_bn(graph, conv_bn_relu(graph, x, width, 3, stride), width, 3)
+        return _joined(graph, x, y, stride)
+
+
+class ResNeXtA(StageSpace):
+    """Bottleneck blocks with groups."""
+
+    name = "nds_resnext_a"
+    block = "res_bottleneck_block"
+    depths = (1, 2, 4, 8, 16)
+    widths: tuple[int, ...] = (16, 32, 64, 128, 256)
+    ratios = (1.0, 0.5, 0.25)
+    groups: tuple[int, ...] = (1, 2, 4)
+
+    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
+        width = architecture.widths[stage]
+        inner = int(width * architecture.bottlenecks[stage])
+        y = conv_bn_relu(graph, x, inner, 1)
+        y = conv_bn_relu(graph, y, inner, 3, stride, architecture.groups[stage])
+        return _joined(graph, x, conv_bn(graph, y, width, 1), stride)
+
+
+class ResNeXtB(ResNeXtA):
+    """Wider bottleneck blocks with more groups."""
+
+    name = "nds_resnext_b"
+    widths, groups = (64, 128, 256, 512, 1024), (1, 2, 4, 8, 16)
+
+
+def _joined(graph: Graph, x: Value, y: Value, stride: int) -> Value:
+    """The sum of a block's input, projected where its shape changes, and of what the block makes of it."""
+    shortcut = x if stride == 1 and x.channels == y.channels else conv_bn(graph, x, y.channels, 1, stride)
+    return graph.op("Relu", add(graph, shortcut, y))
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
