@@ -97,7 +97,8 @@ class StageSpace(SearchSpace[Stages]):
             raise ValueError(f"ss of {text!r} is {content['ss']}, expected {list(STRIDES)}")
         if len(self.ratios) == 1:
             return Stages(self.block, tuple(content["ds"]), tuple(content["ws"]))
-        ratios, groups = content.get("bot_muls"), content.get("num_gs")
+        ratios: Any = content.get("bot_muls")
+        groups: Any = content.get("num_gs")
         for i, width in enumerate(content["ws"]):
             try:
                 inner = width * float(ratios[i])
