@@ -19,6 +19,8 @@ MOST_BYTES = 256 * 1024 * 1024
 _HARMLESS = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy.core.numeric", "_frombuffer"),
+    ("numpy._core.numeric", "_frombuffer"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("_codecs", "encode"),

@@ -24,6 +24,8 @@ COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
     *("val_accuracy", "flops", "params", "metadata", "metainformation"),
 )
+NEEDED = ("identifier", "space", "input", "val_accuracy", "metadata")  # what tables of programs have as well
+METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
 SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
@@ -86,8 +88,9 @@ def data_directory() -> Path:
 def read(path: str | os.PathLike[str]) -> Table:
     """A parquet table.
 
-    `val_accuracy` is the objective `accuracy`; `acc_X` and `lat_X` of the metadata are `accuracy/X` and
-    `latency/X`; `flops` and `params` keep their names. Missing values are left out.
+    `val_accuracy` is the objective `accuracy`, or what a column `metric_type` says: `memory` (bytes) or
+    `latency` (ms). `acc_X` and `lat_X` of the metadata are `accuracy/X` and `latency/X`; `flops` and `params`
+    keep their names. Missing values are left out.
 
     Raises:
         FileNotFoundError: no such file.
@@ -102,12 +105,14 @@ def read(path: str | os.PathLike[str]) -> Table:
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{str(path)!r} is no parquet file that can be read: {error}") from None
-    missing = [c for c in COLUMNS if c not in content.column_names]
+    missing = [c for c in NEEDED if c not in content.column_names]
     if missing:
         raise ValueError(
             f"{str(path)!r} lacks the columns {', '.join(missing)}; expected {', '.join(COLUMNS)}"
         )
-    return Table(path.stem, [_row(record, path) for record in content.select(COLUMNS).to_pylist()])
+    known = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
+    nothing = dict.fromkeys(COLUMNS)
+    return Table(path.stem, [_row(nothing | record, path) for record in content.select(known).to_pylist()])
 
 
 def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
@@ -178,7 +183,14 @@ def _row(record: dict[str, Any], path: Path) -> Row:
             f"{str(path)!r}: metadata of {record['identifier']!r} is {str(record['metadata'])[:60]!r},"
             " expected a dict such as {'lat_pixel3': 3.6}"
         ) from None
-    found = {"accuracy": record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
+    metric = record.get("metric_type")
+    if metric is not None and metric not in METRICS:
+        raise ValueError(
+            f"{str(path)!r}: metric_type of {record['identifier']!r} is {metric!r},"
+            f" expected {' or '.join(METRICS)}"
+        )
+    target = METRICS[metric] if metric else "accuracy"
+    found = {target: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
     for name, value in pairs:
         kind, _, rest = str(name).partition("_")
         if kind in ("acc", "lat") and rest:
