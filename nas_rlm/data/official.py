@@ -102,7 +102,9 @@ def _nasbench201(path: Path) -> list[Row]:
 def _nats_size(path: Path) -> list[Row]:
     """The .pickle.pbz2 file of NATS-Bench's size space: 90 epochs, mean over seeds."""
     with bz2.open(path) as file:
-        return _trained(pickle.load(file), "nats_size", "90", "12")
+        content = pickle.load(file)
+        file.read()  # to the end, so that a file that is cut off is noticed
+    return _trained(content, "nats_size", "90", "12")
 
 
 def _trained(content: dict[str, Any], space_name: str, final: str, early: str) -> list[Row]:
