@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from .ir import GROUP, Block, Leaf, Node, Param, canonical, is_part, live_values
-from .normal import OPSET, normalised
+from .normal import OPSET, check, normalised
 from .outline import outline
 from .reader import MAX_BYTES, inlined, load, read, weight_name
 
@@ -46,7 +46,7 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
     """
     loaded = load(model, max_bytes)
     try:
-        onnx.checker.check_model(loaded)
+        check(loaded)
         return _print(outline(read(normalised(inlined(loaded)))))
     except (ValueError, TypeError, LookupError, RuntimeError, onnx.checker.ValidationError) as error:
         name = "the model" if isinstance(model, onnx.ModelProto) else repr(os.fspath(model))

@@ -55,6 +55,29 @@ def normalised(model: onnx.ModelProto) -> onnx.ModelProto:
     return bare
 
 
+def check(model: onnx.ModelProto) -> None:
+    """Refuse a model that breaks ONNX's rules; values that lie in other files are not asked for.
+
+    Raises:
+        onnx.checker.ValidationError: it breaks one.
+    """
+    elsewhere = [t for t in model.graph.initializer if t.data_location == TensorProto.EXTERNAL]
+    if elsewhere:
+        here = [t for t in model.graph.initializer if t.data_location != TensorProto.EXTERNAL]
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        del copy.graph.initializer[:]
+        copy.graph.initializer.extend(here)
+        known = {i.name for i in copy.graph.input}
+        copy.graph.input.extend(
+            helper.make_tensor_value_info(t.name, t.data_type, list(t.dims))
+            for t in elsewhere
+            if t.name not in known
+        )
+        model = copy
+    onnx.checker.check_model(model)
+
+
 def _without_values(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which large initialisers have a shape alone."""
     graph = onnx.GraphProto(name=model.graph.name)
@@ -204,16 +227,15 @@ class _Graph:
         """The graph as a model again."""
         graph = self.source.graph
         used = {name for n in self.nodes for name in n.input} | set(self.outputs)
-        nodes = list(self.nodes)
-        for old, new in zip(graph.output, self.outputs, strict=True):
-            if old.name != new:
-                nodes.append(helper.make_node("Identity", [new], [old.name]))
+        outputs = [
+            onnx.ValueInfoProto(name=n, type=o.type) for o, n in zip(graph.output, self.outputs, strict=True)
+        ]
         tensors = [
             numpy_helper.from_array(value, name) for name, value in self.constants.items() if name in used
         ]
         tensors += [t for name, t in self.weights.items() if name in used]
         inputs = [i for i in graph.input if i.name not in self.constants and i.name not in self.weights]
-        found = helper.make_graph(nodes, graph.name, inputs, graph.output, tensors)
+        found = helper.make_graph(self.nodes, graph.name, inputs, outputs, tensors)
         return helper.make_model(found, opset_imports=list(self.source.opset_import), ir_version=10)
 
 

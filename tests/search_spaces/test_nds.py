@@ -19,6 +19,42 @@ def test_the_second_cell_of_darts_has_its_published_size():
     assert DARTS().params(DARTS().parse(DARTS_V2)) == 3_349_342
 
 
+NASNET_A = {
+    "normal": "sep_conv_5x5 1 sep_conv_3x3 0 sep_conv_5x5 0 sep_conv_3x3 0 avg_pool_3x3 1 skip_connect 0"
+    " avg_pool_3x3 0 avg_pool_3x3 0 sep_conv_3x3 1 skip_connect 1",
+    "normal_concat": [2, 3, 4, 5, 6],
+    "reduce": "sep_conv_5x5 1 sep_conv_7x7 0 max_pool_3x3 1 sep_conv_7x7 0 avg_pool_3x3 1 sep_conv_5x5 0"
+    " skip_connect 3 avg_pool_3x3 2 sep_conv_3x3 2 max_pool_3x3 1",
+    "reduce_concat": [4, 5, 6],
+}
+AMOEBA_A = {
+    "normal": "avg_pool_3x3 0 max_pool_3x3 1 sep_conv_3x3 0 sep_conv_5x5 2 sep_conv_3x3 0 avg_pool_3x3 3"
+    " sep_conv_3x3 1 skip_connect 1 skip_connect 0 avg_pool_3x3 1",
+    "normal_concat": [4, 5, 6],
+    "reduce": "avg_pool_3x3 0 sep_conv_3x3 1 max_pool_3x3 0 sep_conv_7x7 2 sep_conv_7x7 0 avg_pool_3x3 1"
+    " max_pool_3x3 0 max_pool_3x3 1 conv_7x1_1x7 0 sep_conv_3x3 5",
+    "reduce_concat": [3, 4, 6],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "width", "published", "within"),
+    [
+        # Zoph et al. count 3.3 M; their cells also concatenate an input, which these design spaces do not
+        ("nds_nasnet", NASNET_A, 32, 3.3e6, 0.08),
+        ("nds_amoeba", AMOEBA_A, 36, 3.2e6, 0.02),
+    ],
+)
+def test_famous_cells_have_about_their_published_size(name, cells, width, published, within):
+    genotype = dict(cells)
+    for kind in ("normal", "reduce"):
+        words = cells[kind].split()
+        genotype[kind] = [[o, int(i)] for o, i in zip(words[::2], words[1::2], strict=True)]
+    space = search_spaces.get(name)
+    a = space.parse(json.dumps({"genotype": genotype, "depth": 20, "width": width}))
+    assert space.params(a) == pytest.approx(published, rel=within)
+
+
 def test_a_genotype_is_read_but_not_run():
     with pytest.raises(ValueError, match="is not Genotype"):
         DARTS().parse("Genotype(normal=__import__('os').getcwd())")
@@ -42,7 +78,7 @@ def test_golden_params_of_one_cell():
     assert space.params(architecture) == stem + inputs + node + wide * 10 + 10
 
 
-@pytest.mark.parametrize("name", [n for n in search_spaces.names() if n.startswith("nds_")])
+@pytest.mark.parametrize("name", ["nds_amoeba", "nds_darts", "nds_enas", "nds_nasnet", "nds_pnas"])
 def test_loose_ends_are_the_output(name):
     space, rng = search_spaces.get(name), np.random.default_rng(0)
     for _ in range(20):

@@ -57,6 +57,24 @@ def test_golden_params_of_the_smallest_resnet():
     assert RESNET.params(setting(RESNET)) == expected
 
 
+def test_golden_params_of_the_largest_mobilenet():
+    def squeeze(c):
+        return 2 * c * divisible(c // 4) + divisible(c // 4) + c
+
+    def block(c_in, c_out, has_squeeze):
+        wide = 6 * c_in
+        return conv(c_in, wide) + conv(1, wide, 49) + has_squeeze * squeeze(wide) + conv(wide, c_out)
+
+    expected = conv(3, 16, 9) + conv(1, 16, 9) + conv(16, 16)  # stem and the first block, which is fixed
+    x = 16
+    for width, has_squeeze in zip(MOBILE.widths, MOBILE.squeezed, strict=True):
+        for _ in range(4):
+            expected += block(x, width, has_squeeze)
+            x = width
+    expected += conv(160, 960) + 960 * 1280 + 1280 * 1000 + 1000
+    assert MOBILE.params(setting(MOBILE, ks=[7] * 20, e=[6] * 20, d=[4] * 5)) == expected == 7_664_760
+
+
 def test_resolution_changes_the_work_but_not_the_size():
     small, large = setting(MOBILE, r=128), setting(MOBILE, r=224)
     assert MOBILE.params(small) == MOBILE.params(large)

@@ -188,3 +188,72 @@ class NetworkDarts(nn.Module):
             before, x = x, cell(before, x)
         y = self.pool(x)
         return self.classifier(y.view(y.size(0), -1))
+
+
+def rounded(channels: float) -> int:
+    near = max(8, int(channels + 4) // 8 * 8)
+    return near + 8 if near < 0.9 * channels else near
+
+
+class Squeeze(nn.Module):
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.reduce, self.expand = nn.Conv2d(c, rounded(c // 4), 1), nn.Conv2d(rounded(c // 4), c, 1)
+        self.relu, self.gate = nn.ReLU(), nn.Hardsigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gate(self.expand(self.relu(self.reduce(x.mean((2, 3), keepdim=True)))))
+
+
+class Inverted(nn.Module):
+    def __init__(self, c_in, c, stride, kernel, expansion, activation, has_squeeze) -> None:
+        super().__init__()
+        wide = rounded(c_in * expansion)
+        layers: list[nn.Module] = []
+        if expansion > 1:
+            layers += [nn.Conv2d(c_in, wide, 1, bias=False), nn.BatchNorm2d(wide), activation()]
+        depthwise = nn.Conv2d(wide, wide, kernel, stride, kernel // 2, groups=wide, bias=False)
+        layers += [depthwise, nn.BatchNorm2d(wide), activation()]
+        layers += [Squeeze(wide)] if has_squeeze else []
+        self.body = nn.Sequential(*layers, nn.Conv2d(wide, c, 1, bias=False), nn.BatchNorm2d(c))
+        self.adds = stride == 1 and c_in == c
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x) if self.adds else self.body(x)
+
+
+class MobileNetV3(nn.Module):
+    """A subnet of Once-for-All's MobileNetV3: kernels and expansions of 20 places, five depths."""
+
+    def __init__(self, kernels: Sequence[int], expansions: Sequence[int], depths: Sequence[int]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [
+            nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.Hardswish(),
+            Inverted(16, 16, 1, 3, 1, nn.ReLU, False),
+        ]
+        before = 16
+        stages = ((24, 2, 0, 0), (40, 2, 0, 1), (80, 2, 1, 0), (112, 1, 1, 1), (160, 2, 1, 1))
+        for k, ((c, stride, swish, has_squeeze), depth) in enumerate(zip(stages, depths, strict=True)):
+            for i in range(depth):
+                place = 4 * k + i
+                activation = nn.Hardswish if swish else nn.ReLU
+                layers.append(
+                    Inverted(
+                        before,
+                        c,
+                        1 if i else stride,
+                        kernels[place],
+                        expansions[place],
+                        activation,
+                        bool(has_squeeze),
+                    )
+                )
+                before = c
+        layers += [nn.Conv2d(160, 960, 1, bias=False), nn.BatchNorm2d(960), nn.Hardswish()]
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Conv2d(960, 1280, 1, bias=False), nn.Hardswish()]
+        self.body, self.classifier = nn.Sequential(*layers, nn.Flatten()), nn.Linear(1280, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.body(x))
