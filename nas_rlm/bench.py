@@ -1,16 +1,19 @@
-"""Does the search find what is truly good? Its fronts, looked up in a table of measurements."""
+"""How good and how fast: fronts looked up in a table of measurements, texts a second."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from nas_rlm.data import Table
 from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.search import Predictor, Settings, search
+from nas_rlm.text import Tokenizer, from_architecture
 from search_spaces import SearchSpace
 
 PAIRS = (("accuracy", "latency/pixel3"), ("accuracy", "latency/eyeriss"))
@@ -88,6 +91,41 @@ def judge_search(
                 _judge(true, objectives, len(names), names, names)
             )
     return found
+
+
+@dataclass(frozen=True)
+class TextSpeed:
+    """What texts of a space cost.
+
+    Args:
+        tokens: of a network, the median.
+        most: of the longest.
+        per_second: networks from genotype to token ids, on one core.
+    """
+
+    tokens: float
+    most: int
+    per_second: float
+
+
+def text_speed(space: SearchSpace[Any], tokenizer: Tokenizer, count: int, seed: int = 0) -> TextSpeed:
+    """Measure the way from random genotypes to token ids.
+
+    Args:
+        space: where the genotypes come from.
+        tokenizer: whose tokens are counted.
+        count: of networks.
+        seed: of the draw.
+    """
+    rng = np.random.default_rng(seed)
+    architectures = [space.sample(rng) for _ in range(count)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    lengths = [len(tokenizer.encode(from_architecture(space, a))) for a in architectures]
+    elapsed = time.perf_counter() - start
+    torch.set_num_threads(threads)
+    return TextSpeed(float(np.median(lengths)), max(lengths), count / elapsed)
 
 
 def _judge(

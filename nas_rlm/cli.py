@@ -445,6 +445,28 @@ def bench_search(
         print(f"{' x '.join(objectives):<28}{method:<10}{counts}{shares}")
 
 
+@bench.command(name="text")
+def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 200, seed: Whole = 0) -> None:
+    """Measure tokens a network, and networks a second from genotype to token ids on one core.
+
+    Args:
+        model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.
+        space: names of spaces; by default all.
+        count: networks of each.
+        seed: of the networks.
+    """
+    from nas_rlm.bench import text_speed
+
+    if count < 1:
+        raise ValueError(f"--count is {count}, expected at least 1")
+    found = [search_spaces.get(name) for name in space or search_spaces.names()]
+    tokenizer = _load(model).tokenizer
+    print(f"{'space':<14}{'median tokens':>15}{'most':>8}{'networks/s':>12}")
+    for s in _bar(found, "text"):
+        speed = text_speed(s, tokenizer, count, seed)
+        print(f"{s.name:<14}{speed.tokens:>15,.0f}{speed.most:>8,}{speed.per_second:>12,.0f}")
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"nas-rlm: warning: {message}", file=sys.stderr)
 

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm import pareto
-from nas_rlm.bench import PAIRS, judge_search
+from nas_rlm import RLM, pareto
+from nas_rlm.bench import PAIRS, judge_search, text_speed
 from nas_rlm.data import Row, Table, read
 from nas_rlm.pareto import nondominated
+from nas_rlm.text import from_architecture
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
@@ -68,3 +69,12 @@ def test_no_cell_of_the_benchmark_is_slower_than_the_reference(shared_data):
     for device in ("latency/pixel3", "latency/eyeriss"):
         slowest = max(r.targets[device] for r in table.rows if device in r.targets)
         assert 0.9 * pareto.REFERENCE[device] < slowest < pareto.REFERENCE[device]
+
+
+def test_tokens_of_a_space_are_counted(tiny_checkpoint):
+    tokenizer = RLM.load(tiny_checkpoint).tokenizer
+    speed = text_speed(SPACE, tokenizer, count=5, seed=3)
+    rng = np.random.default_rng(3)
+    lengths = [len(tokenizer.encode(from_architecture(SPACE, SPACE.sample(rng)))) for _ in range(5)]
+    assert (speed.tokens, speed.most) == (np.median(lengths), max(lengths))
+    assert speed.per_second > 0
