@@ -60,10 +60,6 @@ class FBNet(SearchSpace[Codes]):
                 raise ValueError(f"block {place} of {text!r} is {part!r}, expected a code from 0 to {SKIP}")
         return Codes(tuple(map(int, parts)))
 
-    def repeats(self, architecture: Codes) -> bool:
-        """Which chains of blocks repeat, only the outline can tell."""
-        return False
-
     def write(self, graph: Graph, architecture: Codes) -> Value:
         x = graph.block(conv_bn_relu, graph.input, STEM, 3)
         for code, (channels, stride) in zip(architecture.codes, PLACES, strict=True):

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ DOMAIN = "f"
 LEAST_SAVING = 4  # a function must save this much: (calls - 1) * (nodes - 1)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class Value:
     """What a node computes: channels, height (`side`) and width of a map, or features where both are 0."""
 
@@ -80,8 +81,10 @@ Leaf = Weight | Constant
 Argument = Value | Leaf
 
 
-@dataclass
-class _Op:
+@dataclass(eq=False, slots=True)
+class Op:
+    """An operator of a network: what it reads, its attributes by name, and what it computes."""
+
     kind: str
     arguments: tuple[Argument, ...]
     attributes: tuple[tuple[str, Any], ...]
@@ -93,12 +96,12 @@ class _Op:
 
 
 @dataclass
-class _Call:
-    """A traced block: what it read, what it computed, and the nodes between."""
+class Call:
+    """A block in a network: what it reads, the nodes between, and what it computes."""
 
     input: Value
-    body: list[_Op | _Call] = field(default_factory=list)
-    output: Value | None = None
+    body: list[Op | Call]
+    output: Value
     key: tuple[object, ...] = ()
     leaves: list[Leaf] = field(default_factory=list)
 
@@ -106,6 +109,8 @@ class _Call:
     def height(self) -> int:
         """Blocks within blocks: 1 for a block of operators."""
         return 1 + _height(self.body)
+
+
 
 
 class Graph:
@@ -120,6 +125,7 @@ class Graph:
 
     Attributes:
         input: the image.
+        body: the network so far.
         params: trainable parameters so far (batch norm's scale and bias, not its statistics).
         macs: multiply-accumulates so far of convolutions and linear layers, for one image.
     """
@@ -138,7 +144,7 @@ class Graph:
         self._ids = count()
         self._uses = count()
         self.input = Value(next(self._ids), *input_shape[1:])
-        self._body: list[_Op | _Call] = []
+        self.body: list[Op | Call] = []
 
     def op(
         self,
@@ -159,20 +165,29 @@ class Graph:
             width: of the result.
             attributes: of the operator.
         """
-        first = next(a for a in arguments if isinstance(a, Value))
-        out = Value(
+        out = self._result(arguments, channels, side, width)
+        self.body.append(Op(kind, arguments, tuple(sorted(attributes.items())), out))
+        return out
+
+    def _result(
+        self, arguments: Sequence[Argument], channels: int | None, side: int | None, width: int | None
+    ) -> Value:
+        for first in arguments:
+            if isinstance(first, Value):
+                break
+        else:
+            raise ValueError(f"an operator reads {arguments}, expected at least one value of the graph")
+        return Value(
             next(self._ids),
             first.channels if channels is None else channels,
             first.side if side is None else side,
             width if width is not None else first.width if side is None else side,
         )
-        self._body.append(_Op(kind, arguments, tuple(sorted(attributes.items())), out))
-        return out
 
     def weight(self, *shape: int, fill: float | None = None, trainable: bool = True) -> Weight:
         """A weight of a shape."""
         if trainable:
-            self.params += int(np.prod(shape))
+            self.params += prod(shape)
         return Weight(shape, fill, next(self._uses)) if self.weights else Weight(shape)
 
     def conv(
@@ -200,7 +215,7 @@ class Graph:
         if dilation > 1:
             attributes["dilations"] = [dilation, dilation]
         size = -(-x.side // down), -(-x.width // across)
-        self.macs += int(np.prod(size) * np.prod(w.shape))
+        self.macs += prod(size) * prod(w.shape)
         return self.op("Conv", *arguments, channels=channels, side=size[0], width=size[1], **attributes)
 
     def batch_norm(self, x: Value) -> Value:
@@ -241,18 +256,17 @@ class Graph:
 
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
         """Write `body(graph, x, *arguments)` as a block, which becomes a function if it repeats enough."""
-        outer, call = self._body, _Call(x)
-        self._body = call.body
-        call.output = body(self, x, *arguments)
-        self._body = outer
-        if call.output == x:
+        outer, self.body = self.body, []
+        call = Call(x, self.body, body(self, x, *arguments))
+        self.body = outer
+        if call.output is x:
             return x
         outer.append(call)
         return call.output
 
     def build(self, out: Value) -> onnx.ModelProto:
         """The model whose output is `out`."""
-        chosen = _Functions(self._body, self.outlined)
+        chosen = _Functions(self.body, self.outlined)
         body, functions = chosen.result()
         leaves = list(dict.fromkeys(leaf for node in body for leaf in chosen.handed(node)))
         weights = [leaf for leaf in leaves if isinstance(leaf, Weight)]
@@ -297,11 +311,11 @@ class _Function:
 class _Functions:
     """Decides, from the inside out, which traced blocks become functions."""
 
-    def __init__(self, body: list[_Op | _Call], outlined: bool) -> None:
+    def __init__(self, body: list[Op | Call], outlined: bool) -> None:
         self.body, self.outlined = body, outlined
         self.kept: dict[tuple[object, ...], _Function] = {}
 
-    def result(self) -> tuple[list[_Op | _Call], dict[tuple[object, ...], _Function]]:
+    def result(self) -> tuple[list[Op | Call], dict[tuple[object, ...], _Function]]:
         levels = defaultdict(list)
         for call in _calls(self.body):
             levels[call.height].append(call)
@@ -309,8 +323,8 @@ class _Functions:
             self._decide(levels[height])
         return self.body, self.kept
 
-    def _decide(self, calls: list[_Call]) -> None:
-        groups: dict[tuple[object, ...], list[_Call]] = defaultdict(list)
+    def _decide(self, calls: list[Call]) -> None:
+        groups: dict[tuple[object, ...], list[Call]] = defaultdict(list)
         for call in calls:
             call.key = _structure(call)
             call.leaves = [leaf for n in call.body for leaf in self.handed(n)]
@@ -323,10 +337,10 @@ class _Functions:
                 gone.update(id(c) for c in alike)
         _inline(self.body, gone)
 
-    def handed(self, node: _Op | _Call) -> list[Leaf]:
-        return node.leaves if isinstance(node, _Op) else self.kept[node.key].handed(node.leaves)
+    def handed(self, node: Op | Call) -> list[Leaf]:
+        return node.leaves if isinstance(node, Op) else self.kept[node.key].handed(node.leaves)
 
-    def _define(self, calls: list[_Call]) -> _Function:
+    def _define(self, calls: list[Call]) -> _Function:
         columns = list(zip(*(c.leaves for c in calls), strict=True))
         rows: dict[tuple[Leaf, ...], int] = {}
         parameters = [
@@ -336,7 +350,6 @@ class _Functions:
             for column in columns
         ]
         first = calls[0]
-        assert first.output is not None
         name = f"f{len(self.kept)}"
         names = {first.input: "x", first.output: "y"}
         slots = iter(zip(parameters, first.leaves, strict=True))
@@ -366,7 +379,7 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _node_proto(
-    node: _Op | _Call,
+    node: Op | Call,
     names: dict[Value, str],
     formal: dict[int, str],
     functions: dict[tuple[object, ...], _Function],
@@ -376,8 +389,7 @@ def _node_proto(
     def named(value: Value) -> str:
         return names.setdefault(value, f"v{value.id}")
 
-    if isinstance(node, _Call):
-        assert node.output is not None
+    if isinstance(node, Call):
         function = functions[node.key]
         leaves = [formal.get(k, leaf.name) for k, leaf in enumerate(function.handed(node.leaves))]
         return helper.make_node(
@@ -388,41 +400,40 @@ def _node_proto(
     return helper.make_node(node.kind, inputs, [named(node.output)], **dict(node.attributes))
 
 
-def _structure(call: _Call) -> tuple[object, ...]:
+def _structure(call: Call) -> tuple[object, ...]:
     """What calls of one function have in common: operators, attributes and wiring, but no shapes."""
     number = {call.input: 0}
     described: list[object] = []
     for n in call.body:
-        if isinstance(n, _Op):
+        if isinstance(n, Op):
             arguments = tuple(number[a] if isinstance(a, Value) else (a.sort,) for a in n.arguments)
             described.append((n.kind, arguments, repr(n.attributes)))
         else:
             described.append((n.key, number[n.input]))
-        assert n.output is not None
         number[n.output] = len(number)
     return tuple(described)
 
 
-def _height(body: Sequence[_Op | _Call]) -> int:
-    return max((n.height for n in body if isinstance(n, _Call)), default=0)
+def _height(body: Sequence[Op | Call]) -> int:
+    return max((n.height for n in body if isinstance(n, Call)), default=0)
 
 
-def _calls(body: Sequence[_Op | _Call]) -> list[_Call]:
+def _calls(body: Sequence[Op | Call]) -> list[Call]:
     """All calls of a body and of the blocks in it."""
-    here = [n for n in body if isinstance(n, _Call)]
+    here = [n for n in body if isinstance(n, Call)]
     return [*here, *(c for n in here for c in _calls(n.body))]
 
 
-def _inline(body: list[_Op | _Call], gone: set[int]) -> None:
+def _inline(body: list[Op | Call], gone: set[int]) -> None:
     """Replace some calls, wherever they are, by their nodes."""
     for n in body:
-        if isinstance(n, _Call):
+        if isinstance(n, Call):
             _inline(n.body, gone)
-    body[:] = [m for n in body for m in (n.body if isinstance(n, _Call) and id(n) in gone else [n])]
+    body[:] = [m for n in body for m in (n.body if isinstance(n, Call) and id(n) in gone else [n])]
 
 
 def _initial(weight: Weight, rng: np.random.Generator) -> np.ndarray:
     if weight.fill is not None:
         return np.full(weight.shape, weight.fill, dtype=np.float32)
-    fan_in = int(np.prod(weight.shape[1:]))
+    fan_in = prod(weight.shape[1:])
     return (rng.standard_normal(weight.shape) * np.sqrt(2.0 / fan_in)).astype(np.float32)

@@ -63,7 +63,7 @@ class HiAML(SearchSpace[Blocks]):
         x = conv_bn_relu(graph, graph.input, STEM, 3, 2)
         for name, (channels, stride) in zip(architecture.names, STAGES, strict=True):
             for i in range(COPIES):
-                x = graph.op("Relu", BLOCKS[name](graph, x, channels, 1 if i else stride))
+                x = graph.op("Relu", graph.block(BLOCKS[name], x, channels, 1 if i else stride))
         return graph.classifier(x, CLASSES)
 
 

@@ -173,11 +173,11 @@ class Inception(SearchSpace[Stages]):
         return Stages(tuple(pair[int(rng.integers(2))] for pair in pairs))
 
     def write(self, graph: Graph, architecture: Stages) -> Value:
-        x = conv_bn_relu6(graph, graph.input, STEM, 3, bias=True)
+        x = graph.block(conv_bn_relu6, graph.input, STEM, 3, 1, 1, True)
         for k, (stage, channels) in enumerate(zip(architecture.stages, CHANNELS, strict=True)):
             for i in range(stage.blocks):
-                x = _block(graph, x, stage, channels, 2 if k and i == 0 else 1)
-        return graph.classifier(conv_bn_relu6(graph, x, HEAD, 3, bias=True), CLASSES)
+                x = graph.block(_block, x, stage, channels, 2 if k and i == 0 else 1)
+        return graph.classifier(graph.block(conv_bn_relu6, x, HEAD, 3, 1, 1, True), CLASSES)
 
 
 def _changing(path: Path) -> int:
@@ -208,7 +208,7 @@ def _block(graph: Graph, x: Value, stage: Stage, channels: int, stride: int) -> 
     widths = stage.widths(channels)
     y = concat(graph, *(_path(graph, x, p, w, stride) for p, w in zip(stage.paths, widths, strict=True)))
     if y.channels != channels:
-        y = conv_bn(graph, y, channels, 1, bias=True)
+        y = graph.block(conv_bn, y, channels, 1, 1, 1, True)
     return graph.op("Add", x, y) if stride == 1 and x.channels == channels else y
 
 
@@ -222,7 +222,7 @@ def _path(graph: Graph, x: Value, path: Path, width: int, stride: int) -> Value:
         else:
             left -= 1
             channels = inner if left else width
-        x = _operator(graph, x, operator, channels, 1 if i else stride)
+        x = graph.block(_operator, x, operator, channels, 1 if i else stride)
     return x
 
 

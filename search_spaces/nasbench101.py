@@ -204,27 +204,14 @@ class NASBench101(SearchSpace[Cell101]):
             ]
         return _md5(str(sorted(hashes)))
 
-    def repeats(self, architecture: Cell101) -> bool:
-        """Whether the cells are alike and easy to tell apart: only then are they functions.
-
-        A cell whose input does not fork begins nowhere in particular, and one that narrows a value in some
-        stacks but not in others is not the same in all: only the outline can tell what repeats there.
-        """
-        cell = self._live(architecture).trained()
-        inner = range(1, len(cell.ops) - 1)
-        for stack in range(STACKS):
-            channels = vertex_channels(cell, STEM, STEM * 2**stack)
-            if any(channels[u] != channels[v] for v in inner for u in cell.sources(v) if u):
-                return False
-        return len(cell.targets(0)) > 1
-
     def write(self, graph: Graph, architecture: Cell101) -> Value:
         cell = self._live(architecture).trained()
         x = graph.block(conv_bn_relu, graph.input, STEM, 3)
         for stack in range(STACKS):
             if stack:
                 x = graph.pool("MaxPool", x, 2, stride=2)
-            x = graph.block(_stack, x, cell, STEM * 2**stack)
+            for _ in range(CELLS):
+                x = graph.block(_cell, x, cell, STEM * 2**stack)
         return graph.classifier(x, 10)
 
     def _live(self, cell: Cell101) -> Cell101:
@@ -251,12 +238,6 @@ def vertex_channels(cell: Cell101, c_in: int, c_out: int) -> list[int]:
         if v not in feeding:
             channels[v] = max(channels[w] for w in cell.targets(v))
     return channels
-
-
-def _stack(graph: Graph, x: Value, cell: Cell101, channels: int) -> Value:
-    for _ in range(CELLS):
-        x = graph.block(_cell, x, cell, channels)
-    return x
 
 
 def _cell(graph: Graph, x: Value, cell: Cell101, c_out: int) -> Value:

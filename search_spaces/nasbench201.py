@@ -10,6 +10,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
+from search_spaces.layers import conv_bn
 from search_spaces.space import SearchSpace
 
 OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -103,13 +104,17 @@ class NASBench201(SearchSpace[Cell201]):
         return nodes[3]
 
     def write(self, graph: Graph, architecture: Cell201) -> Value:
-        x = graph.batch_norm(graph.conv(graph.input, CHANNELS[0], kernel=3))
+        x = graph.block(conv_bn, graph.input, CHANNELS[0], 3)
         for stage, channels in enumerate(CHANNELS):
             if stage:
                 x = graph.block(reduction, x, channels)
-            x = graph.block(_stage, x, architecture)
-        x = graph.op("Relu", graph.batch_norm(x))
-        return graph.classifier(x, 10)
+            for _ in range(CELLS):
+                x = graph.block(_cell, x, architecture)
+        return graph.block(_head, x)
+
+
+def _head(graph: Graph, x: Value) -> Value:
+    return graph.classifier(graph.op("Relu", graph.batch_norm(x)), 10)
 
 
 def relu_conv_bn(graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1) -> Value:
@@ -122,12 +127,6 @@ def reduction(graph: Graph, x: Value, channels: int) -> Value:
     y = graph.block(relu_conv_bn, x, channels, 3, 2)
     y = graph.block(relu_conv_bn, y, channels, 3)
     return graph.op("Add", graph.conv(graph.pool("AveragePool", x, 2, stride=2), channels, kernel=1), y)
-
-
-def _stage(graph: Graph, x: Value, cell: Cell201) -> Value:
-    for _ in range(CELLS):
-        x = graph.block(_cell, x, cell)
-    return x
 
 
 def _cell(graph: Graph, x: Value, cell: Cell201) -> Value:

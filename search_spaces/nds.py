@@ -147,7 +147,7 @@ class CellSpace(SearchSpace[Genotype]):
 
     def write(self, graph: Graph, architecture: Genotype) -> Value:
         width = architecture.width
-        before = x = conv_bn(graph, graph.input, STEM * width, 3)
+        before = x = graph.block(conv_bn, graph.input, STEM * width, 3)
         for i in range(architecture.depth):
             if i in (architecture.depth // 3, 2 * architecture.depth // 3):
                 width *= 2
@@ -254,13 +254,13 @@ def _genotype(text: str) -> dict[str, Any]:
 
 def _write_cell(graph: Graph, before: Value, x: Value, cell: Cell, width: int, stride: int) -> Value:
     first = factorized_reduce if before.side != x.side else relu_conv_bn
-    values = [first(graph, before, width), relu_conv_bn(graph, x, width)]
+    values = [graph.block(first, before, width), graph.block(relu_conv_bn, x, width)]
     for node in range(len(cell.edges) // 2):
         values.append(
             add(
                 graph,
                 *(
-                    OPERATORS[o](graph, values[i], stride if i < 2 else 1)
+                    graph.block(OPERATORS[o], values[i], stride if i < 2 else 1)
                     for o, i in cell.edges[2 * node : 2 * node + 2]
                 ),
             )

@@ -125,10 +125,6 @@ class StageSpace(SearchSpace[Stages]):
         """One block of a stage."""
         raise NotImplementedError
 
-    def repeats(self, architecture: Stages) -> bool:
-        """Which blocks repeat, only the outline can tell."""
-        return False
-
 
 class Vanilla(StageSpace):
     """Two convolutions a block, no shortcuts."""

@@ -88,10 +88,6 @@ class _OnceForAll(SearchSpace[Setting]):
             dimensions.append((name, tuple(given)))
         return Setting(tuple(dimensions))
 
-    def repeats(self, architecture: Setting) -> bool:
-        """Which chains of blocks repeat, only the outline can tell."""
-        return False
-
     def shape(self, architecture: Setting) -> tuple[int, int, int]:
         side = int(architecture["r"][0])
         return 3, side, side

@@ -118,10 +118,6 @@ class SNAS(SearchSpace[Network]):
                 x = graph.block(_cell, x, architecture)
         return graph.classifier(x, CLASSES)
 
-    def repeats(self, architecture: Network) -> bool:
-        """Which parts of a cell repeat, only the outline can tell."""
-        return False
-
 
 def _node(part: str, i: int, text: str) -> Node:
     operator, colon, sources = part.partition(":")

@@ -120,12 +120,8 @@ class SearchSpace(ABC, Generic[A]):
             weights: with freshly initialised weights, so that it runs; without, weights are inputs.
             batch: images at a time.
         """
-        graph = Graph((batch, *self.shape(architecture)), weights, outlined=self.repeats(architecture))
+        graph = Graph((batch, *self.shape(architecture)), weights)
         return graph.build(self.write(graph, architecture))
-
-    def repeats(self, architecture: A) -> bool:
-        """Whether the network's blocks are marked by its graph, so that they are emitted as functions."""
-        return True
 
     def params(self, architecture: A) -> int:
         """Trainable parameters: batch norm's scale and bias, not its running statistics."""

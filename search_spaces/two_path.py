@@ -131,15 +131,15 @@ class TwoPath(SearchSpace[Paths]):
         return Paths(tuple(pair[int(rng.integers(2))] for pair in zip(a.paths, b.paths, strict=True)))
 
     def write(self, graph: Graph, architecture: Paths) -> Value:
-        x = conv_bn_relu6(graph, graph.input, STEM, 3)
-        x = conv_bn_relu6(graph, x, STEM, 3, 2)
+        x = graph.block(conv_bn_relu6, graph.input, STEM, 3)
+        x = graph.block(conv_bn_relu6, x, STEM, 3, 2)
         ends = []
         for path in architecture.paths:
             y = x
             for block in path:
-                y = _write_block(graph, y, block)
+                y = graph.block(_write_block, y, block)
             ends.append(y)
-        return graph.classifier(conv_bn_relu6(graph, concat(graph, *ends), HEAD, 3), CLASSES)
+        return graph.classifier(graph.block(conv_bn_relu6, concat(graph, *ends), HEAD, 3), CLASSES)
 
 
 def _chain(rng: np.random.Generator) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def _write_block(graph: Graph, x: Value, block: Block) -> Value:
     y = x
     for i, o in enumerate(block.operators):
         grows = block.reduces and i == first
-        y = _write_operator(graph, y, o, y.channels * (2 if grows else 1), 2 if grows else 1)
+        y = graph.block(_write_operator, y, o, y.channels * (2 if grows else 1), 2 if grows else 1)
     return y if block.reduces else graph.op("Add", x, y)
 
 

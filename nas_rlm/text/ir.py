@@ -1,21 +1,27 @@
-"""The graph that the text is made from: nodes, leaves and blocks, and their canonical order."""
+"""The graph that the text is made from: nodes, leaves and blocks."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from itertools import count
+from types import EllipsisType
+
+from .order import Form, canonical_order
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
 GROUP = "group"  # the type of a leaf that is a convolution's group attribute
 MOST_OF_A_PART = 10
-_MASK = (1 << 64) - 1
+FRESH = count(1 << 32)  # values that no graph has yet
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Leaf:
     """What no node computes: a weight, known by shape; a small constant or a group attribute, by value.
+
+    Made by `leaf`, so that equal ones are one object.
 
     Args:
         type, shape: of the tensor.
@@ -25,15 +31,20 @@ class Leaf:
 
     type: str
     shape: tuple[int, ...]
-    value: str | None = None
-    is_size: bool = False
+    value: str | None
+    is_size: bool
 
-    @property
+    @cached_property
     def sort(self) -> str:
         """What is left when sizes may differ between repeats of a block."""
         if self.value is None:
             return f"{self.type}{'[]' * len(self.shape)}"
         return self.type if self.is_size else f"{self.type}{list(self.shape)}={self.value}"
+
+    @cached_property
+    def tag(self) -> str:
+        """What tells it from all others."""
+        return repr(self)
 
     @property
     def is_fixed(self) -> bool:
@@ -49,179 +60,231 @@ class Leaf:
         return self.value is not None and self.type == "float" and float(self.value) == 0.0
 
 
-@dataclass(frozen=True)
+@cache
+def leaf(type: str, shape: tuple[int, ...], value: str | None = None, is_size: bool = False) -> Leaf:
+    """The leaf of these properties."""
+    return Leaf(type, shape, value, is_size)
+
+
+@dataclass(frozen=True, eq=False)
 class Param:
-    """The k-th leaf that a block's caller hands over."""
+    """The k-th leaf that a block's caller hands over. Made by `param`, so that equal ones are one object."""
 
     index: int
     sort: str
-    is_matrix: bool = False
+    is_matrix: bool
+
+    is_fixed = False
+    is_zero = False
+
+    @cached_property
+    def tag(self) -> str:
+        """What tells it from all others of its block."""
+        return str(self.index)
 
 
-Arg = int | Leaf | Param | None  # an int is a value that a node computes; None an input left out
+@cache
+def param(index: int, sort: str, is_matrix: bool = False) -> Param:
+    """The parameter of these properties."""
+    return Param(index, sort, is_matrix)
 
 
-@dataclass
+Given = Leaf | Param
+Pattern = tuple[Given | EllipsisType | None, ...]  # ... is a value that a node computes; None is left out
+
+
+class Spec:
+    """What a node does, but for the values that it reads and defines: an operator, or a call of a block.
+
+    Attributes:
+        label: a hash of all but the sizes.
+        handed: the leaves, in order.
+        chain: what it consists of: itself, but for a chain of operators in the place of one.
+    """
+
+    __slots__ = ("attrs", "callee", "chain", "commutes", "handed", "is_matrix", "is_zeroing")
+    __slots__ += ("label", "op", "pattern")
+
+    def __init__(
+        self, op: str, attrs: str, pattern: Pattern, callee: Block | None, chain: tuple[Spec, ...] = ()
+    ) -> None:
+        self.op, self.attrs, self.callee = op, attrs, callee
+        self.chain = chain or (self,)
+        self.commutes = callee is None and op in COMMUTATIVE
+        if self.commutes:
+            leaves = sorted((a for a in pattern if isinstance(a, Given)), key=lambda a: (a.sort, a.tag))
+            pattern = (*(a for a in pattern if a is ...), *leaves)
+        self.pattern = pattern
+        self.handed: list[Given] = [a for a in pattern if isinstance(a, Given)]
+        does = f"call:{stable_hash(callee.signature):x}" if callee else op
+        args = ["_" if a is ... else "" if a is None else a.sort for a in pattern]
+        self.label = stable_hash(f"{does}{attrs}({','.join(sorted(args) if self.commutes else args)})")
+        self.is_matrix = any(a.is_matrix for a in self.handed)
+        self.is_zeroing = op == "Mul" and any(a.is_zero for a in self.handed)
+
+    def shown(self, numbers: Sequence[int]) -> str:
+        """The same as text, values by number."""
+        number = iter(numbers)
+        args = [str(next(number)) if a is ... else "" if a is None else a.sort for a in self.pattern]
+        does = f"[{self.callee.signature}]" if self.callee else self.op
+        return f"{does}{self.attrs}({','.join(args)})"
+
+    def handing(self, leaves: Iterable[Given]) -> Spec:
+        """The same with other leaves."""
+        given = iter(leaves)
+        pattern = tuple([next(given) if isinstance(a, Given) else a for a in self.pattern])
+        return spec(self.op, self.attrs, pattern, self.callee)
+
+
+@lru_cache(maxsize=1 << 14)
+def spec(op: str, attrs: str, pattern: Pattern, callee: Block | None = None) -> Spec:
+    """What a node does: equal ones are one object as long as they are remembered."""
+    return Spec(op, attrs, pattern, callee)
+
+
+def call_spec(callee: Block, handed: Iterable[Given]) -> Spec:
+    """What the call of a block does."""
+    return spec("", "", (*(...,) * len(callee.inputs), *handed), callee)
+
+
+@lru_cache(maxsize=1 << 14)
+def chain_spec(chain: tuple[Spec, ...]) -> Spec:
+    """Operators that follow each other, as one."""
+    if len(chain) == 1:
+        return chain[0]
+    shown = " ".join(f"{s.label:x}" for s in chain)
+    return Spec(shown, "", (..., *(a for s in chain for a in s.handed)), None, chain)
+
+
 class Node:
-    """One operator, or a call of a block: arguments in order, and the values it defines."""
+    """A node of a graph: what it does, the values it reads in order, and those it defines."""
 
-    op: str
-    args: tuple[Arg, ...]
-    outs: tuple[int, ...]
-    attrs: str = ""
-    callee: Block | None = None
+    __slots__ = ("outs", "spec", "values")
 
-    @cached_property
-    def values(self) -> list[int]:
-        return [a for a in self.args if isinstance(a, int)]
-
-    @cached_property
-    def leaves(self) -> list[Leaf | Param]:
-        return [a for a in self.args if isinstance(a, Leaf | Param)]
-
-    @cached_property
-    def label(self) -> str:
-        """What the node does, its leaves known only by their sort."""
-        op = f"call:{stable_hash(self.callee.signature()):x}" if self.callee else self.op
-        args = ["_" if isinstance(a, int) else "" if a is None else a.sort for a in self.args]
-        return f"{op}{self.attrs}({','.join(sorted(args) if self.commutes else args)})"
-
-    @cached_property
-    def commutes(self) -> bool:
-        return self.callee is None and self.op in COMMUTATIVE
+    def __init__(self, spec: Spec, values: tuple[int, ...], outs: tuple[int, ...]) -> None:
+        self.spec, self.values, self.outs = spec, values, outs
 
     @property
-    def is_zeroing(self) -> bool:
-        """A product with the constant zero: what flows in is computed but never matters."""
-        return self.op == "Mul" and any(isinstance(a, Leaf) and a.is_zero for a in self.args)
+    def args(self) -> list[int | Given | None]:
+        """Values and leaves as the operator takes them."""
+        values = iter(self.values)
+        return [next(values) if a is ... else a for a in self.spec.pattern]
 
 
-@dataclass
+@dataclass(eq=False)
 class Block:
-    """A graph with inputs and outputs: the network itself, or the body of one of its functions."""
+    """A graph with inputs and outputs: the network itself, or the body of one of its functions.
+
+    Args:
+        inputs, outputs: values.
+        nodes: in an order in which each reads what was defined before it.
+        input_types, output_types: of a network.
+        is_canonical: the nodes are in their canonical order.
+        tags: what tells each of its parameters from the others, where the callers are known.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     nodes: list[Node]
-    params: int = 0
     input_types: tuple[str, ...] = ()
     output_types: tuple[str, ...] = ()
     is_canonical: bool = False
-    _signature: str = field(default="", repr=False)
+    tags: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def is_chain(self) -> bool:
         """Each node reads just what the one before wrote, so that the wiring says nothing."""
         last: Sequence[int] = self.inputs
         for node in self.nodes:
-            if len(last) != 1 or node.values != [last[0]]:
+            if len(last) != 1 or node.values != (last[0],):
                 return False
             last = node.outs
         return len(self.inputs) == 1 and tuple(last) == self.outputs
 
+    @cached_property
+    def is_part(self) -> bool:
+        """A short chain with shortcuts: each node reads the one before, a few read an earlier value as well."""
+        if not 2 <= len(self.nodes) <= MOST_OF_A_PART or len(self.inputs) != 1 or self.is_chain:
+            return False
+        before = self.inputs[0]
+        for n in self.nodes:
+            if len(n.outs) != 1 or before not in n.values:
+                return False
+            before = n.outs[0]
+        return self.outputs == (before,)
+
+    @cached_property
+    def form(self) -> Form:
+        """What it does and how it is wired: labels, and values numbered in the order of their making."""
+        number = {v: i for i, v in enumerate(self.inputs)}
+        described = []
+        for n in self.nodes:
+            s = n.spec
+            described.append((s.label, s.commutes, tuple([number[v] for v in n.values]), len(n.outs)))
+            for v in n.outs:
+                number[v] = len(number)
+        return len(self.inputs), tuple(described), tuple([number[v] for v in self.outputs])
+
+    @cached_property
+    def labels(self) -> tuple[int, ...]:
+        """What its nodes do, in no order: equal for blocks of one form."""
+        return tuple(sorted([n.spec.label for n in self.nodes]))
+
+    @cached_property
+    def canonical(self) -> Block:
+        """The same with its nodes in an order that depends on the graph alone, dead code left out.
+
+        It is marked as canonical unless leaves had to decide, since other leaves may take their place.
+        """
+        if self.is_canonical:
+            return self
+        order = canonical_order(self.form, ())
+        is_tied = order is None
+        if order is None:
+            order = canonical_order(self.form, tuple(map(self._exact, self.nodes)))
+        assert order is not None
+        placed = []
+        for i, operands in order:
+            n = self.nodes[i]
+            values = n.values if operands is None else tuple([n.values[k] for k in operands])
+            placed.append(Node(n.spec, values, n.outs))
+        types = self.input_types, self.output_types
+        return Block(self.inputs, self.outputs, placed, *types, not is_tied, self.tags)
+
+    def _exact(self, node: Node) -> int:
+        """A hash of the leaves of a node."""
+        tags = self.tags
+        known = [tags[a.index] if tags and isinstance(a, Param) else a.tag for a in node.spec.handed]
+        return stable_hash(repr(known))
+
+    @cached_property
     def signature(self) -> str:
         """The structure, as text: equal for blocks that differ only in shapes and integer constants."""
-        if not self._signature:
-            self._signature = structure(self)
-        return self._signature
+        ordered = self.canonical
+        number = {v: i for i, v in enumerate(ordered.inputs)}
+        lines = []
+        for n in ordered.nodes:
+            for v in n.outs:
+                number[v] = len(number)
+            lines.append(f"{len(n.outs)}:{n.spec.shown([number[v] for v in n.values])}")
+        return ";".join([*lines, ",".join(str(number[v]) for v in ordered.outputs)])
+
+    def with_nodes(self, nodes: list[Node]) -> Block:
+        """The same with other nodes, in no particular order."""
+        return Block(self.inputs, self.outputs, nodes, self.input_types, self.output_types, tags=self.tags)
 
 
-@lru_cache(maxsize=65536)
+    def with_specs(self, specs: Iterable[Spec]) -> Block:
+        """The same with nodes that do the same with other leaves, which leaves the order as it is."""
+        nodes = [Node(s, n.values, n.outs) for s, n in zip(specs, self.nodes, strict=True)]
+        types = self.input_types, self.output_types
+        return Block(self.inputs, self.outputs, nodes, *types, self.is_canonical, self.tags)
+
+
+@lru_cache(maxsize=1 << 16)
 def stable_hash(text: str) -> int:
     """A 64-bit hash that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def mix(*parts: int) -> int:
-    """A 64-bit hash of integers in their order, the same everywhere."""
-    h = 0x9E3779B97F4A7C15
-    for p in parts:
-        h = ((h ^ p) * 0xD6E8FEB86659FD93) & _MASK
-        h ^= h >> 32
-    return h
-
-
-def canonical(block: Block) -> Block:
-    """The same graph with its nodes in an order that depends on the graph alone, dead code left out.
-
-    Values are coloured from the inputs up and from the outputs down, then visited depth first from the
-    outputs; operands of commutative operators are visited, and kept, deepest first.
-    """
-    nodes = block.nodes
-    if block.is_canonical or (block.is_chain and not any(n.commutes for n in nodes)):
-        return block
-    producer = {v: i for i, n in enumerate(nodes) for v in n.outs}
-    labels = [stable_hash(n.label) for n in nodes]
-    exact = [stable_hash(repr([a for a in n.args if isinstance(a, Leaf | Param)])) for n in nodes]
-    up: dict[int, int] = {v: mix(1, i) for i, v in enumerate(block.inputs)}
-    depth: dict[int, int] = dict.fromkeys(block.inputs, 0)
-    for i, n in enumerate(nodes):
-        above = [up[v] for v in n.values]
-        h = mix(labels[i], *(sorted(above) if n.commutes else above))
-        d = 1 + max((depth[v] for v in n.values), default=0)
-        for k, v in enumerate(n.outs):
-            up[v], depth[v] = mix(h, k), d
-    below: dict[int, list[int]] = {v: [] for v in up}
-    for k, v in enumerate(block.outputs):
-        below[v].append(mix(2, k))
-    colour: dict[int, int] = {}
-    for i in range(len(nodes) - 1, -1, -1):
-        n = nodes[i]
-        for v in n.outs:
-            colour[v] = mix(up[v], *sorted(below[v]))
-        h = mix(labels[i], *(colour[v] for v in n.outs))
-        for k, v in enumerate(n.values):
-            below[v].append(h if n.commutes else mix(h, k))
-    for v in block.inputs:
-        colour[v] = mix(up[v], *sorted(below[v]))
-    shaped: dict[int, int] = dict(colour)
-    for i, n in enumerate(nodes):
-        above = [shaped[v] for v in n.values]
-        h = mix(exact[i], *(sorted(above) if n.commutes else above))
-        for v in n.outs:
-            shaped[v] = mix(colour[v], h)
-
-    def operands(n: Node) -> tuple[Arg, ...]:
-        if not n.commutes:
-            return n.args
-        values = sorted(n.values, key=lambda v: (-depth[v], colour[v], shaped[v]))
-        leaves = sorted(n.leaves, key=lambda a: (a.sort, repr(a)))
-        return (*values, *leaves)
-
-    placed: list[Node] = []
-    done = [False] * len(nodes)
-    for out in block.outputs:
-        stack = [(producer[out], False)] if out in producer else []
-        while stack:
-            i, ready = stack.pop()
-            if done[i]:
-                continue
-            n = nodes[i]
-            args = operands(n)
-            if ready:
-                done[i] = True
-                placed.append(Node(n.op, args, n.outs, n.attrs, n.callee))
-                continue
-            stack.append((i, True))
-            pending = [producer[a] for a in args if isinstance(a, int) and a in producer]
-            stack.extend((p, False) for p in reversed(pending) if not done[p])
-    return Block(
-        block.inputs, block.outputs, placed, block.params, block.input_types, block.output_types, True
-    )
-
-
-def structure(block: Block) -> str:
-    """The canonical form as text, leaves by their sort and values by number."""
-    ordered = canonical(block)
-    number = {v: i for i, v in enumerate(ordered.inputs)}
-    lines = []
-    for n in ordered.nodes:
-        for v in n.outs:
-            number[v] = len(number)
-        args = ",".join(str(number[a]) if isinstance(a, int) else "" if a is None else a.sort for a in n.args)
-        op = f"[{n.callee.signature()}]" if n.callee else n.op
-        lines.append(f"{len(n.outs)}:{op}{n.attrs}({args})")
-    return ";".join([*lines, ",".join(str(number[v]) for v in ordered.outputs)])
 
 
 def uses(block: Block) -> dict[int, list[int]]:
@@ -235,26 +298,14 @@ def uses(block: Block) -> dict[int, list[int]]:
     return found
 
 
-def is_part(block: Block) -> bool:
-    """A short chain with shortcuts: each node reads the one before, a few read an earlier value as well."""
-    if not 2 <= len(block.nodes) <= MOST_OF_A_PART or len(block.inputs) != 1 or block.is_chain:
-        return False
-    before = block.inputs[0]
-    for n in block.nodes:
-        if len(n.outs) != 1 or before not in n.values:
-            return False
-        before = n.outs[0]
-    return block.outputs == (before,)
-
-
 def live_values(block: Block) -> set[int]:
     """Values that carry the input to the output: not cut off from either by a product with zero."""
     forward = set(block.inputs)
     for n in block.nodes:
-        if not n.is_zeroing and any(v in forward for v in n.values):
+        if not n.spec.is_zeroing and any(v in forward for v in n.values):
             forward.update(n.outs)
     backward = set(block.outputs)
     for n in reversed(block.nodes):
-        if not n.is_zeroing and any(v in backward for v in n.outs):
+        if not n.spec.is_zeroing and any(v in backward for v in n.outs):
             backward.update(n.values)
     return forward & backward

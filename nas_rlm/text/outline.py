@@ -1,4 +1,4 @@
-"""Repeated parts of a flat graph become blocks, each defined once and called where it occurred.
+"""Repeated parts of a graph become blocks, each defined once and called where it occurred.
 
 What makes a block, in this order:
 
@@ -16,90 +16,362 @@ back there.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
 
-from .ir import Arg, Block, Leaf, Node, Param, canonical, is_part, stable_hash, uses
+from .ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param, uses
+from .layers import chains
+from .order import Form
+from .regions import call, extract, in_place, part_call, regions, substituted, with_calls, with_parts
 
 LEAST_SAVING = 4
-POINTWISE = {
-    *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"),
-    *(
-        "Relu",
-        "LeakyRelu",
-        "PRelu",
-        "Clip",
-        "Sigmoid",
-        "HardSigmoid",
-        "HardSwish",
-        "Tanh",
-        "Elu",
-        "Selu",
-        "Celu",
-    ),
-    *("Softplus", "Softsign", "Gelu", "Mish", "Swish", "Add", "Sub", "Mul", "Div"),
-}
 
 
-def outline(flat: Block) -> Block:
+def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
     """The same network with its repeats as blocks.
 
     Args:
-        flat: a graph without calls.
+        network: a graph of layers and operators. A region may already be a call, as `regions.call` makes it:
+            this saves looking for what is known to be one and changes nothing else.
 
     Returns:
-        A graph that calls blocks; calling them in place gives the flat graph back.
+        A graph that calls blocks, and what the called blocks consist of where that is not what they are called
+        by; calling them in place gives the flat graph back.
     """
-    bodies = [canonical(flat)]
-    _outline_layers(bodies)
-    named = {id(b) for b in bodies[1:]}
-    while _outline_regions(bodies):
+    found = _Outline(network)
+    while found.outline_region():
         pass
-    while parts := _outline_parts(bodies):
-        named.update(map(id, parts))
-    _outline_cells(bodies)
-    while _outline_sequences(bodies):
+    found.open_up()
+    if not found.main.is_chain:
+        found.outline_parts()
+        found.outline_cells()
+    found.outline_sequences()
+    while found.put_back():
         pass
-    while _call_in_place(bodies, named):
+    return found.result()
+
+
+class _Outline:
+    """A network while its blocks are found.
+
+    Attributes:
+        main: the network.
+        kept: blocks that will be functions.
+        open: called regions that are not decided on, which count as if they were in place, and their calls.
+        bodies: what a called block consists of by now, if it has changed.
+        same: blocks that are called under another name.
+    """
+
+    def __init__(self, main: Block) -> None:
+        self.main = main
+        self.kept: list[Block] = []
+        self.open: Counter[Block] = Counter()
+        for n in main.nodes:
+            if n.spec.callee is not None and not n.spec.callee.is_chain:
+                self.open[n.spec.callee] += 1
+        self.bodies: dict[Block, Block] = {}
+        self.same: dict[Block, Block] = {}
+
+    def callee(self, node: Node) -> Block | None:
+        """The block that a node calls."""
+        called = node.spec.callee
+        return called and self.same.get(called, called)
+
+    def body(self, block: Block) -> Block:
+        """What a called block consists of by now."""
+        return self.bodies.get(block, block)
+
+    def outline_region(self) -> bool:
+        """Make the repeated region that saves most a block; False if none is worth it."""
+        owners: list[tuple[Block | None, int]] = [(None, 1), *self.open.items(), *((b, 1) for b in self.kept)]
+        found: list[tuple[Block | None, list[int], int, Block]] = []
+        for owner, times in owners:
+            graph = self._graph(owner)
+            for positions, part in regions(graph):
+                is_all = owner is not None and len(positions) == len(graph.nodes)
+                if not is_all and (owner in self.kept or not self._is_part(part)):
+                    found.append((owner, positions, times, part))
+        found += [(b, [], n, self.body(b)) for b, n in self.open.items() if not b.is_part]
+        found += [(b, [], 1, self.body(b)) for b in self.kept]
+        rough = [part.labels for *_, part in found]
+        sizes: Counter[tuple[int, ...]] = Counter()
+        for key, (_, _, times, _) in zip(rough, found, strict=True):
+            sizes[key] += times
+        groups: dict[list[tuple[Block | None, list[int]]]] = defaultdict(list)
+        counts: Counter[Form] = Counter()
+        lengths: dict[int] = {}
+        for key, (owner, positions, times, part) in zip(rough, found, strict=True):
+            length = self._length(part)
+            if _is_worth(sizes[key], length):
+                shape = part.canonical.form
+                groups[shape].append((owner, positions))
+                counts[shape] += times
+                lengths[shape] = length
+        new = {f for f, group in groups.items() if any(positions or o in self.open for o, positions in group)}
+        worth = [f for f, n in counts.items() if f in new and _is_worth(n, lengths[f])]
+        if not worth:
+            return False
+        self._keep(groups[max(worth, key=lambda f: ((counts[f] - 1) * lengths[f], lengths[f], f))])
+        return True
+
+    def _graph(self, owner: Block | None) -> Block:
+        return self.main if owner is None else self.body(owner)
+
+    def _length(self, part: Block) -> int:
+        return sum(len(self.body(c).nodes) if (c := n.spec.callee) in self.open else 1 for n in part.nodes)
+
+    def _is_part(self, part: Block) -> bool:
+        return (
+            part.is_part
+            and self._length(part) <= MOST_OF_A_PART
+            and all(c.is_part for n in part.nodes if (c := n.spec.callee) in self.open)
+        )
+
+    def _keep(self, group: list[tuple[Block | None, list[int]]]) -> None:
+        """Make one block of equal regions, some of which may be called already."""
+        called = next((owner for owner, positions in group if owner is not None and not positions), None)
+        places: dict[Block | None, list[list[int]]] = defaultdict(list)
+        for owner, positions in group:
+            if positions:
+                places[owner].append(positions)
+        for owner, runs in places.items():
+            graph = self._graph(owner)
+            made = [call(self._opened(extract(graph, run))) for run in runs]
+            if called is None:
+                called = made[0].spec.callee
+            assert called is not None
+            made = [Node(self._call_of(called, n.spec), n.values, n.outs) for n in made]
+            self._set(owner, with_calls(graph, list(zip(runs, made, strict=True))))
+        assert called is not None
+        if called not in self.kept:
+            self.kept.append(called)
+        self.open = Counter(
+            c for n in self.main.nodes if (c := n.spec.callee) in self.open and c is not called
+        )
+
+    def _set(self, owner: Block | None, graph: Block) -> None:
+        if owner is None:
+            self.main = graph
+        else:
+            self.bodies[owner] = graph
+
+    def _call_of(self, called: Block, made: Spec) -> Spec:
+        """The call of an equal block, whose parameters may have other numbers."""
+        if made.callee is called:
+            return made
+        ordered = self.body(called).canonical
+        places = [a.index for n in ordered.nodes for a in n.spec.handed if isinstance(a, Param)]
+        return call_spec(called, [a for _, a in sorted(zip(places, made.handed, strict=True), key=_first)])
+
+    def open_up(self) -> None:
+        """Put regions that are no blocks in place, but for parts; then join parameters that always agree."""
+        self.main = self._opened(self.main, parts=True)
+        self.open.clear()
+        for block in self._callers_first():
+            self._share(block)
+
+    def _opened(self, graph: Block, parts: bool = False) -> Block:
+        if not any(n.spec.callee in self.open for n in graph.nodes):
+            return graph
+        nodes: list[Node] = []
+        for n in graph.nodes:
+            callee = n.spec.callee
+            if callee is None or callee not in self.open:
+                nodes.append(n)
+            elif parts and callee.is_part:
+                nodes.append(Node(part_call(n.spec), n.values, n.outs))
+            else:
+                nodes += in_place(self.body(callee), n.values, n.outs, n.spec.handed)
+        return graph.with_nodes(nodes)
+
+    def _callers_first(self) -> list[Block]:
+        """The blocks that are called, callers before those that they call."""
+        called = {b: {self.callee(n) for n in self.body(b).nodes} for b in self.kept}
+        order: list[Block] = []
+        while len(order) < len(self.kept):
+            order += [
+                b
+                for b in self.kept
+                if b not in order and all(c in order for c in self.kept if b in called[c])
+            ]
+        return order
+
+    def _share(self, block: Block) -> None:
+        """Hand a leaf over once where several parameters of a block are the same at every call."""
+        owners: list[Block | None] = [None, *self.kept]
+        calls = [n.spec for o in owners for n in self._graph(o).nodes if n.spec.callee is block]
+        body, kept = _shared(self.body(block), tuple([tuple(s.handed) for s in dict.fromkeys(calls)]))
+        if kept is None:
+            return
+        self.bodies[block] = body
+        fewer = {s: call_spec(block, [s.handed[i] for i in kept]) for s in dict.fromkeys(calls)}
+        for o in owners:
+            graph = self._graph(o)
+            if any(n.spec in fewer for n in graph.nodes):
+                self._set(o, graph.with_specs([fewer.get(n.spec, n.spec) for n in graph.nodes]))
+
+    def outline_parts(self) -> None:
+        """Call parts; those that call a block become blocks, since they change with it."""
+        self.main = with_parts(self.main).canonical
+        parts = [c for n in self.main.nodes if (c := n.spec.callee) is not None and c not in self.kept]
+        before = len(self.kept)
+        for part in dict.fromkeys(parts):
+            self._note(part)
+        for part in reversed(self.kept[before:]):
+            self._share(part)
+
+    def _note(self, part: Block) -> bool:
+        """Keep a part that calls a block, or that calls such a part: it is like any other block then."""
+        called = [c for n in part.nodes if (c := n.spec.callee) is not None]
+        changing = [c in self.kept or self._note(c) for c in called]
+        if any(changing):
+            self.kept.append(part)
+        return any(changing)
+
+    def outline_cells(self) -> None:
+        """Make blocks of the stretches in a network in which each reads the outputs of the two before it."""
+        cells: dict[list[list[int]]] = defaultdict(list)
+        for cell in _stretches(self.main):
+            cells[extract(self.main, cell).canonical.form].append(cell)
+        kept = [found for found in cells.values() if _is_worth(len(found), len(found[0]))]
+        runs = [run for found in kept for run in found]
+        self._keep_runs(runs)
+
+    def _keep_runs(self, runs: list[list[int]]) -> None:
+        """Make blocks of runs of the network's nodes."""
+        made = [call(extract(self.main, run)) for run in runs]
+        self.main = with_calls(self.main, list(zip(runs, made, strict=True)))
+        for block in dict.fromkeys(n.spec.callee for n in made):
+            assert block is not None
+            self.kept.append(block)
+            self._share(block)
+
+    def outline_sequences(self) -> None:
+        """Make blocks of runs of the network's chains as long as one is worth it.
+
+        In a network that is one chain, what its blocks consist of does not matter, so that it is enough to
+        look once at networks that differ in nothing else.
+        """
+        if not self.main.is_chain:
+            while self.outline_sequence():
+                pass
+            return
+        places: dict[Block, int] = {}
+        row = []
+        for n in self.main.nodes:
+            s = n.spec
+            row.append((places.setdefault(s.callee, len(places)), *s.handed) if s.callee in self.kept else s)
+        self.main, blocks, bodies = _sequences(tuple(row), self.main.input_types, self.main.output_types)
+        self.same = {_stand_in(k): block for block, k in places.items()}
+        self.kept += blocks
+        self.bodies |= bodies
+
+    def outline_sequence(self) -> bool:
+        """Make a block of the run of the network's chains that saves most; False if none is worth it."""
+        nodes = self.main.nodes
+        rows = [c for c in chains(self.main) if len(c) >= 2]
+        symbol: dict[int, int] = {}
+        described = [
+            tuple([(symbol.setdefault(s.label, len(symbol)), tuple(s.handed)) for s in (nodes[i].spec for i in c)])
+            for c in rows
+        ]
+        chosen = [rows[k][a:b] for k, a, b in _best_runs(tuple(described))]
+        self._keep_runs(chosen)
+        return bool(chosen)
+
+    def put_back(self) -> bool:
+        """Put a block that is called from one place only back there; False if there is none."""
+        owners: list[Block | None] = [None, *self.kept]
+        sites = Counter(self.callee(n) for o in owners for n in self._graph(o).nodes)
+        for o in owners:
+            graph = self._graph(o)
+            for i, n in enumerate(graph.nodes):
+                callee = self.callee(n)
+                if callee is not None and sites[callee] == 1 and callee in self.kept:
+                    inside = in_place(self.body(callee), n.values, n.outs, n.spec.handed)
+                    self._set(o, graph.with_nodes([*graph.nodes[:i], *inside, *graph.nodes[i + 1 :]]))
+                    self.kept.remove(callee)
+                    return True
+        return False
+
+    def result(self) -> tuple[Block, dict[Block, Block]]:
+        """The network, and what its blocks have become."""
+        order = self._callers_first()
+        made: dict[Block, Block] = {}
+        for block in reversed(order):
+            body = self._calling(self.body(block), made)
+            ordered = body if body.is_chain else body.canonical
+            tied = not ordered.is_canonical and not ordered.is_chain
+            made[block] = replace(body, tags=self._tags(block)) if tied else ordered
+        return self._calling(self.main, made), made | {b: made[s] for b, s in self.same.items() if s in made}
+
+    def _tags(self, block: Block) -> tuple[str, ...]:
+        """What tells the parameters of a block from each other: all that they are at its calls."""
+        rows = set()
+        for owner in (None, *self.kept):
+            calls = [n.spec for n in self._graph(owner).nodes if self.callee(n) is block]
+            tags = self._tags(owner) if owner is not None and calls else ()
+            rows |= {tuple([tags[a.index] if isinstance(a, Param) else a.tag for a in s.handed]) for s in calls}
+        return tuple([" ".join(sorted(set(column))) for column in zip(*rows, strict=True)])
+
+    def _calling(self, graph: Block, blocks: dict[Block, Block]) -> Block:
+        """The graph with blocks called as what they have become, if its order depends on what they do."""
+        if graph.is_chain or not any(self.callee(n) in blocks for n in graph.nodes):
+            return graph
+        nodes = []
+        for n in graph.nodes:
+            callee = self.callee(n)
+            done = call_spec(blocks[callee], n.spec.handed) if callee in blocks else n.spec
+            nodes.append(Node(done, n.values, n.outs))
+        return graph.with_nodes(nodes)
+
+
+@lru_cache(maxsize=1 << 10)
+def _shared(body: Block, calls: tuple[tuple[Given, ...], ...]) -> tuple[Block, list[int] | None]:
+    """A block with one parameter in the place of all that are the same at every call.
+
+    Returns:
+        The block, and which of its parameters are left; None if all are.
+    """
+    columns = list(zip(*calls, strict=True))
+    places: dict[tuple[Given, ...], int] = {}
+    slots = [places.setdefault(column, len(places)) for column in columns]
+    if len(places) == len(columns):
+        return body, None
+    given: list[Given] = [param(k, c[0].sort, c[0].is_matrix) for k, c in zip(slots, columns, strict=True)]
+    shared = body.with_specs([substituted(n.spec, given) for n in body.nodes])
+    return shared, [slots.index(k) for k in range(len(places))]
+
+
+@cache
+def _stand_in(number: int) -> Block:
+    """A block that stands for any other."""
+    return Block((0,), (1,), [Node(Spec(f"block {number}", "", (..., ...), None), (0, 0), (1,))])
+
+
+@lru_cache(maxsize=1 << 11)
+def _sequences(
+    row: tuple[Spec | tuple[int, ...], ...], input_types: tuple[str, ...], output_types: tuple[str, ...]
+) -> tuple[Block, list[Block], dict[Block, Block]]:
+    """The outline of a chain of operators and of calls, each given by the number of its block and its leaves.
+
+    Returns:
+        The network, the blocks that are new in it, and what they consist of.
+    """
+    specs = [s if isinstance(s, Spec) else call_spec(_stand_in(s[0]), s[1:]) for s in row]
+    nodes = [Node(s, (i,), (i + 1,)) for i, s in enumerate(specs)]
+    found = _Outline(Block((0,), (len(row),), nodes, input_types, output_types))
+    while found.outline_sequence():
         pass
-    return bodies[0]
+    return found.main, found.kept, found.bodies
 
 
-def _call_in_place(bodies: list[Block], named: set[int]) -> bool:
-    """Put back a block that is called from one place only; layers and parts have their names everywhere."""
-    sites = Counter(id(n.callee) for b in bodies for n in b.nodes if n.callee)
-    fresh = count(1 + max(v for b in bodies for v in uses(b)))
-    for b in bodies:
-        for i, n in enumerate(b.nodes):
-            if n.callee is not None and sites[id(n.callee)] == 1 and id(n.callee) not in named:
-                b.nodes[i : i + 1] = _body_of(n, n.callee, fresh)
-                b.is_canonical = False
-                bodies[:] = [other for other in bodies if other is not n.callee]
-                return True
-    return False
+def _first(pair: tuple[int, Given]) -> int:
+    return pair[0]
 
 
-def _body_of(call: Node, callee: Block, fresh: Iterator[int]) -> list[Node]:
-    """The nodes of a called block, reading and writing what the call does."""
-    values = dict(zip(callee.inputs, call.values, strict=True)) | dict(
-        zip(callee.outputs, call.outs, strict=True)
-    )
-    handed = call.leaves
-
-    def place(a: Arg) -> Arg:
-        if isinstance(a, Param):
-            return handed[a.index]
-        return values[a] if isinstance(a, int) else a
-
-    nodes = []
-    for n in callee.nodes:
-        args = tuple(place(a) for a in n.args)
-        values.update((v, next(fresh)) for v in n.outs if v not in values)
-        nodes.append(Node(n.op, args, tuple(values[v] for v in n.outs), n.attrs, n.callee))
-    return nodes
-
-
-def _worth(occurrences: int, length: int) -> bool:
+def _is_worth(occurrences: int, length: int) -> bool:
     return (occurrences - 1) * (length - 1) >= LEAST_SAVING
 
 
@@ -117,128 +389,42 @@ def _saving(occurrences: int, length: int, leaves: int, handed: int) -> int:
     return inline - outlined if outlined < 0.8 * inline else 0
 
 
-def _chains(block: Block) -> list[list[int]]:
-    """Maximal runs of nodes, each the only reader of the one before, which is all that it reads."""
-    readers = uses(block)
-    outputs = set(block.outputs)
-    producer = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
+@lru_cache(maxsize=1 << 12)
+def _best_runs(rows: tuple[tuple[tuple[int, tuple[Given, ...]], ...], ...]) -> list[tuple[int, int, int]]:
+    """Where in some chains the run of nodes occurs that is most worth a block, apart from each other.
 
-    def follows(i: int) -> int | None:
-        n = block.nodes[i]
-        if len(n.values) != 1 or n.values[0] not in producer:
-            return None
-        p = producer[n.values[0]]
-        v = n.values[0]
-        return p if len(block.nodes[p].outs) == 1 and len(readers[v]) == 1 and v not in outputs else None
+    Args:
+        rows: for each node of each chain, a number for what it does, and its leaves.
 
-    chains: list[list[int]] = []
-    chain_of: dict[int, list[int]] = {}
-    for i, n in enumerate(block.nodes):
-        if len(n.values) != 1 or len(n.outs) != 1:
-            continue
-        p = follows(i)
-        chain = chain_of.get(p) if p is not None else None
-        if chain is None:
-            chain = []
-            chains.append(chain)
-        chain.append(i)
-        chain_of[i] = chain
-    return chains
-
-
-def _is_matrix(node: Node) -> bool:
-    return any(a.is_matrix for a in node.leaves)
-
-
-def _layers(block: Block) -> list[list[int]]:
-    """The chains cut into layers: a weight matrix and the pointwise operators that go with it.
-
-    What precedes the first matrix of a chain (ReLU, where activation comes first) precedes the others too;
-    all else follows its matrix.
+    Returns:
+        Chain, first position, and the position after the last.
     """
-    layers: list[list[int]] = []
-    for chain in _chains(block):
-        piece: list[int] = []
-        for i in [*chain, -1]:
-            if i >= 0 and (_is_matrix(block.nodes[i]) or block.nodes[i].op in POINTWISE):
-                piece.append(i)
-                continue
-            layers += _cut(block, piece)
-            piece = []
-    return layers
-
-
-def _cut(block: Block, piece: list[int]) -> list[list[int]]:
-    """One run of matrices and pointwise operators, cut into layers."""
-    matrices = [k for k, i in enumerate(piece) if _is_matrix(block.nodes[i])]
-    if not matrices:
-        return []
-    ops = [block.nodes[i].op for i in piece]
-    prefix = ops[: matrices[0]]
-    starts = [0]
-    for k in matrices[1:]:
-        before = k - len(prefix)
-        starts.append(before if before > starts[-1] and ops[before:k] == prefix else k)
-    return [piece[a:b] for a, b in zip(starts, [*starts[1:], len(piece)], strict=True)]
-
-
-def _outline_layers(bodies: list[Block]) -> None:
-    """Outline every layer of two operators or more; equal ones agree on which of their weights are alike."""
-    groups: dict[tuple[object, ...], list[tuple[Block, list[int]]]] = defaultdict(list)
-    for layer in _layers(bodies[0]):
-        nodes = [bodies[0].nodes[i] for i in layer]
-        leaves = [a for n in nodes for a in n.leaves]
-        alike = tuple(leaves.index(a) for a in leaves)
-        groups[*(n.label for n in nodes), alike].append((bodies[0], layer))
-    kept = [g for g in groups.values() if len(g[0][1]) > 1]
-    ends = [[b.nodes[part[-1]].outs for b, part in g] for g in kept]
-    for group, outs in zip(kept, ends, strict=True):
-        place = {n.outs: i for i, n in enumerate(bodies[0].nodes)}
-        length = len(group[0][1])
-        _replace(bodies, [(bodies[0], _run_to(bodies[0], place[o], length)) for o in outs])
-
-
-def _run_to(block: Block, last: int, length: int) -> list[int]:
-    """The positions of a run of a chain, from its last node back."""
-    producer = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
-    run = [last]
-    while len(run) < length:
-        run.append(producer[block.nodes[run[-1]].values[0]])
-    return run[::-1]
-
-
-def _outline_sequences(bodies: list[Block]) -> bool:
-    """Outline the run of the network's chains that saves most; False if none is worth it."""
-    main = bodies[0]
-    chains = [c for c in _chains(main) if len(c) >= 2]
-    symbols = [[stable_hash(main.nodes[i].label) for i in c] for c in chains]
     best: tuple[int, ...] = (0,)
-    chosen: list[list[int]] = []
+    chosen: list[tuple[int, int, int]] = []
+    symbols = [[s for s, _ in row] for row in rows]
     starts = [(k, i) for k, s in enumerate(symbols) for i in range(len(s) - 1)]
     for length in range(2, max(map(len, symbols), default=0) + 1):
         places: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
         for k, i in starts:
             if i + length <= len(symbols[k]):
                 places[tuple(symbols[k][i : i + length])].append((k, i))
-        starts = sorted(p for found in places.values() if len(found) > 1 for p in found)
-        for found in places.values():
-            runs = [chains[k][i : i + length] for k, i in _apart(found, length)]
+        repeated = [found for found in places.values() if len(found) > 1]
+        starts = sorted([p for found in repeated for p in found])
+        for found in repeated:
+            runs = _apart(found, length)
             if len(runs) > 1:
-                columns = list(
-                    zip(*([a for i in r for a in main.nodes[i].leaves] for r in runs), strict=True)
-                )
+                leaves = [[a for _, handed in rows[k][i : i + length] for a in handed] for k, i in runs]
+                columns = list(zip(*leaves, strict=True))
                 saving = _saving(len(runs), length, len(columns), len(set(columns)))
                 rank = (saving, length, -found[0][0], -found[0][1])
                 if saving and rank > best:
-                    best, chosen = rank, runs
+                    best, chosen = rank, [(k, i, i + length) for k, i in runs]
         if not starts:
             break
-    if chosen:
-        _replace(bodies, [(main, run) for run in chosen])
-    return bool(chosen)
+    return chosen
 
 
-def _apart(places: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+def _apart(places: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     """The places of chains at which runs of a length do not overlap, the first ones first."""
     found: list[tuple[int, int]] = []
     for k, i in places:
@@ -247,118 +433,7 @@ def _apart(places: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     return found
 
 
-def _regions(block: Block) -> list[list[int]]:
-    """For each node or input whose value forks: the nodes up to where its paths meet, if they are closed."""
-    nodes = block.nodes
-    readers = uses(block)
-    producer = {v: i for i, n in enumerate(nodes) for v in n.outs}
-    everything = (1 << (len(nodes) + 1)) - 1
-    after = [0] * len(nodes)
-    for i in range(len(nodes) - 1, -1, -1):
-        mask = everything
-        for v in nodes[i].outs:
-            for c in readers[v]:
-                mask &= after[c]
-            if v in block.outputs:
-                mask = 0
-        after[i] = (1 << i) | (mask if mask != everything else 0)
-    before = [0] * len(nodes)
-    for i, n in enumerate(nodes):
-        mask = everything
-        for v in n.values:
-            mask &= before[producer[v]] if v in producer else 1 << len(nodes)
-        before[i] = (1 << i) | (mask if n.values else 0)
-    regions = []
-    for v, consumers in readers.items():
-        if len(set(consumers)) < 2 or v in block.outputs:
-            continue
-        meet = everything
-        for c in consumers:
-            meet &= after[c]
-        meet &= (1 << len(nodes)) - 1
-        if not meet:
-            continue
-        last = (meet & -meet).bit_length() - 1
-        entry = producer.get(v, len(nodes))
-        if entry < len(nodes) and len(nodes[entry].outs) > 1:
-            continue
-        inside = [
-            i for i in range(last + 1) if i != entry and before[i] >> entry & 1 and after[i] >> last & 1
-        ]
-        if last in inside and len(inside) >= 2 and len(nodes[last].outs) == 1:
-            members = set(inside)
-            closed = all(a == v or producer.get(a) in members for i in inside for a in nodes[i].values)
-            if closed:
-                regions.append(inside)
-    return regions
-
-
-def _outline_regions(bodies: list[Block]) -> bool:
-    """Outline the repeated region that saves most; False if none is worth it."""
-    groups: dict[str, list[tuple[Block, list[int]]]] = defaultdict(list)
-    sizes: Counter[tuple[int, ...]] = Counter()
-    found = []
-    for b in bodies:
-        for region in _regions(b):
-            if b is bodies[0] and is_part(_extract(b, region)):
-                continue
-            rough = tuple(sorted(stable_hash(b.nodes[i].label) for i in region))
-            sizes[rough] += 1
-            found.append((b, region, rough))
-    for b, region, rough in found:
-        if _worth(sizes[rough], len(region)):
-            groups[canonical(_extract(b, region)).signature()].append((b, region))
-    ranked = [
-        ((len(g) - 1) * len(g[0][1]), len(g[0][1]), -k, g)
-        for k, g in enumerate(groups.values())
-        if _worth(len(g), len(g[0][1]))
-    ]
-    if not ranked:
-        return False
-    _replace(bodies, max(ranked, key=lambda r: r[:3])[3])
-    return True
-
-
-def _outline_parts(bodies: list[Block]) -> list[Block]:
-    """Outline the network's smallest parts; gives the new blocks, none if there are no parts left."""
-    main = bodies[0]
-    parts = [r for r in _regions(main) if is_part(_extract(main, r))]
-    least = min(map(len, parts), default=0)
-    groups: dict[object, list[tuple[int, ...]]] = defaultdict(list)
-    for part in parts:
-        if len(part) == least:
-            groups[_wiring(main, part)].append(main.nodes[part[-1]].outs)
-    before = len(bodies)
-    for outs in groups.values():
-        place = {n.outs: i for i, n in enumerate(main.nodes)}
-        runs = [(main, list(range(place[o] - least + 1, place[o] + 1))) for o in outs]
-        _replace(bodies, runs, shared=False)
-    return bodies[before:]
-
-
-def _wiring(block: Block, part: list[int]) -> object:
-    """What the nodes of a part do and read, in their order, which is the same for all equal parts."""
-    number = {v: k for k, i in enumerate(part) for v in block.nodes[i].outs}
-    return tuple(
-        (block.nodes[i].label, tuple(number.get(v, -1) for v in block.nodes[i].values)) for i in part
-    )
-
-
-def _outline_cells(bodies: list[Block]) -> None:
-    """Outline the cells of a network in which each reads the outputs of the two before it."""
-    main = bodies[0]
-    cells: dict[str, list[tuple[Block, list[int]]]] = defaultdict(list)
-    for cell in _cells(main):
-        cells[_extract(main, cell).signature()].append((main, cell))
-    kept = [group for group in cells.values() if _worth(len(group), len(group[0][1]))]
-    ends = [[main.nodes[part[-1]].outs for _, part in group] for group in kept]
-    sizes = [len(group[0][1]) for group in kept]
-    for outs, size in zip(ends, sizes, strict=True):
-        place = {n.outs: i for i, n in enumerate(main.nodes)}
-        _replace(bodies, [(main, list(range(place[o] - size + 1, place[o] + 1))) for o in outs])
-
-
-def _cells(block: Block) -> list[list[int]]:
+def _stretches(block: Block) -> list[list[int]]:
     """The longest row of stretches, each of which reads the results of the two before it alone."""
     last_read = {v: max(c) if c else -1 for v, c in uses(block).items()}
     last_read |= dict.fromkeys(block.outputs, len(block.nodes))
@@ -379,56 +454,3 @@ def _cells(block: Block) -> list[list[int]]:
         row.append(list(range(before[end] + 1, end + 1)))
         end = before[end]
     return row[::-1]
-
-
-def _extract(block: Block, part: list[int]) -> Block:
-    """The nodes of a part as a graph of its own."""
-    nodes = [block.nodes[i] for i in part]
-    made = {v for n in nodes for v in n.outs}
-    entries = dict.fromkeys(v for n in nodes for v in n.values if v not in made)
-    return Block(tuple(entries), nodes[-1].outs, nodes)
-
-
-def _replace(bodies: list[Block], parts: list[tuple[Block, list[int]]], shared: bool = True) -> None:
-    """Define the block that all these parts are, and call it in their place.
-
-    Args:
-        bodies: the network and its blocks, to which the new one is added.
-        parts: nodes of some of them.
-        shared: weights that agree in every part are handed over once; otherwise the block's parameters do not
-            depend on where else it is called.
-    """
-    ordered = [canonical(_extract(b, p)) for b, p in parts]
-    columns = list(zip(*([a for n in o.nodes for a in n.leaves] for o in ordered), strict=True))
-    slots: list[Leaf | int] = []
-    rows: dict[tuple[object, ...], int] = {}
-    for k, column in enumerate(columns):
-        first = column[0]
-        if isinstance(first, Leaf) and first.is_fixed:
-            slots.append(first)
-        else:
-            slots.append(rows.setdefault(column if shared else (k, column), len(rows)))
-    body = ordered[0]
-    slot = iter(slots)
-
-    def fill(a: Arg) -> Arg:
-        if not isinstance(a, Leaf | Param):
-            return a
-        s = next(slot)
-        return s if isinstance(s, Leaf) else Param(s, a.sort, a.is_matrix)
-
-    nodes = [Node(n.op, tuple(fill(a) for a in n.args), n.outs, n.attrs, n.callee) for n in body.nodes]
-    callee = Block(body.inputs, body.outputs, nodes, params=len(rows))
-    handed = [columns[slots.index(k)] for k in range(len(rows))]
-    for b in bodies:
-        calls: dict[int, Node] = {}
-        gone: set[int] = set()
-        for k, ((owner, part), o) in enumerate(zip(parts, ordered, strict=True)):
-            if owner is b:
-                args = (*o.inputs, *(column[k] for column in handed))
-                calls[part[-1]] = Node("", args, o.outputs, callee=callee)
-                gone.update(part)
-        if gone:
-            b.nodes = [calls.get(i, n) for i, n in enumerate(b.nodes) if i in calls or i not in gone]
-            b.is_canonical = False
-    bodies.append(callee)

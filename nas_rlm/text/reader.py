@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -14,13 +13,15 @@ import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-from .ir import GROUP, Arg, Block, Leaf, Node
+from .ir import GROUP, Block, Leaf, Node, Pattern, Spec, leaf, spec
 
+OPSET = 21  # of the text
 MAX_BYTES = 512 * 1024 * 1024
 MAX_NODES = 50_000
 SMALL = 64  # integer constants of at most this many elements are part of the graph, not weights
 _GROUPED = ("Conv", "ConvTranspose")
 _SIZED = ("ConstantOfShape", "Expand", "Reshape", "Resize", "Split", "Tile")
+Scope = dict[str, int | Leaf | None]  # a value that a node computes, a leaf, or an input left out
 _UNIT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
@@ -84,14 +85,14 @@ def _number(value: float) -> str:
     return text if any(c in text for c in ".en") else f"{text}.0"
 
 
-def _constant(array: np.ndarray) -> Leaf:
+def constant(array: np.ndarray) -> Leaf:
     """A small integer or scalar constant is known by its value, anything else by its shape."""
     if array.dtype == object or array.size > SMALL or (array.dtype.kind == "f" and array.ndim > 0):
-        return Leaf(_type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
+        return leaf(_type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
     kind = _type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
     is_whole = array.dtype.kind in "iub" or kind.startswith(("int", "uint"))
     text = [str(int(v)) if is_whole else _number(float(v)) for v in array.reshape(-1)]
-    return Leaf(kind, array.shape, ",".join(text))
+    return leaf(kind, array.shape, ",".join(text))
 
 
 def _tensor_leaf(tensor: TensorProto) -> Leaf:
@@ -101,12 +102,60 @@ def _tensor_leaf(tensor: TensorProto) -> Leaf:
         len(tensor.dims) > 0 and kind in ("float", "float16", "double", "bfloat16")
     )
     if is_weight or tensor.data_location == TensorProto.EXTERNAL:
-        return Leaf(kind, tuple(tensor.dims))
-    return _constant(numpy_helper.to_array(tensor))
+        return leaf(kind, tuple(tensor.dims))
+    return constant(numpy_helper.to_array(tensor))
 
 
-def _as_size(arg: Arg) -> Arg:
-    return replace(arg, is_size=True) if isinstance(arg, Leaf) and arg.value is not None else arg
+def operator(
+    kind: str, attributes: Sequence[AttributeProto], pattern: Pattern, domain: str = "", opset: int = OPSET
+) -> Spec:
+    """What an operator does, its attributes at their defaults left out.
+
+    Args:
+        kind: the operator.
+        attributes: its attributes.
+        pattern: its inputs.
+        domain: of the operator; empty for ONNX's own.
+        opset: the version that defines the defaults.
+    """
+    while pattern and pattern[-1] is None:
+        pattern = pattern[:-1]
+    name = f"{domain}.{kind}" if domain else kind
+    groups = [a.i for a in attributes if a.name == GROUP and a.i > 1 and name in _GROUPED]
+    if name in _SIZED:
+        pattern = tuple([_as_size(a) if isinstance(a, Leaf) else a for a in pattern])
+    shown = []
+    for a in sorted(attributes, key=lambda a: a.name):
+        if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+            raise ValueError(f"{kind} holds a subgraph: control flow has no text form, unroll it first")
+        value = onnx.helper.get_attribute_value(a)
+        if a.name == GROUP and name in _GROUPED:
+            shown += [f"{GROUP}@"] * (a.i > 1)
+        elif not _is_default(kind, domain, opset, a.name, value):
+            shown.append(f"{a.name}{_attribute(a.type, value)}")
+    handed = [leaf(GROUP, (), str(g), is_size=True) for g in groups]
+    return spec(name, f"<{','.join(shown)}>" if shown else "", (*pattern, *handed))
+
+
+def _as_size(constant: Leaf) -> Leaf:
+    if constant.value is None:
+        return constant
+    return leaf(constant.type, constant.shape, constant.value, is_size=True)
+
+
+def _is_default(kind: str, domain: str, opset: int, name: str, value: object) -> bool:
+    if name in _UNIT and isinstance(value, list):
+        return all(v == _UNIT[name] for v in value)
+    if name == "kernel_shape" and kind in _GROUPED:
+        return True
+    try:
+        schema = onnx.defs.get_schema(kind, opset, domain)
+    except onnx.defs.SchemaError:
+        return False
+    known = schema.attributes.get(name)
+    if known is None or known.default_value.type == AttributeProto.UNDEFINED:
+        return False
+    return bool(onnx.helper.get_attribute_value(known.default_value) == value)
 
 
 class _Reader:
@@ -117,7 +166,7 @@ class _Reader:
 
     def network(self) -> Block:
         graph = self.model.graph
-        scope: dict[str, Arg] = {"": None}
+        scope: Scope = {"": None}
         scope.update({t.name: _tensor_leaf(t) for t in graph.initializer})
         symbols: dict[str, str] = {}
         inputs, types = [], []
@@ -127,7 +176,7 @@ class _Reader:
             if i.name in scope:
                 continue
             if shape and i.name == weight_name(_type_name(tensor.elem_type), shape):
-                scope[i.name] = Leaf(_type_name(tensor.elem_type), shape)
+                scope[i.name] = leaf(_type_name(tensor.elem_type), shape)
                 continue
             scope[i.name] = next(self.fresh)
             inputs.append(scope[i.name])
@@ -155,84 +204,46 @@ class _Reader:
             output_types=output_types,
         )
 
-    def body(self, protos: Iterable[onnx.NodeProto], scope: dict[str, Arg]) -> list[Node]:
+    def body(self, protos: Iterable[onnx.NodeProto], scope: Scope) -> list[Node]:
         nodes = []
         for proto in protos:
             try:
-                args = tuple(scope[name] for name in proto.input)
+                args = [scope[name] for name in proto.input]
             except KeyError as missing:
                 raise ValueError(
                     f"node {proto.op_type} reads {missing.args[0]!r}, which nothing before it defines"
                 ) from None
             if proto.op_type == "Constant" and not proto.domain:
-                scope[proto.output[0]] = self.constant(proto)
+                scope[proto.output[0]] = self.leaf_of(proto)
             elif proto.op_type == "Identity" and not proto.domain:
                 scope[proto.output[0]] = args[0]
             else:
                 nodes.append(self.node(proto, args, scope))
         return nodes
 
-    def node(self, proto: onnx.NodeProto, args: tuple[Arg, ...], scope: dict[str, Arg]) -> Node:
-        while args and args[-1] is None:
-            args = args[:-1]
+    def node(self, proto: onnx.NodeProto, args: list[int | Leaf | None], scope: Scope) -> Node:
         outs = tuple(next(self.fresh) for _ in proto.output)
         scope.update(zip((o for o in proto.output), outs, strict=True))
         scope[""] = None
-        if proto.domain in ("", "ai.onnx") and not onnx.defs.has(proto.op_type):
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        if not domain and not onnx.defs.has(proto.op_type):
             raise ValueError(f"ONNX has no operator {proto.op_type!r}: expected one of its own, or a domain")
-        name = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
-        groups = [
-            Leaf(GROUP, (), str(a.i), is_size=True)
-            for a in proto.attribute
-            if a.name == GROUP and a.i > 1 and name in _GROUPED
-        ]
-        return Node(
-            name,
-            (*map(_as_size, args), *groups) if name in _SIZED else (*args, *groups),
-            outs,
-            self.attributes(proto, args),
-        )
+        pattern = tuple(... if isinstance(a, int) else a for a in args)
+        done = operator(proto.op_type, proto.attribute, pattern, domain, self.opset)
+        return Node(done, tuple(a for a in args if isinstance(a, int)), outs)
 
-    def constant(self, proto: onnx.NodeProto) -> Leaf:
+    def leaf_of(self, proto: onnx.NodeProto) -> Leaf:
         attribute = proto.attribute[0]
         value = onnx.helper.get_attribute_value(attribute)
         if attribute.name == "value":
             return _tensor_leaf(value)
         if attribute.name in ("value_int", "value_ints"):
-            return _constant(np.array(value, dtype=np.int64))
+            return constant(np.array(value, dtype=np.int64))
         if attribute.name in ("value_float", "value_floats"):
-            return _constant(np.array(value, dtype=np.float32))
+            return constant(np.array(value, dtype=np.float32))
         raise ValueError(
             f"a Constant with {attribute.name!r} is not supported: expected a tensor, ints or floats"
         )
-
-    def attributes(self, proto: onnx.NodeProto, args: tuple[Arg, ...]) -> str:
-        shown = []
-        for a in sorted(proto.attribute, key=lambda a: a.name):
-            if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-                raise ValueError(
-                    f"{proto.op_type} holds a subgraph: control flow has no text form, unroll it first"
-                )
-            value = onnx.helper.get_attribute_value(a)
-            if a.name == GROUP and proto.op_type in _GROUPED:
-                shown += [f"{GROUP}@"] * (a.i > 1)
-            elif not self.is_default(proto, a.name, value, args):
-                shown.append(f"{a.name}{_attribute(a.type, value)}")
-        return f"<{','.join(shown)}>" if shown else ""
-
-    def is_default(self, proto: onnx.NodeProto, name: str, value: object, args: tuple[Arg, ...]) -> bool:
-        if name in _UNIT and isinstance(value, list):
-            return all(v == _UNIT[name] for v in value)
-        if name == "kernel_shape" and proto.op_type in ("Conv", "ConvTranspose"):
-            return True
-        try:
-            schema = onnx.defs.get_schema(proto.op_type, self.opset, proto.domain)
-        except onnx.defs.SchemaError:
-            return False
-        known = schema.attributes.get(name)
-        if known is None or known.default_value.type == AttributeProto.UNDEFINED:
-            return False
-        return bool(onnx.helper.get_attribute_value(known.default_value) == value)
 
 
 def _attribute(kind: int, value: object) -> str:

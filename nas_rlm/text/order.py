@@ -1,0 +1,103 @@
+"""The canonical order of a graph's nodes: one that depends on the graph alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+Form = tuple[int, tuple[tuple[int, bool, tuple[int, ...], int], ...], tuple[int, ...]]
+_MASK = (1 << 64) - 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _mix(*parts: int) -> int:
+    """A 64-bit hash of integers in their order, the same everywhere."""
+    h = 0x9E3779B97F4A7C15
+    for p in parts:
+        h = ((h ^ p) * 0xD6E8FEB86659FD93) & _MASK
+        h ^= h >> 32
+    return h
+
+
+@lru_cache(maxsize=1 << 11)
+def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tuple[int, ...] | None]] | None:
+    """The canonical order of the nodes, each with the order of its operands where that is free.
+
+    Values are coloured from the inputs up and from the outputs down, then visited depth first from the
+    outputs; operands of commutative operators are visited, and kept, deepest first. Dead code is left out.
+
+    Args:
+        shape: of the graph: its inputs; for each node a hash of what it does, whether the order of its operands
+            is free, these, and the number of values that it defines; the outputs.
+        exact: hashes of the nodes' leaves, which decide between nodes that are alike otherwise.
+
+    Returns:
+        Positions of nodes; or None if the leaves must decide and are not given.
+    """
+    inputs, nodes, outputs = shape
+    up = [_mix(1, i) for i in range(inputs)]
+    depth = [0] * inputs
+    producer = [-1] * inputs
+    for i, (label, commutes, values, outs) in enumerate(nodes):
+        above = [up[v] for v in values]
+        h = _mix(label, *(sorted(above) if commutes else above))
+        d = 1 + max([depth[v] for v in values], default=0)
+        for k in range(outs):
+            up.append(_mix(h, k))
+            depth.append(d)
+            producer.append(i)
+    below: list[list[int]] = [[] for _ in up]
+    for k, v in enumerate(outputs):
+        below[v].append(_mix(2, k))
+    colour = [0] * len(up)
+    made = len(up)
+    for label, commutes, values, outs in reversed(nodes):
+        made -= outs
+        own = range(made, made + outs)
+        for v in own:
+            colour[v] = _mix(up[v], *sorted(below[v]))
+        h = _mix(label, *[colour[v] for v in own])
+        for k, v in enumerate(values):
+            below[v].append(h if commutes else _mix(h, k))
+    for v in range(inputs):
+        colour[v] = _mix(up[v], *sorted(below[v]))
+    shaped = list(colour)
+    if exact:
+        made = inputs
+        for i, (_, commutes, values, outs) in enumerate(nodes):
+            above = [shaped[v] for v in values]
+            h = _mix(exact[i], *(sorted(above) if commutes else above))
+            for v in range(made, made + outs):
+                shaped[v] = _mix(colour[v], h)
+            made += outs
+
+    operands: list[tuple[int, ...] | None] = []
+    for _, commutes, values, _ in nodes:
+        if not commutes or len(values) < 2:
+            operands.append(None)
+            continue
+        ranked = sorted((-depth[v], colour[v], shaped[v], v, k) for k, v in enumerate(values))
+        if not exact and any(a[1] == b[1] and a[3] != b[3] for a, b in zip(ranked, ranked[1:], strict=False)):
+            return None
+        chosen = tuple([r[4] for r in ranked])
+        operands.append(None if chosen == tuple(range(len(chosen))) else chosen)
+
+    placed: list[tuple[int, tuple[int, ...] | None]] = []
+    done = [False] * len(nodes)
+    for out in outputs:
+        stack = [(producer[out], False)] if producer[out] >= 0 else []
+        while stack:
+            i, ready = stack.pop()
+            if done[i]:
+                continue
+            order = operands[i]
+            if ready:
+                done[i] = True
+                placed.append((i, order))
+                continue
+            stack.append((i, True))
+            values = nodes[i][2]
+            visited = values if order is None else [values[k] for k in order]
+            stack.extend(
+                [(producer[v], False) for v in reversed(visited) if producer[v] >= 0 and not done[producer[v]]]
+            )
+    return placed

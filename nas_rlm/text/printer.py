@@ -1,0 +1,212 @@
+"""Graphs in ONNX's own syntax."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+
+from .ir import GROUP, Block, Given, Leaf, Node, Param, live_values
+from .reader import OPSET, weight_name
+
+DOMAIN = "f"
+_LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values
+_SHORT, _LONG = 4, 32  # letters that tell functions from others of the same operators
+
+
+def printed(network: Block, bodies: dict[Block, Block]) -> str:
+    """The text of a network and of the blocks that it calls.
+
+    Args:
+        network: the network.
+        bodies: what called blocks consist of, where that is not what they are called by.
+    """
+    try:
+        return _Printer(_SHORT, bodies).network(network)
+    except _NameTaken:
+        return _Printer(_LONG, bodies).network(network)
+
+
+class _NameTaken(Exception):
+    """Two functions of one network have the same short name."""
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function as its callers need it.
+
+    Args:
+        name: of the function.
+        head: its signature and statements.
+        order: for each parameter, the block's parameter that it is.
+        groups: the same for the parameters that are attributes.
+        calls: the functions that it calls.
+    """
+
+    name: str
+    head: str
+    order: tuple[int, ...]
+    groups: tuple[int, ...]
+    calls: tuple[Block, ...]
+
+
+class _Printer:
+    def __init__(self, letters: int, bodies: dict[Block, Block]) -> None:
+        self.letters, self.bodies = letters, bodies
+        self.functions: dict[Block, _Function | None] = {}
+        self.texts: dict[str, str] = {}
+        self.numbered = 0
+
+    def network(self, network: Block) -> str:
+        head, _, _ = self.body(network, main=True)
+        imports = f'"":{OPSET}' + (f',"{DOMAIN}":1' if self.texts else "")
+        return (
+            "\n".join([f"<ir_version:10,opset_import:[{imports}]>", f"main{head}", *self.texts.values()]) + "\n"
+        )
+
+    def function(self, block: Block) -> _Function:
+        """The function of a block, printed at its first call."""
+        block = self.bodies.get(block, block)
+        found = self.functions.get(block)
+        if found is None:
+            self.functions[block] = None  # its place is before that of the functions that it calls
+            found = self.functions[block] = self._printed(block)
+        return found
+
+    def _printed(self, block: Block) -> _Function:
+        name = f"block{self.numbered}"
+        if _is_plain(block):
+            alone = _alone(block, self.letters)
+            if _is_named(block):
+                name = alone.name
+            else:
+                self.numbered += 1
+            text = _definition(name, alone.head)
+            if self.texts.setdefault(name, text) != text:
+                raise _NameTaken
+            for called in alone.calls:
+                self.function(called)
+            return replace(alone, name=name)
+        self.numbered += 1
+        self.texts[name] = ""
+        head, order, groups = self.body(block)
+        self.texts[name] = _definition(name, head)
+        return _Function(name, head, order, groups, ())
+
+    def body(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        """Header and statements of a graph, and the order in which its parameters and groups are listed."""
+        ordered = block.canonical
+        names: dict[int, str] = {}
+        if ordered.is_chain:
+            for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
+                names[v] = f"x{len(names)}"
+        else:
+            live = live_values(ordered)
+            for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
+                names[v] = f"{'v' if v in live else 'd'}{len(names)}"
+        given = _Given()
+        lines = [self.statement(n, names, given) for n in ordered.nodes]
+        constants = [f"{name}={_constant(a)}" for a, name in given.leaves.items() if a.value is not None]
+        inputs = [names[v] for v in ordered.inputs]
+        outputs = [names[v] for v in ordered.outputs]
+        if main:
+            weights = [(a, name) for a, name in given.leaves.items() if a.value is None]
+            inputs = [f"{t} {n}" for t, n in zip(ordered.input_types, inputs, strict=True)]
+            inputs += [f"{_declared(a)} {name}" for a, name in weights]
+            outputs = [f"{t} {n}" for t, n in zip(ordered.output_types, outputs, strict=True)]
+        else:
+            inputs += given.params.values()
+        declared = f"<{','.join(given.groups.values())}>" if given.groups else ""
+        head = f"{declared}({','.join(inputs)})=>({','.join(outputs)})"
+        text = "\n".join([head, "{", *constants, *lines, "}"])
+        return text, tuple(given.params), tuple(given.groups)
+
+    def statement(self, node: Node, names: dict[int, str], given: _Given) -> str:
+        done = node.spec
+        if done.callee is not None:
+            function = self.function(done.callee)
+            args = [names[v] for v in node.values]
+            args += [given.name(done.handed[k]) for k in function.order]
+            shown = [f"g{k}{given.group(done.handed[g])}" for k, g in enumerate(function.groups)]
+            op = f"{DOMAIN}.{function.name}" + (f"<{','.join(shown)}>" if shown else "")
+        else:
+            op, handed = done.op + done.attrs, node.args
+            if f"{GROUP}@" in done.attrs:
+                group = handed.pop()
+                assert isinstance(group, Leaf | Param)
+                op = op.replace(f"{GROUP}@", f"{GROUP}{given.group(group)}")
+            args = ["" if a is None else names[a] if isinstance(a, int) else given.name(a) for a in handed]
+        return f"{','.join([names[v] for v in node.outs])}={op}({','.join(args)})"
+
+
+class _Given:
+    """The leaves and parameters that a graph has named so far."""
+
+    def __init__(self) -> None:
+        self.leaves: dict[Leaf, str] = {}
+        self.params: dict[int, str] = {}
+        self.groups: dict[int, str] = {}
+
+    def name(self, given: Given) -> str:
+        if isinstance(given, Param):
+            return self.params.setdefault(given.index, f"w{len(self.params)}")
+        return self.leaves.setdefault(given, _leaf_name(given))
+
+    def group(self, given: Given) -> str:
+        if isinstance(given, Leaf):
+            return f"={given.value}"
+        return f":int=@{self.groups.setdefault(given.index, f'g{len(self.groups)}')}"
+
+
+def _is_layer(block: Block) -> bool:
+    return block.is_chain and all(n.spec.callee is None for n in block.nodes)
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether all that the block calls is called by its content, so that its text is the same everywhere."""
+    return all(n.spec.callee is None or (_is_named(n.spec.callee)) for n in block.nodes)
+
+
+def _is_named(block: Block) -> bool:
+    """Layers, and parts of them, are called by their content, so that they have the same name everywhere."""
+    return _is_layer(block) or (block.is_part and _is_plain(block))
+
+
+@lru_cache(maxsize=1 << 13)
+def _alone(block: Block, letters: int) -> _Function:
+    """The function of a plain block, with the name that it has if that tells its content."""
+    alone = _Printer(letters, {})
+    head, order, groups = alone.body(block)
+    kind = "".join(n.spec.op for n in block.nodes) if _is_layer(block) else "part"
+    digest = hashlib.blake2b(head.encode(), digest_size=16).hexdigest().translate(_LETTERS)
+    return _Function(f"{kind}_{digest[:letters]}", head, order, groups, tuple(alone.functions))
+
+
+def _definition(name: str, head: str) -> str:
+    return f'<domain:"{DOMAIN}",opset_import:["":{OPSET},"{DOMAIN}":1]>\n{name}{head}'
+
+
+@cache
+def _declared(leaf: Leaf) -> str:
+    return f"{leaf.type}[{','.join(map(str, leaf.shape))}]"
+
+
+@cache
+def _leaf_name(leaf: Leaf) -> str:
+    if leaf.value is None:
+        return weight_name(leaf.type, leaf.shape)
+    mangled = leaf.value.translate(str.maketrans("-.,", "np_", "+"))
+    kind = {"int64": "I", "float": "F"}.get(leaf.type, leaf.type)
+    return f"{kind}{'_'.join(['', *map(str, leaf.shape)]) + '_' if leaf.shape else ''}{mangled}"
+
+
+def _constant(leaf: Leaf) -> str:
+    assert leaf.value is not None
+    if leaf.type == "float" and not leaf.shape:
+        return f"Constant<value_float={leaf.value}>()"
+    if leaf.type == "int64" and not leaf.shape:
+        return f"Constant<value_int={leaf.value}>()"
+    if leaf.type == "int64" and len(leaf.shape) == 1 and leaf.value:
+        return f"Constant<value_ints=[{leaf.value}]>()"
+    shape = f"[{','.join(map(str, leaf.shape))}]" if leaf.shape else ""
+    return f"Constant<value={leaf.type}{shape}{{{leaf.value}}}>()"
