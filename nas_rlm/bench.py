@@ -13,7 +13,7 @@ import torch
 from nas_rlm.data import Table
 from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.search import Predictor, Settings, search
-from nas_rlm.text import Tokenizer, from_architecture
+from nas_rlm.text import Tokenizer, from_architectures
 from search_spaces import SearchSpace
 
 PAIRS = (("accuracy", "latency/pixel3"), ("accuracy", "latency/eyeriss"))
@@ -122,7 +122,7 @@ def text_speed(space: SearchSpace[Any], tokenizer: Tokenizer, count: int, seed: 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     start = time.perf_counter()
-    lengths = [len(tokenizer.encode(from_architecture(space, a))) for a in architectures]
+    lengths = [len(tokenizer.encode(t)) for t in from_architectures(space, architectures)]
     elapsed = time.perf_counter() - start
     torch.set_num_threads(threads)
     return TextSpeed(float(np.median(lengths)), max(lengths), count / elapsed)

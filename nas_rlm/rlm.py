@@ -22,7 +22,7 @@ from nas_rlm import __version__, decoding
 from nas_rlm.files import atomic, write_bytes, write_text
 from nas_rlm.hints import hint
 from nas_rlm.model import Config, Memory, Network
-from nas_rlm.text import Tokenizer, from_architecture, from_onnx
+from nas_rlm.text import Tokenizer, from_architectures, from_onnx
 from nas_rlm.text.tokenizer import PAD
 from search_spaces import SearchSpace
 
@@ -253,7 +253,7 @@ class RLM:
         self._warn_of_unseen(known.name, objectives)
         parsed = [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
         bar = tqdm(parsed, "text", unit="net", disable=not progress)
-        return [from_architecture(known, a) for a in bar]
+        return from_architectures(known, bar)
 
     def _warn_of_unseen(self, space: str, objectives: Sequence[str]) -> None:
         seen = self.trained_on.get(space, Seen(0, ()))

@@ -111,8 +111,6 @@ class Call:
         return 1 + _height(self.body)
 
 
-
-
 class Graph:
     """A network in the making, counted while it is written.
 

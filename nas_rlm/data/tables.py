@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.files import atomic
-from nas_rlm.text import from_architecture
+from nas_rlm.text import from_architectures
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
@@ -31,7 +31,7 @@ SPACES = {
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
-TEXT_VERSION = 3  # raised when the canonical text changes, so that remembered texts are made again
+TEXT_VERSION = 4  # raised when the canonical text changes, so that remembered texts are made again
 
 
 @dataclass(frozen=True)
@@ -161,13 +161,12 @@ def _remembered(what: str, space_name: str, architectures: list[str]) -> list[st
     if many and cache.is_file():
         found: list[str] = pq.read_table(cache).column(what).to_pylist()
         return found
-    made = []
-    for a in tqdm(architectures, f"{what} of {space_name}", unit="net", disable=not many):
-        try:
-            parsed = space.parse(a)
-        except ValueError as error:
-            raise ValueError(f"a row of {space_name}: {error}") from None
-        made.append(space.key(parsed) if what == "key" else from_architecture(space, parsed))
+    try:
+        parsed = [space.parse(a) for a in architectures]
+    except ValueError as error:
+        raise ValueError(f"a row of {space_name}: {error}") from None
+    bar = tqdm(parsed, f"{what} of {space_name}", unit="net", disable=not many)
+    made = [space.key(a) for a in bar] if what == "key" else from_architectures(space, bar)
     if many:
         with atomic(cache) as temporary:
             pq.write_table(pa.table({what: made}), temporary)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -55,7 +57,21 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
 def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
     """The text of an architecture of a search space: what `from_onnx` gives for its network, but quicker.
 
-    The space's builder has already named the repeated parts as local functions; only a network built
-    without any is searched for repeats.
+    The space's builder marks what it repeats, so that each of its blocks is looked into once.
     """
     return printed(*outline(network(space, architecture)))
+
+
+def from_architectures(space: SearchSpace[Any], architectures: Iterable[Any]) -> list[str]:
+    """The text of each architecture.
+
+    The garbage collector pauses meanwhile: nothing here refers to itself, and looking for what does takes as
+    long as the texts.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return [from_architecture(space, a) for a in architectures]
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -47,7 +47,7 @@ class _Written:
 
 
 _written: dict[tuple[object, ...], _Written] = {}
-_plans: dict[tuple[tuple[int, ...]], list[tuple[Spec, list[int]]] | None] = {}
+_plans: dict[tuple[Form, tuple[int, ...]], list[tuple[Spec, list[int]]] | None] = {}
 
 
 class _Graph(Graph):
@@ -118,9 +118,11 @@ def _series(block: Block) -> Spec | None:
     key = block.form, tuple([first.setdefault(a, i) for i, a in enumerate(handed)])
     if key not in _plans:
         chain = _chain(block)
-        _plans[key] = chain and [(s, [first[a] for a in s.handed]) for s in chain]
+        _plans[key] = None if chain is None else [(s, [first[a] for a in s.handed]) for s in chain]
     plan = _plans[key]
-    return plan and chain_spec(tuple([s.handing([handed[i] for i in places]) for s, places in plan]))
+    if plan is None:
+        return None
+    return chain_spec(tuple([s.handing([handed[i] for i in places]) for s, places in plan]))
 
 
 def _chain(block: Block) -> list[Spec] | None:
@@ -148,7 +150,7 @@ def _chain(block: Block) -> list[Spec] | None:
 def _opened(node: Node) -> list[Node]:
     """A chain with the regions that it calls in place."""
     chain = node.spec.chain
-    if all([s.callee is None for s in chain]):
+    if all(s.callee is None for s in chain):
         return [node]
     nodes: list[Node] = []
     value = node.values[0]

@@ -99,17 +99,18 @@ class Spec:
     Attributes:
         label: a hash of all but the sizes.
         handed: the leaves, in order.
-        chain: what it consists of: itself, but for a chain of operators in the place of one.
     """
 
-    __slots__ = ("attrs", "callee", "chain", "commutes", "handed", "is_matrix", "is_zeroing")
-    __slots__ += ("label", "op", "pattern")
+    __slots__ = (
+        *("_chain", "attrs", "callee", "commutes", "handed", "is_matrix", "is_zeroing", "label", "op"),
+        "pattern",
+    )
 
     def __init__(
         self, op: str, attrs: str, pattern: Pattern, callee: Block | None, chain: tuple[Spec, ...] = ()
     ) -> None:
         self.op, self.attrs, self.callee = op, attrs, callee
-        self.chain = chain or (self,)
+        self._chain = chain
         self.commutes = callee is None and op in COMMUTATIVE
         if self.commutes:
             leaves = sorted((a for a in pattern if isinstance(a, Given)), key=lambda a: (a.sort, a.tag))
@@ -121,6 +122,11 @@ class Spec:
         self.label = stable_hash(f"{does}{attrs}({','.join(sorted(args) if self.commutes else args)})")
         self.is_matrix = any(a.is_matrix for a in self.handed)
         self.is_zeroing = op == "Mul" and any(a.is_zero for a in self.handed)
+
+    @property
+    def chain(self) -> tuple[Spec, ...]:
+        """What it consists of: itself, but for a chain of operators in the place of one."""
+        return self._chain or (self,)
 
     def shown(self, numbers: Sequence[int]) -> str:
         """The same as text, values by number."""
@@ -203,7 +209,7 @@ class Block:
 
     @cached_property
     def is_part(self) -> bool:
-        """A short chain with shortcuts: each node reads the one before, a few read an earlier value as well."""
+        """A short chain with shortcuts: each node reads the one before, a few read an earlier value too."""
         if not 2 <= len(self.nodes) <= MOST_OF_A_PART or len(self.inputs) != 1 or self.is_chain:
             return False
         before = self.inputs[0]
@@ -230,14 +236,16 @@ class Block:
         """What its nodes do, in no order: equal for blocks of one form."""
         return tuple(sorted([n.spec.label for n in self.nodes]))
 
-    @cached_property
+    @property
     def canonical(self) -> Block:
         """The same with its nodes in an order that depends on the graph alone, dead code left out.
 
         It is marked as canonical unless leaves had to decide, since other leaves may take their place.
         """
-        if self.is_canonical:
-            return self
+        return self if self.is_canonical else self._ordered
+
+    @cached_property
+    def _ordered(self) -> Block:
         order = canonical_order(self.form, ())
         is_tied = order is None
         if order is None:
@@ -272,7 +280,6 @@ class Block:
     def with_nodes(self, nodes: list[Node]) -> Block:
         """The same with other nodes, in no particular order."""
         return Block(self.inputs, self.outputs, nodes, self.input_types, self.output_types, tags=self.tags)
-
 
     def with_specs(self, specs: Iterable[Spec]) -> Block:
         """The same with nodes that do the same with other leaves, which leaves the order as it is."""

@@ -16,6 +16,8 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper, shape_inference, version_converter
 from onnx.reference import ReferenceEvaluator
 
+from .reader import OPSET
+
 FOLDED = 4096  # constants of at most this many elements are computed, larger ones are weights
 END = np.iinfo(np.int32).max  # where a slice ends that goes to the end
 _RANDOM = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 Form = tuple[int, tuple[tuple[int, bool, tuple[int, ...], int], ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1
@@ -26,60 +27,38 @@ def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tupl
     outputs; operands of commutative operators are visited, and kept, deepest first. Dead code is left out.
 
     Args:
-        shape: of the graph: its inputs; for each node a hash of what it does, whether the order of its operands
-            is free, these, and the number of values that it defines; the outputs.
+        shape: of the graph: its inputs; for each node a hash of what it does, whether the order of its
+            operands is free, these, and the number of values that it defines; the outputs.
         exact: hashes of the nodes' leaves, which decide between nodes that are alike otherwise.
 
     Returns:
         Positions of nodes; or None if the leaves must decide and are not given.
     """
     inputs, nodes, outputs = shape
-    up = [_mix(1, i) for i in range(inputs)]
     depth = [0] * inputs
     producer = [-1] * inputs
-    for i, (label, commutes, values, outs) in enumerate(nodes):
-        above = [up[v] for v in values]
-        h = _mix(label, *(sorted(above) if commutes else above))
+    for i, (_, _, values, outs) in enumerate(nodes):
         d = 1 + max([depth[v] for v in values], default=0)
-        for k in range(outs):
-            up.append(_mix(h, k))
-            depth.append(d)
-            producer.append(i)
-    below: list[list[int]] = [[] for _ in up]
-    for k, v in enumerate(outputs):
-        below[v].append(_mix(2, k))
-    colour = [0] * len(up)
-    made = len(up)
-    for label, commutes, values, outs in reversed(nodes):
-        made -= outs
-        own = range(made, made + outs)
-        for v in own:
-            colour[v] = _mix(up[v], *sorted(below[v]))
-        h = _mix(label, *[colour[v] for v in own])
-        for k, v in enumerate(values):
-            below[v].append(h if commutes else _mix(h, k))
-    for v in range(inputs):
-        colour[v] = _mix(up[v], *sorted(below[v]))
-    shaped = list(colour)
-    if exact:
-        made = inputs
-        for i, (_, commutes, values, outs) in enumerate(nodes):
-            above = [shaped[v] for v in values]
-            h = _mix(exact[i], *(sorted(above) if commutes else above))
-            for v in range(made, made + outs):
-                shaped[v] = _mix(colour[v], h)
-            made += outs
-
-    operands: list[tuple[int, ...] | None] = []
-    for _, commutes, values, _ in nodes:
+        depth += [d] * outs
+        producer += [i] * outs
+    operands: list[tuple[int, ...] | None] = [None] * len(nodes)
+    colour: list[int] = []
+    shaped: list[int] = []
+    for i, (_, commutes, values, _) in enumerate(nodes):
         if not commutes or len(values) < 2:
-            operands.append(None)
             continue
-        ranked = sorted((-depth[v], colour[v], shaped[v], v, k) for k, v in enumerate(values))
-        if not exact and any(a[1] == b[1] and a[3] != b[3] for a, b in zip(ranked, ranked[1:], strict=False)):
-            return None
-        chosen = tuple([r[4] for r in ranked])
-        operands.append(None if chosen == tuple(range(len(chosen))) else chosen)
+        if not colour and len({depth[v] for v in values}) < len(set(values)):
+            colour = _colours(shape)
+            shaped = _shaped(shape, exact, colour)
+        if colour:
+            ranked = sorted([(-depth[v], colour[v], shaped[v], v, k) for k, v in enumerate(values)])
+            if not exact and any(a[1] == b[1] and a[3] != b[3] for a, b in pairwise(ranked)):
+                return None
+            chosen = tuple([r[4] for r in ranked])
+        else:
+            chosen = tuple(sorted(range(len(values)), key=lambda k: -depth[values[k]]))
+        if chosen != tuple(range(len(chosen))):
+            operands[i] = chosen
 
     placed: list[tuple[int, tuple[int, ...] | None]] = []
     done = [False] * len(nodes)
@@ -97,7 +76,47 @@ def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tupl
             stack.append((i, True))
             values = nodes[i][2]
             visited = values if order is None else [values[k] for k in order]
-            stack.extend(
-                [(producer[v], False) for v in reversed(visited) if producer[v] >= 0 and not done[producer[v]]]
-            )
+            makers = [producer[v] for v in reversed(visited)]
+            stack.extend([(p, False) for p in makers if p >= 0 and not done[p]])
     return placed
+
+
+def _colours(shape: Form) -> list[int]:
+    """For each value, a hash of what it is computed from and of what is computed from it."""
+    inputs, nodes, outputs = shape
+    up = [_mix(1, i) for i in range(inputs)]
+    for label, commutes, values, outs in nodes:
+        above = [up[v] for v in values]
+        h = _mix(label, *(sorted(above) if commutes else above))
+        up += [_mix(h, k) for k in range(outs)]
+    below: list[list[int]] = [[] for _ in up]
+    for k, v in enumerate(outputs):
+        below[v].append(_mix(2, k))
+    colour = [0] * len(up)
+    made = len(up)
+    for label, commutes, values, outs in reversed(nodes):
+        made -= outs
+        own = []
+        for v in range(made, made + outs):
+            colour[v] = _mix(up[v], *sorted(below[v]))
+            own.append(colour[v])
+        h = _mix(label, *own)
+        for k, v in enumerate(values):
+            below[v].append(h if commutes else _mix(h, k))
+    for v in range(inputs):
+        colour[v] = _mix(up[v], *sorted(below[v]))
+    return colour
+
+
+def _shaped(shape: Form, exact: tuple[int, ...], colour: list[int]) -> list[int]:
+    """For each value, a hash that knows the leaves as well."""
+    inputs, nodes, _ = shape
+    shaped = list(colour)
+    made = inputs
+    for (_, commutes, values, outs), leaves in zip(nodes, exact, strict=False):
+        above = [shaped[v] for v in values]
+        h = _mix(leaves, *(sorted(above) if commutes else above))
+        for v in range(made, made + outs):
+            shaped[v] = _mix(colour[v], h)
+        made += outs
+    return shaped

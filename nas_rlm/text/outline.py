@@ -16,16 +16,14 @@ back there.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
-from .ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param, uses
+from .ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param
 from .layers import chains
 from .order import Form
 from .regions import call, extract, in_place, part_call, regions, substituted, with_calls, with_parts
-
-LEAST_SAVING = 4
+from .repeats import best_runs, is_worth, stretches
 
 
 def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
@@ -36,8 +34,8 @@ def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
             this saves looking for what is known to be one and changes nothing else.
 
     Returns:
-        A graph that calls blocks, and what the called blocks consist of where that is not what they are called
-        by; calling them in place gives the flat graph back.
+        A graph that calls blocks, and what called blocks have become since; calling them in place gives the
+        flat graph back.
     """
     found = _Outline(network)
     while found.outline_region():
@@ -98,18 +96,18 @@ class _Outline:
         sizes: Counter[tuple[int, ...]] = Counter()
         for key, (_, _, times, _) in zip(rough, found, strict=True):
             sizes[key] += times
-        groups: dict[list[tuple[Block | None, list[int]]]] = defaultdict(list)
+        groups: dict[Form, list[tuple[Block | None, list[int]]]] = defaultdict(list)
         counts: Counter[Form] = Counter()
-        lengths: dict[int] = {}
+        lengths: dict[Form, int] = {}
         for key, (owner, positions, times, part) in zip(rough, found, strict=True):
             length = self._length(part)
-            if _is_worth(sizes[key], length):
+            if is_worth(sizes[key], length):
                 shape = part.canonical.form
                 groups[shape].append((owner, positions))
                 counts[shape] += times
                 lengths[shape] = length
         new = {f for f, group in groups.items() if any(positions or o in self.open for o, positions in group)}
-        worth = [f for f, n in counts.items() if f in new and _is_worth(n, lengths[f])]
+        worth = [f for f, n in counts.items() if f in new and is_worth(n, lengths[f])]
         if not worth:
             return False
         self._keep(groups[max(worth, key=lambda f: ((counts[f] - 1) * lengths[f], lengths[f], f))])
@@ -118,14 +116,21 @@ class _Outline:
     def _graph(self, owner: Block | None) -> Block:
         return self.main if owner is None else self.body(owner)
 
+    def _undecided(self, node: Node) -> Block | None:
+        """The open region that a node calls."""
+        called = node.spec.callee
+        return called if called in self.open else None
+
     def _length(self, part: Block) -> int:
-        return sum(len(self.body(c).nodes) if (c := n.spec.callee) in self.open else 1 for n in part.nodes)
+        called = [self._undecided(n) for n in part.nodes]
+        return sum([1 if c is None else len(self.body(c).nodes) for c in called])
 
     def _is_part(self, part: Block) -> bool:
+        called = [self._undecided(n) for n in part.nodes]
         return (
             part.is_part
             and self._length(part) <= MOST_OF_A_PART
-            and all(c.is_part for n in part.nodes if (c := n.spec.callee) in self.open)
+            and all(c is None or c.is_part for c in called)
         )
 
     def _keep(self, group: list[tuple[Block | None, list[int]]]) -> None:
@@ -146,9 +151,8 @@ class _Outline:
         assert called is not None
         if called not in self.kept:
             self.kept.append(called)
-        self.open = Counter(
-            c for n in self.main.nodes if (c := n.spec.callee) in self.open and c is not called
-        )
+        left = [c for n in self.main.nodes if (c := self._undecided(n)) is not None]
+        self.open = Counter([c for c in left if c is not called])
 
     def _set(self, owner: Block | None, graph: Block) -> None:
         if owner is None:
@@ -172,12 +176,12 @@ class _Outline:
             self._share(block)
 
     def _opened(self, graph: Block, parts: bool = False) -> Block:
-        if not any(n.spec.callee in self.open for n in graph.nodes):
+        if not self.open:
             return graph
         nodes: list[Node] = []
         for n in graph.nodes:
-            callee = n.spec.callee
-            if callee is None or callee not in self.open:
+            callee = self._undecided(n)
+            if callee is None:
                 nodes.append(n)
             elif parts and callee.is_part:
                 nodes.append(Node(part_call(n.spec), n.values, n.outs))
@@ -231,10 +235,10 @@ class _Outline:
 
     def outline_cells(self) -> None:
         """Make blocks of the stretches in a network in which each reads the outputs of the two before it."""
-        cells: dict[list[list[int]]] = defaultdict(list)
-        for cell in _stretches(self.main):
+        cells: dict[Form, list[list[int]]] = defaultdict(list)
+        for cell in stretches(self.main):
             cells[extract(self.main, cell).canonical.form].append(cell)
-        kept = [found for found in cells.values() if _is_worth(len(found), len(found[0]))]
+        kept = [found for found in cells.values() if is_worth(len(found), len(found[0]))]
         runs = [run for found in kept for run in found]
         self._keep_runs(runs)
 
@@ -258,10 +262,13 @@ class _Outline:
                 pass
             return
         places: dict[Block, int] = {}
-        row = []
+        row: list[Spec | tuple[int, tuple[Given, ...]]] = []
         for n in self.main.nodes:
-            s = n.spec
-            row.append((places.setdefault(s.callee, len(places)), *s.handed) if s.callee in self.kept else s)
+            called = n.spec.callee
+            if called is not None and called in self.kept:
+                row.append((places.setdefault(called, len(places)), tuple(n.spec.handed)))
+            else:
+                row.append(n.spec)
         self.main, blocks, bodies = _sequences(tuple(row), self.main.input_types, self.main.output_types)
         self.same = {_stand_in(k): block for block, k in places.items()}
         self.kept += blocks
@@ -272,11 +279,13 @@ class _Outline:
         nodes = self.main.nodes
         rows = [c for c in chains(self.main) if len(c) >= 2]
         symbol: dict[int, int] = {}
-        described = [
-            tuple([(symbol.setdefault(s.label, len(symbol)), tuple(s.handed)) for s in (nodes[i].spec for i in c)])
-            for c in rows
-        ]
-        chosen = [rows[k][a:b] for k, a, b in _best_runs(tuple(described))]
+
+        def described(i: int) -> tuple[int, tuple[Given, ...]]:
+            done = nodes[i].spec
+            return symbol.setdefault(done.label, len(symbol)), tuple(done.handed)
+
+        found = best_runs(tuple([tuple([described(i) for i in row]) for row in rows]))
+        chosen = [rows[k][a:b] for k, a, b in found]
         self._keep_runs(chosen)
         return bool(chosen)
 
@@ -312,7 +321,8 @@ class _Outline:
         for owner in (None, *self.kept):
             calls = [n.spec for n in self._graph(owner).nodes if self.callee(n) is block]
             tags = self._tags(owner) if owner is not None and calls else ()
-            rows |= {tuple([tags[a.index] if isinstance(a, Param) else a.tag for a in s.handed]) for s in calls}
+            for s in calls:
+                rows.add(tuple([tags[a.index] if isinstance(a, Param) else a.tag for a in s.handed]))
         return tuple([" ".join(sorted(set(column))) for column in zip(*rows, strict=True)])
 
     def _calling(self, graph: Block, blocks: dict[Block, Block]) -> Block:
@@ -352,14 +362,16 @@ def _stand_in(number: int) -> Block:
 
 @lru_cache(maxsize=1 << 11)
 def _sequences(
-    row: tuple[Spec | tuple[int, ...], ...], input_types: tuple[str, ...], output_types: tuple[str, ...]
+    row: tuple[Spec | tuple[int, tuple[Given, ...]], ...],
+    input_types: tuple[str, ...],
+    output_types: tuple[str, ...],
 ) -> tuple[Block, list[Block], dict[Block, Block]]:
     """The outline of a chain of operators and of calls, each given by the number of its block and its leaves.
 
     Returns:
         The network, the blocks that are new in it, and what they consist of.
     """
-    specs = [s if isinstance(s, Spec) else call_spec(_stand_in(s[0]), s[1:]) for s in row]
+    specs = [s if isinstance(s, Spec) else call_spec(_stand_in(s[0]), s[1]) for s in row]
     nodes = [Node(s, (i,), (i + 1,)) for i, s in enumerate(specs)]
     found = _Outline(Block((0,), (len(row),), nodes, input_types, output_types))
     while found.outline_sequence():
@@ -369,88 +381,3 @@ def _sequences(
 
 def _first(pair: tuple[int, Given]) -> int:
     return pair[0]
-
-
-def _is_worth(occurrences: int, length: int) -> bool:
-    return (occurrences - 1) * (length - 1) >= LEAST_SAVING
-
-
-def _saving(occurrences: int, length: int, leaves: int, handed: int) -> int:
-    """Roughly how many tokens a block saves; 0 if they are too few to be worth another name.
-
-    Args:
-        occurrences: of the block.
-        length: in statements, of three tokens and their leaves each.
-        leaves: that its statements read.
-        handed: of these, how many different ones each call hands over.
-    """
-    inline = occurrences * (3 * length + leaves)
-    outlined = 3 * length + leaves + handed + 6 + occurrences * (3 + handed)
-    return inline - outlined if outlined < 0.8 * inline else 0
-
-
-@lru_cache(maxsize=1 << 12)
-def _best_runs(rows: tuple[tuple[tuple[int, tuple[Given, ...]], ...], ...]) -> list[tuple[int, int, int]]:
-    """Where in some chains the run of nodes occurs that is most worth a block, apart from each other.
-
-    Args:
-        rows: for each node of each chain, a number for what it does, and its leaves.
-
-    Returns:
-        Chain, first position, and the position after the last.
-    """
-    best: tuple[int, ...] = (0,)
-    chosen: list[tuple[int, int, int]] = []
-    symbols = [[s for s, _ in row] for row in rows]
-    starts = [(k, i) for k, s in enumerate(symbols) for i in range(len(s) - 1)]
-    for length in range(2, max(map(len, symbols), default=0) + 1):
-        places: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
-        for k, i in starts:
-            if i + length <= len(symbols[k]):
-                places[tuple(symbols[k][i : i + length])].append((k, i))
-        repeated = [found for found in places.values() if len(found) > 1]
-        starts = sorted([p for found in repeated for p in found])
-        for found in repeated:
-            runs = _apart(found, length)
-            if len(runs) > 1:
-                leaves = [[a for _, handed in rows[k][i : i + length] for a in handed] for k, i in runs]
-                columns = list(zip(*leaves, strict=True))
-                saving = _saving(len(runs), length, len(columns), len(set(columns)))
-                rank = (saving, length, -found[0][0], -found[0][1])
-                if saving and rank > best:
-                    best, chosen = rank, [(k, i, i + length) for k, i in runs]
-        if not starts:
-            break
-    return chosen
-
-
-def _apart(places: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """The places of chains at which runs of a length do not overlap, the first ones first."""
-    found: list[tuple[int, int]] = []
-    for k, i in places:
-        if not found or k != found[-1][0] or i >= found[-1][1] + length:
-            found.append((k, i))
-    return found
-
-
-def _stretches(block: Block) -> list[list[int]]:
-    """The longest row of stretches, each of which reads the results of the two before it alone."""
-    last_read = {v: max(c) if c else -1 for v, c in uses(block).items()}
-    last_read |= dict.fromkeys(block.outputs, len(block.nodes))
-    made = {v: i for i, n in enumerate(block.nodes) for v in n.outs} | dict.fromkeys(block.inputs, -1)
-    live: set[int] = set(block.inputs)
-    before: dict[int, int] = {}  # where a stretch may end, to the end of the one before it
-    rank: dict[int, int] = {}
-    for i, n in enumerate(block.nodes):
-        live = {v for v in (*live, *n.outs) if last_read[v] > i}
-        others = [made[v] for v in live if v not in n.outs]
-        if len(n.outs) == 1 and len(live) <= 2 and len(others) <= 1 and live.intersection(n.outs):
-            previous = others[0] if others else max((p for p in rank if rank[p] == 1), default=-1)
-            if previous == -1 or previous in rank:
-                before[i], rank[i] = previous, rank.get(previous, 0) + 1
-    row: list[list[int]] = []
-    end = max(rank, key=lambda p: (rank[p], -p), default=-1)
-    while end >= 0:
-        row.append(list(range(before[end] + 1, end + 1)))
-        end = before[end]
-    return row[::-1]

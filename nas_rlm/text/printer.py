@@ -60,9 +60,8 @@ class _Printer:
     def network(self, network: Block) -> str:
         head, _, _ = self.body(network, main=True)
         imports = f'"":{OPSET}' + (f',"{DOMAIN}":1' if self.texts else "")
-        return (
-            "\n".join([f"<ir_version:10,opset_import:[{imports}]>", f"main{head}", *self.texts.values()]) + "\n"
-        )
+        first = f"<ir_version:10,opset_import:[{imports}]>"
+        return "\n".join([first, f"main{head}", *self.texts.values(), ""])
 
     def function(self, block: Block) -> _Function:
         """The function of a block, printed at its first call."""

@@ -8,7 +8,6 @@ from itertools import count
 
 from .ir import FRESH, Block, Given, Node, Param, Spec, call_spec, param, uses
 
-
 Region = tuple[list[int], Block]
 
 
@@ -97,7 +96,8 @@ def in_place(
 
     Args:
         callee: the block.
-        read, made: the values that the call reads and defines.
+        read: the values that the call reads.
+        made: the values that it defines.
         handed: the leaves that it hands over.
     """
     values = dict(zip(callee.inputs, read, strict=True)) | dict(zip(callee.outputs, made, strict=True))

@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,11 @@ import sentencepiece
 
 PAD = 0
 IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE = 1, 2, 4
+REMEMBERED = 1 << 14  # stretches of text, with their ids
 NAMES = 256  # v0..v255 and d0..d255 are pieces of their own
 _SCOPE_END = "\n}\n"
+_SYMBOL = re.compile(r"(\n\}\n|[vd](?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))")
+_SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NAMES)))
 
 
 class Tokenizer:
@@ -33,6 +36,9 @@ class Tokenizer:
             self._pieces.LoadFromSerializedProto(proto)
         except RuntimeError as error:
             raise ValueError(f"not a SentencePiece model ({len(proto):,} bytes): {error}") from None
+        self._symbols = {s: self._pieces.PieceToId(s) for s in _SYMBOLS}
+        self._is_split = all(self._pieces.IdToPiece(i) == s for s, i in self._symbols.items())
+        self._between = lru_cache(maxsize=REMEMBERED)(self._pieces.EncodeAsIds)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -78,7 +84,7 @@ class Tokenizer:
                 remove_extra_whitespaces=False,
                 byte_fallback=True,
                 character_coverage=1.0,
-                user_defined_symbols=[_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NAMES))],
+                user_defined_symbols=list(_SYMBOLS),
                 pad_id=PAD,
                 unk_id=1,
                 bos_id=-1,
@@ -104,12 +110,26 @@ class Tokenizer:
         write_bytes(path, self.proto)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text."""
-        return list(self._pieces.EncodeAsIds(text))
+        """Token ids of a text.
+
+        No piece reaches over a value's name or a scope's end. So what is between them, much of which the
+        texts of a space have in common, is looked up.
+        """
+        if not self._is_split:
+            return list(self._pieces.EncodeAsIds(text))
+        ids: list[int] = []
+        parts = iter(_SYMBOL.split(text))
+        for between in parts:
+            if between:
+                ids += self._between(between)
+            symbol = next(parts, None)
+            if symbol is not None:
+                ids.append(self._symbols[symbol])
+        return ids
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text."""
-        return list(self._pieces.Encode(texts, out_type=int))
+        return [self.encode(t) for t in texts]
 
     def decode(self, ids: list[int]) -> str:
         return str(self._pieces.DecodeIds(ids))

@@ -83,11 +83,15 @@ def test_texts_come_from_the_row_or_its_space():
 
 def test_long_lists_of_texts_are_remembered(tmp_path, monkeypatch):
     monkeypatch.setenv("NAS_RLM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("nas_rlm.data.tables.from_architecture", lambda space, a: f"text of {a}")
+    monkeypatch.setattr(
+        "nas_rlm.data.tables.from_architectures", lambda space, found: [f"text of {a}" for a in found]
+    )
     space, rng = search_spaces.get("nats_size"), np.random.default_rng(0)
     rows = [Row("nats_size", str(space.sample(rng)), {}) for _ in range(1200)]
     made = texts(rows)
-    monkeypatch.setattr("nas_rlm.data.tables.from_architecture", lambda space, a: "made again")
+    monkeypatch.setattr(
+        "nas_rlm.data.tables.from_architectures", lambda space, found: ["made again" for _ in found]
+    )
     assert texts(rows) == made == [f"text of {r.arch_str}" for r in rows]
     assert texts(rows[:1100]) != made[:1100]
 
