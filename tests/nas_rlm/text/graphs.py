@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from search_spaces import SearchSpace
+from search_spaces.graph import Constant, Graph, Value
 
 
 class FlatModel:
@@ -84,3 +88,63 @@ def random_network(rng: np.random.Generator, size: int, repeats: int) -> FlatMod
         for v in loose[1:]:
             x = g.op("Add", x, v)
     return g
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network of `RandomBlocks`, by the seed that draws it."""
+
+    seed: int
+
+
+class RandomBlocks(SearchSpace[Recipe]):
+    """Networks of blocks within blocks: chains, cells, shortcuts around blocks, values that several read."""
+
+    name = "random_blocks"
+    size, genes = None, (1 << 30,)
+
+    def decode(self, genome: np.ndarray) -> Recipe:
+        return Recipe(int(genome[0]))
+
+    def encode(self, architecture: Recipe) -> np.ndarray:
+        return np.array([architecture.seed])
+
+    def parse(self, text: str) -> Recipe:
+        return Recipe(int(text))
+
+    def write(self, graph: Graph, architecture: Recipe) -> Value:
+        rng = np.random.default_rng(architecture.seed)
+        seeds = rng.integers(1 << 30, size=4)
+        x = graph.block(_layer, graph.input, 8, 3)
+        for _ in range(int(rng.integers(1, 8))):
+            seed = int(rng.choice(seeds))
+            y = graph.block(_random_block, x, seed)
+            if rng.random() < 0.2:
+                y = graph.op("Relu", y)
+            x = graph.op("Add", x, y) if rng.random() < 0.3 and x.channels == y.channels else y
+        return graph.classifier(x, 10)
+
+
+def _layer(graph: Graph, x: Value, channels: int, kernel: int) -> Value:
+    return graph.op("Relu", graph.batch_norm(graph.conv(x, channels, kernel)))
+
+
+def _random_block(graph: Graph, x: Value, seed: int, depth: int = 0) -> Value:
+    rng = np.random.default_rng(seed)
+    values = [x]
+    for _ in range(int(rng.integers(1, 6))):
+        a, b = (values[int(i)] for i in rng.integers(len(values), size=2))
+        kind = int(rng.integers(8))
+        if kind < 2:
+            values.append(graph.block(_layer, a, int(rng.choice([a.channels, 16])), int(rng.choice([1, 3]))))
+        elif kind < 4 and a.channels == b.channels:
+            values.append(graph.op("Add", a, b))
+        elif kind == 4:
+            values.append(graph.pool("MaxPool", a, 3, padded=True))
+        elif kind == 5 and depth < 2:
+            values.append(graph.block(_random_block, a, int(rng.integers(1 << 30)), depth + 1))
+        elif kind == 6:
+            values.append(graph.op("Mul", a, Constant(0.0)))
+        else:
+            values.append(graph.op("Concat", a, b, channels=a.channels + b.channels, axis=1))
+    return values[-1]

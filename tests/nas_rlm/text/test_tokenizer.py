@@ -33,6 +33,11 @@ def test_any_text_survives(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@given(st.text(alphabet="vd0123456789\n}x=(W_", max_size=40))
+def test_looking_up_what_is_between_names_changes_nothing(tokenizer, text):
+    assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
+
+
 def test_value_names_are_whole_and_alone(tokenizer, texts):
     kinds = tokenizer.kinds()
     for text in texts[50:]:
