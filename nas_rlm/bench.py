@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from nas_rlm.data import Table
+from nas_rlm.data.foreign import EXPORTERS, exported, network
 from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.search import Predictor, Settings, search
-from nas_rlm.text import Tokenizer, from_architectures
+from nas_rlm.text import Tokenizer, from_architectures, from_onnx
 from search_spaces import SearchSpace
 
 PAIRS = (("accuracy", "latency/pixel3"), ("accuracy", "latency/eyeriss"))
@@ -126,6 +127,36 @@ def text_speed(space: SearchSpace[Any], tokenizer: Tokenizer, count: int, seed: 
     elapsed = time.perf_counter() - start
     torch.set_num_threads(threads)
     return TextSpeed(float(np.median(lengths)), max(lengths), count / elapsed)
+
+
+@dataclass(frozen=True)
+class ForeignTokens:
+    """What the text of an exported network costs.
+
+    Args:
+        exporter: "dynamo" or "torchscript".
+        operators: of the exported graph.
+        flat: tokens without functions.
+        outlined: tokens of the text that a model reads.
+        unknown: bytes for which the tokenizer has no piece, in the latter.
+    """
+
+    exporter: str
+    operators: int
+    flat: int
+    outlined: int
+    unknown: int
+
+
+def foreign_tokens(name: str, tokenizer: Tokenizer) -> list[ForeignTokens]:
+    """Measure a reference network of `nas_rlm.data.foreign`, by either exporter."""
+    found = []
+    for exporter in EXPORTERS:
+        model = exported(*network(name), exporter)
+        flat, outlined = (tokenizer.encode(from_onnx(model, outlined=o)) for o in (False, True))
+        unknown = tokenizer.unknown(outlined)
+        found.append(ForeignTokens(exporter, len(model.graph.node), len(flat), len(outlined), unknown))
+    return found
 
 
 def _judge(

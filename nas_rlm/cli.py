@@ -327,25 +327,18 @@ def evaluate(*, model: str = "nas", data: Path | None = None, objectives: Names 
 
 
 @tokenizer.command(name="train")
-def train_tokenizer(*data: Path, out: Path, vocab_size: Whole = 8192, seed: Whole = 0) -> None:
-    """Train a tokenizer on the texts of tables.
+def train_tokenizer(recipe: Path, *, out: Path) -> None:
+    """Train a tokenizer.
 
     Args:
-        data: parquet tables in the public schema.
+        recipe: a YAML file with spaces, tables and foreign networks to learn from, or a shipped one by name.
         out: the tokenizer's file.
-        vocab_size: at most this many pieces.
-        seed: of the training.
     """
-    from nas_rlm.data import read
-    from nas_rlm.data.tables import texts
-    from nas_rlm.text import Tokenizer
+    from nas_rlm.data.mixture import train_tokenizer
+    from nas_rlm.recipe import read_tokenizer_recipe
 
-    if not data:
-        raise ValueError("no tables to train on: give at least one parquet file")
-    if seed < 0 or seed >= 2**32:
-        raise ValueError(f"--seed is {seed}, expected 0 to 2**32 - 1")
     check_target(out)
-    trained = Tokenizer.train([t for path in data for t in texts(read(path).rows)], vocab_size, seed=seed)
+    trained = train_tokenizer(read_tokenizer_recipe(recipe), progress=True)
     trained.save(out)
     print(f"{trained.vocab_size:,} pieces: {out}")
 
@@ -465,6 +458,25 @@ def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 200, see
     for s in _bar(found, "text"):
         speed = text_speed(s, tokenizer, count, seed)
         print(f"{s.name:<14}{speed.tokens:>15,.0f}{speed.most:>8,}{speed.per_second:>12,.0f}")
+
+
+@bench.command(name="foreign")
+def bench_foreign(*, model: str = "nas", network: Names = ()) -> None:
+    """Measure tokens of networks that torch exports, flat and with repeats outlined.
+
+    Args:
+        model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.
+        network: names of reference networks; by default all.
+    """
+    from nas_rlm.bench import foreign_tokens
+    from nas_rlm.data.foreign import NETWORKS
+
+    tokenizer = _load(model).tokenizer
+    print(f"{'network':<14}{'exporter':<13}{'operators':>10}{'flat':>8}{'outlined':>10}{'unknown':>9}")
+    for name in _bar(network or list(NETWORKS), "foreign"):
+        for found in foreign_tokens(name, tokenizer):
+            counts = f"{found.operators:>10,}{found.flat:>8,}{found.outlined:>10,}{found.unknown:>9,}"
+            print(f"{name:<14}{found.exporter:<13}{counts}")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,53 @@ class Recipe:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected more than 0")
 
 
+@dataclass(frozen=True)
+class SpaceTexts:
+    """Texts of random architectures of a space.
+
+    Args:
+        name: of the space.
+        networks: so many, less those that are held out.
+        copies: how often each of them counts.
+    """
+
+    name: str
+    networks: int
+    copies: float = 1.0
+
+
+@dataclass(frozen=True)
+class TokenizerRecipe:
+    """A tokenizer's training.
+
+    Args:
+        spaces: whose texts it learns from.
+        foreign: networks of `nas_rlm.data.foreign`, exported by both of torch's exporters.
+        foreign_copies: how often each of them counts.
+        tables: parquet tables, whose texts it learns from as well.
+        vocab_size: at most this many pieces.
+        longest_piece: in characters.
+        held_out: share of architectures left out, by the space's key: those that tables hold out as well.
+        seed: of the architectures.
+    """
+
+    spaces: tuple[SpaceTexts, ...] = ()
+    foreign: tuple[str, ...] = ()
+    foreign_copies: int = 1
+    tables: tuple[str, ...] = ()
+    vocab_size: int = 8192
+    longest_piece: int = 64
+    held_out: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.spaces or self.foreign or self.tables):
+            raise ValueError("the recipe has no texts; expected spaces, foreign networks or tables")
+        for space in self.spaces:
+            if space.networks < 1 or space.copies <= 0:
+                raise ValueError(f"{space} is empty; expected at least 1 network and copies above 0")
+
+
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     """A recipe from a YAML file, or a shipped one by name (`nas`).
 
@@ -113,6 +160,32 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         FileNotFoundError: no such file.
         ValueError: not a mapping, or an unknown or malformed key.
     """
+    content, path = _content(path)
+    if not isinstance(content.get("tables"), list):
+        raise ValueError(f"{path} is no recipe of a training: expected keys such as tables, size, epochs")
+    tables = tuple(TableRecipe(**_known(TableRecipe, t, path)) for t in content["tables"])
+    return Recipe(**{**_known(Recipe, content, path), "tables": tables})
+
+
+def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:
+    """A tokenizer's recipe from a YAML file, or the shipped one by its name, `tokenizer`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a mapping, or an unknown or malformed key.
+    """
+    content, path = _content(path)
+    lists = {name: content.get(name, []) for name in ("spaces", "foreign", "tables")}
+    for name, value in lists.items():
+        if not isinstance(value, list):
+            raise ValueError(f"{path}: {name} is {value!r}; expected a list")
+    spaces = tuple(SpaceTexts(**_known(SpaceTexts, s, path)) for s in lists["spaces"])
+    given = {**_known(TokenizerRecipe, content, path), "spaces": spaces}
+    return TokenizerRecipe(**{**given, **{k: tuple(map(str, lists[k])) for k in ("foreign", "tables")}})
+
+
+def _content(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """What a YAML file holds, and where it is."""
     shipped = Path(__file__).parent / "recipes" / f"{path}.yaml"
     path = shipped if shipped.is_file() else Path(path)
     if not path.is_file():
@@ -122,10 +195,9 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         content = yaml.safe_load(read_text(path, "a recipe in YAML"))
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("tables"), list):
+    if not isinstance(content, dict):
         raise ValueError(f"{path} is no recipe: expected keys such as tables, size, epochs")
-    tables = tuple(TableRecipe(**_known(TableRecipe, t, path)) for t in content["tables"])
-    return Recipe(**{**_known(Recipe, content, path), "tables": tables})
+    return content, path
 
 
 def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
@@ -140,4 +212,7 @@ def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
             raise ValueError(f"{path}: {key} is {value!r}; expected a number such as {default}")
         if isinstance(default, int) and (not isinstance(value, int) or isinstance(value, bool)):
             raise ValueError(f"{path}: {key} is {value!r}; expected an integer such as {default}")
+    for name, field in names.items():
+        if field.default is MISSING and name not in content:
+            raise ValueError(f"{path}: {content!r} has no {name}")
     return dict(content)

@@ -130,9 +130,14 @@ def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Ta
     """
     sides: tuple[list[Row], list[Row]] = ([], [])
     for row, key in zip(table.rows, _of_architectures(table.rows, "key"), strict=True):
-        digest = hashlib.sha256(f"{seed}:{key or row.arch_str or row.input}".encode()).hexdigest()
-        sides[int(digest[:8], 16) / 2**32 < fraction].append(row)
+        sides[is_held_out(key or row.arch_str or row.input, fraction, seed)].append(row)
     return Table(table.name, sides[0]), Table(table.name, sides[1])
+
+
+def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
+    """Whether an architecture is on the validation side, which its key alone decides."""
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
+    return int(digest[:8], 16) / 2**32 < fraction
 
 
 def texts(rows: Sequence[Row]) -> list[str]:

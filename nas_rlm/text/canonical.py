@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from search_spaces import SearchSpace
 
 
-def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> str:
+def from_onnx(
+    model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_BYTES, outlined: bool = True
+) -> str:
     """The text of an ONNX model.
 
     >>> import numpy as np, search_spaces
@@ -36,6 +38,7 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
     Args:
         model: a model, or a path to an ONNX file.
         max_bytes: files larger than this are refused.
+        outlined: without it, the graph stays flat: no model has read such texts, but they can be compared.
 
     Returns:
         Text in ONNX's own syntax: `onnx.parser.parse_model` reads it.
@@ -47,7 +50,8 @@ def from_onnx(model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = 
     loaded = load(model, max_bytes)
     try:
         check(loaded)
-        return printed(*outline(layered(read(normalised(inlined(loaded)))).canonical))
+        flat = read(normalised(inlined(loaded)))
+        return printed(*outline(layered(flat).canonical)) if outlined else printed(flat, {})
     except (ValueError, TypeError, LookupError, RuntimeError, onnx.checker.ValidationError) as error:
         name = "the model" if isinstance(model, onnx.ModelProto) else repr(os.fspath(model))
         reason = str(error).strip() or type(error).__name__

@@ -131,6 +131,10 @@ class Tokenizer:
         """Token ids of each text."""
         return [self.encode(t) for t in texts]
 
+    def unknown(self, ids: list[int]) -> int:
+        """How many of the pieces are unknown, or single bytes in place of a character that has no piece."""
+        return sum(self._pieces.IsUnknown(i) or self._pieces.IsByte(i) for i in ids)
+
     def decode(self, ids: list[int]) -> str:
         return str(self._pieces.DecodeIds(ids))
 

@@ -3,7 +3,7 @@ import pytest
 
 import search_spaces
 from nas_rlm import RLM, pareto
-from nas_rlm.bench import PAIRS, judge_search, text_speed
+from nas_rlm.bench import PAIRS, foreign_tokens, judge_search, text_speed
 from nas_rlm.data import Row, Table, read
 from nas_rlm.pareto import nondominated
 from nas_rlm.text import from_architecture
@@ -78,3 +78,12 @@ def test_tokens_of_a_space_are_counted(tiny_checkpoint):
     lengths = [len(tokenizer.encode(from_architecture(SPACE, SPACE.sample(rng)))) for _ in range(5)]
     assert (speed.tokens, speed.most) == (np.median(lengths), max(lengths))
     assert speed.per_second > 0
+
+
+def test_tokens_of_foreign_networks_are_counted_flat_and_outlined(tiny_checkpoint):
+    for needed in ("transformers", "onnxscript"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    found = {f.exporter: f for f in foreign_tokens("resnet50", RLM.load(tiny_checkpoint).tokenizer)}
+    assert set(found) == {"dynamo", "torchscript"}
+    assert all(f.outlined < f.flat for f in found.values())
+    assert found["dynamo"].operators < found["torchscript"].operators  # it folds batch norm

@@ -213,7 +213,7 @@ def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsy
         ["finetune", *model, "--data", table, "--objectives", "accuracy"],
     ):
         assert "is not empty" in refused(capsys, *arguments, "--out", tmp_path)
-    assert "is a folder" in refused(capsys, "tokenizer", "train", table, "--out", tmp_path)
+    assert "is a folder" in refused(capsys, "tokenizer", "train", "tokenizer", "--out", tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "table.parquet"]
 
 
@@ -295,7 +295,7 @@ def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
         (["export", "--space", "nasbench101", "--arch", "[" * 100_000], ["nested too deeply"]),
         (["search", "--space", "nasbench201", "--objectives", "accuracy", "--fast"], ["--fast"]),
         (["train", "absent.yaml"], ["absent.yaml"]),
-        (["tokenizer", "train"], ["at least one"]),
+        (["tokenizer", "train", "absent.yaml"], ["absent.yaml"]),
         (["plot", "absent"], ["absent"]),
         (["plot", "absent", "--out", "picture"], ["'picture' is no picture", ".png"]),
         (["serach"], ["serach"]),
@@ -430,7 +430,9 @@ def test_finetune_teaches_a_new_objective(tmp_path, model, table, archs, capsys)
 
 def test_tokenizer_train_writes_one_that_loads(tmp_path, table):
     out = tmp_path / "tokenizer.model"
-    assert main(["tokenizer", "train", str(table), "--out", str(out), "--vocab-size", "850"]) == 0
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(f"tables: [{table}]\nspaces: [{{name: snas, networks: 20}}]\nvocab_size: 850\n")
+    assert main(["tokenizer", "train", str(recipe), "--out", str(out)]) == 0
     assert 800 < nas_rlm.text.Tokenizer.load(out).vocab_size <= 850
 
 

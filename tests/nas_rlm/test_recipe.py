@@ -1,6 +1,13 @@
 import pytest
 
-from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
+from nas_rlm.recipe import (
+    Recipe,
+    SpaceTexts,
+    TableRecipe,
+    TokenizerRecipe,
+    read_recipe,
+    read_tokenizer_recipe,
+)
 
 
 def written(path, text):
@@ -16,11 +23,8 @@ def test_a_recipe(tmp_path):
 
 def test_the_shipped_recipe_by_name():
     recipe = read_recipe("nas")
-    assert {t.path.split("/")[-1] for t in recipe.tables} == {
-        "nasbench101.parquet",
-        "nasbench201.parquet",
-        "nats_size.parquet",
-    }
+    names = {t.path.split("/")[-1].removesuffix(".parquet") for t in recipe.tables}
+    assert names == {"nasbench101", "nasbench201", "nats_size", "fbnet", "ofa_mbv3", "darts"}
     assert recipe.validation > 0
 
 
@@ -55,3 +59,35 @@ def test_bad_recipes(tmp_path, text, message):
 def test_no_such_recipe():
     with pytest.raises(FileNotFoundError, match="expected a YAML file or one of: nas"):
         read_recipe("nass")
+
+
+def test_the_shipped_tokenizer_recipe_covers_every_space_but_the_plain_ones():
+    recipe = read_tokenizer_recipe("tokenizer")
+    assert {s.name for s in recipe.spaces} >= {"fbnet", "inception", "nasbench201", "nds_darts", "snas"}
+    assert recipe.vocab_size == 8192
+
+
+def test_a_tokenizer_recipe_is_read_whole(tmp_path):
+    path = written(
+        tmp_path / "t.yaml", "spaces: [{name: snas, networks: 5, copies: 0.5}]\ntables: [a.parquet]\n"
+    )
+    expected = TokenizerRecipe(spaces=(SpaceTexts("snas", 5, 0.5),), tables=("a.parquet",))
+    assert read_tokenizer_recipe(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vocab_size: 300", "no texts"),
+        ("spaces: snas", "expected a list"),
+        ("spaces: [{name: snas, networks: 0}]", "at least 1 network"),
+        ("spaces: [{name: snas, network: 3}]", "did you mean networks"),
+        ("foreign: [bert]\nvocab: 3", "did you mean vocab_size"),
+        ("foreign: [bert]\nseed: zero", "expected an integer"),
+        ("spaces: [{name: snas}]", "has no networks"),
+        ("spaces: [snas]", "no mapping"),
+    ],
+)
+def test_a_bad_tokenizer_recipe_gets_a_clear_error(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_tokenizer_recipe(written(tmp_path / "t.yaml", text))

@@ -1,8 +1,5 @@
 """Networks as torch's exporters write them. The first lines of a failure are the texts' difference."""
 
-import io
-import warnings
-
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +7,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import search_spaces
+from nas_rlm.data import foreign
+from nas_rlm.data.foreign import exported
 from nas_rlm.text import from_architecture, from_onnx
 from nas_rlm.text.normal import normalised
 from nas_rlm.text.reader import inlined, read
@@ -21,21 +20,6 @@ onnxscript = pytest.importorskip(
 )
 
 
-def exported(module, example, dynamo=True, optimize=False):
-    """A module as ONNX; without optimising, since that merges operators that are executed twice."""
-    module.eval()
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        if dynamo:
-            return torch.onnx.export(
-                module, (example,), dynamo=True, optimize=optimize, verbose=False
-            ).model_proto
-        buffer = io.BytesIO()
-        training = torch.onnx.TrainingMode.PRESERVE
-        torch.onnx.export(module, (example,), buffer, dynamo=False, training=training, opset_version=17)
-        return onnx.load_model_from_string(buffer.getvalue())
-
-
 IMAGE = torch.zeros(1, 3, 32, 32)
 CELLS = search_spaces.get("nasbench201")
 
@@ -44,7 +28,8 @@ CELLS = search_spaces.get("nasbench201")
 def test_a_nasbench201_network_from_torch_has_our_text(seed):
     cell = CELLS.sample(np.random.default_rng(seed))
     ops = [edge.split("~")[0] for node in str(cell).split("+") for edge in node.strip("|").split("|")]
-    assert from_onnx(exported(modules.Network201(ops), IMAGE)) == from_architecture(CELLS, cell)
+    model = exported(modules.Network201(ops), IMAGE, optimize=False)
+    assert from_onnx(model) == from_architecture(CELLS, cell)
 
 
 def test_a_nasbench101_network_from_torch_has_our_text():
@@ -52,8 +37,9 @@ def test_a_nasbench101_network_from_torch_has_our_text():
     matrix = "0110100011000100000100000"
     ops = '["input", "conv3x3-bn-relu", "maxpool3x3", "conv1x1-bn-relu", "output"]'
     cell = space.parse(f'{{"adjacency": "{matrix}", "ops": {ops}}}')
-    for dynamo in (True, False):
-        assert from_onnx(exported(modules.Network101(), IMAGE, dynamo)) == from_architecture(space, cell)
+    for exporter in foreign.EXPORTERS:
+        model = exported(modules.Network101(), IMAGE, exporter, optimize=False)
+        assert from_onnx(model) == from_architecture(space, cell)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -62,7 +48,8 @@ def test_a_darts_network_from_torch_has_our_text(seed):
     genome = space.sample(np.random.default_rng(seed))
     genotype = type(genome)(genome.normal, genome.reduce, 4, 16)
     expected = from_architecture(space, genotype)
-    assert from_onnx(exported(modules.NetworkDarts(genotype), IMAGE)) == expected
+    model = exported(modules.NetworkDarts(genotype), IMAGE, optimize=False)
+    assert from_onnx(model) == expected
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -71,7 +58,7 @@ def test_a_mobilenet_v3_from_torch_has_our_text(seed):
     genome = space.sample(np.random.default_rng(seed))
     kernels, expansions, depths, (side,) = (list(map(int, genome[name])) for name in ("ks", "e", "d", "r"))
     module = modules.MobileNetV3(kernels, expansions, depths)
-    model = exported(module, torch.zeros(1, 3, side, side))
+    model = exported(module, torch.zeros(1, 3, side, side), optimize=False)
     assert from_onnx(model) == from_architecture(space, genome)
 
 
@@ -104,56 +91,14 @@ def shuffled(model, rng):
     return copy
 
 
-def foreign(name):
-    """An architecture of transformers in its own configuration, but narrower or shallower than usual."""
-    hf = pytest.importorskip("transformers", reason="transformers is not installed")
-    small = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
-    made = {
-        "resnet18": lambda: hf.ResNetModel(
-            hf.ResNetConfig(depths=[2] * 4, hidden_sizes=[16, 32, 64, 128], layer_type="basic")
-        ),
-        "resnet50": lambda: hf.ResNetModel(
-            hf.ResNetConfig(embedding_size=16, hidden_sizes=[32, 64, 128, 256])
-        ),
-        "regnet": lambda: hf.RegNetModel(
-            hf.RegNetConfig(depths=[1, 2, 3, 1], hidden_sizes=[32, 64, 96, 128])
-        ),
-        "mobilenet_v1": lambda: hf.MobileNetV1Model(hf.MobileNetV1Config(depth_multiplier=0.25)),
-        "mobilenet_v2": lambda: hf.MobileNetV2Model(hf.MobileNetV2Config(depth_multiplier=0.35)),
-        "convnext": lambda: hf.ConvNextModel(hf.ConvNextConfig(hidden_sizes=[16, 32, 64, 128])),
-        "vit": lambda: hf.ViTModel(hf.ViTConfig(**small, image_size=64)),
-        "bert": lambda: hf.BertModel(hf.BertConfig(**small, vocab_size=500)),
-        "distilbert": lambda: hf.DistilBertModel(
-            hf.DistilBertConfig(dim=64, n_layers=3, n_heads=4, hidden_dim=128, vocab_size=500)
-        ),
-    }
-
-    class First(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            torch.manual_seed(0)
-            self.model = made[name]()
-
-        def forward(self, x):
-            return self.model(x)[0]
-
-    text = name in ("bert", "distilbert")
-    return First(), torch.zeros(1, 16, dtype=torch.int64) if text else torch.zeros(1, 3, 64, 64)
-
-
-FOREIGN = (
-    *("resnet18", "resnet50", "regnet", "mobilenet_v1", "mobilenet_v2"),
-    *("convnext", "vit", "bert", "distilbert"),
-)
-
-
-@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("name", foreign.NETWORKS)
 def test_foreign_networks_have_one_text(name):
-    module, example = foreign(name)
-    model = exported(module, example, optimize=True)
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    module, example = foreign.network(name)
+    model = exported(module, example)
     text = from_onnx(model)
     onnx.checker.check_model(onnx.parser.parse_model(text))
-    assert from_onnx(exported(module, example, optimize=True)) == text
+    assert from_onnx(exported(module, example)) == text
     for seed in range(2):
         assert from_onnx(shuffled(model, np.random.default_rng(seed))) == text
     assert from_onnx(onnx.parser.parse_model(text)) == text
