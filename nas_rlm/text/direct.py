@@ -22,7 +22,7 @@ from .order import Form
 from .reader import constant, operator
 from .regions import call, in_place
 
-MOST_REMEMBERED = 4096
+MOST_REMEMBERED = 16384
 
 
 def network(space: SearchSpace[Any], architecture: Any) -> Block:

@@ -220,6 +220,21 @@ class Block:
         return self.outputs == (before,)
 
     @cached_property
+    def is_layer(self) -> bool:
+        """A chain of operators."""
+        return self.is_chain and all(n.spec.callee is None for n in self.nodes)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all that it calls is called by its content, so that its text is the same everywhere."""
+        return all(n.spec.callee is None or n.spec.callee.is_named for n in self.nodes)
+
+    @cached_property
+    def is_named(self) -> bool:
+        """Whether it is called by its content: layers and parts of them have the same name everywhere."""
+        return self.is_layer or (self.is_part and self.is_plain)
+
+    @cached_property
     def form(self) -> Form:
         """What it does and how it is wired: labels, and values numbered in the order of their making."""
         number = {v: i for i, v in enumerate(self.inputs)}

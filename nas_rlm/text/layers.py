@@ -102,6 +102,7 @@ def _layers(run: list[Spec]) -> list[Spec]:
     return [layer(tuple(run[a:b])) if b > a + 1 else run[a] for a, b in pairwise([*starts, len(run)])]
 
 
+@lru_cache(maxsize=1 << 14)
 def layer(specs: tuple[Spec, ...]) -> Spec:
     """The call of a layer; leaves that are one are handed over once."""
     places: dict[Given, int] = {}

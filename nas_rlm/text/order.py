@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 Form = tuple[int, tuple[tuple[int, bool, tuple[int, ...], int], ...], tuple[int, ...]]
-_MASK = (1 << 64) - 1
-
-
-@lru_cache(maxsize=1 << 16)
-def _mix(*parts: int) -> int:
-    """A 64-bit hash of integers in their order, the same everywhere."""
-    h = 0x9E3779B97F4A7C15
-    for p in parts:
-        h = ((h ^ p) * 0xD6E8FEB86659FD93) & _MASK
-        h ^= h >> 32
-    return h
 
 
 @lru_cache(maxsize=1 << 11)
@@ -81,30 +71,31 @@ def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tupl
     return placed
 
 
+@lru_cache(maxsize=4)  # the same once more where leaves must decide
 def _colours(shape: Form) -> list[int]:
     """For each value, a hash of what it is computed from and of what is computed from it."""
     inputs, nodes, outputs = shape
-    up = [_mix(1, i) for i in range(inputs)]
+    up = [_mix((1, i)) for i in range(inputs)]
     for label, commutes, values, outs in nodes:
-        above = [up[v] for v in values]
-        h = _mix(label, *(sorted(above) if commutes else above))
-        up += [_mix(h, k) for k in range(outs)]
+        above = [label, *[up[v] for v in values]]
+        h = _mix([label, *sorted(above[1:])] if commutes else above)
+        up += [_mix((h, k)) for k in range(outs)]
     below: list[list[int]] = [[] for _ in up]
     for k, v in enumerate(outputs):
-        below[v].append(_mix(2, k))
+        below[v].append(_mix((2, k)))
     colour = [0] * len(up)
     made = len(up)
     for label, commutes, values, outs in reversed(nodes):
         made -= outs
-        own = []
+        own = [label]
         for v in range(made, made + outs):
-            colour[v] = _mix(up[v], *sorted(below[v]))
+            colour[v] = _mix([up[v], *sorted(below[v])])
             own.append(colour[v])
-        h = _mix(label, *own)
+        h = _mix(own)
         for k, v in enumerate(values):
-            below[v].append(h if commutes else _mix(h, k))
+            below[v].append(h if commutes else _mix((h, k)))
     for v in range(inputs):
-        colour[v] = _mix(up[v], *sorted(below[v]))
+        colour[v] = _mix([up[v], *sorted(below[v])])
     return colour
 
 
@@ -115,8 +106,17 @@ def _shaped(shape: Form, exact: tuple[int, ...], colour: list[int]) -> list[int]
     made = inputs
     for (_, commutes, values, outs), leaves in zip(nodes, exact, strict=False):
         above = [shaped[v] for v in values]
-        h = _mix(leaves, *(sorted(above) if commutes else above))
+        h = _mix([leaves, *(sorted(above) if commutes else above)])
         for v in range(made, made + outs):
-            shaped[v] = _mix(colour[v], h)
+            shaped[v] = _mix((colour[v], h))
         made += outs
     return shaped
+
+
+def _mix(parts: Sequence[int]) -> int:
+    """A 64-bit hash of integers in their order, the same everywhere."""
+    h = 0x9E3779B97F4A7C15
+    for p in parts:
+        h = ((h ^ p) * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF
+        h ^= h >> 32
+    return h

@@ -237,7 +237,8 @@ class _Outline:
         """Make blocks of the stretches in a network in which each reads the outputs of the two before it."""
         cells: dict[Form, list[list[int]]] = defaultdict(list)
         for cell in stretches(self.main):
-            cells[extract(self.main, cell).canonical.form].append(cell)
+            if len(cell) > 1:
+                cells[extract(self.main, cell).canonical.form].append(cell)
         kept = [found for found in cells.values() if is_worth(len(found), len(found[0]))]
         runs = [run for found in kept for run in found]
         self._keep_runs(runs)

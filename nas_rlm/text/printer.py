@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 from .ir import GROUP, Block, Given, Leaf, Node, Param, live_values
 from .reader import OPSET, weight_name
@@ -31,23 +31,27 @@ class _NameTaken(Exception):
     """Two functions of one network have the same short name."""
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(NamedTuple):
     """A function as its callers need it.
 
     Args:
         name: of the function.
-        head: its signature and statements.
+        text: of its definition.
         order: for each parameter, the block's parameter that it is.
         groups: the same for the parameters that are attributes.
         calls: the functions that it calls.
     """
 
     name: str
-    head: str
+    text: str
     order: tuple[int, ...]
     groups: tuple[int, ...]
     calls: tuple[Block, ...]
+
+    def named(self, name: str) -> _Function:
+        """The definition of a function without a name."""
+        head = f'<domain:"{DOMAIN}",opset_import:["":{OPSET},"{DOMAIN}":1]>\n{name}{self.text}'
+        return self._replace(name=name, text=head)
 
 
 class _Printer:
@@ -73,24 +77,22 @@ class _Printer:
         return found
 
     def _printed(self, block: Block) -> _Function:
-        name = f"block{self.numbered}"
-        if _is_plain(block):
-            alone = _alone(block, self.letters)
-            if _is_named(block):
-                name = alone.name
+        if block.is_named:
+            found = _by_content(block, self.letters)
+        else:
+            name = f"block{self.numbered}"
+            self.numbered += 1
+            if block.is_plain:
+                found = _alone(block, self.letters).named(name)
             else:
-                self.numbered += 1
-            text = _definition(name, alone.head)
-            if self.texts.setdefault(name, text) != text:
-                raise _NameTaken
-            for called in alone.calls:
-                self.function(called)
-            return replace(alone, name=name)
-        self.numbered += 1
-        self.texts[name] = ""
-        head, order, groups = self.body(block)
-        self.texts[name] = _definition(name, head)
-        return _Function(name, head, order, groups, ())
+                self.texts[name] = ""
+                found = _Function("", *self.body(block), ()).named(name)
+                self.texts[name] = found.text
+        if self.texts.setdefault(found.name, found.text) != found.text:
+            raise _NameTaken
+        for called in found.calls:
+            self.function(called)
+        return found
 
     def body(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         """Header and statements of a graph, and the order in which its parameters and groups are listed."""
@@ -157,32 +159,20 @@ class _Given:
         return f":int=@{self.groups.setdefault(given.index, f'g{len(self.groups)}')}"
 
 
-def _is_layer(block: Block) -> bool:
-    return block.is_chain and all(n.spec.callee is None for n in block.nodes)
-
-
-def _is_plain(block: Block) -> bool:
-    """Whether all that the block calls is called by its content, so that its text is the same everywhere."""
-    return all(n.spec.callee is None or (_is_named(n.spec.callee)) for n in block.nodes)
-
-
-def _is_named(block: Block) -> bool:
-    """Layers, and parts of them, are called by their content, so that they have the same name everywhere."""
-    return _is_layer(block) or (block.is_part and _is_plain(block))
+@lru_cache(maxsize=1 << 13)
+def _alone(block: Block, letters: int) -> _Function:
+    """The function of a plain block, without a name."""
+    alone = _Printer(letters, {})
+    return _Function("", *alone.body(block), tuple(alone.functions))
 
 
 @lru_cache(maxsize=1 << 13)
-def _alone(block: Block, letters: int) -> _Function:
-    """The function of a plain block, with the name that it has if that tells its content."""
-    alone = _Printer(letters, {})
-    head, order, groups = alone.body(block)
-    kind = "".join(n.spec.op for n in block.nodes) if _is_layer(block) else "part"
-    digest = hashlib.blake2b(head.encode(), digest_size=16).hexdigest().translate(_LETTERS)
-    return _Function(f"{kind}_{digest[:letters]}", head, order, groups, tuple(alone.functions))
-
-
-def _definition(name: str, head: str) -> str:
-    return f'<domain:"{DOMAIN}",opset_import:["":{OPSET},"{DOMAIN}":1]>\n{name}{head}'
+def _by_content(block: Block, letters: int) -> _Function:
+    """The function of a block whose name tells its content."""
+    found = _alone(block, letters)
+    kind = "".join(n.spec.op for n in block.nodes) if block.is_layer else "part"
+    digest = hashlib.blake2b(found.text.encode(), digest_size=16).hexdigest().translate(_LETTERS)
+    return found.named(f"{kind}_{digest[:letters]}")
 
 
 @cache
