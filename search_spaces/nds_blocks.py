@@ -26,6 +26,10 @@ class Stages:
     bottlenecks: tuple[float, ...] = (0.0,) * STAGES
     groups: tuple[int, ...] = (0,) * STAGES
 
+    def stage(self, i: int) -> tuple[int, int, int]:
+        """Width, width of the bottleneck and groups of a stage."""
+        return self.widths[i], int(self.widths[i] * self.bottlenecks[i]), self.groups[i]
+
     def __str__(self) -> str:
         return json.dumps(
             {
@@ -118,10 +122,10 @@ class StageSpace(SearchSpace[Stages]):
         x = graph.block(conv_bn_relu, graph.input, STEM, 3)
         for i, stride in enumerate(STRIDES):
             for k in range(architecture.depths[i]):
-                x = graph.block(self.write_block, x, architecture, i, 1 if k else stride)
+                x = graph.block(self.write_block, x, *architecture.stage(i), 1 if k else stride)
         return graph.classifier(x, CLASSES)
 
-    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
+    def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
         """One block of a stage."""
         raise NotImplementedError
 
@@ -134,8 +138,7 @@ class Vanilla(StageSpace):
     depths = (1, 2, 3, 4, 6, 8, 12, 16, 24)
     widths = (16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 
-    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
-        width = architecture.widths[stage]
+    def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
         return conv_bn_relu(graph, conv_bn_relu(graph, x, width, 3, stride), width, 3)
 
 
@@ -146,8 +149,7 @@ class ResNet(StageSpace):
     block = "res_basic_block"
     depths, widths = Vanilla.depths, Vanilla.widths
 
-    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
-        width = architecture.widths[stage]
+    def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
         y = conv_bn(graph, conv_bn_relu(graph, x, width, 3, stride), width, 3)
         return _joined(graph, x, y, stride)
 
@@ -162,11 +164,9 @@ class ResNeXtA(StageSpace):
     ratios = (1.0, 0.5, 0.25)
     groups: tuple[int, ...] = (1, 2, 4)
 
-    def write_block(self, graph: Graph, x: Value, architecture: Stages, stage: int, stride: int) -> Value:
-        width = architecture.widths[stage]
-        inner = int(width * architecture.bottlenecks[stage])
+    def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
         y = conv_bn_relu(graph, x, inner, 1)
-        y = conv_bn_relu(graph, y, inner, 3, stride, architecture.groups[stage])
+        y = conv_bn_relu(graph, y, inner, 3, stride, groups)
         return _joined(graph, x, conv_bn(graph, y, width, 1), stride)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from .ir import Block, Given, uses
 
@@ -42,6 +43,7 @@ def best_runs(rows: tuple[tuple[tuple[int, tuple[Given, ...]], ...], ...]) -> li
     """
     best: tuple[int, ...] = (0,)
     chosen: list[tuple[int, int, int]] = []
+    before = [[0, *accumulate(len(handed) for _, handed in row)] for row in rows]  # leaves
     runs = {(k, i): s for k, row in enumerate(rows) for i, (s, _) in enumerate(row)}
     for length in range(2, max(map(len, rows), default=0) + 1):
         places: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -51,10 +53,12 @@ def best_runs(rows: tuple[tuple[tuple[int, tuple[Given, ...]], ...], ...]) -> li
         repeated = [found for found in places.values() if len(found) > 1]
         runs = {place: number for number, found in enumerate(repeated) for place in found}
         for found in repeated:
-            apart = _apart(found, length)
             k, i = found[0]
-            read = sum([len(handed) for _, handed in rows[k][i : i + length]])
-            if len(apart) < 2 or (_saving(len(apart), length, read, 0), length) <= best[:2]:
+            read = before[k][i + length] - before[k][i]
+            if (_saving(len(found), length, read, 0), length) <= best[:2]:
+                continue
+            apart = _apart(found, length)
+            if len(apart) < 2:
                 continue
             leaves = [[a for _, handed in rows[k][i : i + length] for a in handed] for k, i in apart]
             handed = len(set(zip(*leaves, strict=True)))
@@ -84,13 +88,17 @@ def stretches(block: Block) -> list[list[int]]:
     live: set[int] = set(block.inputs)
     before: dict[int, int] = {}  # where a stretch may end, to the end of the one before it
     rank: dict[int, int] = {}
+    first = -1  # where the last of the first stretches may end
     for i, n in enumerate(block.nodes):
-        live = {v for v in (*live, *n.outs) if last_read[v] > i}
-        others = [made[v] for v in live if v not in n.outs]
-        if len(n.outs) == 1 and len(live) <= 2 and len(others) <= 1 and live.intersection(n.outs):
-            previous = others[0] if others else max((p for p in rank if rank[p] == 1), default=-1)
-            if previous == -1 or previous in rank:
-                before[i], rank[i] = previous, rank.get(previous, 0) + 1
+        live.difference_update([v for v in n.values if last_read[v] == i])
+        live.update([v for v in n.outs if last_read[v] > i])
+        if len(n.outs) != 1 or len(live) > 2 or n.outs[0] not in live:
+            continue
+        others = [made[v] for v in live if v != n.outs[0]]
+        previous = others[0] if others else first
+        if previous == -1 or previous in rank:
+            before[i], rank[i] = previous, rank.get(previous, 0) + 1
+            first = i if rank[i] == 1 else first
     row: list[list[int]] = []
     end = max(rank, key=lambda p: (rank[p], -p), default=-1)
     while end >= 0:
