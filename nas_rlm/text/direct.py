@@ -39,11 +39,17 @@ def network(space: SearchSpace[Any], architecture: Any) -> Block:
 
 @dataclass(frozen=True)
 class _Written:
-    """A block that was written before: what it does, as one node if it can be one, and its output."""
+    """A block that was written before: what it does, as one node if it can be one, and its output.
+
+    Args:
+        block: its nodes.
+        series: the one node.
+        output: its result; None if that is its input.
+    """
 
     block: Block
     series: Spec | None
-    output: Value
+    output: Value | None
 
 
 _written: dict[tuple[object, ...], _Written] = {}
@@ -84,11 +90,14 @@ class _Graph(Graph):
             made = body(self, x, *arguments)
             inside = Block((x.id,), (made.id,), self.read())
             self.nodes = outer
-            known = _written[key] = _Written(inside, None if made is x else _series(inside), made)
-        made = known.output
-        if known.block.inputs == known.block.outputs:
+            is_nothing = made is x
+            known = _written[key] = _Written(
+                inside, None if is_nothing else _series(inside), None if is_nothing else made
+            )
+        if known.output is None:
             return x
-        out = Value(next(self._ids), made.channels, made.side, made.width)
+        shape = known.output
+        out = Value(next(self._ids), shape.channels, shape.side, shape.width)
         if known.series is None:
             self.nodes += in_place(known.block, (x.id,), (out.id,), ())
         else:

@@ -173,6 +173,8 @@ class Node:
     @property
     def args(self) -> list[int | Given | None]:
         """Values and leaves as the operator takes them."""
+        if len(self.values) == len(self.spec.pattern):
+            return list(self.values)
         values = iter(self.values)
         return [next(values) if a is ... else a for a in self.spec.pattern]
 

@@ -22,8 +22,18 @@ from functools import cache, lru_cache
 from .ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param
 from .layers import chains
 from .order import Form
-from .regions import call, extract, in_place, part_call, regions, substituted, with_calls, with_parts
-from .repeats import best_runs, is_worth, stretches
+from .regions import (
+    call,
+    extract,
+    in_place,
+    inner_regions,
+    part_call,
+    regions,
+    substituted,
+    with_calls,
+    with_parts,
+)
+from .repeats import LEAST_SAVING, best_runs, is_worth, stretches
 
 
 def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
@@ -37,17 +47,8 @@ def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
         A graph that calls blocks, and what called blocks have become since; calling them in place gives the
         flat graph back.
     """
-    found = _Outline(network)
-    while found.outline_region():
-        pass
-    found.open_up()
-    if not found.main.is_chain:
-        found.outline_parts()
-        found.outline_cells()
-    found.outline_sequences()
-    while found.put_back():
-        pass
-    return found.result()
+    quick = _of_known_regions(network)
+    return _Outline(network).outlined() if quick is None else quick
 
 
 class _Outline:
@@ -58,7 +59,6 @@ class _Outline:
         kept: blocks that will be functions.
         open: called regions that are not decided on, which count as if they were in place, and their calls.
         bodies: what a called block consists of by now, if it has changed.
-        same: blocks that are called under another name.
     """
 
     def __init__(self, main: Block) -> None:
@@ -69,12 +69,20 @@ class _Outline:
             if n.spec.callee is not None and not n.spec.callee.is_chain:
                 self.open[n.spec.callee] += 1
         self.bodies: dict[Block, Block] = {}
-        self.same: dict[Block, Block] = {}
 
-    def callee(self, node: Node) -> Block | None:
-        """The block that a node calls."""
-        called = node.spec.callee
-        return called and self.same.get(called, called)
+    def outlined(self) -> tuple[Block, dict[Block, Block]]:
+        """The network and its blocks."""
+        while self.outline_region():
+            pass
+        self.open_up()
+        if not self.main.is_chain:
+            self.outline_parts()
+            self.outline_cells()
+        while self.outline_sequence():
+            pass
+        while self.put_back():
+            pass
+        return self.result()
 
     def body(self, block: Block) -> Block:
         """What a called block consists of by now."""
@@ -191,7 +199,7 @@ class _Outline:
 
     def _callers_first(self) -> list[Block]:
         """The blocks that are called, callers before those that they call."""
-        called = {b: {self.callee(n) for n in self.body(b).nodes} for b in self.kept}
+        called = {b: {n.spec.callee for n in self.body(b).nodes} for b in self.kept}
         order: list[Block] = []
         while len(order) < len(self.kept):
             order += [
@@ -252,29 +260,6 @@ class _Outline:
             self.kept.append(block)
             self._share(block)
 
-    def outline_sequences(self) -> None:
-        """Make blocks of runs of the network's chains as long as one is worth it.
-
-        In a network that is one chain, what its blocks consist of does not matter, so that it is enough to
-        look once at networks that differ in nothing else.
-        """
-        if not self.main.is_chain:
-            while self.outline_sequence():
-                pass
-            return
-        places: dict[Block, int] = {}
-        row: list[Spec | tuple[int, tuple[Given, ...]]] = []
-        for n in self.main.nodes:
-            called = n.spec.callee
-            if called is not None and called in self.kept:
-                row.append((places.setdefault(called, len(places)), tuple(n.spec.handed)))
-            else:
-                row.append(n.spec)
-        self.main, blocks, bodies = _sequences(tuple(row), self.main.input_types, self.main.output_types)
-        self.same = {_stand_in(k): block for block, k in places.items()}
-        self.kept += blocks
-        self.bodies |= bodies
-
     def outline_sequence(self) -> bool:
         """Make a block of the run of the network's chains that saves most; False if none is worth it."""
         nodes = self.main.nodes
@@ -293,11 +278,11 @@ class _Outline:
     def put_back(self) -> bool:
         """Put a block that is called from one place only back there; False if there is none."""
         owners: list[Block | None] = [None, *self.kept]
-        sites = Counter(self.callee(n) for o in owners for n in self._graph(o).nodes)
+        sites = Counter(n.spec.callee for o in owners for n in self._graph(o).nodes)
         for o in owners:
             graph = self._graph(o)
             for i, n in enumerate(graph.nodes):
-                callee = self.callee(n)
+                callee = n.spec.callee
                 if callee is not None and sites[callee] == 1 and callee in self.kept:
                     inside = in_place(self.body(callee), n.values, n.outs, n.spec.handed)
                     self._set(o, graph.with_nodes([*graph.nodes[:i], *inside, *graph.nodes[i + 1 :]]))
@@ -314,13 +299,13 @@ class _Outline:
             ordered = body if body.is_chain else body.canonical
             tied = not ordered.is_canonical and not ordered.is_chain
             made[block] = replace(body, tags=self._tags(block)) if tied else ordered
-        return self._calling(self.main, made), made | {b: made[s] for b, s in self.same.items() if s in made}
+        return self._calling(self.main, made), made
 
     def _tags(self, block: Block) -> tuple[str, ...]:
         """What tells the parameters of a block from each other: all that they are at its calls."""
         rows = set()
         for owner in (None, *self.kept):
-            calls = [n.spec for n in self._graph(owner).nodes if self.callee(n) is block]
+            calls = [n.spec for n in self._graph(owner).nodes if n.spec.callee is block]
             tags = self._tags(owner) if owner is not None and calls else ()
             for s in calls:
                 rows.add(tuple([tags[a.index] if isinstance(a, Param) else a.tag for a in s.handed]))
@@ -328,11 +313,11 @@ class _Outline:
 
     def _calling(self, graph: Block, blocks: dict[Block, Block]) -> Block:
         """The graph with blocks called as what they have become, if its order depends on what they do."""
-        if graph.is_chain or not any(self.callee(n) in blocks for n in graph.nodes):
+        if graph.is_chain or not any(n.spec.callee in blocks for n in graph.nodes):
             return graph
         nodes = []
         for n in graph.nodes:
-            callee = self.callee(n)
+            callee = n.spec.callee
             done = call_spec(blocks[callee], n.spec.handed) if callee in blocks else n.spec
             nodes.append(Node(done, n.values, n.outs))
         return graph.with_nodes(nodes)
@@ -351,33 +336,82 @@ def _shared(body: Block, calls: tuple[tuple[Given, ...], ...]) -> tuple[Block, l
     if len(places) == len(columns):
         return body, None
     given: list[Given] = [param(k, c[0].sort, c[0].is_matrix) for k, c in zip(slots, columns, strict=True)]
-    shared = body.with_specs([substituted(n.spec, given) for n in body.nodes])
-    return shared, [slots.index(k) for k in range(len(places))]
+    return _with_params(body, tuple(given)), [slots.index(k) for k in range(len(places))]
 
 
-@cache
-def _stand_in(number: int) -> Block:
-    """A block that stands for any other."""
-    return Block((0,), (1,), [Node(Spec(f"block {number}", "", (..., ...), None), (0, 0), (1,))])
+def _of_known_regions(network: Block) -> tuple[Block, dict[Block, Block]] | None:
+    """The outline of a chain of operators and called regions, if these repeat but nothing within them does.
+
+    What such regions consist of does not matter then, so that it is enough to look once at networks that
+    differ in nothing else.
+    """
+    if not network.is_chain:
+        return None
+    places: dict[Block, int] = {}
+    row: list[Spec | tuple[int, tuple[Given, ...]]] = []
+    for n in network.nodes:
+        called = n.spec.callee
+        if called is None or called.is_chain:
+            row.append(n.spec)
+        elif called.is_part:
+            row.append(part_call(n.spec))
+        else:
+            place = places.setdefault(called, len(places))
+            row.append((place, tuple(n.spec.handed)))
+    times = Counter(n.spec.callee for n in network.nodes)
+    seen = [part.labels for b in places for part in (b, *inner_regions(b)) if is_worth(2, len(part.nodes))]
+    if len(set(seen)) < len(seen) or not all(
+        b.is_canonical and is_worth(times[b], len(b.nodes)) for b in places
+    ):
+        return None
+    found = _of_row(tuple(row), network.input_types, network.output_types)
+    if found is None:
+        return None
+    main, bodies, params = found
+    known = {b: _with_params(region, params[b]) for b, region in zip(params, places, strict=True)}
+    return main, bodies | known
 
 
 @lru_cache(maxsize=1 << 11)
-def _sequences(
+def _of_row(
     row: tuple[Spec | tuple[int, tuple[Given, ...]], ...],
     input_types: tuple[str, ...],
     output_types: tuple[str, ...],
-) -> tuple[Block, list[Block], dict[Block, Block]]:
-    """The outline of a chain of operators and of calls, each given by the number of its block and its leaves.
+) -> tuple[Block, dict[Block, Block], dict[Block, tuple[Given, ...]]] | None:
+    """The outline of a chain, its regions given by their number and leaves.
 
     Returns:
-        The network, the blocks that are new in it, and what they consist of.
+        The network; its blocks; and for each region, which is one of them under another name, the parameters
+        that take the place of its own. None if a region is no block.
     """
-    specs = [s if isinstance(s, Spec) else call_spec(_stand_in(s[0]), s[1]) for s in row]
-    nodes = [Node(s, (i,), (i + 1,)) for i, s in enumerate(specs)]
-    found = _Outline(Block((0,), (len(row),), nodes, input_types, output_types))
-    while found.outline_sequence():
-        pass
-    return found.main, found.kept, found.bodies
+    nodes, regions = [], {}
+    for i, s in enumerate(row):
+        if not isinstance(s, Spec):
+            number, handed = s
+            regions[number] = _stand_in(number, tuple([(a.sort, a.is_matrix) for a in handed]))
+            s = call_spec(regions[number], handed)
+        nodes.append(Node(s, (i,), (i + 1,)))
+    main, bodies = _Outline(Block((0,), (len(row),), nodes, input_types, output_types)).outlined()
+    ordered = [regions[k] for k in range(len(regions))]
+    if not all(b in bodies for b in ordered):
+        return None
+    return main, bodies, {b: tuple(bodies[b].nodes[0].spec.handed) for b in ordered}
+
+
+@cache
+def _stand_in(number: int, leaves: tuple[tuple[str, bool], ...]) -> Block:
+    """A block for a region: unlike all others, no part, and worth a block if it repeats."""
+    params = [param(i, *sort) for i, sort in enumerate(leaves)]
+    first = Node(Spec(f"region {number}", "", (..., ..., *params), None), (0, 0), (1, -1))
+    more = Spec(f"region {number}", "", (...,), None)
+    rest = [Node(more, (i,), (i + 1,)) for i in range(1, LEAST_SAVING + 1)]
+    return Block((0,), rest[-1].outs, [first, *rest], is_canonical=True)
+
+
+@lru_cache(maxsize=1 << 10)
+def _with_params(block: Block, params: tuple[Given, ...]) -> Block:
+    """A block with others in the place of its parameters."""
+    return block.with_specs([substituted(n.spec, params) for n in block.nodes])
 
 
 def _first(pair: tuple[int, Given]) -> int:

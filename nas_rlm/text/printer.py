@@ -97,63 +97,65 @@ class _Printer:
     def body(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         """Header and statements of a graph, and the order in which its parameters and groups are listed."""
         ordered = block.canonical
-        names: dict[int, str] = {}
-        if ordered.is_chain:
-            for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
-                names[v] = f"x{len(names)}"
-        else:
-            live = live_values(ordered)
-            for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
-                names[v] = f"{'v' if v in live else 'd'}{len(names)}"
-        given = _Given()
-        lines = [self.statement(n, names, given) for n in ordered.nodes]
-        constants = [f"{name}={_constant(a)}" for a, name in given.leaves.items() if a.value is not None]
+        names = _Names()
+        live = None if ordered.is_chain else live_values(ordered)
+        for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
+            names[v] = f"{'x' if live is None else 'v' if v in live else 'd'}{len(names)}"
+        lines = [self.statement(n, names) for n in ordered.nodes]
+        constants = [f"{names[a]}={_constant(a)}" for a in names.leaves if a.value is not None]
         inputs = [names[v] for v in ordered.inputs]
         outputs = [names[v] for v in ordered.outputs]
         if main:
-            weights = [(a, name) for a, name in given.leaves.items() if a.value is None]
             inputs = [f"{t} {n}" for t, n in zip(ordered.input_types, inputs, strict=True)]
-            inputs += [f"{_declared(a)} {name}" for a, name in weights]
+            inputs += [f"{_declared(a)} {names[a]}" for a in names.leaves if a.value is None]
             outputs = [f"{t} {n}" for t, n in zip(ordered.output_types, outputs, strict=True)]
         else:
-            inputs += given.params.values()
-        declared = f"<{','.join(given.groups.values())}>" if given.groups else ""
+            inputs += [f"w{k}" for k in range(len(names.params))]
+        declared = f"<{','.join(names.groups.values())}>" if names.groups else ""
         head = f"{declared}({','.join(inputs)})=>({','.join(outputs)})"
         text = "\n".join([head, "{", *constants, *lines, "}"])
-        return text, tuple(given.params), tuple(given.groups)
+        return text, tuple(names.params), tuple(names.groups)
 
-    def statement(self, node: Node, names: dict[int, str], given: _Given) -> str:
+    def statement(self, node: Node, names: _Names) -> str:
         done = node.spec
         if done.callee is not None:
-            function = self.function(done.callee)
-            args = [names[v] for v in node.values]
-            args += [given.name(done.handed[k]) for k in function.order]
-            shown = [f"g{k}{given.group(done.handed[g])}" for k, g in enumerate(function.groups)]
-            op = f"{DOMAIN}.{function.name}" + (f"<{','.join(shown)}>" if shown else "")
+            function, handed = self.function(done.callee), done.handed
+            op = f"{DOMAIN}.{function.name}"
+            if function.groups:
+                shown = [f"g{k}{names.group(handed[g])}" for k, g in enumerate(function.groups)]
+                op += f"<{','.join(shown)}>"
+            args = [*[names[v] for v in node.values], *[names[handed[k]] for k in function.order]]
         else:
-            op, handed = done.op + done.attrs, node.args
+            op, given = done.op + done.attrs, node.args
             if f"{GROUP}@" in done.attrs:
-                group = handed.pop()
+                group = given.pop()
                 assert isinstance(group, Leaf | Param)
-                op = op.replace(f"{GROUP}@", f"{GROUP}{given.group(group)}")
-            args = ["" if a is None else names[a] if isinstance(a, int) else given.name(a) for a in handed]
+                op = op.replace(f"{GROUP}@", f"{GROUP}{names.group(group)}")
+            args = ["" if a is None else names[a] for a in given]
         return f"{','.join([names[v] for v in node.outs])}={op}({','.join(args)})"
 
 
-class _Given:
-    """The leaves and parameters that a graph has named so far."""
+class _Names(dict[int | Given, str]):
+    """The names of a graph's values, and of the leaves and parameters that it has read so far."""
 
     def __init__(self) -> None:
-        self.leaves: dict[Leaf, str] = {}
-        self.params: dict[int, str] = {}
+        super().__init__()
+        self.leaves: list[Leaf] = []
+        self.params: list[int] = []
         self.groups: dict[int, str] = {}
 
-    def name(self, given: Given) -> str:
+    def __missing__(self, given: int | Given) -> str:
+        assert not isinstance(given, int)
         if isinstance(given, Param):
-            return self.params.setdefault(given.index, f"w{len(self.params)}")
-        return self.leaves.setdefault(given, _leaf_name(given))
+            self[given] = f"w{len(self.params)}"
+            self.params.append(given.index)
+        else:
+            self[given] = _leaf_name(given)
+            self.leaves.append(given)
+        return self[given]
 
     def group(self, given: Given) -> str:
+        """The value of a convolution's group attribute."""
         if isinstance(given, Leaf):
             return f"={given.value}"
         return f":int=@{self.groups.setdefault(given.index, f'g{len(self.groups)}')}"

@@ -63,6 +63,11 @@ def regions(block: Block) -> list[Region]:
     return found
 
 
+def inner_regions(block: Block) -> list[Block]:
+    """The regions of a block that are not all of it."""
+    return [part for positions, part in regions(block) if len(positions) < len(block.nodes)]
+
+
 def extract(block: Block, positions: list[int]) -> Block:
     """Some of the nodes as a graph of its own, whose output is that of the last one."""
     nodes = [block.nodes[i] for i in positions]
