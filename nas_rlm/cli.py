@@ -439,8 +439,10 @@ def bench_search(
 
 
 @bench.command(name="text")
-def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 200, seed: Whole = 0) -> None:
+def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 1000, seed: Whole = 0) -> None:
     """Measure tokens a network, and networks a second from genotype to token ids on one core.
+
+    As many other networks are read first, since what spaces repeat is looked up.
 
     Args:
         model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.

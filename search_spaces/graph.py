@@ -253,7 +253,11 @@ class Graph:
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
 
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
-        """Write `body(graph, x, *arguments)` as a block, which becomes a function if it repeats enough."""
+        """Write `body(graph, x, *arguments)` as a block, which becomes a function if it repeats enough.
+
+        What the body writes must follow from its arguments and the shape of x, so that it need not be written
+        again where these are the same.
+        """
         outer, self.body = self.body, []
         call = Call(x, self.body, body(self, x, *arguments))
         self.body = outer
