@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from nas_rlm.data import Table
 from nas_rlm.data.foreign import EXPORTERS, exported, network
@@ -122,12 +121,9 @@ def text_speed(space: SearchSpace[Any], tokenizer: Tokenizer, count: int, seed: 
     warm, architectures = ([space.sample(rng) for _ in range(count)] for _ in range(2))
     for text in from_architectures(space, warm):
         tokenizer.encode(text)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     start = time.perf_counter()
     lengths = [len(tokenizer.encode(t)) for t in from_architectures(space, architectures)]
     elapsed = time.perf_counter() - start
-    torch.set_num_threads(threads)
     return TextSpeed(float(np.median(lengths)), max(lengths), count / elapsed)
 
 

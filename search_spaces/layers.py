@@ -25,6 +25,11 @@ def conv_bn_relu(
     return graph.op("Relu", conv_bn(graph, x, channels, kernel, stride, groups))
 
 
+def relu_conv_bn(graph: Graph, x: Value, channels: int, kernel: int = 1, stride: int = 1) -> Value:
+    """ReLU, convolution, batch norm."""
+    return conv_bn(graph, graph.op("Relu", x), channels, kernel, stride)
+
+
 def conv_bn_relu6(
     graph: Graph,
     x: Value,

@@ -12,6 +12,7 @@ from itertools import permutations
 import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
+from search_spaces.layers import add, concat, conv_bn_relu
 from search_spaces.space import SearchSpace
 
 INPUT, OUTPUT = "input", "output"
@@ -221,11 +222,6 @@ class NASBench101(SearchSpace[Cell101]):
         return pruned
 
 
-def conv_bn_relu(graph: Graph, x: Value, channels: int, kernel: int) -> Value:
-    """Convolution, batch norm, ReLU."""
-    return graph.op("Relu", graph.batch_norm(graph.conv(x, channels, kernel)))
-
-
 def vertex_channels(cell: Cell101, c_in: int, c_out: int) -> list[int]:
     """Channels of each vertex: those that feed the output share its channels, others follow their readers."""
     n = len(cell.ops)
@@ -248,16 +244,16 @@ def _cell(graph: Graph, x: Value, cell: Cell101, c_out: int) -> Value:
         incoming = [_narrowed(graph, values[u], channels[v]) for u in cell.sources(v) if u]
         if 0 in cell.sources(v):
             incoming.append(graph.block(conv_bn_relu, x, channels[v], 1))
-        y = _sum(graph, incoming)
+        y = add(graph, *incoming)
         if cell.ops[v] == "maxpool3x3":
             values[v] = graph.pool("MaxPool", y, 3, padded=True)
         else:
             values[v] = graph.block(conv_bn_relu, y, channels[v], 3 if "3x3" in cell.ops[v] else 1)
     feeding = [values[v] for v in cell.sources(n - 1) if v]
-    joined = feeding[:1] if len(feeding) < 2 else [graph.op("Concat", *feeding, channels=c_out, axis=1)]
+    joined = [concat(graph, *feeding)] if feeding else []
     if 0 in cell.sources(n - 1):
         joined.append(graph.block(conv_bn_relu, x, c_out, 1))
-    return _sum(graph, joined)
+    return add(graph, *joined)
 
 
 def _narrowed(graph: Graph, x: Value, channels: int) -> Value:
@@ -266,13 +262,6 @@ def _narrowed(graph: Graph, x: Value, channels: int) -> Value:
         return x
     bounds = (Constant((0,)), Constant((channels,)), Constant((1,)))
     return graph.op("Slice", x, *bounds, channels=channels)
-
-
-def _sum(graph: Graph, values: Sequence[Value]) -> Value:
-    total = values[0]
-    for v in values[1:]:
-        total = graph.op("Add", total, v)
-    return total
 
 
 def _md5(text: str) -> str:

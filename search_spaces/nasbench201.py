@@ -10,7 +10,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
-from search_spaces.layers import conv_bn
+from search_spaces.layers import conv_bn, relu_conv_bn
 from search_spaces.space import SearchSpace
 
 OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -115,11 +115,6 @@ class NASBench201(SearchSpace[Cell201]):
 
 def _head(graph: Graph, x: Value) -> Value:
     return graph.classifier(graph.op("Relu", graph.batch_norm(x)), 10)
-
-
-def relu_conv_bn(graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1) -> Value:
-    """ReLU, convolution, batch norm."""
-    return graph.batch_norm(graph.conv(graph.op("Relu", x), channels, kernel, stride))
 
 
 def reduction(graph: Graph, x: Value, channels: int) -> Value:

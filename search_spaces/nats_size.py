@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces.graph import Graph, Value
-from search_spaces.nasbench201 import reduction, relu_conv_bn
+from search_spaces.layers import relu_conv_bn
+from search_spaces.nasbench201 import reduction
 from search_spaces.space import SearchSpace
 
 CHOICES = (8, 16, 24, 32, 40, 48, 56, 64)

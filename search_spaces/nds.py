@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
-from search_spaces.layers import add, concat, conv_bn
+from search_spaces.layers import add, concat, conv_bn, relu_conv_bn
 from search_spaces.space import SearchSpace
 
 STEM, CLASSES = 3, 10  # the stem is this many times as wide as the first cells
@@ -266,11 +266,6 @@ def _write_cell(graph: Graph, before: Value, x: Value, cell: Cell, width: int, s
             )
         )
     return concat(graph, *(values[n] for n in cell.concat))
-
-
-def relu_conv_bn(graph: Graph, x: Value, channels: int, kernel: int = 1, stride: int = 1) -> Value:
-    """ReLU, convolution, batch norm."""
-    return conv_bn(graph, graph.op("Relu", x), channels, kernel, stride)
 
 
 def factorized_reduce(graph: Graph, x: Value, channels: int) -> Value:
