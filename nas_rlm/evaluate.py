@@ -23,6 +23,9 @@ from nas_rlm.rlm import RLM
 LEVELS = (0.1, 0.5, 0.9)
 SAMPLES = 64
 TOGETHER = 5  # latencies sampled in one pass after accuracy
+SHARED = (
+    20  # rows or more with one uid, among several, were measured in one way: they have figures of their own
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Figures:
         rows: held-out rows.
         ranks: method to (Spearman, Kendall).
         coverage: share of true values between the 0.1 and 0.9 quantiles; 0.8 is right.
+        uid: what all the rows share, if they are a part of the table.
     """
 
     table: str
@@ -41,6 +45,7 @@ class Figures:
     rows: int
     ranks: dict[str, tuple[float, float]]
     coverage: float
+    uid: str = ""
 
 
 def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = ()) -> str:
@@ -48,13 +53,20 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = ()) -
 
     Args:
         rlm: the model.
-        data: a parquet table, all of whose rows count; None for the rows that the shipped recipe holds out.
+        data: a parquet table, all of whose rows count; None for the rows that the shipped recipe holds out of
+            the spaces that the model has seen.
         objectives: what to judge; by default all that model and table share.
     """
     if data is not None:
         return show(evaluate(rlm, tables.read(data), objectives))
     recipe = read_recipe("nas")
     whole = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
+    whole = [t for t in whole if any(row.space in rlm.trained_on for row in t.rows)]
+    if not whole:
+        seen = ", ".join(rlm.trained_on) or "nothing"
+        raise ValueError(
+            f"the model has seen {seen}, none of the shipped model's tables: name one of your own"
+        )
     measured = list(dict.fromkeys(name for table in whole for name in table.objectives))
     _check(objectives, measured, ", ".join(table.name for table in whole))
     found: list[Figures] = []
@@ -107,9 +119,21 @@ def evaluate(
         if rivals:
             seen, values = _measured(rivals, objective)
             methods["trees"] = baselines.trees(features[0][seen], values, features[1][measured])
-        ranks = {name: (spearman(p, true), kendall(p, true)) for name, p in methods.items()}
-        figures.append(Figures(held.name, objective, len(true), ranks, coverage(low, high, true)))
+        for uid, part in _parts([held.rows[i] for i in measured]).items():
+            t = true[part]
+            ranks = {name: (spearman(p[part], t), kendall(p[part], t)) for name, p in methods.items()}
+            inside = coverage(low[part], high[part], t)
+            figures.append(Figures(held.name, objective, len(t), ranks, inside, uid))
     return figures
+
+
+def _parts(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Positions of all rows, under no uid, and of those that were measured in one way."""
+    parts = {uid: [i for i, row in enumerate(rows) if row.uid == uid] for uid in {row.uid for row in rows}}
+    large = {uid: np.array(part) for uid, part in sorted(parts.items()) if len(part) >= SHARED}
+    return {"": np.arange(len(rows))} | (
+        {uid: part for uid, part in large.items() if uid} if len(large) > 1 else {}
+    )
 
 
 def _measured(table: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +143,7 @@ def _measured(table: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def show(figures: Sequence[Figures]) -> str:
-    """Figures as text: a line an objective, and the mean over each table's latencies."""
+    """Figures as text: a line an objective, and means over each table's latencies, all and by batch size."""
     methods = list(dict.fromkeys(m for f in figures for m in f.ranks))
     head = (
         f"{'table':<13}{'objective':<27}{'rows':>6}"
@@ -129,14 +153,14 @@ def show(figures: Sequence[Figures]) -> str:
     lines = ["Spearman / Kendall of each method; coverage of the model's 80 % interval", head]
     lines += [_line(f, methods) for f in figures]
     for table in dict.fromkeys(f.table for f in figures):
-        latencies = [f for f in figures if f.table == table and f.objective.startswith("latency/")]
-        if len(latencies) > 1:
-            ranks = {m: _mean([f.ranks[m] for f in latencies if m in f.ranks]) for m in methods}
-            inside = float(np.mean([f.coverage for f in latencies]))
-            rows = sum(f.rows for f in latencies)
-            lines.append(
-                _line(Figures(table, f"mean of {len(latencies)} latencies", rows, ranks, inside), methods)
-            )
+        latencies = [
+            f for f in figures if f.table == table and f.objective.startswith("latency/") and not f.uid
+        ]
+        batches = [f.objective.rpartition("_")[2] for f in latencies]
+        for batch in ["", *sorted({b for b in batches if b.isdecimal()}, key=int)]:
+            some = [f for f, b in zip(latencies, batches, strict=True) if not batch or b == batch]
+            if len(some) > 1:
+                lines.append(_line(_mean_of(some, batch), methods))
     return "\n".join(lines)
 
 
@@ -144,11 +168,18 @@ def _line(f: Figures, methods: Sequence[str]) -> str:
     shown = "".join(
         f"{f.ranks[m][0]:>7.3f} /{f.ranks[m][1]:>5.3f}" if m in f.ranks else " " * 14 for m in methods
     )
-    return f"{f.table:<13}{f.objective:<27}{f.rows:>6}{shown}{f.coverage:>10.2f}"
+    objective = f"{f.objective} of {f.uid}" if f.uid else f.objective
+    return f"{f.table:<13}{objective:<27}{f.rows:>6}{shown}{f.coverage:>10.2f}"
 
 
-def _mean(ranks: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return float(np.mean([r[0] for r in ranks])), float(np.mean([r[1] for r in ranks]))
+def _mean_of(figures: Sequence[Figures], batch: str) -> Figures:
+    """The mean of figures of one table, of one batch size if there is one."""
+    methods = dict.fromkeys(m for f in figures for m in f.ranks)
+    ranks = {m: np.mean([f.ranks[m] for f in figures if m in f.ranks], axis=0) for m in methods}
+    pairs = {m: (float(rho), float(tau)) for m, (rho, tau) in ranks.items()}
+    name = f"mean of {len(figures)} latencies" + (f", _{batch}" if batch else "")
+    inside = float(np.mean([f.coverage for f in figures]))
+    return Figures(figures[0].table, name, sum(f.rows for f in figures), pairs, inside)
 
 
 def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,13 @@ class Recipe:
         for name in ("learning_rate", "clip"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected more than 0")
+
+    def alone(self, table: str) -> Recipe:
+        """The same training on one of its tables: `fbnet` for architectures/fbnet.parquet."""
+        names = {Path(t.path).stem: t for t in self.tables}
+        if table not in names:
+            raise ValueError(f"the recipe has no table {table!r}; {hint(table, names)}")
+        return replace(self, tables=(names[table],))
 
 
 @dataclass(frozen=True)

@@ -40,18 +40,22 @@ ADAM = (0.9, 0.98)  # AdamW's betas
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 
 
-def run(recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume: bool = False) -> RLM:
+def run(
+    recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume: bool = False, table: str = ""
+) -> RLM:
     """Train from a recipe.
 
     Args:
         recipe_path: a YAML file, or the name of a shipped recipe.
         out: a folder for the checkpoint, log.jsonl and what a resumed run needs.
         resume: continue the run in `out`; the result is the one of an uninterrupted run.
+        table: use this one of the recipe's tables alone.
 
     Raises:
         ValueError: a malformed recipe, or `out` holds another run.
     """
     recipe, folder = read_recipe(recipe_path), Path(out)
+    recipe = recipe.alone(table) if table else recipe
     _keep_freed_memory()
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
     _claim(folder, recipe, resume)

@@ -117,7 +117,7 @@ class Spec:
             pattern = (*(a for a in pattern if a is ...), *leaves)
         self.pattern = pattern
         self.handed: list[Given] = [a for a in pattern if isinstance(a, Given)]
-        does = f"call:{stable_hash(callee.signature):x}" if callee else op
+        does = f"call:{callee.digest:x}" if callee else op
         args = ["_" if a is ... else "" if a is None else a.sort for a in pattern]
         self.label = stable_hash(f"{does}{attrs}({','.join(sorted(args) if self.commutes else args)})")
         self.is_matrix = any(a.is_matrix for a in self.handed)
@@ -294,6 +294,11 @@ class Block:
             lines.append(f"{len(n.outs)}:{n.spec.shown([number[v] for v in n.values])}")
         return ";".join([*lines, ",".join(str(number[v]) for v in ordered.outputs)])
 
+    @cached_property
+    def digest(self) -> int:
+        """A hash of the signature."""
+        return stable_hash(self.signature)
+
     def with_nodes(self, nodes: list[Node]) -> Block:
         """The same with other nodes, in no particular order."""
         return Block(self.inputs, self.outputs, nodes, self.input_types, self.output_types, tags=self.tags)
@@ -305,7 +310,6 @@ class Block:
         return Block(self.inputs, self.outputs, nodes, *types, self.is_canonical, self.tags)
 
 
-@lru_cache(maxsize=1 << 16)
 def stable_hash(text: str) -> int:
     """A 64-bit hash that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

@@ -127,10 +127,6 @@ class Tokenizer:
                 ids.append(self._symbols[symbol])
         return ids
 
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each text."""
-        return [self.encode(t) for t in texts]
-
     def unknown(self, ids: list[int]) -> int:
         """How many of the pieces are unknown, or single bytes in place of a character that has no piece."""
         return sum(self._pieces.IsUnknown(i) or self._pieces.IsByte(i) for i in ids)

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, Table
-from nas_rlm.evaluate import Figures, evaluate, show
+from nas_rlm.evaluate import Figures, evaluate, report, show
 from nas_rlm.metrics import spearman
 
 SPACE = search_spaces.get("nasbench201")
@@ -51,14 +53,27 @@ def test_latency_is_asked_after_accuracy(rlm):
     assert "trees" not in latency.ranks
 
 
-def test_the_mean_over_latencies():
-    ranks = [{"median": (0.8, 0.6)}, {"median": (0.6, 0.2)}]
-    figures = [
-        Figures("t", f"latency/{k}", 10, r, c) for k, r, c in zip("ab", ranks, (0.7, 0.9), strict=True)
-    ]
-    last = show(figures).splitlines()[-1]
-    assert "mean of 2 latencies" in last
-    assert last.split()[-4:] == ["0.700", "/0.400", "0.80"] or "0.700 /0.400      0.80" in last
+def test_the_means_over_latencies():
+    found = {"a_1": (0.8, 0.6, 0.7), "b_1": (0.6, 0.2, 0.9), "b_32": (0.1, 0.0, 0.2)}
+    figures = [Figures("t", f"latency/{k}", 10, {"median": v[:2]}, v[2]) for k, v in found.items()]
+    figures.append(Figures("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, uid="first"))
+    *_, part, whole, batch = show(figures).splitlines()
+    assert "latency/a_1 of first" in part
+    assert "mean of 3 latencies" in whole
+    assert whole.endswith("0.500 /0.267      0.60")
+    assert "mean of 2 latencies, _1 " in batch
+    assert batch.endswith("0.700 /0.400      0.80")
+
+
+def test_rows_that_share_a_uid_have_figures_of_their_own(rlm):
+    rows = [replace(row, uid="one" if i < 25 else "two") for i, row in enumerate(table(60, 0).rows)]
+    whole, one, two = evaluate(rlm, Table("cells", rows), ["accuracy"])
+    assert [(f.uid, f.rows) for f in (whole, one, two)] == [("", 60), ("one", 25), ("two", 35)]
+    (alone,) = evaluate(rlm, Table("cells", rows[:25]), ["accuracy"])
+    assert (alone.uid, alone.rows, alone.coverage) == ("", 25, one.coverage)
+    assert alone.ranks["median"] == pytest.approx(one.ranks["median"])
+    unique = [replace(row, uid=str(i)) for i, row in enumerate(rows[:40])]
+    assert len(evaluate(rlm, Table("cells", unique), ["accuracy"])) == 1
 
 
 def test_what_cannot_be_judged(rlm):
@@ -69,6 +84,11 @@ def test_what_cannot_be_judged(rlm):
         evaluate(rlm, strange)
     with pytest.raises(ValueError, match="does not know the objective 'accuracy/mine'"):
         evaluate(rlm, strange, ["accuracy/mine"])
+
+
+def test_a_model_of_none_of_the_shipped_tables(rlm, shared_data):
+    with pytest.raises(ValueError, match="the model has seen nothing, none of"):
+        report(rlm)
 
 
 def test_one_row_has_no_rank(rlm):

@@ -28,6 +28,13 @@ def test_the_shipped_recipe_by_name():
     assert recipe.validation > 0
 
 
+def test_one_table_alone():
+    recipe = Recipe((TableRecipe("a/fbnet.parquet"), TableRecipe("a/darts.parquet", rows=3)), size=2)
+    assert recipe.alone("darts") == Recipe((TableRecipe("a/darts.parquet", rows=3),), size=2)
+    with pytest.raises(ValueError, match="no table 'fbnets'; did you mean fbnet"):
+        recipe.alone("fbnets")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -86,6 +86,16 @@ def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
     assert "cells:accuracy" in lines[0]["validation"]
 
 
+def test_one_table_of_a_recipe(recipe, tmp_path):
+    alone = train.run(recipe, tmp_path / "alone")
+    write(tmp_path / "others.parquet", rows(30, seed=1))
+    recipe.write_text(RECIPE.replace("tables: [", "tables: [{path: others.parquet}, "))
+    found = weights(train.run(recipe, tmp_path / "one", table="cells"))
+    assert all(np.array_equal(found[name], expected) for name, expected in weights(alone).items())
+    with pytest.raises(ValueError, match="holds a run of another recipe"):
+        train.run(recipe, tmp_path / "one", resume=True)
+
+
 def test_a_folder_of_another_run(recipe, tmp_path):
     train.run(recipe, tmp_path / "out")
     with pytest.raises(ValueError, match="already holds a run"):

@@ -1,0 +1,94 @@
+"""bench: how good the search is, how long texts are, how fast they are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from cyclopts import App
+
+import search_spaces
+from nas_rlm.cli.app import Names, Whole, app, bar, load
+
+bench = app.command(App(name="bench", help="Measure the search, and the texts."))
+
+
+@bench.command(name="search")
+def bench_search(
+    *,
+    model: str = "nas",
+    data: Path | None = None,
+    population: Whole = 50,
+    generations: Whole = 20,
+    seeds: Whole = 5,
+) -> None:
+    """Look up what the search finds on NAS-Bench-201 in the benchmark's measurements.
+
+    Args:
+        model: a checkpoint folder, or the name of a shipped model.
+        data: the benchmark's table; by default architectures/nasbench201.parquet of the data folder.
+        population: architectures a generation.
+        generations: rounds of evaluation.
+        seeds: so many searches of each kind, with seeds from 0; the figures are their means.
+    """
+    from dataclasses import fields
+
+    from nas_rlm.bench import Judgement, judge_search
+    from nas_rlm.data import data_directory, read
+
+    table = read(data or data_directory() / "architectures" / "nasbench201.parquet")
+    space = search_spaces.get("nasbench201")
+    found = judge_search(
+        space, load(model), table, population=population, generations=generations, seeds=seeds, progress=True
+    )
+    columns = ("evaluated", "chosen", "in table", "hypervolume", "lowest", "within table")
+    print(f"{'objectives':<28}{'method':<10}" + "".join(f"{c:>14}" for c in columns))
+    for (objectives, method), of_seeds in found.items():
+        mean = {f.name: np.mean([getattr(j, f.name) for j in of_seeds]) for f in fields(Judgement)}
+        counts = "".join(f"{mean[name]:>14,.0f}" for name in ("evaluations", "chosen", "known"))
+        lowest = min(j.share for j in of_seeds)
+        shares = "".join(f"{share:>14.2%}" for share in (mean["share"], lowest, mean["share_within"]))
+        print(f"{' x '.join(objectives):<28}{method:<10}{counts}{shares}")
+
+
+@bench.command(name="text")
+def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 1000, seed: Whole = 0) -> None:
+    """Measure tokens a network, and networks a second from genotype to token ids on one core.
+
+    As many other networks are read first, since what spaces repeat is looked up.
+
+    Args:
+        model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.
+        space: names of spaces; by default all.
+        count: networks of each.
+        seed: of the networks.
+    """
+    from nas_rlm.bench import text_speed
+
+    if count < 1:
+        raise ValueError(f"--count is {count}, expected at least 1")
+    found = [search_spaces.get(name) for name in space or search_spaces.names()]
+    tokenizer = load(model).tokenizer
+    print(f"{'space':<14}{'median tokens':>15}{'most':>8}{'networks/s':>12}")
+    for s in bar(found, "text"):
+        speed = text_speed(s, tokenizer, count, seed)
+        print(f"{s.name:<14}{speed.tokens:>15,.0f}{speed.most:>8,}{speed.per_second:>12,.0f}")
+
+
+@bench.command(name="foreign")
+def bench_foreign(*, model: str = "nas", network: Names = ()) -> None:
+    """Measure tokens of networks that torch exports, flat and with repeats outlined.
+
+    Args:
+        model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.
+        network: names of reference networks; by default all.
+    """
+    from nas_rlm.bench import foreign_tokens
+    from nas_rlm.data.foreign import NETWORKS
+
+    tokenizer = load(model).tokenizer
+    print(f"{'network':<14}{'exporter':<13}{'operators':>10}{'flat':>8}{'outlined':>10}{'unknown':>9}")
+    for name in bar(network or list(NETWORKS), "foreign"):
+        for found in foreign_tokens(name, tokenizer):
+            counts = f"{found.operators:>10,}{found.flat:>8,}{found.outlined:>10,}{found.unknown:>9,}"
+            print(f"{name:<14}{found.exporter:<13}{counts}")

@@ -1,0 +1,191 @@
+"""spaces, export, predict, rank: what is there, and what the model says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import search_spaces
+from nas_rlm.cli.app import Flag, Levels, Many, Names, Whole, app, bar, load
+from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
+
+if TYPE_CHECKING:
+    from search_spaces import SearchSpace
+
+
+@app.command
+def spaces() -> None:
+    """List every search space, and the objectives that the shipped model knows."""
+    print(f"{'space':<14}{'architectures':>15}{'genes':>8}")
+    for name in search_spaces.names():
+        space = search_spaces.get(name)
+        size = f"{space.size:,}" if space.size else "unbounded"
+        print(f"{name:<14}{size:>15}{len(space.genes):>8}")
+    config = Path(__file__).parents[1] / "assets" / "nas" / "config.json"
+    if config.is_file():
+        objectives = json.loads(config.read_text())["network"]["objectives"]
+        print("objectives of the shipped model:", " ".join(objectives))
+
+
+@app.command
+def export(
+    *, space: str, out: Path, arch: Many = (), sample: Whole = 0, seed: Whole = 0, weights: Flag = False
+) -> None:
+    """Write architectures as ONNX, with the text that the model reads beside each.
+
+    Args:
+        space: the search space.
+        out: a folder for 000.onnx, 000.txt, … and archs.txt, which names them line by line.
+        arch: architectures, in the space's notation.
+        sample: draw this many at random as well.
+        seed: of the draw.
+        weights: put freshly initialised weights into the .onnx, so that it runs in any runtime.
+    """
+    import onnx
+
+    from nas_rlm.text import from_architecture
+
+    for name, value in (("--sample", sample), ("--seed", seed)):
+        if value < 0:
+            raise ValueError(f"{name} is {value}, expected at least 0")
+    found = search_spaces.get(space)
+    rng = np.random.default_rng(seed)
+    check_folder(out)
+    chosen = [found.parse(a) for a in arch] + [found.sample(rng) for _ in range(sample)]
+    if not chosen:
+        raise ValueError("nothing to export: give --arch ARCHITECTURE … or --sample N")
+    for i, architecture in enumerate(bar(chosen, "export")):
+        with atomic(out / f"{i:03d}.onnx") as temporary:
+            onnx.save(found.to_onnx(architecture, weights=weights), temporary)
+        write_text(out / f"{i:03d}.txt", from_architecture(found, architecture))
+    write_text(out / "archs.txt", "".join(f"{a}\n" for a in chosen))
+    print(f"{len(chosen)} architectures in {out}")
+
+
+@app.command
+def predict(
+    *files: Path,
+    objectives: Names,
+    space: str | None = None,
+    archs: Path | None = None,
+    model: str = "nas",
+    quantiles: Levels = (),
+    out: Path | None = None,
+) -> None:
+    """Predict numbers of architectures, as CSV with a row for each, in order.
+
+    Args:
+        files: ONNX files, instead of --space and --archs.
+        objectives: what to predict, such as accuracy,latency/pixel3.
+        space: the search space of --archs.
+        archs: a file with an architecture a line.
+        model: a checkpoint folder, or the name of a shipped model.
+        quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
+        out: where the CSV goes; stdout by default.
+    """
+    if out:
+        check_target(out)
+    names, medians, tails = _predict(files, space, archs, model, objectives, quantiles, out)
+    _emit(names, objectives, medians, quantiles, tails, out)
+
+
+@app.command
+def rank(
+    *files: Path,
+    by: str,
+    objectives: Names = (),
+    top: Whole | None = None,
+    space: str | None = None,
+    archs: Path | None = None,
+    model: str = "nas",
+    quantiles: Levels = (),
+    out: Path | None = None,
+) -> None:
+    """Predict numbers of architectures and list the best first.
+
+    Args:
+        files: ONNX files, instead of --space and --archs.
+        by: the objective that decides: accuracies downwards, all others upwards.
+        objectives: what else to predict.
+        top: list this many.
+        space: the search space of --archs.
+        archs: a file with an architecture a line.
+        model: a checkpoint folder, or the name of a shipped model.
+        quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
+        out: where the CSV goes; stdout by default.
+    """
+    from nas_rlm.pareto import minimised
+
+    if top is not None and top < 1:
+        raise ValueError(f"--top is {top}, expected at least 1")
+    if out:
+        check_target(out)
+    wanted = tuple(dict.fromkeys([*objectives, by]))
+    names, medians, tails = _predict(files, space, archs, model, wanted, quantiles, out)
+    order = np.argsort(minimised(medians, wanted)[:, wanted.index(by)], kind="stable")[:top]
+    _emit([names[i] for i in order], wanted, medians[order], quantiles, tails[order], out)
+
+
+def _predict(
+    files: Sequence[Path],
+    space: str | None,
+    archs: Path | None,
+    model: str,
+    objectives: tuple[str, ...],
+    levels: tuple[float, ...],
+    out: Path | None,
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
+    from nas_rlm.text import from_onnx
+
+    if bool(files) == (archs is not None) or (space is None) != (archs is None):
+        raise ValueError("give either ONNX files, or both --space and --archs, and lists without spaces")
+    computed = tuple(sorted({*levels, 0.5}))
+    if out and any(
+        f.exists() and out.exists() and f.samefile(out) for f in (*files, *([archs] if archs else []))
+    ):
+        raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
+    if space is not None and archs is not None:
+        found = search_spaces.get(space)
+        read = _read_architectures(found, archs)
+        names = [line for line, _ in read]
+        values = load(model).predict(found, [a for _, a in read], objectives, computed, progress=True)
+    else:
+        names = [str(f) for f in files]
+        texts = [from_onnx(f) for f in bar(files, "text")]
+        values = load(model).predict_text(texts, objectives, computed, progress=True)
+    return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
+
+
+def _read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:
+    read = []
+    for number, line in enumerate(read_text(path, "an architecture a line").splitlines(), 1):
+        if line.strip():
+            try:
+                read.append((line.strip(), space.parse(line.strip())))
+            except ValueError as error:
+                raise ValueError(f"{path} line {number}: {error}") from None
+    if not read:
+        raise ValueError(f"{path} has no architectures: expected one a line")
+    return read
+
+
+def _emit(
+    names: Sequence[str],
+    objectives: Sequence[str],
+    medians: np.ndarray,
+    levels: Sequence[float],
+    quantiles: np.ndarray,
+    out: Path | None,
+) -> None:
+    from nas_rlm.predictions import predictions_csv
+
+    table = predictions_csv(names, objectives, medians, levels, quantiles)
+    if out:
+        write_text(out, table)
+    else:
+        print(table, end="")

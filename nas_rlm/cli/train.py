@@ -1,0 +1,80 @@
+"""train, finetune, evaluate, tokenizer train: models and how good they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+
+from nas_rlm.cli.app import Flag, Names, app, load
+from nas_rlm.files import check_folder, check_target
+
+tokenizer = app.command(App(name="tokenizer", help="Tokenizers."))
+
+
+@app.command
+def train(recipe: str, *, out: Path, table: str = "", resume: Flag = False) -> None:
+    """Train a model from a recipe.
+
+    Args:
+        recipe: a YAML file, or the name of a shipped recipe.
+        out: a folder for the checkpoint and the log.
+        table: train on this one of the recipe's tables alone, such as fbnet.
+        resume: continue the run in the folder.
+    """
+    from nas_rlm.train import run
+
+    run(recipe, out, resume, table)
+    print(f"model: {out}")
+
+
+@app.command
+def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") -> None:
+    """Continue training a model on a table; objectives it did not know become tokens of their own.
+
+    Args:
+        data: a parquet table in the public schema.
+        objectives: which of its numbers to learn.
+        out: a new folder for the checkpoint.
+        model: a checkpoint folder, or the name of a shipped model.
+    """
+    from nas_rlm.data import read
+
+    check_folder(out)
+    rlm = load(model)
+    from nas_rlm.train import fine_tune
+
+    fine_tune(rlm, read(data).rows, objectives).save(out)
+    print(f"model: {out}")
+
+
+@app.command
+def evaluate(*, model: str = "nas", data: Path | None = None, objectives: Names = ()) -> None:
+    """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
+
+    Args:
+        model: a checkpoint folder, or the name of a shipped model.
+        data: a parquet table; by default the held-out rows of the shipped model's tables, of those spaces
+            that the model has seen.
+        objectives: what to judge; by default every one that model and table share.
+    """
+    from nas_rlm import evaluate as evaluation
+
+    print(evaluation.report(load(model), data, objectives))
+
+
+@tokenizer.command(name="train")
+def train_tokenizer(recipe: Path, *, out: Path) -> None:
+    """Train a tokenizer.
+
+    Args:
+        recipe: a YAML file with spaces, tables and foreign networks to learn from, or a shipped one by name.
+        out: the tokenizer's file.
+    """
+    from nas_rlm.data.mixture import train_tokenizer
+    from nas_rlm.recipe import read_tokenizer_recipe
+
+    check_target(out)
+    trained = train_tokenizer(read_tokenizer_recipe(recipe), progress=True)
+    trained.save(out)
+    print(f"{trained.vocab_size:,} pieces: {out}")

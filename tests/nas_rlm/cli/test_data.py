@@ -1,0 +1,47 @@
+import json
+import pickle
+
+import numpy as np
+
+from nas_rlm.cli import main
+from nas_rlm.data import read
+from tests.nas_rlm.cli.commands import refused
+
+
+def test_data_import_writes_a_table_or_nothing(tmp_path, capsys):
+    net = {"block_type": "res_basic_block", "ds": [1, 1, 1], "ws": [16, 16, 16], "ss": [1, 2, 2]}
+    entries = [{"net": net, "test_ep_top1": [50.0, 8.0], "params": 10, "flops": 20}]
+    (tmp_path / "ResNet.json").write_text(json.dumps(entries))
+    out = tmp_path / "table.parquet"
+    assert main(["data", "import", "nds", str(tmp_path / "ResNet.json"), "--out", str(out)]) == 0
+    assert "1 rows" in capsys.readouterr().out
+    (row,) = read(out).rows
+    assert (row.space, row.targets["accuracy"]) == ("nds_resnet", 92.0)
+    (tmp_path / "ResNet.json").write_text("[")
+    other = tmp_path / "other.parquet"
+    line = refused(capsys, "data", "import", "nds", tmp_path / "ResNet.json", "--out", other)
+    assert "is not a JSON of the nds repository" in line
+    assert not other.exists()
+    line = refused(capsys, "data", "import", "nasbench201", tmp_path / "ResNet.json", "--out", other)
+    assert "--allow-pickle" in line
+    assert "did you mean nds" in refused(capsys, "data", "import", "ndss", tmp_path, "--out", other)
+
+
+def test_snas_generate_and_import(tmp_path, capsys):
+    rng, folder = np.random.default_rng(0), tmp_path / "cifar"
+    folder.mkdir()
+    for name in ("data_batch_1", "test_batch"):
+        content = {
+            b"data": rng.integers(256, size=(20, 3072), dtype=np.uint8),
+            b"labels": rng.integers(10, size=20).tolist(),
+        }
+        (folder / name).write_bytes(pickle.dumps(content))
+    out = tmp_path / "snas.jsonl"
+    command = ["snas", "generate", "--images", str(folder), "--out", str(out), "--steps", "1"]
+    assert main([*command, "--batch-size", "4", "--count", "1"]) == 0
+    assert main([*command, "--batch-size", "4", "--count", "2"]) == 0
+    assert "2 records, 0 of them failed" in capsys.readouterr().out
+    assert "batch_size 4 where 8" in refused(capsys, *command, "--batch-size", "8", "--count", "3")
+    assert "--count is 0" in refused(capsys, *command, "--count", "0")
+    assert main(["data", "import", "snas", str(out), "--out", str(tmp_path / "snas.parquet")]) == 0
+    assert [r.space for r in read(tmp_path / "snas.parquet").rows] == ["snas", "snas"]

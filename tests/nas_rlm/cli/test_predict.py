@@ -1,0 +1,183 @@
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+
+import nas_rlm
+import nas_rlm.text
+import search_spaces
+from nas_rlm.cli import main
+from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused, rows
+
+
+def test_spaces_lists_every_space(capsys):
+    assert main(["spaces"]) == 0
+    shown = capsys.readouterr().out
+    for name in search_spaces.names():
+        assert name in shown
+    assert "15,625" in shown
+
+
+def test_export_writes_graphs_and_the_text_of_each(tmp_path):
+    assert (
+        main(
+            [
+                "export",
+                "--space",
+                "nasbench201",
+                "--arch",
+                *ARCHS[:2],
+                "--sample",
+                "2",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
+    listed = (tmp_path / "archs.txt").read_text().splitlines()
+    assert listed[:2] == ARCHS[:2]
+    assert len(listed) == 4
+    for i, name in enumerate(listed):
+        model = onnx.load(tmp_path / f"{i:03d}.onnx")
+        assert model == SPACE.to_onnx(SPACE.parse(name))
+        assert (tmp_path / f"{i:03d}.txt").read_text() == nas_rlm.text.from_onnx(model)
+
+
+def test_exported_weights_run(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    main(["export", "--space", "nasbench201", "--arch", ARCHS[0], "--out", str(tmp_path), "--weights"])
+    session = onnxruntime.InferenceSession(tmp_path / "000.onnx")
+    image = np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype(np.float32)
+    assert np.isfinite(session.run(None, {session.get_inputs()[0].name: image})[0]).all()
+
+
+def test_predict_has_a_row_for_each_in_order(tmp_path, model, archs, tiny_checkpoint):
+    out = tmp_path / "out.csv"
+    arguments = ["--objectives", "accuracy,latency/pixel3", "--quantiles", ".1,.9", "--out", str(out)]
+    assert main(["predict", *model, *archs, *arguments]) == 0
+    found = rows(out)
+    assert [r["arch"] for r in found] == ARCHS
+    assert list(found[0]) == [
+        "arch",
+        "accuracy",
+        "latency/pixel3",
+        "accuracy@0.1",
+        "accuracy@0.9",
+        "latency/pixel3@0.1",
+        "latency/pixel3@0.9",
+    ]
+    expected = nas_rlm.RLM.load(tiny_checkpoint).predict(SPACE, ARCHS, ["accuracy", "latency/pixel3"])
+    written = [[float(r["accuracy"]), float(r["latency/pixel3"])] for r in found]
+    assert written == pytest.approx(expected)
+    assert all(float(r["accuracy@0.1"]) <= float(r["accuracy"]) <= float(r["accuracy@0.9"]) for r in found)
+
+
+def test_predict_reads_onnx_files_and_says_the_same_of_them(tmp_path, model, archs, capsys):
+    main(["export", "--space", "nasbench201", "--arch", *ARCHS, "--out", str(tmp_path / "nets")])
+    files = [str(tmp_path / "nets" / f"{i:03d}.onnx") for i in range(len(ARCHS))]
+    main(["predict", *files, *model, "--objectives", "accuracy", "--out", str(tmp_path / "a.csv")])
+    main(["predict", *archs, *model, "--objectives", "accuracy", "--out", str(tmp_path / "b.csv")])
+    from_files, from_space = rows(tmp_path / "a.csv"), rows(tmp_path / "b.csv")
+    assert [r["arch"] for r in from_files] == files
+    assert [r["accuracy"] for r in from_files] == [r["accuracy"] for r in from_space]
+
+
+def test_rank_puts_the_best_first(tmp_path, model, archs):
+    main(
+        [
+            "rank",
+            *model,
+            *archs,
+            "--by",
+            "latency/pixel3",
+            "--objectives",
+            "accuracy",
+            "--out",
+            str(tmp_path / "l.csv"),
+        ]
+    )
+    main(["rank", *model, *archs, "--by", "accuracy", "--top", "3", "--out", str(tmp_path / "a.csv")])
+    latencies = [float(r["latency/pixel3"]) for r in rows(tmp_path / "l.csv")]
+    accuracies = [float(r["accuracy"]) for r in rows(tmp_path / "a.csv")]
+    assert latencies == sorted(latencies)
+    assert len(latencies) == 6
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert len(accuracies) == 3
+
+
+def test_predictions_go_to_stdout_without_out(model, archs, capsys):
+    assert main(["rank", *model, *archs, "--by", "accuracy", "--top", "1"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header == "arch,accuracy"
+    assert row.rsplit(",", 1)[0] in ARCHS
+
+
+def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shipped_rlm):
+    space = search_spaces.get("nats_size")
+    (tmp_path / "archs.txt").write_text(f"{space.sample(np.random.default_rng(0))}\n")
+    files = ("--space", "nats_size", "--archs", str(tmp_path / "archs.txt"))
+    assert main(["predict", *files, "--objectives", "accuracy,latency/pixel3"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2
+    assert "nas-rlm: warning: the model has never seen latency/pixel3 of nats_size" in shown.err
+    assert main(["predict", *files, "--objectives", "accuracy"]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_malformed_line_is_found(capsys, tmp_path, model):
+    path = tmp_path / "archs.txt"
+    path.write_text(f"{ARCHS[0]}\n\n{ARCHS[1].replace('~1', '~x', 1)}\n")
+    line = refused(
+        capsys, "predict", *model, "--space", "nasbench201", "--archs", path, "--objectives", "accuracy"
+    )
+    assert "archs.txt line 3" in line
+    path.write_text("\n")
+    line = refused(
+        capsys, "predict", *model, "--space", "nasbench201", "--archs", path, "--objectives", "accuracy"
+    )
+    assert "no architectures" in line
+
+
+def test_bad_onnx_files_are_refused(capsys, tmp_path, model, monkeypatch):
+    def predict(path):
+        return refused(capsys, "predict", path, *model, "--objectives", "accuracy")
+
+    (tmp_path / "text.onnx").write_text("no protobuf at all")
+    assert "not an ONNX" in predict(tmp_path / "text.onnx")
+    empty = onnx.parser.parse_model(
+        '<ir_version:10,opset_import:["":21]>main(float[1] x)=>(float[1] y){y=Relu(x)}'
+    )
+    del empty.graph.node[:]
+    empty.graph.output[0].name = "x"
+    onnx.save(empty, tmp_path / "empty.onnx")
+    assert "no operators" in predict(tmp_path / "empty.onnx")
+    with open(tmp_path / "large.onnx", "wb") as file:
+        file.truncate(513 * 1024 * 1024)
+    assert "more than the limit" in predict(tmp_path / "large.onnx")
+
+
+def test_damaged_checkpoints_are_refused(capsys, tmp_path, tiny_checkpoint, archs):
+    def predict(folder):
+        return refused(capsys, "predict", "--model", folder, *archs, "--objectives", "accuracy")
+
+    for damaged in ("model.safetensors", "config.json", "tokenizer.model"):
+        folder = tmp_path / damaged.replace(".", "-")
+        shutil.copytree(tiny_checkpoint, folder)
+        content = (folder / damaged).read_bytes()
+        (folder / damaged).write_bytes(content[: len(content) // 2])
+        assert damaged in predict(folder) or "not a SentencePiece model" in predict(folder)
+        (folder / damaged).unlink()
+        assert f"{damaged} missing" in predict(folder)
+    assert "absent" in predict(tmp_path / "absent")
+
+
+def test_the_tokenizer_of_another_checkpoint_is_refused(capsys, tmp_path, tiny_checkpoint, archs):
+    from nas_rlm.text import Tokenizer
+
+    folder = tmp_path / "mixed"
+    shutil.copytree(tiny_checkpoint, folder)
+    Tokenizer.train(["v1=Relu(v0)\n"] * 50, vocab_size=800).save(folder / "tokenizer.model")
+    line = refused(capsys, "predict", "--model", folder, *archs, "--objectives", "accuracy")
+    assert "not this checkpoint's tokenizer" in line

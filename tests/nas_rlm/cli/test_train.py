@@ -1,0 +1,35 @@
+import nas_rlm
+from nas_rlm.cli import main
+from tests.nas_rlm.cli.commands import ARCHS, refused, rows
+
+
+def test_finetune_teaches_a_new_objective(tmp_path, model, table, archs, capsys):
+    tuned = tmp_path / "tuned"
+    objectives = ("--objectives", "latency/toaster")
+    assert "latency/toaster" in refused(capsys, "predict", *model, *archs, *objectives)
+    assert main(["finetune", *model, "--data", str(table), *objectives, "--out", str(tuned)]) == 0
+    assert (
+        main(["predict", "--model", str(tuned), *archs, *objectives, "--out", str(tmp_path / "t.csv")]) == 0
+    )
+    assert len(rows(tmp_path / "t.csv")) == len(ARCHS)
+    line = refused(
+        capsys, "finetune", *model, "--data", table, "--objectives", "latency/x", "--out", tmp_path / "no"
+    )
+    assert "latency/x" in line
+
+
+def test_tokenizer_train_writes_one_that_loads(tmp_path, table):
+    out = tmp_path / "tokenizer.model"
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(f"tables: [{table}]\nspaces: [{{name: snas, networks: 20}}]\nvocab_size: 850\n")
+    assert main(["tokenizer", "train", str(recipe), "--out", str(out)]) == 0
+    assert 800 < nas_rlm.text.Tokenizer.load(out).vocab_size <= 850
+
+
+def test_evaluate_prints_a_line_for_each_objective(model, table, capsys):
+    assert main(["evaluate", *model, "--data", str(table)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1:3] for line in lines if line.startswith("table ")] == [
+        ["objective", "rows"],
+        ["accuracy", "6"],
+    ]
