@@ -59,8 +59,8 @@ def generate(
         seed: of the networks, their weights and the images.
     """
     from nas_rlm.data.images import read_images
-    from nas_rlm.data.synthetic import Budget
-    from nas_rlm.data.synthetic import generate as run
+    from nas_rlm.data.snas import Budget
+    from nas_rlm.data.snas import generate as run
 
     if count < 1:
         raise ValueError(f"--count is {count}, expected at least 1")

@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
-from nas_rlm.data import synthetic, tables
+from nas_rlm.data import snas, tables
 from nas_rlm.data.tables import Row
 from nas_rlm.hints import hint
 from search_spaces import get
@@ -325,6 +325,6 @@ FORMATS = {
     "hw_nas_bench": Format(_hw_nas_bench, "HW-NAS-Bench-v1_0.pickle", is_pickle=True),
     "help": Format(_help, "a data folder of HELP, with latency/DEVICE.pt"),
     "nds": Format(_nds, "a JSON of the nds repository, such as DARTS.json"),
-    "snas": Format(lambda path: synthetic.rows(path), "what nas-rlm snas generate writes"),
+    "snas": Format(lambda path: snas.rows(path), "what nas-rlm snas generate writes"),
     "parquet": Format(lambda path: tables.read(path).rows, "GraphArch-Regression or Code-Regression parquet"),
 }

@@ -300,7 +300,8 @@ def test_one_architecture_is_no_list(rlm):
 
 
 def test_the_shipped_model_says_what_it_saw(shipped_rlm):
-    assert set(shipped_rlm.trained_on) == {"nasbench101", "nasbench201", "nats_size"}
+    spaces = {"nasbench101", "nasbench201", "nats_size", "fbnet", "ofa_mbv3", "nds_darts"}
+    assert set(shipped_rlm.trained_on) == spaces
     assert "latency/pixel3" in shipped_rlm.trained_on["nasbench201"].objectives
     assert "latency/pixel3" not in shipped_rlm.trained_on["nats_size"].objectives
 

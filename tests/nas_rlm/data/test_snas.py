@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import search_spaces
-from nas_rlm.data import synthetic
+from nas_rlm.data import snas
 from nas_rlm.data.images import Images
-from nas_rlm.data.synthetic import Budget, Trainable, generate, rows, trial
+from nas_rlm.data.snas import Budget, Trainable, generate, rows, trial
 
 SPACE = search_spaces.get("snas")
 SMALL = Budget(steps=2, batch_size=8, test_images=20, precision="float32")
@@ -76,7 +76,7 @@ def test_a_network_that_fails_is_a_record(images, tmp_path, monkeypatch):
         if index == 2:
             raise RuntimeError("out of memory\nlong trace")
 
-    monkeypatch.setattr(synthetic, "_train", diverging)
+    monkeypatch.setattr(snas, "_train", diverging)
     assert generate(images, tmp_path / "s.jsonl", 4, SMALL) == 2
     records = without_times(tmp_path / "s.jsonl")
     assert [r.get("error") for r in records] == [None, "the loss is nan at step 2", "out of memory", None]
