@@ -6,7 +6,6 @@ checkpoint, so that a resumed run equals an uninterrupted one.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import os
@@ -37,7 +36,6 @@ from nas_rlm.rlm import ASSETS, RLM, Seen
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8  # of glibc's malloc.h
 
 
 def run(
@@ -56,7 +54,6 @@ def run(
     """
     recipe, folder = read_recipe(recipe_path), Path(out)
     recipe = recipe.alone(table) if table else recipe
-    _keep_freed_memory()
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
     _claim(folder, recipe, resume)
     sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
@@ -354,20 +351,6 @@ def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> Tokenize
             sample = [t[i] for t in texts for i in sorted(rng.permutation(len(t))[: recipe.tokenizer_texts])]
             Tokenizer.train(sample, recipe.vocab_size, recipe.longest_piece, recipe.seed).save(path)
     return Tokenizer.load(path)
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep the memory of large tensors for the next step.
-
-    By default glibc gives it back to the system and fetches it again, page by page, 200,000 times a second:
-    without that, 1.29 instead of 1.13 steps a second, counted one after the other on two cores.
-    """
-    try:
-        options = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return  # not glibc
-    for option, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**28), (_ARENA_MAX, 1)):
-        options(option, value)
 
 
 def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:

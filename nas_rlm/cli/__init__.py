@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0, or 2 after one line on stderr if the input was bad.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # busily waiting threads crawl beside other work
+    os.environ.setdefault(
+        "THP_MEM_ALLOC_ENABLE", "1"
+    )  # torch's large tensors come in large pages: no slow faults
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
