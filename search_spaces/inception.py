@@ -10,6 +10,7 @@ import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import concat, conv_bn, conv_bn_relu6, pool_bn, relu6, separable
+from search_spaces.notation import is_whole, read_json, shown
 from search_spaces.space import SearchSpace
 
 CONVS = (
@@ -110,19 +111,24 @@ class Inception(SearchSpace[Stages]):
         return genes.reshape(-1)
 
     def parse(self, text: str) -> Stages:
+        expected = f"JSON of four stages such as {EXAMPLE}"
+        content = read_json(text, expected)
         try:
-            architecture = Stages(
-                tuple(
-                    Stage(
-                        int(s["blocks"]),
-                        int(s["wide"]),
-                        tuple(Path(tuple(map(str, p["ops"])), str(p["inner"])) for p in s["paths"]),
-                    )
-                    for s in json.loads(text)
-                )
+            stages = [(s["blocks"], s["wide"], [(p["ops"], p["inner"]) for p in s["paths"]]) for s in content]
+            is_typed = all(
+                is_whole(blocks, 0, MOST[PATHS])
+                and is_whole(wide, 0, PATHS)
+                and all(isinstance(v, str) for ops, inner in paths for v in [*ops, inner])
+                and all(isinstance(ops, list) for ops, _ in paths)
+                for blocks, wide, paths in stages
             )
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{text!r} is not JSON of four stages such as {EXAMPLE}") from None
+        except (KeyError, TypeError):
+            is_typed = False
+        if not is_typed:
+            raise ValueError(f"{shown(text)} is not {expected}")
+        architecture = Stages(
+            tuple(Stage(b, w, tuple(Path(tuple(ops), i) for ops, i in paths)) for b, w, paths in stages)
+        )
         self.validate(architecture)
         return architecture
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import add, concat, conv_bn_relu
+from search_spaces.notation import read_json, shown
 from search_spaces.space import SearchSpace
 
 INPUT, OUTPUT = "input", "output"
@@ -123,15 +124,16 @@ class NASBench101(SearchSpace[Cell101]):
         return np.array([*(adjacency[i, j] for i, j in _PAIRS), *ops, *[0] * (VERTICES - n)])
 
     def parse(self, text: str) -> Cell101:
+        expected = f"JSON with adjacency and ops, such as {EXAMPLE}"
+        content = read_json(text, expected)
         try:
-            content = json.loads(text)
             given, ops = content["adjacency"], content["ops"]
             n = len(ops) if isinstance(ops, list) else -1
             flat = [e for row in given for e in row] if isinstance(given, list) else list(given)
         except (ValueError, KeyError, TypeError):
             n = -1
         if n < 0:
-            raise ValueError(f"{text!r} is not JSON with adjacency and ops, such as {EXAMPLE}")
+            raise ValueError(f"{shown(text)} is not {expected}")
         if any(str(e) not in ("0", "1") for e in flat) or len(flat) != n * n:
             raise ValueError(
                 f"adjacency {given!r} in {text!r} should be {n} x {n} zeros and ones for {n} ops"

@@ -13,10 +13,13 @@ import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import add, concat, conv_bn, relu_conv_bn
+from search_spaces.notation import LONGEST, is_whole, read_json, shown
 from search_spaces.space import SearchSpace
 
 STEM, CLASSES = 3, 10  # the stem is this many times as wide as the first cells
 END = 2**31 - 1
+DEEPEST, WIDEST = 64, 2048  # cells, and channels of the first, that a parsed network may have
+CELLS = ("normal", "normal_concat", "reduce", "reduce_concat")
 Edge = tuple[str, int]
 
 
@@ -98,6 +101,8 @@ class CellSpace(SearchSpace[Genotype]):
                 raise ValueError(
                     f"{name} of {text!r} should be a list of {2 * self.nodes} edges of {self.name}"
                 )
+            if not isinstance(joined, list):
+                raise ValueError(f"{name}_concat of {text!r} is {joined!r}, expected a list of nodes")
             cells.append(
                 Cell(tuple(self._edge(e, k, name, text) for k, e in enumerate(edges)), tuple(joined))
             )
@@ -110,16 +115,18 @@ class CellSpace(SearchSpace[Genotype]):
             cell: Cell = getattr(architecture, name)
             for k, (operator, source) in enumerate(cell.edges):
                 self._edge([operator, source], k, name, str(architecture))
-            if not cell.concat or not set(cell.concat) <= set(range(2, self.nodes + 2)):
+            joined = cell.concat
+            is_known = all(is_whole(n, 2, self.nodes + 1) for n in joined)
+            if not joined or not is_known or len(set(joined)) < len(joined):
                 raise ValueError(
-                    f"{name}_concat of {architecture} is {list(cell.concat)},"
-                    f" expected nodes from 2 to {self.nodes + 1}"
+                    f"{name}_concat of {architecture} is {list(joined)},"
+                    f" expected different nodes from 2 to {self.nodes + 1}"
                 )
-        for name in ("depth", "width"):
+        for name, most, step in (("depth", DEEPEST, 1), ("width", WIDEST, 2)):
             value = getattr(architecture, name)
-            if not isinstance(value, int) or value < 1 or (name == "width" and value % 2):
-                kind = "an even number" if name == "width" else "a number of cells"
-                raise ValueError(f"{name} of {architecture} is {value!r}, expected {kind}")
+            if not is_whole(value, step, most) or value % step:
+                kind = "an even number" if step == 2 else "a number of cells"
+                raise ValueError(f"{name} of {architecture} is {value!r}, expected {kind} up to {most}")
 
     def _edge(self, edge: Any, k: int, cell: str, text: str) -> Edge:
         try:
@@ -131,7 +138,7 @@ class CellSpace(SearchSpace[Genotype]):
         if operator not in self.operators:
             near = get_close_matches(str(operator), self.operators, n=1, cutoff=0)[0]
             raise ValueError(f"unknown operator {operator!r} in {cell} of {text!r}; did you mean {near!r}?")
-        if not isinstance(source, int) or not 0 <= source < k // 2 + 2:
+        if not is_whole(source, 0, k // 2 + 1):
             raise ValueError(
                 f"edge {k} of {cell} in {text!r} comes from {source!r}, expected 0 to {k // 2 + 1}"
             )
@@ -219,35 +226,36 @@ class DARTS(CellSpace):
 
 
 def _json(text: str) -> dict[str, Any]:
+    expected = "JSON with genotype (normal, normal_concat, reduce, reduce_concat), depth and width"
+    content = read_json(text, expected)
     try:
-        content = json.loads(text)
-        return {**content["genotype"], "depth": content["depth"], "width": content["width"]}
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{text!r} is not JSON with genotype (normal, normal_concat, reduce, reduce_concat),"
-            " depth and width"
-        ) from None
+        found = {name: content["genotype"][name] for name in CELLS}
+        return {**found, "depth": content["depth"], "width": content["width"]}
+    except (KeyError, TypeError):
+        raise ValueError(f"{shown(text)} is not {expected}") from None
 
 
 def _genotype(text: str) -> dict[str, Any]:
     """The arguments of Genotype(...), read as literals."""
     try:
+        if len(text) > LONGEST:
+            raise ValueError
         call = ast.parse(text.strip(), mode="eval").body
         assert isinstance(call, ast.Call)
         found: dict[str, Any] = {}
         for argument in call.keywords:
             value = argument.value
             if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "range":
-                found[str(argument.arg)] = list(range(*(ast.literal_eval(a) for a in value.args)))
+                found[str(argument.arg)] = list(range(*(ast.literal_eval(a) for a in value.args))[:DEEPEST])
             else:
                 found[str(argument.arg)] = ast.literal_eval(value)
-        return {k: found[k] for k in ("normal", "normal_concat", "reduce", "reduce_concat")} | {
+        return {k: found[k] for k in CELLS} | {
             "depth": found.get("depth", 20),
             "width": found.get("width", 36),
         }
-    except (SyntaxError, ValueError, KeyError, TypeError, AssertionError):
+    except (SyntaxError, ValueError, KeyError, TypeError, AssertionError, RecursionError, MemoryError):
         raise ValueError(
-            f"{text!r} is not Genotype(normal=[('sep_conv_3x3', 0), …], normal_concat=range(2, 6),"
+            f"{shown(text)} is not Genotype(normal=[('sep_conv_3x3', 0), …], normal_concat=range(2, 6),"
             " reduce=[…], reduce_concat=…)"
         ) from None
 

@@ -10,10 +10,12 @@ import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import add, conv_bn, conv_bn_relu
+from search_spaces.notation import is_whole, read_json, shown
 from search_spaces.space import SearchSpace
 
 STEM, STRIDES, CLASSES = 16, (1, 2, 2), 10
 STAGES = len(STRIDES)
+DEEPEST, WIDEST = 64, 8192  # blocks of a stage, and channels, that a parsed network may have
 
 
 @dataclass(frozen=True)
@@ -82,38 +84,32 @@ class StageSpace(SearchSpace[Stages]):
         )
 
     def parse(self, text: str) -> Stages:
-        example = self.decode(np.zeros(len(self.genes), dtype=int))
-        try:
-            content: Any = json.loads(text)
-        except ValueError:
-            content = None
+        expected = f"JSON such as {self.decode(np.zeros(len(self.genes), dtype=int))}"
+        content: Any = read_json(text, expected)
         if not isinstance(content, dict):
-            raise ValueError(f"{text!r} is not JSON such as {example}")
+            raise ValueError(f"{shown(text)} is not {expected}")
         if content.get("block_type") != self.block:
             raise ValueError(
                 f"block_type of {text!r} is {content.get('block_type')!r}, expected {self.block!r}"
             )
-        for name in ("ds", "ws", "ss"):
+        for name, most in (("ds", DEEPEST), ("ws", WIDEST), ("ss", max(STRIDES))):
             value = content.get(name)
-            if not isinstance(value, list) or len(value) != STAGES or not all(map(_is_positive, value)):
-                raise ValueError(f"{name} of {text!r} is {value!r}, expected {STAGES} numbers from 1 up")
+            is_list = isinstance(value, list) and len(value) == STAGES
+            if not is_list or not all(is_whole(v, 1, most) for v in value):
+                raise ValueError(f"{name} of {text!r} is {value!r}, expected {STAGES} numbers up to {most}")
         if tuple(content["ss"]) != STRIDES:
             raise ValueError(f"ss of {text!r} is {content['ss']}, expected {list(STRIDES)}")
         if len(self.ratios) == 1:
             return Stages(self.block, tuple(content["ds"]), tuple(content["ws"]))
         ratios: Any = content.get("bot_muls")
         groups: Any = content.get("num_gs")
-        for i, width in enumerate(content["ws"]):
-            try:
-                inner = width * float(ratios[i])
-                fits = inner >= 1 and inner == int(inner) and inner % groups[i] == 0
-            except (TypeError, IndexError, ValueError, ZeroDivisionError):
-                fits = False
-            if not fits:
-                raise ValueError(
-                    f"bot_muls {ratios!r} and num_gs {groups!r} of {text!r}: expected {STAGES} of each,"
-                    " whose product with the width divides into the groups"
-                )
+        if not all(isinstance(given, list) and len(given) == STAGES for given in (ratios, groups)) or not all(
+            map(_fits, content["ws"], ratios, groups)
+        ):
+            raise ValueError(
+                f"bot_muls {ratios!r} and num_gs {groups!r} of {text!r}: expected {STAGES} of each, so that"
+                f" the width times the first is a whole number up to {WIDEST} that divides into the groups"
+            )
         return Stages(
             self.block, tuple(content["ds"]), tuple(content["ws"]), tuple(map(float, ratios)), tuple(groups)
         )
@@ -183,5 +179,10 @@ def _joined(graph: Graph, x: Value, y: Value, stride: int) -> Value:
     return graph.op("Relu", add(graph, shortcut, y))
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def _fits(width: int, ratio: object, groups: object) -> bool:
+    """Whether a bottleneck has a whole number of channels that divides into the groups."""
+    if not isinstance(ratio, int | float) or isinstance(ratio, bool):
+        return False
+    inner = width * ratio
+    is_channels = 1 <= inner <= WIDEST and inner == int(inner)
+    return is_channels and is_whole(groups, 1, WIDEST) and inner % groups == 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import conv_bn, conv_bn_relu, relu6
+from search_spaces.notation import read_json, shown
 from search_spaces.space import SearchSpace
 
 RESOLUTIONS = tuple(range(128, 225, 4))
@@ -68,12 +69,11 @@ class _OnceForAll(SearchSpace[Setting]):
 
     def parse(self, text: str) -> Setting:
         expected = f"JSON with {', '.join(self.choices)} such as {self.decode(np.zeros(len(self.genes)))}"
-        try:
-            content = dict(json.loads(text))
-        except (ValueError, TypeError):
-            raise ValueError(f"{text!r} is not {expected}") from None
+        content = read_json(text, expected)
+        if not isinstance(content, dict):
+            raise ValueError(f"{shown(text)} is not {expected}")
         if set(content) != set(self.choices):
-            raise ValueError(f"{text!r} has {', '.join(map(str, content))}; expected {expected}")
+            raise ValueError(f"{shown(text)} has {', '.join(content)}; expected {expected}")
         dimensions = []
         for name, values in self.choices.items():
             given = [content["r"]] if name == "r" else content[name]
@@ -85,7 +85,7 @@ class _OnceForAll(SearchSpace[Setting]):
                     raise ValueError(
                         f"{place} of {text!r} is {v!r}, expected one of {', '.join(map(str, c))}"
                     )
-            dimensions.append((name, tuple(given)))
+            dimensions.append((name, tuple(c[c.index(v)] for v, c in zip(given, values, strict=True))))
         return Setting(tuple(dimensions))
 
     def shape(self, architecture: Setting) -> tuple[int, int, int]:

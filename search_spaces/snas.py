@@ -16,6 +16,7 @@ from search_spaces.space import SearchSpace
 
 STEMS, STACKS, CELLS, MULTIPLIERS = (16, 24, 32, 48), (2, 3, 4), (1, 2, 3), (1.0, 1.5, 2.0)
 MOST_NODES = 5
+MACRO = re.compile(r"w(\d{1,4})_s(\d{1,2})_c(\d{1,2})_m(\d{1,2}\.\d{1,4})_r([01])", re.ASCII)
 CLASSES = 10
 EXAMPLE = "w32_s3_c2_m2.0_r1|conv_3x3:0|sep_3x3:0,1|max_pool_3x3:2"
 
@@ -94,7 +95,7 @@ class SNAS(SearchSpace[Network]):
 
     def parse(self, text: str) -> Network:
         macro, *cell = text.strip().split("|")
-        found = re.fullmatch(r"w(\d+)_s(\d+)_c(\d+)_m([\d.]+)_r([01])", macro)
+        found = MACRO.fullmatch(macro)
         if found is None or not 1 <= len(cell) <= MOST_NODES:
             raise ValueError(
                 f"{text!r} is not a macro configuration and 1 to {MOST_NODES} nodes, such as {EXAMPLE}"
@@ -124,7 +125,7 @@ def _node(part: str, i: int, text: str) -> Node:
     if operator not in OPERATORS:
         near = get_close_matches(operator, OPERATORS, n=1, cutoff=0)[0]
         raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {near!r}?")
-    read = tuple(int(s) if s.isdecimal() else -1 for s in sources.split(","))
+    read = tuple(int(s) if re.fullmatch("[0-9]", s) else -1 for s in sources.split(","))
     if not colon or len(read) > 2 or sorted(set(read)) != list(read) or not set(read) <= set(range(i + 1)):
         raise ValueError(
             f"node {i + 1} of {text!r} reads {sources!r}, expected one or two values from 0 to {i}, in order"

@@ -11,6 +11,7 @@ import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import concat, conv_bn_relu6, pool_bn, separable
+from search_spaces.notation import read_json, shown
 from search_spaces.space import SearchSpace
 
 CONVS = (
@@ -74,15 +75,20 @@ class TwoPath(SearchSpace[Paths]):
         return genes.reshape(-1)
 
     def parse(self, text: str) -> Paths:
+        expected = f"JSON of two paths such as {EXAMPLE}"
+        content = read_json(text, expected)
         try:
-            paths = tuple(
-                tuple(Block(tuple(map(str, b["ops"])), bool(b["reduce"])) for b in path)
-                for path in json.loads(text)
-            )
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{text!r} is not JSON of two paths such as {EXAMPLE}") from None
-        self.validate(Paths(paths))
-        return Paths(paths)
+            blocks = [[(b["ops"], b["reduce"]) for b in path] for path in content]
+        except (KeyError, TypeError):
+            blocks = [[(None, None)]]
+        for ops, reduces in (b for path in blocks for b in path):
+            if not (
+                isinstance(ops, list) and all(isinstance(o, str) for o in ops) and isinstance(reduces, bool)
+            ):
+                raise ValueError(f"{shown(text)} is not {expected}")
+        architecture = Paths(tuple(tuple(Block(tuple(ops), r) for ops, r in path) for path in blocks))
+        self.validate(architecture)
+        return architecture
 
     def validate(self, architecture: Paths) -> None:
         if len(architecture.paths) != PATHS:

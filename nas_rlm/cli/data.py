@@ -66,5 +66,5 @@ def generate(
         raise ValueError(f"--count is {count}, expected at least 1")
     check_target(out)
     budget = Budget(steps, batch_size, precision=precision, device=device, seed=seed)
-    failed = run(read_images(images), out, count, budget)
-    print(f"{count:,} records, {failed} of them failed: {out}")
+    records, failed = run(read_images(images), out, count, budget)
+    print(f"{records:,} records, {failed} of them failed: {out}")

@@ -25,8 +25,10 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.data.images import SIDE, Images
 from nas_rlm.data.tables import Row
+from nas_rlm.files import write_bytes
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10's channels
+START = b'{"uid": "snas-'  # of a record
 MARGIN = 4  # pixels around an image before it is cropped again
 
 
@@ -56,8 +58,10 @@ class Budget:
         for name in ("steps", "batch_size", "test_images"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
-        if self.seed < 0 or not self.learning_rate > 0:
-            raise ValueError(f"seed {self.seed}, learning rate {self.learning_rate}: expected 0 or more")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed is {self.seed}, expected 0 to {2**32 - 1:,}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate is {self.learning_rate}, expected more than 0")
         if self.precision not in ("bfloat16", "float32"):
             raise ValueError(f"precision is {self.precision!r}, expected bfloat16 or float32")
         if self.device == "cuda" and not torch.cuda.is_available():
@@ -66,7 +70,7 @@ class Budget:
             raise ValueError(f"device is {self.device!r}, expected cpu or cuda")
 
 
-def generate(images: Images, out: Path, count: int, budget: Budget | None = None) -> int:
+def generate(images: Images, out: Path, count: int, budget: Budget | None = None) -> tuple[int, int]:
     """Draw networks of the SNAS space, train each, and append a JSON record each to a file.
 
     Network i depends on the seed and i alone, so a file that was interrupted goes on where it ended.
@@ -81,7 +85,7 @@ def generate(images: Images, out: Path, count: int, budget: Budget | None = None
         budget: of each network.
 
     Returns:
-        How many of the records say that training failed or diverged.
+        How many records the file has, and how many of them say that training failed or diverged.
 
     Raises:
         ValueError: the file holds records of another budget, or something else.
@@ -99,7 +103,7 @@ def generate(images: Images, out: Path, count: int, budget: Budget | None = None
             file.write(json.dumps(record) + "\n")
             file.flush()
             bar.update()
-    return failed
+    return max(count, len(held)), failed
 
 
 def trial(architecture: Any, images: Images, budget: Budget, index: int = 0) -> dict[str, Any]:
@@ -283,17 +287,18 @@ def _normal(images: np.ndarray, budget: Budget) -> Tensor:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; a last line that was cut off is left out."""
+    """The records of a file; a last one that was cut off is left out."""
     if not path.is_file():
         raise FileNotFoundError(f"no records at {str(path)!r}")
-    found = []
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+    found: list[dict[str, Any]] = []
+    *lines, last = path.read_bytes().split(b"\n")
+    for number, line in enumerate([*lines, last] if last else lines, 1):
         try:
             record = json.loads(line)
             if not {"arch_str", "val_accuracy", "params", "flops", "uid", "seed"} <= set(record):
                 raise ValueError
         except (ValueError, TypeError):
-            if not line.endswith(b"\n"):
+            if number > len(lines) and (line.startswith(START) or START.startswith(line)):
                 break
             raise ValueError(
                 f"{str(path)!r} line {number} is no record of nas-rlm snas generate: {line[:60]!r}"
@@ -316,6 +321,8 @@ def _held(path: Path, budget: Budget) -> list[dict[str, Any]]:
                 )
         if record["arch_str"] != str(space.sample(np.random.default_rng([budget.seed, i]))):
             raise ValueError(f"{str(path)!r} line {i + 1} is not network {i} of seed {budget.seed}")
-    whole = sum(map(len, path.read_bytes().splitlines(keepends=True)[: len(found)]))
-    os.truncate(path, whole)
+    content = path.read_bytes()
+    if content and not content.endswith(b"\n"):
+        lines = content.split(b"\n")[: len(found)]
+        write_bytes(path, b"".join(line + b"\n" for line in lines))
     return found

@@ -63,9 +63,11 @@ def test_an_interrupted_file_goes_on_to_the_same(images, tmp_path):
     generate(images, tmp_path / "whole.jsonl", 4, SMALL)
     generate(images, tmp_path / "cut.jsonl", 3, SMALL)
     path = tmp_path / "cut.jsonl"
-    path.write_bytes(path.read_bytes()[:-20])
-    generate(images, path, 4, SMALL)
-    assert without_times(path) == without_times(tmp_path / "whole.jsonl")
+    for cut in (20, 1):
+        path.write_bytes(path.read_bytes()[:-cut])
+        assert generate(images, path, 4, SMALL) == (4, 0)
+        assert without_times(path) == without_times(tmp_path / "whole.jsonl")
+    assert generate(images, path, 1, SMALL) == (4, 0)
 
 
 def test_a_network_that_fails_is_a_record(images, tmp_path, monkeypatch):
@@ -77,7 +79,7 @@ def test_a_network_that_fails_is_a_record(images, tmp_path, monkeypatch):
             raise RuntimeError("out of memory\nlong trace")
 
     monkeypatch.setattr(snas, "_train", diverging)
-    assert generate(images, tmp_path / "s.jsonl", 4, SMALL) == 2
+    assert generate(images, tmp_path / "s.jsonl", 4, SMALL) == (4, 2)
     records = without_times(tmp_path / "s.jsonl")
     assert [r.get("error") for r in records] == [None, "the loss is nan at step 2", "out of memory", None]
     assert [r["val_accuracy"] is None for r in records] == [False, True, True, False]
@@ -95,11 +97,13 @@ def test_a_file_of_another_budget_is_left_alone(images, tmp_path):
     path.write_text("".join(reversed(lines)))
     with pytest.raises(ValueError, match="line 1 is not network 0 of seed 0"):
         generate(images, path, 3, SMALL)
-    path.write_text("notes\n")
-    with pytest.raises(ValueError, match="line 1 is no record"):
-        generate(images, path, 3, SMALL)
+    for content in ("notes\n", "notes without an end of line", '{"mine": 1}', "\n"):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="line 1 is no record"):
+            generate(images, path, 3, SMALL)
+        assert path.read_text() == content
     path.write_bytes(before)
-    assert generate(images, path, 2, SMALL) == 0
+    assert generate(images, path, 2, SMALL) == (2, 0)
     assert path.read_bytes() == before
 
 
@@ -107,8 +111,9 @@ def test_a_file_of_another_budget_is_left_alone(images, tmp_path):
     ("changes", "message"),
     [
         ({"steps": 0}, "steps is 0, expected at least 1"),
-        ({"seed": -1}, "seed -1"),
-        ({"learning_rate": 0.0}, "learning rate 0.0"),
+        ({"seed": -1}, "seed is -1, expected 0 to"),
+        ({"seed": 2**40}, "expected 0 to 4,294,967,295"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0"),
         ({"precision": "float8"}, "'float8', expected bfloat16 or float32"),
         ({"device": "tpu"}, "'tpu', expected cpu or cuda"),
     ],
