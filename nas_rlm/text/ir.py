@@ -207,7 +207,7 @@ class Block:
             if len(last) != 1 or node.values != (last[0],):
                 return False
             last = node.outs
-        return len(self.inputs) == 1 and tuple(last) == self.outputs
+        return len(self.inputs) == len(self.outputs) == 1 and tuple(last) == self.outputs
 
     @cached_property
     def is_part(self) -> bool:

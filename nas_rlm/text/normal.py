@@ -16,9 +16,8 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper, shape_inference, version_converter
 from onnx.reference import ReferenceEvaluator
 
-from .reader import OPSET
+from .reader import FOLDED, OPSET
 
-FOLDED = 4096  # constants of at most this many elements are computed, larger ones are weights
 END = np.iinfo(np.int32).max  # where a slice ends that goes to the end
 _RANDOM = (
     "RandomNormal",
@@ -86,6 +85,7 @@ def _without_values(model: onnx.ModelProto) -> onnx.ModelProto:
         getattr(graph, name).extend(getattr(model.graph, name))
     held = {t.name for t in model.graph.initializer}
     graph.input.extend(i for i in model.graph.input if i.name not in held)
+    _read_as_one(graph)
     for t in model.graph.initializer:
         is_large = int(np.prod(t.dims)) > FOLDED or t.data_location == TensorProto.EXTERNAL
         graph.initializer.append(_weight(t.name, t.data_type, t.dims) if is_large else t)
@@ -93,6 +93,23 @@ def _without_values(model: onnx.ModelProto) -> onnx.ModelProto:
     copy.opset_import.extend(model.opset_import)
     copy.graph.CopyFrom(graph)
     return copy
+
+
+def _read_as_one(graph: onnx.GraphProto) -> None:
+    """A batch of any size is read as one of a single example: the first dimension, where it is open."""
+    open_first = set()
+    for value in graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if len(dims) > 1 and not dims[0].HasField("dim_value"):
+            open_first.add(dims[0].dim_param)
+            dims[0].dim_value = 1
+    if not open_first:
+        return
+    del graph.value_info[:]  # shapes are inferred anew
+    for value in (*graph.input, *graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param and dim.dim_param in open_first:
+                dim.dim_value = 1
 
 
 def _weight(name: str, kind: int, shape: Sequence[int]) -> TensorProto:
@@ -280,7 +297,7 @@ def _cast(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
 
 def _transpose(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
     shape = graph.shapes.get(node.input[0])
-    order = list(_attribute(node, "perm", range(len(shape or ()))[::-1]))
+    order = list(_attribute(node, "perm", range(len(shape))[::-1] if shape is not None else (1, 0)))
     if node.input[0] in graph.weights and shape is not None:
         kind = graph.weights[node.input[0]].data_type
         name = node.output[0]
@@ -323,10 +340,33 @@ def _reshape(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
 
 def _average_pool(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
     """Whether padding counts is no matter where there is none."""
+    padded = _auto_pad(graph, node)
+    if padded is not None:
+        return padded
     counts, pads = _attribute(node, "count_include_pad", 0), _attribute(node, "pads", [0])
-    if not counts or any(pads) or _attribute(node, "ceil_mode", 0):
+    is_padded = any(pads) or _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET"
+    if not counts or is_padded or _attribute(node, "ceil_mode", 0):
         return None
     return [_copy(node, node.input, count_include_pad=None)]
+
+
+def _auto_pad(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
+    """Padding that follows from the sizes is told in numbers."""
+    how, shape = _attribute(node, "auto_pad", b"NOTSET"), graph.shapes.get(node.input[0])
+    if how == b"VALID":
+        return [_copy(node, node.input, auto_pad=None, pads=None)]
+    kernel = _attribute(node, "kernel_shape", graph.shapes.get(node.input[-1], ())[2:])
+    if how == b"NOTSET" or shape is None or len(shape) != 2 + len(kernel) or not kernel:
+        return None
+    ones = [1] * len(kernel)
+    strides, dilations = _attribute(node, "strides", ones), _attribute(node, "dilations", ones)
+    totals = [
+        max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
+        for size, k, s, d in zip(shape[2:], kernel, strides, dilations, strict=True)
+    ]
+    less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    pads = [*less, *more] if how == b"SAME_UPPER" else [*more, *less]
+    return [_copy(node, node.input, auto_pad=None, pads=pads)]
 
 
 def _slice(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
@@ -389,20 +429,22 @@ def _conv(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
     bias = node.input[2] if len(node.input) > 2 else ""
     if bias in graph.constants and bias not in graph.given and not graph.constants[bias].any():
         return [_copy(node, node.input[:2])]
+    padded = _auto_pad(graph, _copy(node, node.input[:2]))
+    if padded is not None:
+        return [_copy(padded[0], node.input)]
     before = graph.only_reader(node.input[0], "Pad")
     if before is None or _attribute(before, "mode", b"constant") != b"constant" or len(before.input) > 3:
         return None
     pads = graph.constants.get(before.input[1])
     value = graph.constants.get(before.input[2]) if len(before.input) > 2 and before.input[2] else np.zeros(1)
-    own = _attribute(node, "auto_pad", b"NOTSET")
-    if pads is None or value is None or value.any() or own not in (b"NOTSET", b"VALID"):
+    if pads is None or value is None or value.any() or _attribute(node, "auto_pad", b"NOTSET") != b"NOTSET":
         return None
     half = len(pads) // 2
     spatial = [int(p) for p in (*pads[2:half], *pads[half + 2 :])]
     if pads[:2].any() or pads[half : half + 2].any() or min(spatial) < 0:
         return None
     total = np.add(spatial, _attribute(node, "pads", [0] * len(spatial))).tolist()
-    return [_copy(node, [before.input[0], *node.input[1:]], pads=total, auto_pad=None)]
+    return [_copy(node, [before.input[0], *node.input[1:]], pads=total)]
 
 
 def _neutral(graph: _Graph, node: NodeProto) -> list[NodeProto] | None:
@@ -441,6 +483,7 @@ RULES: dict[str, Callable[[_Graph, NodeProto], list[NodeProto] | None]] = {
     "Div": _neutral,
     "Dropout": _nothing,
     "Identity": _nothing,
+    "MaxPool": _auto_pad,
     "Mul": _neutral,
     "Pad": _pad,
     "ReduceMean": _reduce_mean,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, combinations, pairwise
 
+MOST_CHOICES = 64  # between values that nothing tells apart; beyond that, their order may follow the file's
 Form = tuple[int, tuple[tuple[int, bool, tuple[int, ...], int], ...], tuple[int, ...]]
 
 
@@ -34,17 +36,19 @@ def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tupl
     operands: list[tuple[int, ...] | None] = [None] * len(nodes)
     colour: list[int] = []
     shaped: list[int] = []
+    apart: list[int] = []
     for i, (_, commutes, values, _) in enumerate(nodes):
         if not commutes or len(values) < 2:
             continue
         if not colour and len({depth[v] for v in values}) < len(set(values)):
             colour = _colours(shape)
             shaped = _shaped(shape, exact, colour)
+            apart = _told_apart(shape, exact, shaped) if exact else colour
         if colour:
-            ranked = sorted([(-depth[v], colour[v], shaped[v], v, k) for k, v in enumerate(values)])
-            if not exact and any(a[1] == b[1] and a[3] != b[3] for a, b in pairwise(ranked)):
+            ranked = sorted([(-depth[v], colour[v], shaped[v], apart[v], v, k) for k, v in enumerate(values)])
+            if not exact and any(a[1] == b[1] and a[4] != b[4] for a, b in pairwise(ranked)):
                 return None
-            chosen = tuple([r[4] for r in ranked])
+            chosen = tuple([r[5] for r in ranked])
         else:
             chosen = tuple(sorted(range(len(values)), key=lambda k: -depth[values[k]]))
         if chosen != tuple(range(len(chosen))):
@@ -111,6 +115,41 @@ def _shaped(shape: Form, exact: tuple[int, ...], colour: list[int]) -> list[int]
             shaped[v] = _mix((colour[v], h))
         made += outs
     return shaped
+
+
+def _told_apart(shape: Form, exact: tuple[int, ...], colour: list[int]) -> list[int]:
+    """For each value, a hash that differs where the order of operands is free and nothing else decides.
+
+    Where alike values are each read once, one order of them is as good as another. Otherwise the choices
+    hang together, so after each of them the values are coloured again.
+    """
+    inputs, nodes, outputs = shape
+    many, readers = Counter(colour), Counter(v for _, _, values, _ in nodes for v in values)
+    if all(n < 2 or many[colour[v]] < 2 for v, n in readers.items()):
+        return colour
+    firsts = list(accumulate((outs for *_, outs in nodes), initial=inputs))
+    for _ in range(MOST_CHOICES):
+        known = 0
+        while len(set(colour)) > known:
+            known = len(set(colour))
+            labels = [
+                _mix([leaves, label, *colour[first : first + outs]])
+                for leaves, first, (label, _, _, outs) in zip(exact, firsts, nodes, strict=False)
+            ]
+            again = tuple([(label, *node[1:]) for label, node in zip(labels, nodes, strict=True)])
+            colour = _colours.__wrapped__((inputs, again, outputs))
+        alike = [
+            (colour[a], a)
+            for _, commutes, values, _ in nodes
+            if commutes
+            for a, b in combinations(sorted(set(values)), 2)
+            if colour[a] == colour[b]
+        ]
+        if not alike:
+            break
+        _, chosen = min(alike)
+        colour[chosen] = _mix((colour[chosen], 1))
+    return colour
 
 
 def _mix(parts: Sequence[int]) -> int:

@@ -7,9 +7,8 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from .ir import GROUP, Block, Given, Leaf, Node, Param, live_values
-from .reader import OPSET, weight_name
+from .reader import DOMAIN, OPSET, weight_name
 
-DOMAIN = "f"
 _LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values
 _SHORT, _LONG = 4, 32  # letters that tell functions from others of the same operators
 
@@ -40,6 +39,7 @@ class _Function(NamedTuple):
         order: for each parameter, the block's parameter that it is.
         groups: the same for the parameters that are attributes.
         calls: the functions that it calls.
+        domains: of the operators in it that are not ONNX's own.
     """
 
     name: str
@@ -47,10 +47,12 @@ class _Function(NamedTuple):
     order: tuple[int, ...]
     groups: tuple[int, ...]
     calls: tuple[Block, ...]
+    domains: tuple[str, ...]
 
     def named(self, name: str) -> _Function:
         """The definition of a function without a name."""
-        head = f'<domain:"{DOMAIN}",opset_import:["":{OPSET},"{DOMAIN}":1]>\n{name}{self.text}'
+        imports = _imports((*self.domains, DOMAIN))
+        head = f'<domain:"{DOMAIN}",{imports}>\n{name}{self.text}'
         return self._replace(name=name, text=head)
 
 
@@ -59,12 +61,12 @@ class _Printer:
         self.letters, self.bodies = letters, bodies
         self.functions: dict[Block, _Function | None] = {}
         self.texts: dict[str, str] = {}
+        self.domains: set[str] = set()
         self.numbered = 0
 
     def network(self, network: Block) -> str:
         head, _, _ = self.body(network, main=True)
-        imports = f'"":{OPSET}' + (f',"{DOMAIN}":1' if self.texts else "")
-        first = f"<ir_version:10,opset_import:[{imports}]>"
+        first = f"<ir_version:10,{_imports((*sorted(self.domains), *([DOMAIN] if self.texts else [])))}>"
         return "\n".join([first, f"main{head}", *self.texts.values(), ""])
 
     def function(self, block: Block) -> _Function:
@@ -86,8 +88,9 @@ class _Printer:
                 found = _alone(block, self.letters).named(name)
             else:
                 self.texts[name] = ""
-                found = _Function("", *self.body(block), ()).named(name)
+                found = _Function("", *self.body(block), (), _domains(block)).named(name)
                 self.texts[name] = found.text
+        self.domains.update(found.domains)
         if self.texts.setdefault(found.name, found.text) != found.text:
             raise _NameTaken
         for called in found.calls:
@@ -97,17 +100,19 @@ class _Printer:
     def body(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         """Header and statements of a graph, and the order in which its parameters and groups are listed."""
         ordered = block.canonical
+        self.domains.update(_domains(ordered))
         names = _Names()
         live = None if ordered.is_chain else live_values(ordered)
         for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
             names[v] = f"{'x' if live is None else 'v' if v in live else 'd'}{len(names)}"
         lines = [self.statement(n, names) for n in ordered.nodes]
-        constants = [f"{names[a]}={_constant(a)}" for a in names.leaves if a.value is not None]
+        shown = {names[a]: a for a in names.leaves}  # two leaves of one name differ in no value
+        constants = [f"{name}={_constant(a)}" for name, a in shown.items() if a.value is not None]
         inputs = [names[v] for v in ordered.inputs]
         outputs = [names[v] for v in ordered.outputs]
         if main:
             inputs = [f"{t} {n}" for t, n in zip(ordered.input_types, inputs, strict=True)]
-            inputs += [f"{_declared(a)} {names[a]}" for a in names.leaves if a.value is None]
+            inputs += [f"{_declared(a)} {name}" for name, a in shown.items() if a.value is None]
             outputs = [f"{t} {n}" for t, n in zip(ordered.output_types, outputs, strict=True)]
         else:
             inputs += [f"w{k}" for k in range(len(names.params))]
@@ -165,21 +170,32 @@ class _Names(dict[int | Given, str]):
 def _alone(block: Block, letters: int) -> _Function:
     """The function of a plain block, without a name."""
     alone = _Printer(letters, {})
-    return _Function("", *alone.body(block), tuple(alone.functions))
+    text, order, groups = alone.body(block)
+    return _Function("", text, order, groups, tuple(alone.functions), _domains(block))
 
 
 @lru_cache(maxsize=1 << 13)
 def _by_content(block: Block, letters: int) -> _Function:
     """The function of a block whose name tells its content."""
     found = _alone(block, letters)
-    kind = "".join(n.spec.op for n in block.nodes) if block.is_layer else "part"
+    kind = "".join(n.spec.op.rpartition(".")[2] for n in block.nodes) if block.is_layer else "part"
     digest = hashlib.blake2b(found.text.encode(), digest_size=16).hexdigest().translate(_LETTERS)
     return found.named(f"{kind}_{digest[:letters]}")
 
 
+def _domains(block: Block) -> tuple[str, ...]:
+    """Domains of the operators of a block that are not ONNX's own."""
+    ops = {n.spec.op for n in block.nodes if n.spec.callee is None and "." in n.spec.op}
+    return tuple(sorted({op.rpartition(".")[0] for op in ops}))
+
+
+def _imports(domains: tuple[str, ...]) -> str:
+    return f'opset_import:["":{OPSET}' + "".join([f',"{d}":1' for d in domains]) + "]"
+
+
 @cache
 def _declared(leaf: Leaf) -> str:
-    return f"{leaf.type}[{','.join(map(str, leaf.shape))}]"
+    return f"{leaf.type}[{','.join(map(str, leaf.shape))}]" if leaf.shape else leaf.type
 
 
 @cache

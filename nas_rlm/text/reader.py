@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -12,13 +13,18 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, TensorProto, numpy_helper
+from onnx.external_data_helper import load_external_data_for_tensor
 
 from .ir import GROUP, Block, Leaf, Node, Pattern, Spec, leaf, spec
 
 OPSET = 21  # of the text
 MAX_BYTES = 512 * 1024 * 1024
-MAX_NODES = 50_000
+MAX_NODES = 10_000
+FOLDED = 4096  # constants of at most this many elements are computed, larger ones are weights
 SMALL = 64  # integer constants of at most this many elements are part of the graph, not weights
+DOMAIN = "f"  # of the text's own functions
+_DOMAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 _GROUPED = ("Conv", "ConvTranspose")
 _SIZED = ("ConstantOfShape", "Expand", "Reshape", "Resize", "Split", "Tile")
 Scope = dict[str, int | Leaf | None]  # a value that a node computes, a leaf, or an input left out
@@ -29,6 +35,8 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
     """A model from a file, refused with a clear error if it is not one or is larger than the limit."""
     if isinstance(source, onnx.ModelProto):
         return source
+    if not isinstance(source, str | os.PathLike):
+        raise ValueError(f"{source!r} is no ONNX model: expected a model or the path of a file")
     path = Path(source)
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder: expected an ONNX file")
@@ -43,7 +51,25 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
         raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise ValueError(f"{str(path)!r} is not an ONNX model: it has no graph or imports no operator set")
+    _read_small(model, path)
     return model
+
+
+def _read_small(model: onnx.ModelProto, path: Path) -> None:
+    """Fetch small tensors from a model's other files: the values of integers and scalars are in the text."""
+    for tensor in model.graph.initializer:
+        is_small = int(np.prod(tensor.dims)) <= FOLDED
+        if tensor.data_location == TensorProto.EXTERNAL and is_small:
+            try:
+                load_external_data_for_tensor(tensor, str(path.parent))
+            except (OSError, ValueError, onnx.checker.ValidationError) as error:
+                if tensor.data_type in _FLOATS and len(tensor.dims) > 0:
+                    continue  # a weight, whose shape is enough
+                raise ValueError(
+                    f"{str(path)!r} has the values of {tensor.name!r} in a file: {error}"
+                ) from None
+            tensor.data_location = TensorProto.DEFAULT
+            del tensor.external_data[:]
 
 
 def weight_name(type_name: str, shape: tuple[int, ...]) -> str:
@@ -53,12 +79,27 @@ def weight_name(type_name: str, shape: tuple[int, ...]) -> str:
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with its local functions called in place."""
-    flat = onnx.inliner.inline_local_functions(model) if model.functions else model
-    if len(flat.graph.node) > MAX_NODES:
-        raise ValueError(
-            f"the graph has {len(flat.graph.node):,} nodes, more than the limit of {MAX_NODES:,}"
-        )
-    return flat
+    nodes = _nodes(model)
+    if nodes > MAX_NODES:
+        raise ValueError(f"the graph has {nodes:,} nodes, more than the limit of {MAX_NODES:,}")
+    return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
+def _nodes(model: onnx.ModelProto) -> int:
+    """Nodes of the flat graph, counted without making it."""
+    functions = {(f.domain, f.name): f for f in model.functions}
+    counts: dict[tuple[str, str], int] = {}
+
+    def count_of(nodes: Iterable[onnx.NodeProto]) -> int:
+        return sum(called((n.domain, n.op_type)) if (n.domain, n.op_type) in functions else 1 for n in nodes)
+
+    def called(key: tuple[str, str]) -> int:
+        if key not in counts:
+            counts[key] = 0  # a function that calls itself is refused by ONNX's checker
+            counts[key] = count_of(functions[key].node)
+        return counts[key]
+
+    return count_of(model.graph.node)
 
 
 def read(model: onnx.ModelProto) -> Block:
@@ -120,6 +161,8 @@ def operator(
     """
     while pattern and pattern[-1] is None:
         pattern = pattern[:-1]
+    if domain and (domain == DOMAIN or not _DOMAIN.fullmatch(domain)):
+        raise ValueError(f"the domain {domain!r} of {kind} has no place in the text: call it otherwise")
     name = f"{domain}.{kind}" if domain else kind
     groups = [a.i for a in attributes if a.name == GROUP and a.i > 1 and name in _GROUPED]
     if name in _SIZED:
@@ -171,10 +214,12 @@ class _Reader:
         symbols: dict[str, str] = {}
         inputs, types = [], []
         for i in graph.input:
-            tensor = i.type.tensor_type
-            shape = tuple(d.dim_value for d in tensor.shape.dim)
             if i.name in scope:
                 continue
+            tensor = i.type.tensor_type
+            if tensor.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
+                raise ValueError(f"input {i.name!r} is no tensor of numbers, and so has no place in the text")
+            shape = tuple(d.dim_value for d in tensor.shape.dim)
             if shape and i.name == weight_name(_type_name(tensor.elem_type), shape):
                 scope[i.name] = leaf(_type_name(tensor.elem_type), shape)
                 continue

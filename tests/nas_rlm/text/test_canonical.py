@@ -13,6 +13,11 @@ from nas_rlm.text.reader import read
 from .graphs import FlatModel, random_network, residual_network
 
 
+def parsed(inputs, body):
+    head = f'<ir_version: 10, opset_import: ["": 21, "f": 1]> main ({inputs}) => (float y)'
+    return onnx.parser.parse_model(f"{head} {{ {body} }}")
+
+
 def operators(model: onnx.ModelProto) -> list[str]:
     flat = onnx.inliner.inline_local_functions(model)
     return sorted(n.op_type for n in flat.graph.node if n.op_type != "Constant")
@@ -173,6 +178,53 @@ def test_control_flow_is_refused():
     out = g.op("If", "condition", then_branch=branch, else_branch=branch)
     with pytest.raises(ValueError, match="control flow"):
         from_onnx(g.build(out))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Relu(x) y, z = Split <num_outputs = 2> (a)",
+        "s = Constant <value_ints = [-1]> () r = Reshape(i, s) q = Concat <axis = 0> (s, r) z = Relu(x)"
+        " y = Reshape(x, q)",
+        "a = acme.tools.Magic(x) b = Relu(a) y = acme.tools.Magic <k = 2> (b) z = Relu(y)",
+        "".join(f"a{i} = acme.Up(x) b{i} = Relu(a{i}) c{i} = acme.Mix(b{i}, x) " for i in range(4))
+        + "y = Sum(c0, c1, c2, c3) z = Relu(y)",
+    ],
+)
+def test_unusual_models_have_valid_text(body):
+    imports = '"": 21, "acme": 1, "acme.tools": 1'
+    head = f"<ir_version: 10, opset_import: [{imports}]> main (float[4, 4] x, int64 i) =>"
+    text = from_onnx(onnx.parser.parse_model(f"{head} (float[A, B] y, float[C, D] z) {{ {body} }}"))
+    again = onnx.parser.parse_model(text)
+    onnx.checker.check_model(again)
+    assert from_onnx(again) == text
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (None, "None is no ONNX model"),
+        (b"", "is no ONNX model"),
+        (parsed("float[4] x", "y = f.Magic(x)"), "the domain 'f' of Magic has no place"),
+        (parsed("seq(float[4]) x", "y = SequenceLength(x)"), "input 'x' is no tensor of numbers"),
+    ],
+)
+def test_what_has_no_text(model, message):
+    with pytest.raises(ValueError, match=message):
+        from_onnx(model)
+
+
+def test_functions_that_multiply_are_counted_before_they_are_called():
+    twice = "".join(
+        f'<domain: "g", opset_import: ["g": 1, "": 21]> F{i} (x) => (y)'
+        f" {{ a = g.F{i - 1}(x) y = g.F{i - 1}(a) }}"
+        for i in range(1, 40)
+    )
+    first = '<domain: "g", opset_import: ["": 21]> F0 (x) => (y) { y = Relu(x) }'
+    head = '<ir_version: 10, opset_import: ["": 21, "g": 1]> main (float[4] x) => (float[4] y)'
+    model = onnx.parser.parse_model(f"{head} {{ y = g.F39(x) }} {first} {twice}")
+    with pytest.raises(ValueError, match="549,755,813,888 nodes, more than the limit"):
+        from_onnx(model)
 
 
 def test_scalars_of_any_float_type_keep_their_fractions():

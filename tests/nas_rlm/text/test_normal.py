@@ -171,6 +171,61 @@ def test_computed_shapes_are_folded():
     assert network(computed, computed.op("Concat", channels, "rest", axis=0)) == network(fixed, "shape")
 
 
+def text_of(body, inputs="float[1,4,9,9] x", outputs="float[N,M,P,Q] y", imports=""):
+    """The text of a model in ONNX's own syntax."""
+    head = f'<ir_version: 10, opset_import: ["": 21{imports}]> main ({inputs}) => ({outputs})'
+    text = from_onnx(onnx.parser.parse_model(f"{head} {{ {body} }}"))
+    onnx.checker.check_model(onnx.parser.parse_model(text))
+    return text
+
+
+@pytest.mark.parametrize("exporter", foreign.EXPORTERS)
+def test_an_open_batch_is_read_as_one(exporter, tmp_path):
+    cell = CELLS.sample(np.random.default_rng(0))
+    ops = [edge.split("~")[0] for node in str(cell).split("+") for edge in node.strip("|").split("|")]
+    module, images, path = modules.Network201(ops).eval(), torch.zeros(2, 3, 32, 32), tmp_path / "m.onnx"
+    if exporter == "dynamo":
+        shapes = ({0: torch.export.Dim("batch")},)
+        torch.onnx.export(module, (images,), path, dynamo=True, optimize=False, dynamic_shapes=shapes)
+    else:
+        kept = {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE}
+        torch.onnx.export(
+            module, (images,), path, input_names=["x"], dynamic_axes={"x": {0: "batch"}}, **kept
+        )
+    assert from_onnx(path) == from_architecture(CELLS, cell)
+
+
+def test_a_transposition_of_unknown_rank_stays():
+    imports = ', "acme": 1'
+    plain = text_of("a = acme.Magic(x) y = Relu(a)", imports=imports)
+    assert text_of("a = acme.Magic(x) b = Transpose(a) y = Relu(b)", imports=imports) != plain
+
+
+def test_padding_that_follows_from_sizes_is_told_in_numbers():
+    inputs = "float[1,4,9,9] x, float[4,4,2,2] w"
+    upper = text_of('y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)', inputs)
+    assert upper == text_of("y = Conv <pads = [0, 0, 1, 1], strides = [2, 2]> (x, w)", inputs)
+    lower = text_of('y = Conv <auto_pad = "SAME_LOWER"> (x, w)', inputs)
+    assert lower == text_of("y = Conv <pads = [1, 1, 0, 0]> (x, w)", inputs)
+    assert text_of('y = Conv <auto_pad = "VALID"> (x, w)', inputs) == text_of("y = Conv(x, w)", inputs)
+    pool = 'y = AveragePool <kernel_shape = [3, 3], auto_pad = "SAME_UPPER"'
+    counted = text_of(f"{pool}, count_include_pad = 1> (x)")
+    assert counted != text_of(f"{pool}> (x)")
+    assert "pads=[1,1,1,1]" in counted
+
+
+def test_small_integers_elsewhere_are_fetched(tmp_path):
+    g = FlatModel()
+    g.tensors.append(numpy_helper.from_array(np.array([2, -1]), "shape"))
+    model = g.build(g.op("Relu", g.op("Reshape", "image", "shape")))
+    expected = from_onnx(model)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="s.bin", size_threshold=0)
+    assert from_onnx(tmp_path / "m.onnx") == expected
+    (tmp_path / "s.bin").unlink()
+    with pytest.raises(ValueError, match="keeps the values of 'shape' elsewhere"):
+        from_onnx(tmp_path / "m.onnx")
+
+
 def test_weights_elsewhere_are_known_by_shape(tmp_path):
     g = FlatModel(initialisers=True)
     model = g.build(g.conv_bn_relu("image", 8, 8))

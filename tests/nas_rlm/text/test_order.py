@@ -42,3 +42,23 @@ def test_what_reads_a_value_decides_between_operands_of_one_depth():
 
     one, other = order(network(1, 2), (5,)), order(network(2, 1), (5,))
     assert [{0: 1, 1: 0}.get(i, i) for i in other] == one
+
+
+def test_choices_that_hang_together_do_not_follow_the_file():
+    def ring(places):
+        """Six branches, the sum of each with the next, and the sum of all."""
+        sums = [(ADD, True, (1 + places[i], 1 + places[(i + 1) % 6]), 1) for i in range(6)]
+        return [*[(CONV, False, (0,), 1)] * 6, *sums, (ADD, True, tuple(range(7, 13)), 1)]
+
+    def text(nodes):
+        """Which earlier nodes each node reads, in the canonical order."""
+        found = canonical_order((1, tuple(nodes), (13,)), (0,) * 13)
+        place = {0: 0, **{i + 1: k + 1 for k, (i, _) in enumerate(found)}}
+        return [
+            [place[nodes[i][2][k]] for k in (range(len(nodes[i][2])) if operands is None else operands)]
+            for i, operands in found
+        ]
+
+    one = text(ring(range(6)))
+    for places in ((3, 1, 4, 0, 5, 2), (5, 4, 3, 2, 1, 0), (2, 0, 1, 5, 3, 4)):
+        assert text(ring(places)) == one
