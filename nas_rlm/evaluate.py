@@ -145,13 +145,14 @@ def _measured(table: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
 def show(figures: Sequence[Figures]) -> str:
     """Figures as text: a line an objective, and means over each table's latencies, all and by batch size."""
     methods = list(dict.fromkeys(m for f in figures for m in f.ranks))
+    wide = 1 + max([12, *(len(f.table) for f in figures)])
     head = (
-        f"{'table':<13}{'objective':<27}{'rows':>6}"
+        f"{'table':<{wide}}{'objective':<34}{'rows':>6}"
         + "".join(f"{m:>14}" for m in methods)
         + f"{'coverage':>10}"
     )
     lines = ["Spearman / Kendall of each method; coverage of the model's 80 % interval", head]
-    lines += [_line(f, methods) for f in figures]
+    lines += [_line(f, methods, wide) for f in figures]
     for table in dict.fromkeys(f.table for f in figures):
         latencies = [
             f for f in figures if f.table == table and f.objective.startswith("latency/") and not f.uid
@@ -160,16 +161,16 @@ def show(figures: Sequence[Figures]) -> str:
         for batch in ["", *sorted({b for b in batches if b.isdecimal()}, key=int)]:
             some = [f for f, b in zip(latencies, batches, strict=True) if not batch or b == batch]
             if len(some) > 1:
-                lines.append(_line(_mean_of(some, batch), methods))
+                lines.append(_line(_mean_of(some, batch), methods, wide))
     return "\n".join(lines)
 
 
-def _line(f: Figures, methods: Sequence[str]) -> str:
+def _line(f: Figures, methods: Sequence[str], wide: int) -> str:
     shown = "".join(
         f"{f.ranks[m][0]:>7.3f} /{f.ranks[m][1]:>5.3f}" if m in f.ranks else " " * 14 for m in methods
     )
     objective = f"{f.objective} of {f.uid}" if f.uid else f.objective
-    return f"{f.table:<13}{objective:<27}{f.rows:>6}{shown}{f.coverage:>10.2f}"
+    return f"{f.table:<{wide}}{objective:<34}{f.rows:>6}{shown}{f.coverage:>10.2f}"
 
 
 def _mean_of(figures: Sequence[Figures], batch: str) -> Figures:

@@ -93,7 +93,7 @@ class StageSpace(SearchSpace[Stages]):
                 f"block_type of {text!r} is {content.get('block_type')!r}, expected {self.block!r}"
             )
         for name, most in (("ds", DEEPEST), ("ws", WIDEST), ("ss", max(STRIDES))):
-            value = content.get(name)
+            value: Any = content.get(name)
             is_list = isinstance(value, list) and len(value) == STAGES
             if not is_list or not all(is_whole(v, 1, most) for v in value):
                 raise ValueError(f"{name} of {text!r} is {value!r}, expected {STAGES} numbers up to {most}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 LONGEST = 20_000  # characters of an architecture
 
@@ -32,7 +32,7 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 600 else f"{text[:400]} … {text[-100:]}")
 
 
-def is_whole(value: object, least: int, most: int) -> bool:
+def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
     """Whether a value is an integer in its bounds; True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 

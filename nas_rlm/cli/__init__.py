@@ -15,6 +15,8 @@ from nas_rlm.cli.app import app
 
 __all__ = ["bench", "data", "main", "predict", "search", "train"]
 
+LONGEST = 1000  # characters of an error
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line.
@@ -42,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RecursionError:
         print("nas-rlm: error: a file or an argument is nested too deeply to be read", file=sys.stderr)
         return 2
+    except MemoryError:
+        print("nas-rlm: error: there is not enough memory for that", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("nas-rlm: interrupted", file=sys.stderr)
         return 130
@@ -55,4 +60,5 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split())
+    reason = " ".join(str(error).split())
+    return reason if len(reason) <= LONGEST else f"{reason[: LONGEST - 300]} … {reason[-300:]}"

@@ -9,6 +9,7 @@ from cyclopts import App
 
 import search_spaces
 from nas_rlm.cli.app import Names, Whole, app, bar, load
+from nas_rlm.hints import hint
 
 bench = app.command(App(name="bench", help="Measure the search, and the texts."))
 
@@ -65,8 +66,9 @@ def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 1000, se
     """
     from nas_rlm.bench import text_speed
 
-    if count < 1:
-        raise ValueError(f"--count is {count}, expected at least 1")
+    for name, value, least in (("--count", count, 1), ("--seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected at least {least}")
     found = [search_spaces.get(name) for name in space or search_spaces.names()]
     tokenizer = load(model).tokenizer
     print(f"{'space':<14}{'median tokens':>15}{'most':>8}{'networks/s':>12}")
@@ -86,6 +88,9 @@ def bench_foreign(*, model: str = "nas", network: Names = ()) -> None:
     from nas_rlm.bench import foreign_tokens
     from nas_rlm.data.foreign import NETWORKS
 
+    for name in network:
+        if name not in NETWORKS:
+            raise ValueError(f"there is no reference network {name!r}; {hint(name, NETWORKS)}")
     tokenizer = load(model).tokenizer
     print(f"{'network':<14}{'exporter':<13}{'operators':>10}{'flat':>8}{'outlined':>10}{'unknown':>9}")
     for name in bar(network or list(NETWORKS), "foreign"):

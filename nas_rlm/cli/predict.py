@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @app.command
 def spaces() -> None:
     """List every search space, and the objectives that the shipped model knows."""
-    print(f"{'space':<14}{'architectures':>15}{'genes':>8}")
+    print(f"{'space':<14}{'architectures':>32}{'genes':>8}")
     for name in search_spaces.names():
         space = search_spaces.get(name)
         size = f"{space.size:,}" if space.size else "unbounded"
-        print(f"{name:<14}{size:>15}{len(space.genes):>8}")
+        print(f"{name:<14}{size:>32}{len(space.genes):>8}")
     config = Path(__file__).parents[1] / "assets" / "nas" / "config.json"
     if config.is_file():
         objectives = json.loads(config.read_text())["network"]["objectives"]

@@ -118,7 +118,8 @@ def read(path: str | os.PathLike[str]) -> Table:
 def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
     """Write rows as a parquet table that `read` gives back."""
     records = [_record(row) for row in rows]
-    types = {c: pa.float64() if c in ("val_accuracy", "flops", "params") else pa.string() for c in COLUMNS}
+    columns = (*COLUMNS, "metric_type") if any("metric_type" in r for r in records) else COLUMNS
+    types = {c: pa.float64() if c in ("val_accuracy", "flops", "params") else pa.string() for c in columns}
     with atomic(path) as temporary:
         pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(list(types.items()))), temporary)
 
@@ -209,6 +210,10 @@ def _row(record: dict[str, Any], path: Path) -> Row:
             raise ValueError(
                 f"{str(path)!r}: {name} of {record['identifier']!r} is {record[name]!r}, expected text"
             )
+    if not (record["arch_str"] or record["input"]):
+        raise ValueError(
+            f"{str(path)!r}: {record['identifier']!r} has neither arch_str nor input: expected one"
+        )
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"]) or ""
     return Row(
@@ -230,10 +235,12 @@ def _is_possible(objective: str, value: object) -> bool:
 
 
 def _record(row: Row) -> dict[str, Any]:
+    metrics = {name: metric for metric, name in METRICS.items() if name in row.targets}
+    named = r"accuracy|flops|params|(accuracy|latency)/.+"
+    if len(metrics) == 1 and "accuracy" not in row.targets:
+        named += "|" + next(iter(metrics))
     for name, value in row.targets.items():
-        if not _is_possible(name, value) or not re.fullmatch(
-            r"accuracy|flops|params|(accuracy|latency)/.+", name
-        ):
+        if not _is_possible(name, value) or not re.fullmatch(named, name):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
     prefixes = {"accuracy/": "acc_", "latency/": "lat_"}
     metadata = {
@@ -243,7 +250,7 @@ def _record(row: Row) -> dict[str, Any]:
         if name.startswith(start)
     }
     public = {adapter: name for name, adapter in SPACES.items()}
-    return {
+    record = {
         "identifier": row.identifier,
         "space": public.get(row.space, row.space),
         "uid": row.uid,
@@ -256,3 +263,6 @@ def _record(row: Row) -> dict[str, Any]:
         "metadata": repr(metadata),
         "metainformation": "",
     }
+    for name, metric in metrics.items():
+        record |= {"val_accuracy": row.targets[name], "metric_type": metric}
+    return record

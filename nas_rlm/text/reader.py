@@ -66,7 +66,7 @@ def _read_small(model: onnx.ModelProto, path: Path) -> None:
                 if tensor.data_type in _FLOATS and len(tensor.dims) > 0:
                     continue  # a weight, whose shape is enough
                 raise ValueError(
-                    f"{str(path)!r} has the values of {tensor.name!r} in a file: {error}"
+                    f"{str(path)!r} keeps the values of {tensor.name!r} elsewhere: {error}"
                 ) from None
             tensor.data_location = TensorProto.DEFAULT
             del tensor.external_data[:]

@@ -85,7 +85,7 @@ def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsy
             ["search", "--space", "nasbench201", "--objectives", "accuracy", "--population", "99999"],
             ["99,999", "15,625"],
         ),
-        (["export", "--space", "nasbench101", "--arch", "[" * 100_000], ["nested too deeply"]),
+        (["export", "--space", "nasbench101", "--arch", "[" * 100_000], ["[ … [", "is not JSON"]),
         (["search", "--space", "nasbench201", "--objectives", "accuracy", "--fast"], ["--fast"]),
         (["train", "absent.yaml"], ["absent.yaml"]),
         (["tokenizer", "train", "absent.yaml"], ["absent.yaml"]),

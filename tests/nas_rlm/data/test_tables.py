@@ -45,6 +45,22 @@ def test_what_is_written_is_read(tmp_path):
     assert read(tmp_path / "t.parquet").rows == rows
 
 
+@pytest.mark.parametrize(("objective", "value"), [("memory", 4096.0), ("latency", 0.0073)])
+def test_tables_of_programs_are_written_as_they_are_read(tmp_path, objective, value):
+    rows = [Row("Triton", "", {objective: value}, "def kernel(): pass", "t0")]
+    write(tmp_path / "programs.parquet", rows)
+    assert read(tmp_path / "programs.parquet").rows == rows
+    both = [Row("Triton", "", {"memory": 1.0, "latency": 1.0}, "def kernel(): pass", "t0")]
+    with pytest.raises(ValueError, match="a table has no place for it"):
+        write(tmp_path / "programs.parquet", both)
+
+
+def test_a_row_without_anything_to_read(tmp_path):
+    write(tmp_path / "t.parquet", [Row("nasbench201", "", {"accuracy": 90.0}, "", "x0")])
+    with pytest.raises(ValueError, match="'x0' has neither arch_str nor input"):
+        read(tmp_path / "t.parquet")
+
+
 def test_missing_values_are_left_out(tmp_path):
     path = written(tmp_path / "t.parquet", record(val_accuracy=float("nan"), metadata=""))
     assert read(path).rows[0].targets == {"params": 5.0}
