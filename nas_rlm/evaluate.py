@@ -48,7 +48,7 @@ class Figures:
     uid: str = ""
 
 
-def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = ()) -> str:
+def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), samples: int = SAMPLES) -> str:
     """The table that `nas-rlm evaluate` prints.
 
     Args:
@@ -56,9 +56,12 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = ()) -
         data: a parquet table, all of whose rows count; None for the rows that the shipped recipe holds out of
             the spaces that the model has seen.
         objectives: what to judge; by default all that model and table share.
+        samples: hold the median of so many samples beside the model's own median; 0 for none.
     """
+    if samples < 0:
+        raise ValueError(f"samples is {samples}: expected 0 or more")
     if data is not None:
-        return show(evaluate(rlm, tables.read(data), objectives))
+        return show(evaluate(rlm, tables.read(data), objectives, samples=samples))
     recipe = read_recipe("nas")
     whole = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
     whole = [t for t in whole if any(row.space in rlm.trained_on for row in t.rows)]
@@ -74,12 +77,16 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = ()) -
         shared = [name for name in objectives if name in table.objectives]
         if shared or not objectives:
             training, held = tables.split(table, recipe.validation, recipe.seed)
-            found += evaluate(rlm, held, shared, training)
+            found += evaluate(rlm, held, shared, training, samples)
     return show(found)
 
 
 def evaluate(
-    rlm: RLM, held: Table, objectives: Sequence[str] = (), training: Table | None = None
+    rlm: RLM,
+    held: Table,
+    objectives: Sequence[str] = (),
+    training: Table | None = None,
+    samples: int = SAMPLES,
 ) -> list[Figures]:
     """Judge a model on a table.
 
@@ -88,6 +95,7 @@ def evaluate(
         held: rows that it never saw.
         objectives: what to judge; all that model and table share by default.
         training: rows for baselines that learn; without it they are left out.
+        samples: hold the median of so many samples beside the model's own median; 0 for none.
 
     Raises:
         ValueError: the table or the model does not have an objective, or they share none.
@@ -104,7 +112,7 @@ def evaluate(
         )
     texts = tables.texts(held.rows)
     decoded = _quantiles(rlm, texts, asked)
-    drawn = _sampled(rlm, texts, asked)
+    drawn = _sampled(rlm, texts, asked, samples) if samples else {}
     costs = _costs(held.rows)
     rivals = training if find_spec("sklearn") else None
     features = [baselines.features(t.rows) for t in (rivals, held)] if rivals else []
@@ -114,7 +122,9 @@ def evaluate(
         if len(true) < 2:
             raise ValueError(f"{held.name} has {len(true)} rows with {objective}: ranks need 2 at least")
         low, median, high = decoded[measured, k].T
-        methods = {"median": median, f"{SAMPLES} samples": drawn[objective][measured]}
+        methods = {"median": median}
+        if samples:
+            methods[f"{samples} samples"] = drawn[objective][measured]
         methods |= {name: values[measured] for name, values in costs.items()}
         if rivals:
             seen, values = _measured(rivals, objective)
@@ -222,7 +232,9 @@ def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> np.
     return rlm.decode_texts(texts, decode, (len(passes), len(LEVELS)), batch_size=64, progress=True)
 
 
-def _sampled(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:
+def _sampled(
+    rlm: RLM, texts: Sequence[str], objectives: Sequence[str], samples: int
+) -> dict[str, np.ndarray]:
     """The median of samples of each objective, latencies a few at a time after accuracy."""
     latencies = [o for o in objectives if o.startswith("latency/")]
     context = _context(rlm)
@@ -230,6 +242,6 @@ def _sampled(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> dict[
     passes += [[*context, *latencies[i : i + TOGETHER]] for i in range(0, len(latencies), TOGETHER)]
     found: dict[str, np.ndarray] = {}
     for names in tqdm(passes, desc="sample", unit="pass"):
-        medians = np.median(rlm.sample_text(texts, names, SAMPLES), axis=1)
+        medians = np.median(rlm.sample_text(texts, names, samples), axis=1)
         found.update((n, medians[:, k]) for k, n in enumerate(names) if n not in found)
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from nas_rlm.cli.app import Flag, Names, app, load
+from nas_rlm.cli.app import Flag, Names, Whole, app, load
 from nas_rlm.files import check_folder, check_target
 
 tokenizer = app.command(App(name="tokenizer", help="Tokenizers."))
@@ -49,7 +49,9 @@ def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") ->
 
 
 @app.command
-def evaluate(*, model: str = "nas", data: Path | None = None, objectives: Names = ()) -> None:
+def evaluate(
+    *, model: str = "nas", data: Path | None = None, objectives: Names = (), samples: Whole = 64
+) -> None:
     """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
 
     Args:
@@ -57,10 +59,11 @@ def evaluate(*, model: str = "nas", data: Path | None = None, objectives: Names 
         data: a parquet table; by default the held-out rows of the shipped model's tables, of those spaces
             that the model has seen.
         objectives: what to judge; by default every one that model and table share.
+        samples: hold the median of so many samples beside the model's own median; 0, which is quick, for none.
     """
     from nas_rlm import evaluate as evaluation
 
-    print(evaluation.report(load(model), data, objectives))
+    print(evaluation.report(load(model), data, objectives, samples))
 
 
 @tokenizer.command(name="train")

@@ -51,6 +51,8 @@ def test_latency_is_asked_after_accuracy(rlm):
     true = np.array([r.targets["latency/pixel3"] for r in rows])
     assert latency.ranks["median"][0] == pytest.approx(spearman(found, true))
     assert "trees" not in latency.ranks
+    (quick,) = evaluate(rlm, held, ["latency/pixel3"], samples=0)
+    assert quick.ranks == {name: r for name, r in latency.ranks.items() if name != "64 samples"}
 
 
 def test_the_means_over_latencies():
