@@ -59,7 +59,7 @@ def evaluate(
         data: a parquet table; by default the held-out rows of the shipped model's tables, of those spaces
             that the model has seen.
         objectives: what to judge; by default every one that model and table share.
-        samples: hold the median of so many samples beside the model's own median; 0, which is quick, for none.
+        samples: hold the median of so many samples beside the model's median; 0, which is quick, for none.
     """
     from nas_rlm import evaluate as evaluation
 
