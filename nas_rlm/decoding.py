@@ -26,7 +26,8 @@ def sample(
     Args:
         network: the model.
         memory: B encoded texts.
-        objectives: K names, in the order in which each is conditioned on those before.
+        objectives: K names, in the order in which each is conditioned on those before: on the first and,
+            where they are more than training showed at once, on the nearest of the others.
         num_samples: n draws of each text.
         generator: source of randomness, on the network's device.
 
@@ -34,15 +35,14 @@ def sample(
         float64 [B, n, K].
     """
     rows = memory.batch * num_samples
-    caches = [Cache() for _ in network.decoder]
-    unread = torch.empty(rows, 0, dtype=torch.long, device=memory.mask.device)
+    prefix = _Prefix(network, memory, rows)
     drawn = []
     for token in network.config.objective_ids(objectives):
-        unread = F.pad(unread, (0, 1), value=token)
+        caches, unread = prefix.before(token, 1)
         digits = _write(
             network, memory, unread, caches, lambda p: torch.multinomial(p, 1, generator=generator)
         )
-        unread = digits[:, -1:]
+        prefix.extend(caches, digits)
         drawn.append(network.config.scheme.decode_array(digits.cpu().numpy()))
     return np.stack(drawn, 1).reshape(memory.batch, num_samples, len(drawn))
 
@@ -52,6 +52,8 @@ def quantile(
     network: Network, memory: Memory, objectives: Sequence[str], quantiles: Sequence[float]
 ) -> np.ndarray:
     """Exact quantiles of the model's distribution over each objective, given the medians of those before.
+
+    Where they are more than training showed at once, the first and the nearest of the others count as before.
 
     The tree is walked by cumulative probability: at each digit the child is taken whose interval holds the
     quantile, so that one pass gives the smallest number at which the distribution function reaches it.
@@ -67,19 +69,44 @@ def quantile(
     """
     levels = list(quantiles) if 0.5 in quantiles else [*quantiles, 0.5]
     n, median = len(levels), levels.index(0.5)
-    prefix = [Cache() for _ in network.decoder]
-    unread = torch.empty(memory.batch, 0, dtype=torch.long, device=memory.mask.device)
+    prefix = _Prefix(network, memory, memory.batch)
     found = []
     for token in network.config.objective_ids(objectives):
-        caches = [c.repeat(n) for c in prefix]
-        unread = F.pad(unread, (0, 1), value=token).repeat_interleave(n, 0)
+        caches, unread = prefix.before(token, n)
         wanted = torch.tensor(levels, dtype=torch.float64, device=unread.device).repeat(memory.batch)
         digits = _write(network, memory, unread, caches, _Descent(wanted[:, None]))
         values = network.config.scheme.decode_array(digits.cpu().numpy())
         found.append(values.reshape(memory.batch, n)[:, : len(quantiles)])
-        prefix = [c.every(n, median) for c in caches]
-        unread = digits[median::n, -1:]
+        prefix.extend([c.every(n, median) for c in caches], digits[median::n])
     return np.stack(found, 1)
+
+
+class _Prefix:
+    """What the decoder has read when it writes the next number.
+
+    After as many numbers as training showed in one sequence, a new one starts behind the first number.
+    """
+
+    def __init__(self, network: Network, memory: Memory, rows: int) -> None:
+        self.most = network.config.numbers
+        self.written = 0
+        self.caches = [Cache() for _ in network.decoder]
+        self.unread = torch.empty(rows, 0, dtype=torch.long, device=memory.mask.device)
+        self.first = self.caches, self.unread
+
+    def before(self, objective: int, n: int) -> tuple[list[Cache], Tensor]:
+        """For n continuations: caches to extend, and the tokens that are not in them, an objective's last."""
+        if self.written == self.most:
+            (self.caches, self.unread), self.written = self.first, 1
+        unread = F.pad(self.unread, (0, 1), value=objective)
+        return [c.repeat(n) for c in self.caches], unread.repeat_interleave(n, 0)
+
+    def extend(self, caches: list[Cache], digits: Tensor) -> None:
+        """Take a number that has been written; its last digit is not in the caches."""
+        self.caches, self.unread = caches, digits[:, -1:]
+        self.written += 1
+        if self.written == 1:
+            self.first = self.caches, self.unread
 
 
 class _Descent:

@@ -22,7 +22,6 @@ from nas_rlm.rlm import RLM
 
 LEVELS = (0.1, 0.5, 0.9)
 SAMPLES = 64
-TOGETHER = 5  # latencies sampled in one pass after accuracy
 SHARED = (
     20  # rows or more with one uid, among several, were measured in one way: they have figures of their own
 )
@@ -111,7 +110,7 @@ def evaluate(
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
     texts = tables.texts(held.rows)
-    decoded = _quantiles(rlm, texts, asked)
+    decoded = _quantiles(rlm, texts, asked, known)
     drawn = _sampled(rlm, texts, asked, samples) if samples else {}
     costs = _costs(held.rows)
     rivals = training if find_spec("sklearn") else None
@@ -215,14 +214,12 @@ def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     }
 
 
-def _context(rlm: RLM) -> list[str]:
-    """What is asked before a latency."""
-    return ["accuracy"] if "accuracy" in rlm.objectives else []
+def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str], known: Sequence[str]) -> np.ndarray:
+    """Quantiles of each objective, from one encoding: [N, K, levels].
 
-
-def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
-    """Quantiles of each objective, latencies one by one after accuracy, from one encoding: [N, K, levels]."""
-    context = _context(rlm)
+    Latencies are asked one by one, after accuracy where the space's is known.
+    """
+    context = ["accuracy"] if "accuracy" in known else []
     passes = [[*context, o] if o.startswith("latency/") else [o] for o in objectives]
 
     def decode(memory: Memory) -> np.ndarray:
@@ -235,13 +232,6 @@ def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str]) -> np.
 def _sampled(
     rlm: RLM, texts: Sequence[str], objectives: Sequence[str], samples: int
 ) -> dict[str, np.ndarray]:
-    """The median of samples of each objective, latencies a few at a time after accuracy."""
-    latencies = [o for o in objectives if o.startswith("latency/")]
-    context = _context(rlm)
-    passes = [[o] for o in objectives if o not in latencies]
-    passes += [[*context, *latencies[i : i + TOGETHER]] for i in range(0, len(latencies), TOGETHER)]
-    found: dict[str, np.ndarray] = {}
-    for names in tqdm(passes, desc="sample", unit="pass"):
-        medians = np.median(rlm.sample_text(texts, names, samples), axis=1)
-        found.update((n, medians[:, k]) for k, n in enumerate(names) if n not in found)
-    return found
+    """The median of joint samples of each objective."""
+    medians = np.median(rlm.sample_text(texts, objectives, samples, progress=True), axis=1)
+    return {name: medians[:, k] for k, name in enumerate(objectives)}

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.tables import Row
-from nas_rlm.numbers import TOKENS, NumberScheme
+from nas_rlm.model import Config
+from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, pad
 
@@ -87,44 +88,66 @@ def batches(examples: list[Examples], recipe: Recipe, epoch: int) -> Iterator[Ba
 
 
 def collate(
-    batch: Batch, rng: np.random.Generator, accuracy: int, scheme: NumberScheme, noise: float = 0.0
+    batch: Batch, rng: np.random.Generator, config: Config, noise: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A batch as tensors: accuracy first, but for a few presentations, then others in random order.
 
-    Accuracy weighs as much as all other numbers of its row together: with equal weights it drowns among
+    Accuracy weighs as much as all other numbers of its sequence together: with equal weights it drowns among
     many devices' latencies. Noise tells the digits, which the loss takes for unrelated classes, which
     numbers are near each other.
 
     Args:
         batch: B rows.
         rng: source of randomness.
-        accuracy: the token of `accuracy`.
-        scheme: how numbers are written.
+        config: of the network.
         noise: standard deviation of what is added to each number, relative to its objective's spread.
 
     Returns:
-        Text ids [B, T]; decoder tokens [B, t]; the token after each, with the objectives' places ignored;
-        the weight of each in the loss.
+        Text ids [B, T]; decoder tokens [B * n, t], the n sequences of one text together; the token after
+        each, with the objectives' places ignored; the weight of each in the loss.
     """
+    accuracy = config.objective_ids(["accuracy"])[0] if "accuracy" in config.objectives else -1
+    drawn = [_sequences(e, i, accuracy, config.numbers, rng) for e, i in batch]
+    most = max(map(len, drawn))
     given, wanted, weights = [], [], []
-    for e, i in batch:
+    for (e, i), sequences in zip(batch, drawn, strict=True):
         numbers = e.numbers[i]
-        alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
-        first = [accuracy] if accuracy in numbers and not alone else []
-        others = [k for k in numbers if k != accuracy]
-        chosen = first + [others[j] for j in rng.permutation(len(others))[: e.recipe.numbers - len(first)]]
-        shaken = noise * rng.standard_normal(len(chosen))
-        written = [scheme.encode(numbers[k] + n * e.spread[k]) for k, n in zip(chosen, shaken, strict=True)]
-        share = 1.0 / max(1, len(chosen) - len(first))
-        given.append([t for k, digits in zip(chosen, written, strict=True) for t in (k, *digits)])
-        wanted.append([t for digits in written for t in (*digits, IGNORED)])
-        weights.append([w for k in chosen for w in [1.0 if k == accuracy else share] * (1 + scheme.length)])
+        for chosen in sequences + [[]] * (most - len(sequences)):
+            shaken = noise * rng.standard_normal(len(chosen))
+            written = [
+                config.scheme.encode(numbers[k] + x * e.spread[k])
+                for k, x in zip(chosen, shaken, strict=True)
+            ]
+            share = 1.0 / max(1, len(chosen) - (accuracy in chosen))
+            given.append([t for k, digits in zip(chosen, written, strict=True) for t in (k, *digits)])
+            wanted.append([t for digits in written for t in (*digits, IGNORED)])
+            each = [1.0 if k == accuracy else share for k in chosen]
+            weights.append([w for w in each for _ in range(1 + config.scheme.length)])
     return (
         pad([e.ids[i].tolist() for e, i in batch]),
         _filled(given, 0),
         _filled(wanted, IGNORED),
         _filled(weights, 0.0),
     )
+
+
+def _sequences(e: Examples, row: int, accuracy: int, most: int, rng: np.random.Generator) -> list[list[int]]:
+    """Which numbers of a row the decoder writes, in sequences that do not know of each other.
+
+    All but accuracy are dealt out without repetition, few or many to a sequence: in a long one most numbers
+    are told from those before them instead of from the text.
+    """
+    numbers = e.numbers[row]
+    others = [k for k in numbers if k != accuracy]
+    dealt = [others[j] for j in rng.permutation(len(others))]
+    found: list[list[int]] = []
+    while len(found) < e.recipe.sequences and (dealt or not found):
+        alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
+        first = [accuracy] if accuracy in numbers and not alone else []
+        length = int(rng.integers(1, most - len(first), endpoint=True))
+        found.append(first + dealt[:length])
+        dealt = dealt[length:]
+    return found
 
 
 def _filled(rows: Sequence[Sequence[float]], filler: float) -> Tensor:

@@ -31,6 +31,7 @@ class Config:
             decoder layers.
         max_length: texts are cropped to this many tokens.
         exponent_digits, mantissa_digits: the number scheme.
+        numbers: at most so many in one sequence, as training showed them; see `nas_rlm.decoding`.
         relational: give a quarter of the encoder's heads to statements and a quarter to references.
     """
 
@@ -40,6 +41,7 @@ class Config:
     max_length: int = 2048
     exponent_digits: int = 1
     mantissa_digits: int = 4
+    numbers: int = 6
     relational: bool = True
 
     def __post_init__(self) -> None:
@@ -47,6 +49,8 @@ class Config:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a whole number from 1 on")
+        if not isinstance(self.numbers, int) or self.numbers < 2:
+            raise ValueError(f"numbers is {self.numbers!r}: expected a whole number from 2 on")
 
     @property
     def width(self) -> int:

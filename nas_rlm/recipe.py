@@ -20,15 +20,15 @@ class TableRecipe:
     Args:
         path: a parquet file, relative to the data directory.
         rows: training rows an epoch, drawn anew each epoch, some twice if there are fewer; None for all.
-        numbers: at most this many numbers of a row at a time: accuracy first, then others at random.
+        sequences: at most so many sequences a presentation, each with other numbers and from the text alone.
     """
 
     path: str
     rows: int | None = None
-    numbers: int = 6
+    sequences: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("rows", "numbers"):
+        for name in ("rows", "sequences"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} of {self.path!r} is {value!r}; expected at least 1")
@@ -40,9 +40,12 @@ class Recipe:
 
     Args:
         tables: what it trains on.
+        start: a checkpoint to start from, a folder or a shipped model's name: its network and tokenizer are
+            kept; by default a new network.
         size: the network's dial.
         tokenizer: a tokenizer's file, or a shipped model's name; by default one is trained.
         vocab_size, tokenizer_texts, longest_piece: of that one, on this many texts of each table.
+        numbers: at most so many in one sequence of the decoder: accuracy first, then others at random.
         epochs, batch_size: how long; rows a step.
         optimizer: "adamw", "adafactor" or "muon" (for the layers' matrices, AdamW for the rest).
         learning_rate, warmup, weight_decay, clip: steps of linear warm-up, then a cosine to zero.
@@ -58,11 +61,13 @@ class Recipe:
     """
 
     tables: tuple[TableRecipe, ...]
+    start: str = ""
     size: int = 4
     tokenizer: str = ""
     vocab_size: int = 8192
     tokenizer_texts: int = 4000
     longest_piece: int = 64
+    numbers: int = 6
     epochs: int = 6
     batch_size: int = 64
     optimizer: str = "adamw"
@@ -95,6 +100,8 @@ class Recipe:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if self.numbers < 2:
+            raise ValueError(f"numbers is {self.numbers}; expected at least 2, accuracy and another")
         for name in ("validation", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a share from 0 to below 1")

@@ -58,12 +58,15 @@ def run(
     _claim(folder, recipe, resume)
     sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
     train_texts = [tables.texts(side[0].rows) for side in sides]
-    tokenizer = _tokenizer(folder, recipe, train_texts)
     objectives = _objectives([side[0] for side in sides])
-    config = Config(vocab_size=tokenizer.vocab_size, objectives=objectives, size=recipe.size)
     torch.manual_seed(recipe.seed)
-    seen = _seen([row for side in sides for row in side[0].rows])
-    rlm = RLM(Network(config, tokenizer.kinds()), tokenizer, seen)
+    if recipe.start:
+        rlm = _with_objectives(RLM.load(recipe.start), objectives)
+    else:
+        tokenizer = _tokenizer(folder, recipe, train_texts)
+        config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
+        rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
+    rlm.trained_on = {**rlm.trained_on, **_seen([row for side in sides for row in side[0].rows])}
     examples = [
         examples_of(rlm, side[0].rows, table, texts)
         for side, table, texts in zip(sides, recipe.tables, train_texts, strict=True)
@@ -112,7 +115,7 @@ def fine_tune(
     )
     grown = _with_objectives(rlm, objectives)
     grown.trained_on = _seen(kept, rlm.trained_on)
-    examples = examples_of(grown, kept, TableRecipe("", numbers=max(6, len(objectives))), tables.texts(kept))
+    examples = examples_of(grown, kept, TableRecipe("", sequences=len(objectives)), tables.texts(kept))
     fit(grown, [examples], recipe, None, out, resume=False)
     return grown
 
@@ -149,8 +152,6 @@ def fit(
     total = per_epoch * recipe.epochs
     if resume and out is not None and (out / "state.safetensors").is_file():
         state.load(out)
-    accuracy = TOKENS + rlm.objectives.index("accuracy") if "accuracy" in rlm.objectives else -1
-    scheme = network.config.scheme
     best, since = state.best, state.since
     clock, losses, tokens = time.perf_counter(), [], 0
     with tqdm(total=total, initial=state.step, unit="step", desc="train", disable=total < 20) as bar:
@@ -161,7 +162,7 @@ def fit(
                     continue
                 rng = np.random.default_rng([recipe.seed, epoch, i])
                 noise = recipe.noise * (1 - state.step / total)
-                ids, given, wanted, weights = collate(batch, rng, accuracy, scheme, noise)
+                ids, given, wanted, weights = collate(batch, rng, network.config, noise)
                 losses.append(state.advance(ids, given, wanted, weights, total))
                 tokens += ids.numel() + given.numel()
                 bar.update()

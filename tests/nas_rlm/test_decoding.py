@@ -67,6 +67,21 @@ def test_quantiles_rise_with_their_level(sharpness):
     assert (np.diff(found) >= 0).all()
 
 
+def test_long_lists_are_written_in_sequences_as_long_as_training_showed():
+    torch.manual_seed(1)
+    names = ("accuracy", *(f"latency/{c}" for c in "abcdef"))
+    network = Network(Config(vocab_size=8, objectives=names, size=2, numbers=3), np.zeros(8, dtype=np.uint8))
+    torch.nn.init.normal_(network.digits.weight, std=30)
+    memory = network.encode(torch.randint(1, 8, (9, 5)))
+    found = quantile(network, memory, names, [0.2, 0.5])
+    assert (found[:, :3] == quantile(network, memory, names[:3], [0.2, 0.5])).all()
+    for start in (3, 5):
+        after_accuracy = quantile(network, memory, ["accuracy", *names[start : start + 2]], [0.2, 0.5])
+        assert (found[:, start : start + 2] == after_accuracy[:, 1:]).all()
+    drawn = sample(network, memory, names, 5, torch.Generator().manual_seed(0))
+    assert (drawn == found[:, None, :, 1]).mean() > 0.9
+
+
 def test_a_certain_number_is_every_quantile():
     """All mass on one child at each digit leaves nothing for rounding to choose."""
     p = torch.zeros(3, 10, dtype=torch.float64)

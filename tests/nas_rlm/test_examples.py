@@ -7,53 +7,78 @@ import torch
 from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
+from nas_rlm.model import Config
 from nas_rlm.numbers import TOKENS, NumberScheme
 from nas_rlm.recipe import Recipe, TableRecipe
 
 SCHEME = NumberScheme()
 
 
-def examples(n, numbers=3, rows=None, objectives=5):
+def examples(n, rows=None, objectives=5, sequences=1):
     rng = np.random.default_rng(0)
     values = [{TOKENS + k: float(10 * k + rng.integers(10)) for k in range(objectives)} for _ in range(n)]
     texts = [np.arange(1, 4 + i % 50) for i in range(n)]
-    return Examples(TableRecipe("", rows=rows, numbers=numbers), texts, values)
+    return Examples(TableRecipe("", rows=rows, sequences=sequences), texts, values)
+
+
+def config(objectives=5, numbers=3):
+    names = ["accuracy", *(f"latency/{i}" for i in range(1, objectives))]
+    return Config(vocab_size=60, objectives=tuple(names), numbers=numbers)
+
+
+def written(row):
+    """The objectives of a row of decoder tokens, without those that fill it up."""
+    return [token for token in row[::8].tolist() if token]
 
 
 def test_a_presentation_begins_with_accuracy_and_never_repeats():
     e = examples(400)
-    ids, given, wanted, share = collate(
-        [(e, i) for i in range(400)], np.random.default_rng(0), TOKENS, SCHEME
-    )
+    ids, given, wanted, share = collate([(e, i) for i in range(400)], np.random.default_rng(0), config())
     assert ids.shape == (400, 52)
     assert given.shape == wanted.shape == share.shape == (400, 3 * 8)
-    chosen = given[:, ::8]
-    first = chosen[:, 0] == TOKENS
-    assert 0.75 < first.float().mean() < 0.95
-    assert not (chosen[:, 1:] == TOKENS).any()
-    assert all(len(set(row)) == 3 for row in chosen.tolist())
-    assert {tuple(sorted(row)) for row in chosen[first, 1:].tolist()} == {
-        (TOKENS + i, TOKENS + j) for i in range(1, 5) for j in range(i + 1, 5)
-    }
+    chosen = [written(row) for row in given]
+    first = [row[0] == TOKENS for row in chosen]
+    assert 0.75 < np.mean(first) < 0.95
+    assert all(TOKENS not in row[1:] and len(set(row)) == len(row) for row in chosen)
+    assert {len(row) for row, begins in zip(chosen, first, strict=True) if begins} == {2, 3}
+    assert {len(row) for row, begins in zip(chosen, first, strict=True) if not begins} == {1, 2, 3}
+    assert {k for row in chosen for k in row} == set(range(TOKENS, TOKENS + 5))
     assert (wanted[:, 7::8] == IGNORED).all()
     assert torch.allclose(share[first][:, :8].sum(1), share[first][:, 8:].sum(1))
 
 
+def test_sequences_of_one_text_deal_its_numbers_out():
+    e, few = examples(50, sequences=9, objectives=20), examples(1, objectives=1)
+    ids, given, wanted, share = collate(
+        [*((e, i) for i in range(50)), (few, 0)], np.random.default_rng(0), config(20)
+    )
+    assert len(given) == len(wanted) == len(share) == 51 * (len(given) // 51)
+    assert len(ids) == 51
+    for row in given.view(51, -1, given.shape[1])[:50]:
+        latencies = [k for sequence in row for k in written(sequence) if k != TOKENS]
+        assert len(set(latencies)) == len(latencies)
+        assert len(latencies) == 19 or len(row) == 9
+    rest = given.view(51, -1, given.shape[1])[50]
+    assert written(rest[0]) == [TOKENS]
+    assert (wanted.view(51, -1, given.shape[1])[50, 1:] == IGNORED).all()
+    assert not share.view(51, -1, given.shape[1])[50, 1:].any()
+
+
 def test_the_digits_are_those_of_the_row():
     e = examples(20)
-    _, given, wanted, _ = collate([(e, i) for i in range(20)], np.random.default_rng(0), TOKENS, SCHEME)
+    _, given, wanted, _ = collate([(e, i) for i in range(20)], np.random.default_rng(0), config())
     for i in range(20):
-        for start in (0, 8, 16):
-            assert given[i, start + 1 : start + 8].tolist() == wanted[i, start : start + 7].tolist()
-            value = SCHEME.decode(wanted[i, start : start + 7].tolist())
-            assert value == e.numbers[i][int(given[i, start])]
+        for k in range(len(written(given[i]))):
+            digits = wanted[i, 8 * k : 8 * k + 7].tolist()
+            assert given[i, 8 * k + 1 : 8 * k + 8].tolist() == digits
+            assert SCHEME.decode(digits) == e.numbers[i][int(given[i, 8 * k])]
 
 
 def test_noise_is_relative_to_the_spread():
-    e = examples(300, numbers=1, objectives=1)
+    e = examples(300, objectives=1)
     e.numbers = [{TOKENS: 50.0} for _ in e.numbers]
     e.spread = {TOKENS: 10.0}
-    _, _, wanted, _ = collate([(e, i) for i in range(300)], np.random.default_rng(0), TOKENS, SCHEME, 0.1)
+    _, _, wanted, _ = collate([(e, i) for i in range(300)], np.random.default_rng(0), config(1), 0.1)
     values = SCHEME.decode_array(wanted[:, :7].numpy())
     assert 0.8 < np.std(values) < 1.2
     assert abs(np.mean(values) - 50) < 0.3

@@ -51,7 +51,7 @@ def test_one_table_alone():
         ("tables: [{path: a}]\nvocab_size: 0\n", "vocab_size is 0; expected at least 1"),
         ("tables: [{path: a}]\nseed: true\n", "seed is True; expected an integer"),
         ("tables: [{path: a, rows: 0}]\n", "rows of 'a' is 0; expected at least 1"),
-        ("tables: [{path: a, numbers: many}]\n", "numbers is 'many'; expected an integer"),
+        ("tables: [{path: a, sequences: many}]\n", "sequences is 'many'; expected an integer"),
         ("tables: []\n", "has no tables"),
         ("size: 4\n", "is no recipe"),
         ("tables: [a]\n", "'a' is no mapping"),

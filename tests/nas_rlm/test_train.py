@@ -11,7 +11,8 @@ from nas_rlm.recipe import Recipe, TableRecipe
 
 SPACE = search_spaces.get("nasbench201")
 RECIPE = """
-tables: [{path: cells.parquet, numbers: 2}]
+tables: [{path: cells.parquet}]
+numbers: 2
 size: 1
 vocab_size: 900
 epochs: 3
@@ -84,6 +85,26 @@ def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
     assert lines[0]["step"] == 4
     assert {"loss", "tokens_per_second", "validation", "mean_spearman"} <= lines[0].keys()
     assert "cells:accuracy" in lines[0]["validation"]
+
+
+def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
+    train.run(recipe, tmp_path / "first")
+    first = RLM.load(tmp_path / "first")
+    more = [Row(r.space, r.arch_str, {"latency/new": 2.0 + i, **r.targets}) for i, r in enumerate(rows(40))]
+    write(tmp_path / "cells.parquet", more)
+    recipe.write_text(f"{RECIPE}start: {tmp_path / 'first'}\nlearning_rate: 1.0e-9\n")
+    second = train.run(recipe, tmp_path / "second")
+    assert second.objectives == (*first.objectives, "latency/new")
+    assert second.tokenizer.sha256 == first.tokenizer.sha256
+    assert second.trained_on["nasbench201"].rows == first.trained_on["nasbench201"].rows
+    assert "latency/new" in second.trained_on["nasbench201"].objectives
+    archs = [row.arch_str for row in more]
+    asked = ["accuracy", "latency/mine"]
+    found = [rlm.predict("nasbench201", archs, asked) for rlm in (first, second)]
+    assert np.allclose(*found)
+    recipe.write_text(f"{RECIPE}start: {tmp_path / 'none'}\n")
+    with pytest.raises(FileNotFoundError, match="no checkpoint at .*none"):
+        train.run(recipe, tmp_path / "third")
 
 
 def test_one_table_of_a_recipe(recipe, tmp_path):
