@@ -103,7 +103,7 @@ def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
     found = [rlm.predict("nasbench201", archs, asked) for rlm in (first, second)]
     assert np.allclose(*found)
     recipe.write_text(f"{RECIPE}start: {tmp_path / 'none'}\n")
-    with pytest.raises(FileNotFoundError, match="no checkpoint at .*none"):
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*none"):
         train.run(recipe, tmp_path / "third")
 
 
