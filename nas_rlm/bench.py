@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.data import Table
-from nas_rlm.data.foreign import EXPORTERS, exported, network
+from nas_rlm.data.foreign import exports
 from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.search import Predictor, Settings, search
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
@@ -147,10 +147,9 @@ class ForeignTokens:
 
 
 def foreign_tokens(name: str, tokenizer: Tokenizer) -> list[ForeignTokens]:
-    """Measure a reference network of `nas_rlm.data.foreign`, by either exporter."""
+    """Measure a reference network of `nas_rlm.data.foreign`, by each exporter that can write it."""
     found = []
-    for exporter in EXPORTERS:
-        model = exported(*network(name), exporter)
+    for exporter, model in exports(name):
         flat, outlined = (tokenizer.encode(from_onnx(model, outlined=o)) for o in (False, True))
         unknown = tokenizer.unknown(outlined)
         found.append(ForeignTokens(exporter, len(model.graph.node), len(flat), len(outlined), unknown))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _READERS = ("bert", "distilbert", "gpt2")
 EXPORTERS = ("dynamo", "torchscript")
+_DYNAMO_ALONE = ("gpt2",)  # torchscript has no operator for what its mask is made with
 
 
 def network(name: str) -> tuple[nn.Module, torch.Tensor]:
@@ -59,6 +61,12 @@ def network(name: str) -> tuple[nn.Module, torch.Tensor]:
     if name in _READERS:
         return module, torch.zeros(1, WORDS, dtype=torch.int64)
     return module, torch.zeros(1, 3, SIDE, SIDE)
+
+
+def exports(name: str) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """A network of `NETWORKS` by each exporter that can write it: the exporter's name and the model."""
+    for exporter in EXPORTERS[:1] if name in _DYNAMO_ALONE else EXPORTERS:
+        yield exporter, exported(*network(name), exporter)
 
 
 def exported(

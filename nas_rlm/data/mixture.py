@@ -12,7 +12,7 @@ import search_spaces
 from nas_rlm.recipe import SpaceTexts, TokenizerRecipe
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
 
-from .foreign import EXPORTERS, exported, network
+from .foreign import exports
 from .tables import is_held_out, read, texts
 
 
@@ -49,5 +49,5 @@ def _of_space(wanted: SpaceTexts, recipe: TokenizerRecipe, progress: bool) -> li
 
 def _of_foreign(recipe: TokenizerRecipe, progress: bool) -> Iterator[str]:
     for name in tqdm(recipe.foreign, "foreign networks", unit="net", delay=2, disable=not progress):
-        for exporter in EXPORTERS:
-            yield from_onnx(exported(*network(name), exporter))
+        for _, model in exports(name):
+            yield from_onnx(model)
