@@ -22,9 +22,7 @@ from nas_rlm.rlm import RLM
 
 LEVELS = (0.1, 0.5, 0.9)
 SAMPLES = 64
-SHARED = (
-    20  # rows or more with one uid, among several, were measured in one way: they have figures of their own
-)
+SHARED = 20  # rows with one uid, among several, were measured in one way and have figures of their own
 
 
 @dataclass(frozen=True)

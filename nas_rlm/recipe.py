@@ -141,7 +141,7 @@ class TokenizerRecipe:
 
     Args:
         spaces: whose texts it learns from.
-        foreign: networks of `nas_rlm.data.foreign`, exported by both of torch's exporters.
+        foreign: networks of `nas_rlm.data.foreign`, by each of torch's exporters that can write them.
         foreign_copies: how often each of them counts.
         tables: parquet tables, whose texts it learns from as well.
         vocab_size: at most this many pieces.
