@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
@@ -265,6 +265,16 @@ class Graph:
             return x
         outer.append(call)
         return call.output
+
+    def ops(self) -> Iterator[Op]:
+        """The operators in their order, those within blocks too."""
+        waiting = list(reversed(self.body))
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, Op):
+                yield node
+            else:
+                waiting.extend(reversed(node.body))
 
     def build(self, out: Value) -> onnx.ModelProto:
         """The model whose output is `out`."""
