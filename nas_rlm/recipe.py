@@ -28,10 +28,31 @@ class TableRecipe:
     sequences: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("rows", "sequences"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} of {self.path!r} is {value!r}; expected at least 1")
+        _check_counts(self, self.path, "rows", "sequences")
+
+
+@dataclass(frozen=True)
+class SpaceRecipe:
+    """How networks of one space are used, drawn at random, with numbers that are counted in them.
+
+    Args:
+        space: its name.
+        networks: so many different ones.
+        rows, sequences: as for a table.
+    """
+
+    space: str
+    networks: int
+    rows: int | None = None
+    sequences: int = 1
+
+    def __post_init__(self) -> None:
+        _check_counts(self, self.space, "networks", "rows", "sequences")
+
+    @property
+    def use(self) -> TableRecipe:
+        """The same as for a table."""
+        return TableRecipe(self.space, self.rows, self.sequences)
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,7 @@ class Recipe:
 
     Args:
         tables: what it trains on.
+        spaces: networks whose numbers are counted, what it trains on as well.
         start: a checkpoint to start from, a folder or a shipped model's name: its network and tokenizer are
             kept; by default a new network.
         size: the network's dial.
@@ -60,7 +82,8 @@ class Recipe:
         seed: of everything random.
     """
 
-    tables: tuple[TableRecipe, ...]
+    tables: tuple[TableRecipe, ...] = ()
+    spaces: tuple[SpaceRecipe, ...] = ()
     start: str = ""
     size: int = 4
     tokenizer: str = ""
@@ -90,9 +113,10 @@ class Recipe:
             raise ValueError(f"precision is {self.precision!r}; expected float32 or bfloat16")
         if self.optimizer not in ("adamw", "adafactor", "muon"):
             raise ValueError(f"optimizer is {self.optimizer!r}; expected adamw, adafactor or muon")
-        if not self.tables:
+        if not self.tables and not self.spaces:
             raise ValueError(
-                "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}]"
+                "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}], or spaces"
+                " such as [{space: nasbench201, networks: 1000}]"
             )
         for name in (
             *("size", "epochs", "batch_size", "validate_every", "validation_rows", "checkpoint_every"),
@@ -117,7 +141,7 @@ class Recipe:
         names = {Path(t.path).stem: t for t in self.tables}
         if table not in names:
             raise ValueError(f"the recipe has no table {table!r}; {hint(table, names)}")
-        return replace(self, tables=(names[table],))
+        return replace(self, tables=(names[table],), spaces=())
 
 
 @dataclass(frozen=True)
@@ -175,10 +199,12 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         ValueError: not a mapping, or an unknown or malformed key.
     """
     content, path = _content(path)
-    if not isinstance(content.get("tables"), list):
+    lists = {name: content.get(name, []) for name in ("tables", "spaces")}
+    if not lists.keys() & content.keys() or not all(isinstance(v, list) for v in lists.values()):
         raise ValueError(f"{path} is no recipe of a training: expected keys such as tables, size, epochs")
-    tables = tuple(TableRecipe(**_known(TableRecipe, t, path)) for t in content["tables"])
-    return Recipe(**{**_known(Recipe, content, path), "tables": tables})
+    tables = tuple(TableRecipe(**_known(TableRecipe, t, path)) for t in lists["tables"])
+    spaces = tuple(SpaceRecipe(**_known(SpaceRecipe, s, path)) for s in lists["spaces"])
+    return Recipe(**{**_known(Recipe, content, path), "tables": tables, "spaces": spaces})
 
 
 def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:
@@ -196,6 +222,13 @@ def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:
     spaces = tuple(SpaceTexts(**_known(SpaceTexts, s, path)) for s in lists["spaces"])
     given = {**_known(TokenizerRecipe, content, path), "spaces": spaces}
     return TokenizerRecipe(**{**given, **{k: tuple(map(str, lists[k])) for k in ("foreign", "tables")}})
+
+
+def _check_counts(part: object, what: str, *names: str) -> None:
+    for name in names:
+        value = getattr(part, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} of {what!r} is {value!r}; expected at least 1")
 
 
 def _content(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
-from nas_rlm.data import tables
+from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import atomic, write_text
@@ -56,6 +56,8 @@ def run(
     recipe = recipe.alone(table) if table else recipe
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
     _claim(folder, recipe, resume)
+    read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
+    uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
     sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
     train_texts = [tables.texts(side[0].rows) for side in sides]
     objectives = _objectives([side[0] for side in sides])
@@ -68,8 +70,8 @@ def run(
         rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
     rlm.trained_on = {**rlm.trained_on, **_seen([row for side in sides for row in side[0].rows])}
     examples = [
-        examples_of(rlm, side[0].rows, table, texts)
-        for side, table, texts in zip(sides, recipe.tables, train_texts, strict=True)
+        examples_of(rlm, side[0].rows, use, texts)
+        for side, use, texts in zip(sides, uses, train_texts, strict=True)
     ]
     checks = [check for side in sides for check in checks_of(side[1], recipe)]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
@@ -196,13 +198,18 @@ class Check:
 
 
 def checks_of(held: Table, recipe: Recipe) -> list[Check]:
-    """What is checked during training: accuracy and up to three latencies, on a fixed part of the rows."""
+    """What is checked during training, on a fixed part of the rows: accuracy and up to three latencies.
+
+    Without either, it is up to four of the other numbers.
+    """
     rng = np.random.default_rng(recipe.seed)
     some = Table(held.name, [held.rows[i] for i in rng.permutation(len(held))[: recipe.validation_rows]])
     latencies = [n for n in held.objectives if n.startswith("latency/")]
     accuracy = ["accuracy"] if "accuracy" in held.objectives else []
     checks = []
-    for objective in [*accuracy, *latencies[:: max(1, len(latencies) // 3)][:3]]:
+    measured = [*accuracy, *latencies[:: max(1, len(latencies) // 3)][:3]]
+    others = [n for n in held.objectives if n not in ("flops", "params")]
+    for objective in measured or others[:: max(1, len(others) // 4)][:4]:
         rows = some.having(objective).rows
         true = np.array([r.targets[objective] for r in rows])
         checks.append(Check(f"{held.name}:{objective}", objective, tables.texts(rows), true))

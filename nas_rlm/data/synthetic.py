@@ -6,17 +6,24 @@ makes them accurate (section 4.3 of the paper pretrains on FLOPs; here the wirin
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from tqdm import tqdm
+
+import search_spaces
+from nas_rlm.data.tables import Row, Table, remembered
 from search_spaces import SearchSpace
 from search_spaces.graph import Constant, Graph, Op, Value, Weight
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
+VERSION = 1  # raised when the metrics change, so that remembered ones are counted again
 _ANY = len(KINDS)
 
 
@@ -79,6 +86,33 @@ def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
         for k, second in enumerate(KINDS):
             found[f"{first}/{second}"] = float(pairs[j, k])
     return found
+
+
+def table(space_name: str, networks: int, seed: int = 0) -> Table:
+    """Random networks of a space with their metrics; long tables are remembered on disk.
+
+    Args:
+        space_name: of the space.
+        networks: different ones, by the text of their notation.
+        seed: of the draw.
+    """
+    space, rng = search_spaces.get(space_name), np.random.default_rng(seed)
+    if space.size and networks > space.size // 2:
+        raise ValueError(f"{networks:,} networks of {space_name}: expected at most half of {space.size:,}")
+    drawn: dict[str, Any] = {}
+    while len(drawn) < networks:
+        architecture = space.sample(rng)
+        drawn[str(architecture)] = architecture
+    known = remembered(
+        "metrics", (VERSION, space_name, networks, seed), networks, lambda: _counted(space, drawn)
+    )
+    rows = [Row(space_name, a, json.loads(m)) for a, m in zip(drawn, known, strict=True)]
+    return Table(space_name, rows)
+
+
+def _counted(space: SearchSpace[Any], drawn: dict[str, Any]) -> list[str]:
+    bar = tqdm(drawn.values(), f"metrics of {space.name}", unit="net", delay=2)
+    return [json.dumps(metrics(space, a)) for a in bar]
 
 
 @dataclass(frozen=True, slots=True)

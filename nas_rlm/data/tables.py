@@ -7,8 +7,9 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,29 +155,44 @@ def _of_architectures(rows: Sequence[Row], what: str) -> list[str | None]:
     made: dict[tuple[str, str], str] = {}
     for space in sorted({row.space for row in rows}.intersection(known)):
         wanted = sorted({row.arch_str for row in rows if row.space == space})
-        made.update(((space, a), m) for a, m in zip(wanted, _remembered(what, space, wanted), strict=True))
+        key, make = (TEXT_VERSION, space, wanted), partial(_made, what, space, wanted)
+        found = remembered(what, key, len(wanted), make)
+        made.update(((space, a), m) for a, m in zip(wanted, found, strict=True))
     return [made.get((row.space, row.arch_str)) for row in rows]
 
 
-def _remembered(what: str, space_name: str, architectures: list[str]) -> list[str]:
-    """Texts or keys, from the disk where the same long list was asked for before."""
-    space = search_spaces.get(space_name)
-    digest = hashlib.sha256(repr((TEXT_VERSION, space_name, architectures)).encode()).hexdigest()[:20]
+def remembered(what: str, key: object, count: int, make: Callable[[], list[str]]) -> list[str]:
+    """A list that was made before for the same key, from the disk if it is a long one.
+
+    Args:
+        what: it is a list of; a part of the file's name.
+        key: of which its `repr` tells all that the list depends on.
+        count: of its items.
+        make: it.
+    """
+    if count <= 1000:
+        return make()
+    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
     folder = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm"))
-    cache, many = folder / f"{what}s-{digest}.parquet", len(architectures) > 1000
-    if many and cache.is_file():
+    cache = folder / f"{what}s-{digest}.parquet"
+    if cache.is_file():
         found: list[str] = pq.read_table(cache).column(what).to_pylist()
         return found
+    made = make()
+    with atomic(cache) as temporary:
+        pq.write_table(pa.table({what: made}), temporary)
+    return made
+
+
+def _made(what: str, space_name: str, architectures: list[str]) -> list[str]:
+    """The texts or the keys of architectures."""
+    space = search_spaces.get(space_name)
     try:
         parsed = [space.parse(a) for a in architectures]
     except ValueError as error:
         raise ValueError(f"a row of {space_name}: {error}") from None
-    bar = tqdm(parsed, f"{what} of {space_name}", unit="net", disable=not many)
-    made = [space.key(a) for a in bar] if what == "key" else from_architectures(space, bar)
-    if many:
-        with atomic(cache) as temporary:
-            pq.write_table(pa.table({what: made}), temporary)
-    return made
+    bar = tqdm(parsed, f"{what} of {space_name}", unit="net", disable=len(parsed) <= 1000)
+    return [space.key(a) for a in bar] if what == "key" else from_architectures(space, bar)
 
 
 def _row(record: dict[str, Any], path: Path) -> Row:
