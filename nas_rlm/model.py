@@ -237,6 +237,11 @@ class Network(nn.Module):
         Args:
             ids: int64 [B, T], padded with 0.
         """
+        x, padding = self.states(ids)
+        return Memory([cast(DecoderLayer, layer).cross.project(x) for layer in self.decoder], padding)
+
+    def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """What the encoder makes of texts [B, T]: states [B, T, width], and the padding's mask."""
         mask, padding = self._masks(ids)
         x = self.pieces(ids)
         device = x.device.type
@@ -246,7 +251,7 @@ class Network(nn.Module):
         for layer in self.encoder:
             x = layer(x, rotary, mask)
         x = self.norm_memory(x)
-        return Memory([cast(DecoderLayer, layer).cross.project(x) for layer in self.decoder], padding)
+        return x, padding
 
     def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
         """Logits of the token after each decoder token.

@@ -230,11 +230,12 @@ class RLM:
         objectives: Sequence[str],
         recipe: Recipe | None = None,
         out: Path | None = None,
+        seed: int = 0,
     ) -> RLM:
         """A new model, trained further on measured architectures; see `nas_rlm.train.fine_tune`."""
         from nas_rlm.train import fine_tune
 
-        return fine_tune(self, rows, objectives, recipe, out)
+        return fine_tune(self, rows, objectives, recipe, out, seed)
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a text, cropped to what the network reads."""

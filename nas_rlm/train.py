@@ -85,6 +85,7 @@ def fine_tune(
     objectives: Sequence[str],
     recipe: Recipe | None = None,
     out: Path | None = None,
+    seed: int = 0,
 ) -> RLM:
     """Continue training a model on new rows; objectives that it did not know become tokens of their own.
 
@@ -94,6 +95,7 @@ def fine_tune(
         objectives: which of their numbers to learn.
         recipe: how; its tables and size do not matter. By default 20 epochs at a tenth of the usual rate.
         out: a folder for the log and the resumable state.
+        seed: of batches, where there is no recipe.
 
     Returns:
         A new model.
@@ -113,7 +115,7 @@ def fine_tune(
                 f"none of {len(rows)} rows has a value for {name} above zero; {hint(name, measured)}"
             )
     recipe = recipe or Recipe(
-        (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9
+        (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9, seed=seed
     )
     grown = _with_objectives(rlm, objectives)
     grown.trained_on = _seen(kept, rlm.trained_on)

@@ -27,7 +27,7 @@ def mlp(known: np.ndarray, values: np.ndarray, asked: np.ndarray, seed: int = 0)
         raise ValueError("the perceptron needs scikit-learn: pip install 'nas-rlm[baselines]'") from None
     scaler = StandardScaler().fit(known)
     mean, deviation = values.mean(), values.std() or 1.0
-    model = MLPRegressor((128, 128), alpha=1e-2, max_iter=500, random_state=seed)
+    model = MLPRegressor(hidden_layer_sizes=(128, 128), alpha=1e-2, max_iter=500, random_state=seed)
     model.fit(scaler.transform(known), (values - mean) / deviation)
     predicted: np.ndarray = model.predict(scaler.transform(asked)) * deviation + mean
     return predicted

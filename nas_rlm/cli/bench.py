@@ -11,7 +11,9 @@ import search_spaces
 from nas_rlm.cli.app import Names, Whole, app, bar, load
 from nas_rlm.hints import hint
 
-bench = app.command(App(name="bench", help="Measure the search, and the texts."))
+FILES = {"nds_darts": "darts"}  # tables that are not called as their space
+
+bench = app.command(App(name="bench", help="Measure the search, few labels, and the texts."))
 
 
 @bench.command(name="search")
@@ -50,6 +52,56 @@ def bench_search(
         lowest = min(j.share for j in of_seeds)
         shares = "".join(f"{share:>14.2%}" for share in (mean["share"], lowest, mean["share_within"]))
         print(f"{' x '.join(objectives):<28}{method:<10}{counts}{shares}")
+
+
+@bench.command(name="few-shot")
+def bench_few_shot(
+    *,
+    space: str,
+    labels: Whole,
+    seeds: Whole = 5,
+    model: str = "pretrained",
+    data: Path | None = None,
+    objective: str = "accuracy",
+    methods: Names = (),
+) -> None:
+    """Learn from a few random architectures, rank all others of a table; every method on the same splits.
+
+    Args:
+        space: whose table.
+        labels: so many architectures are known.
+        seeds: so many splits, with seeds from 0.
+        model: a model that has seen none of the labels: a checkpoint folder, or a shipped model's name.
+        data: the table; by default architectures/SPACE.parquet of the data folder.
+        objective: what to rank by.
+        methods: some of those that the whole table shows; by default all.
+    """
+    from nas_rlm.data import data_directory, read
+    from nas_rlm.fewshot import Score, few_shot, methods_of
+
+    if seeds < 1:
+        raise ValueError(f"--seeds is {seeds}, expected at least 1")
+    known = search_spaces.get(space).name
+    table = read(data or data_directory() / "architectures" / f"{FILES.get(known, known)}.parquet")
+    table.rows = [row for row in table.rows if row.space == known and row.measured(objective)]
+    if not table.rows:
+        raise ValueError(f"{table.name} has no row of {known} with {objective}")
+    offered = methods_of(table, load(model))
+    for name in methods:
+        if name not in offered:
+            raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
+    chosen = {name: offered[name] for name in methods or offered}
+    scores: dict[str, list[Score]] = {name: [] for name in chosen}
+    for name, _, score in few_shot(table, labels, chosen, range(seeds), objective, progress=True):
+        scores[name].append(score)
+    print(f"{len(table):,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
+    print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
+    for name, of_seeds in scores.items():
+        ranks = ""
+        for figure in ("kendall", "spearman"):
+            values = [getattr(s, figure) for s in of_seeds]
+            ranks += f"{np.mean(values):>9.3f} ±{np.std(values):.3f}"
+        print(f"{name:<18}{ranks}{np.mean([s.seconds for s in of_seeds]):>9.1f}")
 
 
 @bench.command(name="text")

@@ -131,8 +131,8 @@ def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Ta
     The side is a hash of the seed and the space's `key`, so it does not depend on the other rows.
     """
     sides: tuple[list[Row], list[Row]] = ([], [])
-    for row, key in zip(table.rows, _of_architectures(table.rows, "key"), strict=True):
-        sides[is_held_out(key or row.arch_str or row.input, fraction, seed)].append(row)
+    for row, key in zip(table.rows, keys(table.rows), strict=True):
+        sides[is_held_out(key, fraction, seed)].append(row)
     return Table(table.name, sides[0]), Table(table.name, sides[1])
 
 
@@ -140,6 +140,12 @@ def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
     """Whether an architecture is on the validation side, which its key alone decides."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
     return int(digest[:8], 16) / 2**32 < fraction
+
+
+def keys(rows: Sequence[Row]) -> list[str]:
+    """What tells architectures apart that do not compute the same; made keys are remembered on disk."""
+    made = _of_architectures(rows, "key")
+    return [key or row.arch_str or row.input for row, key in zip(rows, made, strict=True)]
 
 
 def texts(rows: Sequence[Row]) -> list[str]:

@@ -1,0 +1,167 @@
+"""How well predictors rank a space after a handful of trained networks: the same splits for every method.
+
+Source: the protocol of section 4.3 of the paper, of PINAT (Lu et al. 2023) and of FLAN (Akhauri and
+Abdelfattah 2024): random labelled architectures, all the others ranked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from tqdm import tqdm
+
+from nas_rlm import baselines
+from nas_rlm.data import tables
+from nas_rlm.data.tables import Row, Table
+from nas_rlm.metrics import kendall, spearman
+from nas_rlm.rlm import RLM
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labelled architectures, and those to be ranked.
+
+    Args:
+        rows: of one space.
+        known: positions of M labelled ones.
+        asked: positions of the N others, none of which computes the same as a labelled one.
+        objective: what is labelled.
+        seed: of the draw, and of the methods.
+    """
+
+    rows: Sequence[Row]
+    known: np.ndarray
+    asked: np.ndarray
+    objective: str
+    seed: int
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """What was measured of each row, float64."""
+        return np.array([row.targets[self.objective] for row in self.rows])
+
+    @property
+    def labelled(self) -> list[Row]:
+        """The labelled rows, with this one number and no other."""
+        some = (self.rows[i] for i in self.known)
+        return [Row(r.space, r.arch_str, {self.objective: r.targets[self.objective]}, r.input) for r in some]
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels, float64 [M]."""
+        found: np.ndarray = self.values[self.known]
+        return found
+
+
+Method = Callable[[Task], np.ndarray]  # from a task to predictions for all its rows
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one method ranks the architectures of one task.
+
+    Args:
+        kendall, spearman: rank correlations over all asked rows.
+        seconds: wall time, with training and prediction.
+    """
+
+    kendall: float
+    spearman: float
+    seconds: float
+
+
+def few_shot(
+    table: Table,
+    labels: int,
+    methods: dict[str, Method],
+    seeds: Sequence[int] = range(5),
+    objective: str = "accuracy",
+    progress: bool = False,
+) -> Iterator[tuple[str, int, Score]]:
+    """Judge methods on the same random splits.
+
+    Args:
+        table: measured rows of one space.
+        labels: so many are known to the methods; all others are asked.
+        methods: name to method.
+        seeds: a split each.
+        objective: what to rank by.
+        progress: show a bar.
+
+    Returns:
+        As each is done: a method's name, the seed and the score.
+
+    Raises:
+        ValueError: fewer rows than labels and two to ask.
+    """
+    with tqdm(total=len(seeds) * len(methods), unit="fit", disable=not progress) as bar:
+        for task in tasks(table, labels, seeds, objective):
+            true = task.values[task.asked]
+            for name, method in methods.items():
+                bar.set_description(f"{name}, seed {task.seed}")
+                start = time.perf_counter()
+                found = method(task)[task.asked]
+                seconds = time.perf_counter() - start
+                bar.update()
+                yield name, task.seed, Score(kendall(found, true), spearman(found, true), seconds)
+
+
+def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "accuracy") -> Iterator[Task]:
+    """Random splits: a task for each seed; see `few_shot`."""
+    rows = table.having(objective).rows
+    spaces = {row.space for row in rows}
+    if len(spaces) > 1:
+        raise ValueError(f"{table.name} has rows of {', '.join(sorted(spaces))}; expected one space")
+    if labels < 2 or len(rows) < labels + 2:
+        raise ValueError(
+            f"{labels} labels of {len(rows)} rows with {objective} in {table.name};"
+            " expected at least 2 labels, and 2 rows more than labels"
+        )
+    keys = np.array(tables.keys(rows))
+    for seed in seeds:
+        order = np.random.default_rng([seed, labels]).permutation(len(rows))
+        known = order[:labels]
+        asked = np.flatnonzero(~np.isin(keys, keys[known]))
+        yield Task(rows, known, asked, objective, seed)
+
+
+def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
+    """What can be held against each other on a table: costs, learners on features and graphs, text.
+
+    Args:
+        table: rows of one space.
+        rlm: a model that has seen no label of it.
+    """
+    rows = table.rows
+    space = rows[0].space
+
+    @cache
+    def texts() -> list[str]:
+        return tables.texts(rows)
+
+    @cache
+    def features() -> np.ndarray:
+        return baselines.features(rows)
+
+    def fine_tuned(task: Task) -> np.ndarray:
+        tuned = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
+        return tuned.predict_text(texts(), [task.objective])[:, 0]
+
+    def head(normalised: bool) -> Method:
+        return lambda task: baselines.head(rlm, texts(), task.known, task.labels, normalised, task.seed)
+
+    found: dict[str, Method] = {
+        "flops": lambda task: baselines.flops(rows),
+        "params": lambda task: baselines.params(rows),
+        "trees": lambda task: baselines.trees(features()[task.known], task.labels, features()),
+        "mlp": lambda task: baselines.mlp(features()[task.known], task.labels, features(), task.seed),
+    }
+    if space in baselines.CELLS:
+        found["gcn"] = lambda task: baselines.gcn(task.labelled, task.labels, rows, task.seed)
+    found["head, raw"], found["head, normalised"] = head(False), head(True)
+    found["rlm"] = fine_tuned
+    return found

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row, Table
+from nas_rlm.data.tables import keys
+from nas_rlm.fewshot import few_shot, methods_of, tasks
+
+SPACE = search_spaces.get("nasbench201")
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Cells whose accuracy is told by their parameters, but for a little."""
+    rng = np.random.default_rng(0)
+    cells = [SPACE.sample(rng) for _ in range(120)]
+    cells += cells[:20]
+    accuracy = [70 + 10 * SPACE.params(c) / 1e6 + 0.01 * rng.random() for c in cells]
+    return Table(
+        "cells", [Row("nasbench201", str(c), {"accuracy": a}) for c, a in zip(cells, accuracy, strict=True)]
+    )
+
+
+def test_no_asked_architecture_computes_what_a_labelled_one_does(table):
+    found = np.array(keys(table.rows))
+    for task in tasks(table, 30, range(3)):
+        assert len(task.known) == len(task.labels) == len(task.labelled) == 30
+        assert not set(found[task.known]) & set(found[task.asked])
+        assert len(task.asked) + np.isin(found, found[task.known]).sum() == len(table)
+        assert (task.values[task.known] == task.labels).all()
+
+
+def test_splits_depend_on_the_seed_alone(table):
+    first, second, again = tasks(table, 30, (0, 1, 0))
+    assert (first.known == again.known).all()
+    assert (first.known != second.known).any()
+
+
+def test_methods_see_the_labels_of_the_known_and_no_other_number(table):
+    rich = Table("rich", [Row(r.space, r.arch_str, {"flops": 1.0, **r.targets}) for r in table.rows])
+    task = next(tasks(rich, 30, [0]))
+    assert all(row.targets.keys() == {"accuracy"} for row in task.labelled)
+
+
+def test_every_method_ranks_all_rows(table, tiny_checkpoint):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    methods = methods_of(table, RLM.load(tiny_checkpoint))
+    scores = {name: score for name, _, score in few_shot(table, 60, methods, [0])}
+    assert scores.keys() == methods.keys() >= {"flops", "params", "trees", "mlp", "gcn", "head, raw", "rlm"}
+    assert all(score.seconds > 0 for score in scores.values())
+    assert scores["params"].spearman > 0.99
+    assert scores["params"].kendall > 0.95
+    assert scores["trees"].spearman > 0.8
+
+
+def test_graphs_are_known_of_cells_alone(tiny_checkpoint):
+    other = search_spaces.get("nats_size")
+    rows = [
+        Row("nats_size", str(other.sample(np.random.default_rng(i))), {"accuracy": 50.0}) for i in range(3)
+    ]
+    assert "gcn" not in methods_of(Table("sizes", rows), RLM.load(tiny_checkpoint))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"), [(1, "1 labels of 140 rows"), (139, "139 labels of 140 rows")]
+)
+def test_too_few_or_too_many_labels(table, labels, message):
+    with pytest.raises(ValueError, match=message):
+        next(tasks(table, labels, [0]))
+
+
+def test_tables_of_several_spaces(table):
+    mixed = Table("mixed", [*table.rows, Row("nats_size", "8:8:8:8:8", {"accuracy": 50.0})])
+    with pytest.raises(ValueError, match="rows of nasbench201, nats_size; expected one space"):
+        next(tasks(mixed, 10, [0]))
