@@ -63,7 +63,7 @@ def run(
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
     if recipe.start:
-        rlm = _with_objectives(RLM.load(recipe.start), objectives)
+        rlm = _with_objectives(RLM.load(recipe.start), objectives, recipe.numbers)
     else:
         tokenizer = _tokenizer(folder, recipe, train_texts)
         config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
@@ -117,7 +117,7 @@ def fine_tune(
     recipe = recipe or Recipe(
         (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9, seed=seed
     )
-    grown = _with_objectives(rlm, objectives)
+    grown = _with_objectives(rlm, objectives, rlm.network.config.numbers)
     grown.trained_on = _seen(kept, rlm.trained_on)
     examples = examples_of(grown, kept, TableRecipe("", sequences=len(objectives)), tables.texts(kept))
     fit(grown, [examples], recipe, None, out, resume=False)
@@ -385,11 +385,15 @@ def _log(out: Path | None, step: int, losses: list[float], rate: float, **record
             file.write(json.dumps(line) + "\n")
 
 
-def _with_objectives(rlm: RLM, objectives: Sequence[str]) -> RLM:
-    """A copy of a model that knows more objectives; their tokens start at the mean of those of their kind."""
+def _with_objectives(rlm: RLM, objectives: Sequence[str], numbers: int) -> RLM:
+    """A copy of a model that knows more objectives, to be trained with so many numbers in a sequence.
+
+    The new tokens start at the mean of those of their kind.
+    """
     config = rlm.network.config
     new = [name for name in objectives if name not in config.objectives]
-    network = Network(replace(config, objectives=(*config.objectives, *new)), rlm.network.kinds.numpy())
+    grown = replace(config, objectives=(*config.objectives, *new), numbers=numbers)
+    network = Network(grown, rlm.network.kinds.numpy())
     weights = dict(rlm.network.state_dict())
     known = weights["tokens.weight"]
     rows = [known]

@@ -1,7 +1,8 @@
 """Numbers that can be counted in any network: exact, free and without end, for a model to learn reading from.
 
 A model that has learnt to count what lies on the paths of a network needs few trained networks to learn what
-makes them accurate (section 4.3 of the paper pretrains on FLOPs; here the wiring is asked for as well).
+makes them accurate, and one that knows the costs of each kind of operator few measured ones to learn a device
+(section 4.3 of the paper pretrains on FLOPs alone).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from search_spaces.graph import Constant, Graph, Op, Value, Weight
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
-VERSION = 1  # raised when the metrics change, so that remembered ones are counted again
+COSTS = ("macs", "params", "activations", "sides", "roots", "logs")
+VERSION = 2  # raised when the metrics change, so that remembered ones are counted again
 _ANY = len(KINDS)
 
 
@@ -36,26 +38,27 @@ def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
     >>> metrics(space, cell)["convs/mean"]
     10.0
 
-    Operators that a product with zero cuts off from the input or the output count for `flops`, `params` and
-    `activations` alone.
+    Operators that a product with zero cuts off from the input or the output count for costs alone.
 
     Args:
         space: of the architecture.
         architecture: of the space.
 
     Returns:
-        `flops` (multiply-accumulates), `params`, `activations` (values that are computed for one image);
-        for each kind of operator, and for `layers` of any kind, its number `KIND`, and over the paths from
-        input to output `KIND/mean`, `KIND/std`, `KIND/least` and `KIND/most`; `paths`, the logarithm to base
-        2 of their number; and `KIND/KIND`, how often one is followed by the other with only pointwise
-        operators between. A network without a path has none of the numbers over paths.
+        `flops` (multiply-accumulates), `params`, `activations` (values that are computed for one image); for
+        each kind of operator `KIND/macs`, `KIND/params`, `KIND/activations`, `KIND/sides` (of its outputs),
+        and the sums of the square roots and of the binary logarithms of each operator's
+        multiply-accumulates, `KIND/roots` and `KIND/logs`, since the time that an operator takes grows more
+        slowly than its work; for each kind, and for `layers` of any kind, its number `KIND`, and over the
+        paths from input to output `KIND/mean`, `KIND/std`, `KIND/least` and `KIND/most`; `paths`, the
+        logarithm to base 2 of their number; and `KIND/KIND`, how often one is followed by the other with only
+        pointwise operators between. A network without a path has none of the numbers over paths.
     """
     graph = Graph((1, *space.shape(architecture)))
     out = space.write(graph, architecture)
     ops = list(graph.ops())
     live = _live(ops, graph.input, out)
-    found = {"flops": float(graph.macs), "params": float(graph.params)}
-    found["activations"] = float(sum(o.output.channels * max(1, o.output.side * o.output.width) for o in ops))
+    found = {"flops": float(graph.macs), "params": float(graph.params), **_costs(ops)}
     paths = {graph.input.id: _Paths.start()}
     before: dict[int, Counter[int]] = {graph.input.id: Counter()}
     counts: Counter[int] = Counter()
@@ -89,7 +92,9 @@ def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
 
 
 def table(space_name: str, networks: int, seed: int = 0) -> Table:
-    """Random networks of a space with their metrics; long tables are remembered on disk.
+    """Random networks of a space with their metrics, less those that are the same in all of them.
+
+    Long tables are remembered on disk.
 
     Args:
         space_name: of the space.
@@ -106,13 +111,45 @@ def table(space_name: str, networks: int, seed: int = 0) -> Table:
     known = remembered(
         "metrics", (VERSION, space_name, networks, seed), networks, lambda: _counted(space, drawn)
     )
-    rows = [Row(space_name, a, json.loads(m)) for a, m in zip(drawn, known, strict=True)]
+    counted: list[dict[str, float]] = [json.loads(line) for line in known]
+    values: dict[str, set[float]] = {}
+    for found in counted:
+        for name, value in found.items():
+            values.setdefault(name, set()).add(value)
+    rows = [
+        Row(space_name, a, {k: v for k, v in found.items() if len(values[k]) > 1})
+        for a, found in zip(drawn, counted, strict=True)
+    ]
     return Table(space_name, rows)
 
 
 def _counted(space: SearchSpace[Any], drawn: dict[str, Any]) -> list[str]:
     bar = tqdm(drawn.values(), f"metrics of {space.name}", unit="net", delay=2)
     return [json.dumps(metrics(space, a)) for a in bar]
+
+
+def _costs(ops: Sequence[Op]) -> dict[str, float]:
+    """Costs of all operators together, and of each kind."""
+    found = dict.fromkeys(("activations", *(f"{kind}/{cost}" for kind in KINDS for cost in COSTS)), 0.0)
+    for op in ops:
+        places = max(1, op.output.side * op.output.width)
+        found["activations"] += op.output.channels * places
+        position = _kind(op)
+        if position is None:
+            continue
+        weights = [math.prod(a.shape) for a in op.arguments if isinstance(a, Weight)]
+        macs = float(max(weights, default=0) * places)
+        of_op = {
+            "macs": macs,
+            "params": float(sum(weights)),
+            "activations": float(op.output.channels * places),
+            "sides": float(op.output.side),
+            "roots": math.sqrt(macs),
+            "logs": math.log2(macs) if macs else 0.0,
+        }
+        for cost, value in of_op.items():
+            found[f"{KINDS[position]}/{cost}"] += value
+    return found
 
 
 @dataclass(frozen=True, slots=True)

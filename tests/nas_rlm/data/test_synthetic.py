@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.data.synthetic import KINDS, LAYERS, metrics
+from nas_rlm.data.synthetic import COSTS, KINDS, LAYERS, metrics, table
 
 CELLS101, CELLS201 = search_spaces.get("nasbench101"), search_spaces.get("nasbench201")
+SIZES = search_spaces.get("nats_size")
 
 
 def of_201(text):
@@ -43,18 +44,48 @@ def test_paths_of_parallel_branches():
     assert found["convs/std"] == pytest.approx(math.sqrt(15 / 4 + 2))
 
 
+def test_costs_of_each_kind():
+    """Stem, fifteen 1x1 convolutions, and two reductions of two 3x3 and a 1x1 convolution: by hand."""
+    found = of_201("|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
+    places = (32 * 32, 16 * 16, 8 * 8)
+    cells = [5 * c * c for c in (16, 32, 64)]
+    shortcuts = [16 * 32, 32 * 64]
+    assert found["pointwise/params"] == sum(cells) + sum(shortcuts)
+    macs = [*(n * p for n, p in zip(cells, places, strict=True)), 16 * 32 * places[1], 32 * 64 * places[2]]
+    assert found["pointwise/macs"] == sum(macs)
+    assert found["pointwise/sides"] == 5 * (32 + 16 + 8) + 16 + 8
+    assert found["convs/params"] == 9 * (3 * 16 + 16 * 32 + 32 * 32 + 32 * 64 + 64 * 64)
+    each = [16 * 16 * places[0]] * 5 + [32 * 32 * places[1]] * 5 + [64 * 64 * places[2]] * 5 + macs[3:]
+    assert found["pointwise/roots"] == pytest.approx(sum(map(math.sqrt, each)))
+    assert found["pointwise/logs"] == pytest.approx(sum(map(math.log2, each)))
+    assert found["convs/macs"] + found["pointwise/macs"] + 64 * 10 == found["flops"]
+    assert found["pools/activations"] == 16 * places[1] + 32 * places[2]
+    assert (found["depthwise/macs"], found["pools/macs"], found["pools/logs"]) == (0, 0, 0)
+
+
 def test_what_is_cut_off_counts_for_costs_alone():
     live = of_201("|nor_conv_3x3~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
     bare = of_201("|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
+    costs = {"flops", "params", "activations", *(f"{k}/{c}" for k in KINDS for c in COSTS)}
     assert live["flops"] > bare["flops"]
-    assert {k: v for k, v in live.items() if k not in ("flops", "params", "activations")} == {
-        k: v for k, v in bare.items() if k not in ("flops", "params", "activations")
+    assert live["convs/macs"] > bare["convs/macs"]
+    assert {k: v for k, v in live.items() if k not in costs} == {
+        k: v for k, v in bare.items() if k not in costs
     }
-    assert set(of_201("|none~0|+|none~0|none~1|+|none~0|none~1|none~2|")) == {
-        "flops",
-        "params",
-        "activations",
-    }
+    assert set(of_201("|none~0|+|none~0|none~1|+|none~0|none~1|none~2|")) == costs
+
+
+def test_a_table_leaves_out_what_never_varies():
+    found = table("nats_size", 50)
+    assert len(found) == len({row.arch_str for row in found.rows}) == 50
+    names = {name for row in found.rows for name in row.targets}
+    assert {"flops", "params", "convs/macs", "convs/roots"} <= names
+    assert not names & {"depthwise/macs", "paths", "convs", "convs/sides"}
+    assert all(row.targets["flops"] == SIZES.flops(SIZES.parse(row.arch_str)) for row in found.rows)
+    assert table("nats_size", 50).rows == found.rows
+    assert table("nats_size", 50, seed=1).rows != found.rows
+    with pytest.raises(ValueError, match="20,000 networks of nats_size: expected at most half of 32,768"):
+        table("nats_size", 20000)
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
