@@ -93,6 +93,15 @@ class SNAS(SearchSpace[Network]):
                 genome += [0, 0, i + 1]
         return np.array(genome)
 
+    def key(self, architecture: Network) -> str:
+        """The macro configuration, and the ends of the cell as expressions of its input."""
+        written = ["0"]
+        for node in architecture.nodes:
+            written.append(f"{node.operator}({'+'.join(sorted(written[s] for s in node.sources))})")
+        read = {s for node in architecture.nodes for s in node.sources}
+        ends = sorted(text for i, text in enumerate(written) if i and i not in read)
+        return f"{str(architecture).partition('|')[0]}|{'+'.join(ends)}"
+
     def parse(self, text: str) -> Network:
         macro, *cell = text.strip().split("|")
         found = MACRO.fullmatch(macro)

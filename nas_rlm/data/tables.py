@@ -32,7 +32,7 @@ SPACES = {
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
-TEXT_VERSION = 4  # raised when the canonical text changes, so that remembered texts are made again
+VERSIONS = {"text": 4, "key": 5}  # raised when what is made changes, so that remembered ones are made again
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _of_architectures(rows: Sequence[Row], what: str) -> list[str | None]:
     made: dict[tuple[str, str], str] = {}
     for space in sorted({row.space for row in rows}.intersection(known)):
         wanted = sorted({row.arch_str for row in rows if row.space == space})
-        key, make = (TEXT_VERSION, space, wanted), partial(_made, what, space, wanted)
+        key, make = (VERSIONS[what], space, wanted), partial(_made, what, space, wanted)
         found = remembered(what, key, len(wanted), make)
         made.update(((space, a), m) for a, m in zip(wanted, found, strict=True))
     return [made.get((row.space, row.arch_str)) for row in rows]

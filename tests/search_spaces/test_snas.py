@@ -55,3 +55,13 @@ def test_genes_of_absent_nodes_do_not_matter():
 def test_malformed_text_names_the_bad_part(text, part):
     with pytest.raises(ValueError, match=part):
         SPACE.parse(text)
+
+
+def test_the_order_of_nodes_does_not_matter_for_the_key():
+    def key(cell, macro="w16_s2_c1_m1.0_r0"):
+        return SPACE.key(SPACE.parse(f"{macro}|{cell}"))
+
+    known = key("conv_3x3:0|sep_3x3:0|max_pool_3x3:1,2")
+    assert key("sep_3x3:0|conv_3x3:0|max_pool_3x3:1,2") == known
+    assert key("conv_3x3:0|sep_3x3:0|max_pool_3x3:1") != known
+    assert key("conv_3x3:0|sep_3x3:0|max_pool_3x3:1,2", "w16_s2_c1_m1.0_r1") != known
