@@ -5,7 +5,7 @@ Source: section 3 of the paper (constrained decoding); the quantile walk is ours
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +19,12 @@ from nas_rlm.numbers import DigitTree, NumberScheme
 
 @torch.inference_mode()
 def sample(
-    network: Network, memory: Memory, objectives: Sequence[str], num_samples: int, generator: torch.Generator
+    network: Network,
+    memory: Memory,
+    objectives: Sequence[str],
+    num_samples: int,
+    generator: torch.Generator,
+    temperatures: Sequence[float] | None = None,
 ) -> np.ndarray:
     """Joint draws from the model's distribution over all the objectives.
 
@@ -30,6 +35,7 @@ def sample(
             where they are more than training showed at once, on the nearest of the others.
         num_samples: n draws of each text.
         generator: source of randomness, on the network's device.
+        temperatures: K divisors of the logits, see `nas_rlm.calibration`; 1 by default.
 
     Returns:
         float64 [B, n, K].
@@ -37,10 +43,15 @@ def sample(
     rows = memory.batch * num_samples
     prefix = _Prefix(network, memory, rows)
     drawn = []
-    for token in network.config.objective_ids(objectives):
+    for token, temperature in _asked(network, objectives, temperatures):
         caches, unread = prefix.before(token, 1)
         digits = _write(
-            network, memory, unread, caches, lambda p: torch.multinomial(p, 1, generator=generator)
+            network,
+            memory,
+            unread,
+            caches,
+            temperature,
+            lambda p: torch.multinomial(p, 1, generator=generator),
         )
         prefix.extend(caches, digits)
         drawn.append(network.config.scheme.decode_array(digits.cpu().numpy()))
@@ -49,7 +60,11 @@ def sample(
 
 @torch.inference_mode()
 def quantile(
-    network: Network, memory: Memory, objectives: Sequence[str], quantiles: Sequence[float]
+    network: Network,
+    memory: Memory,
+    objectives: Sequence[str],
+    quantiles: Sequence[float],
+    temperatures: Sequence[float] | None = None,
 ) -> np.ndarray:
     """Exact quantiles of the model's distribution over each objective, given the medians of those before.
 
@@ -63,6 +78,7 @@ def quantile(
         memory: B encoded texts.
         objectives: K names.
         quantiles: Q levels, each between 0 and 1.
+        temperatures: as in `sample`.
 
     Returns:
         float64 [B, K, Q].
@@ -71,14 +87,22 @@ def quantile(
     n, median = len(levels), levels.index(0.5)
     prefix = _Prefix(network, memory, memory.batch)
     found = []
-    for token in network.config.objective_ids(objectives):
+    for token, temperature in _asked(network, objectives, temperatures):
         caches, unread = prefix.before(token, n)
         wanted = torch.tensor(levels, dtype=torch.float64, device=unread.device).repeat(memory.batch)
-        digits = _write(network, memory, unread, caches, _Descent(wanted[:, None]))
+        digits = _write(network, memory, unread, caches, temperature, _Descent(wanted[:, None]))
         values = network.config.scheme.decode_array(digits.cpu().numpy())
         found.append(values.reshape(memory.batch, n)[:, : len(quantiles)])
         prefix.extend([c.every(n, median) for c in caches], digits[median::n])
     return np.stack(found, 1)
+
+
+def _asked(
+    network: Network, objectives: Sequence[str], temperatures: Sequence[float] | None
+) -> Iterator[tuple[int, float]]:
+    """The token of each objective, and its temperature."""
+    given = [1.0] * len(objectives) if temperatures is None else temperatures
+    return zip(network.config.objective_ids(objectives), given, strict=True)
 
 
 class _Prefix:
@@ -126,7 +150,12 @@ class _Descent:
 
 
 def _write(
-    network: Network, memory: Memory, unread: Tensor, caches: list[Cache], choose: Callable[[Tensor], Tensor]
+    network: Network,
+    memory: Memory,
+    unread: Tensor,
+    caches: list[Cache],
+    temperature: float,
+    choose: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Write one number a row.
 
@@ -135,6 +164,7 @@ def _write(
         memory: B encoded texts.
         unread: int64 [rows, t], tokens not yet in the caches, an objective's last.
         caches: what was read before, extended in place.
+        temperature: the logits are divided by it.
         choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
             numbers below them, to the index of one, [rows, 1].
 
@@ -148,7 +178,7 @@ def _write(
         logits = network.decode(unread, memory, caches)[:, -1].double()
         children = order[position, state]
         scores = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
-        unread = children.gather(1, choose(scores.softmax(1)))
+        unread = children.gather(1, choose((scores / temperature).softmax(1)))
         state = step[position, state, unread[:, 0]]
         digits.append(unread)
     return torch.cat(digits, 1)

@@ -108,8 +108,10 @@ def evaluate(
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
     texts = tables.texts(held.rows)
-    decoded = _quantiles(rlm, texts, asked, known)
-    drawn = _sampled(rlm, texts, asked, samples) if samples else {}
+    spaces = {row.space for row in held.rows}
+    space = spaces.pop() if len(spaces) == 1 else ""
+    decoded = _quantiles(rlm, texts, asked, known, space)
+    drawn = _sampled(rlm, texts, asked, samples, space) if samples else {}
     costs = _costs(held.rows)
     rivals = training if find_spec("sklearn") else None
     features = [baselines.features(t.rows) for t in (rivals, held)] if rivals else []
@@ -212,7 +214,9 @@ def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     }
 
 
-def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str], known: Sequence[str]) -> np.ndarray:
+def _quantiles(
+    rlm: RLM, texts: Sequence[str], objectives: Sequence[str], known: Sequence[str], space: str
+) -> np.ndarray:
     """Quantiles of each objective, from one encoding: [N, K, levels].
 
     Latencies are asked one by one, after accuracy where the space's is known.
@@ -221,15 +225,19 @@ def _quantiles(rlm: RLM, texts: Sequence[str], objectives: Sequence[str], known:
     passes = [[*context, o] if o.startswith("latency/") else [o] for o in objectives]
 
     def decode(memory: Memory) -> np.ndarray:
-        last = [decoding.quantile(rlm.network, memory, names, LEVELS)[:, -1:] for names in passes]
+        last = [
+            decoding.quantile(rlm.network, memory, names, LEVELS, rlm.temperatures_of(space, names))[:, -1:]
+            for names in passes
+        ]
         return np.concatenate(last, axis=1)
 
     return rlm.decode_texts(texts, decode, (len(passes), len(LEVELS)), batch_size=64, progress=True)
 
 
 def _sampled(
-    rlm: RLM, texts: Sequence[str], objectives: Sequence[str], samples: int
+    rlm: RLM, texts: Sequence[str], objectives: Sequence[str], samples: int, space: str
 ) -> dict[str, np.ndarray]:
     """The median of joint samples of each objective."""
-    medians = np.median(rlm.sample_text(texts, objectives, samples, progress=True), axis=1)
+    drawn = rlm.sample_text(texts, objectives, samples, progress=True, space=space)
+    medians = np.median(drawn, axis=1)
     return {name: medians[:, k] for k, name in enumerate(objectives)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
 MEDIAN = (0.5,)
 LEAST_LEVEL = 0.001  # what is rarer than that, no training tells
+Temperatures = Mapping[str, Mapping[str, float]]  # of each space and objective
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,13 @@ class RLM:
         network: the encoder-decoder.
         tokenizer: the pieces that it reads.
         trained_on: what the weights saw of each space.
+        temperatures: what makes intervals hold as much as they say, see `nas_rlm.calibration`.
     """
 
     network: Network
     tokenizer: Tokenizer
     trained_on: Mapping[str, Seen] = field(default_factory=dict)
+    temperatures: Temperatures = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -95,6 +99,12 @@ class RLM:
                 space: Seen(int(seen["rows"]), tuple(seen["objectives"]))
                 for space, seen in saved["trained_on"].items()
             }
+            temperatures = {
+                space: {name: float(t) for name, t in known.items()}
+                for space, known in saved.get("temperatures", {}).items()
+            }
+            if not all(0 < t < math.inf for known in temperatures.values() for t in known.values()):
+                raise ValueError("a temperature is not above 0")
         except KeyError as error:
             raise ValueError(f"{path} has no {error}: expected what RLM.save writes") from None
         except (ValueError, TypeError, AttributeError) as error:
@@ -108,7 +118,7 @@ class RLM:
         network = Network(config, tokenizer.kinds())
         weights = _read_weights(directory / "model.safetensors", network)
         network.load_state_dict({**weights, "kinds": network.kinds})
-        return cls(network.eval(), tokenizer, trained_on)
+        return cls(network.eval(), tokenizer, trained_on, temperatures)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the checkpoint: half-precision weights, tokenizer and, last, the configuration."""
@@ -122,6 +132,7 @@ class RLM:
             "network": asdict(self.network.config),
             "tokenizer_sha256": self.tokenizer.sha256,
             "trained_on": {space: asdict(seen) for space, seen in self.trained_on.items()},
+            "temperatures": self.temperatures,
         }
         write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
 
@@ -153,7 +164,8 @@ class RLM:
         """
         self.check(objectives)
         texts = self._texts(space, architectures, objectives, progress)
-        return self.predict_text(texts, objectives, quantiles, batch_size, progress)
+        name = space if isinstance(space, str) else space.name
+        return self.predict_text(texts, objectives, quantiles, batch_size, progress, name)
 
     def predict_onnx(
         self,
@@ -173,14 +185,25 @@ class RLM:
         quantiles: Sequence[float] | None = None,
         batch_size: int = 64,
         progress: bool = False,
+        space: str = "",
     ) -> np.ndarray:
-        """Predict numbers of texts; otherwise as `predict`."""
+        """Predict numbers of texts; otherwise as `predict`.
+
+        Args:
+            texts: N texts.
+            objectives: K names.
+            quantiles: as in `predict`.
+            batch_size: texts a batch.
+            progress: show a bar.
+            space: whose temperatures count; by default the means over the spaces that have them.
+        """
         self.check(objectives)
         levels = _levels(quantiles)
         order = self._order(objectives)
+        temperatures = self.temperatures_of(space, order)
 
         def decode(memory: Memory) -> np.ndarray:
-            return decoding.quantile(self.network, memory, order, levels)
+            return decoding.quantile(self.network, memory, order, levels, temperatures)
 
         found = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
         found = found[:, [order.index(name) for name in objectives]]
@@ -201,7 +224,8 @@ class RLM:
         """
         self.check(objectives)
         texts = self._texts(space, architectures, objectives)
-        return self.sample_text(texts, objectives, num_samples, seed)
+        name = space if isinstance(space, str) else space.name
+        return self.sample_text(texts, objectives, num_samples, seed, space=name)
 
     def sample_text(
         self,
@@ -210,16 +234,18 @@ class RLM:
         num_samples: int = 64,
         seed: int = 0,
         progress: bool = False,
+        space: str = "",
     ) -> np.ndarray:
-        """Joint draws for texts; otherwise as `sample`."""
+        """Joint draws for texts; otherwise as `sample`, and `space` as in `predict_text`."""
         self.check(objectives)
         if num_samples < 1:
             raise ValueError(f"{num_samples} samples: expected at least 1")
         generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
         order = self._order(objectives)
+        temperatures = self.temperatures_of(space, order)
 
         def decode(memory: Memory) -> np.ndarray:
-            return decoding.sample(self.network, memory, order, num_samples, generator)
+            return decoding.sample(self.network, memory, order, num_samples, generator, temperatures)
 
         found = self.decode_texts(texts, decode, (num_samples, len(objectives)), 32, progress)
         return found[:, :, [order.index(name) for name in objectives]]
@@ -236,6 +262,15 @@ class RLM:
         from nas_rlm.train import fine_tune
 
         return fine_tune(self, rows, objectives, recipe, out, seed)
+
+    def temperatures_of(self, space: str, objectives: Sequence[str]) -> list[float]:
+        """The temperature of each objective: the space's, or the mean of those that are known, or 1."""
+        own = self.temperatures.get(space, {})
+        found = []
+        for name in objectives:
+            known = [own[name]] if name in own else [t[name] for t in self.temperatures.values() if name in t]
+            found.append(float(np.exp(np.mean(np.log(known)))) if known else 1.0)
+        return found
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a text, cropped to what the network reads."""

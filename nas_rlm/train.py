@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
+from nas_rlm.calibration import calibrate
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
@@ -75,6 +76,7 @@ def run(
     ]
     checks = [check for side in sides for check in checks_of(side[1], recipe)]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
+    rlm.temperatures = calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
     return rlm
 

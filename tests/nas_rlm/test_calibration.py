@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.calibration import calibrate, temperatures
+from nas_rlm.data import Row, Table
+from nas_rlm.text import from_architectures
+
+SPACE = search_spaces.get("nasbench201")
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Quantiles of a normal distribution half as wide as that of the true values, times the temperature."""
+
+    def quantile(network, memory, objectives, levels, temperatures):
+        of_levels = 0.5 * np.array(temperatures)[:, None] * norm.ppf(levels)
+        return np.tile(of_levels, (memory.batch, 1, 1))
+
+    monkeypatch.setattr("nas_rlm.decoding.quantile", quantile)
+
+
+def cells(n):
+    rng = np.random.default_rng(0)
+    return [SPACE.sample(rng) for _ in range(n)]
+
+
+def test_the_temperature_that_makes_up_for_a_narrow_model(narrow, tiny_checkpoint):
+    true = np.random.default_rng(1).normal(size=400)
+    wide = np.where(np.arange(400) % 2, 2 * true, np.nan)
+    texts = from_architectures(SPACE, cells(400))
+    found = temperatures(RLM.load(tiny_checkpoint), texts, {"accuracy": true, "latency/pixel3": wide})
+    assert found == {"accuracy": pytest.approx(2, rel=0.15), "latency/pixel3": pytest.approx(4, rel=0.2)}
+
+
+def test_each_space_and_objective_has_its_own(narrow, tiny_checkpoint):
+    rng = np.random.default_rng(1)
+    rows = [
+        Row("nasbench201", str(c), {"accuracy": 3 * abs(rng.normal()), "latency/pixel3": 1.0, "new": 1.0})
+        for c in cells(100)
+    ]
+    few = Table("few", [Row("nats_size", "8:8:8:8:8", {"accuracy": 1.0})] * 5)
+    found = calibrate(RLM.load(tiny_checkpoint), [Table("cells", rows), few])
+    assert found.keys() == {"nasbench201"}
+    assert found["nasbench201"].keys() == {"accuracy", "latency/pixel3"}
+    assert found["nasbench201"]["accuracy"] > found["nasbench201"]["latency/pixel3"]
+
+
+def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_path):
+    warm = RLM(shipped_rlm.network, shipped_rlm.tokenizer, {}, {"nasbench201": {"accuracy": 2.0}})
+    warm.save(tmp_path / "warm")
+    warm = RLM.load(tmp_path / "warm")
+    assert warm.temperatures == {"nasbench201": {"accuracy": 2.0}}
+    plain = RLM(shipped_rlm.network, shipped_rlm.tokenizer)
+    before, after = (m.predict(SPACE, cells(60), ["accuracy"], (0.1, 0.5, 0.9))[:, 0] for m in (plain, warm))
+    assert np.mean(np.ptp(after, axis=1) > 1.2 * np.ptp(before, axis=1)) > 0.95
+    assert np.median(np.abs(after[:, 1] - before[:, 1])) < 0.1 * np.median(np.ptp(before, axis=1))
+    spread = [np.std(m.sample(SPACE, cells(20), ["accuracy"], 32), axis=1).mean() for m in (plain, warm)]
+    assert spread[1] > 1.2 * spread[0]
+
+
+def test_a_temperature_that_is_none(tiny_checkpoint, tmp_path):
+    loaded = RLM.load(tiny_checkpoint)
+    RLM(loaded.network, loaded.tokenizer, {}, {"a": {"accuracy": 0.0}}).save(tmp_path / "cold")
+    with pytest.raises(ValueError, match="a temperature is not above 0"):
+        RLM.load(tmp_path / "cold")
+
+
+def test_other_spaces_take_the_mean(tiny_checkpoint):
+    loaded = RLM.load(tiny_checkpoint)
+    known = {"a": {"accuracy": 2.0}, "b": {"accuracy": 8.0, "latency/pixel3": 3.0}}
+    rlm = RLM(loaded.network, loaded.tokenizer, {}, known)
+    names = ["accuracy", "latency/pixel3", "latency/eyeriss"]
+    assert rlm.temperatures_of("a", names) == pytest.approx([2, 3, 1])
+    assert rlm.temperatures_of("c", names) == pytest.approx([4, 3, 1])
+    assert loaded.temperatures_of("a", names) == [1, 1, 1]
