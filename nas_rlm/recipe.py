@@ -70,7 +70,8 @@ class Recipe:
         numbers: at most so many in one sequence of the decoder: accuracy first, then others at random.
         epochs, batch_size: how long; rows a step.
         optimizer: "adamw", "adafactor" or "muon" (for the layers' matrices, AdamW for the rest).
-        learning_rate, warmup, weight_decay, clip: steps of linear warm-up, then a cosine to zero.
+        learning_rate, warmup, weight_decay, clip: steps of linear warm-up, then as `schedule` says.
+        schedule: "cosine", to zero at the end, or "constant".
         ema: decay of the averaged weights, which are the ones kept.
         noise: standard deviation of what is added to the numbers to learn, relative to the spread of each
             objective; it falls to zero in the course of the training.
@@ -96,6 +97,7 @@ class Recipe:
     optimizer: str = "adamw"
     learning_rate: float = 2e-3
     warmup: int = 200
+    schedule: str = "cosine"
     weight_decay: float = 0.05
     clip: float = 1.0
     ema: float = 0.999
@@ -113,6 +115,8 @@ class Recipe:
             raise ValueError(f"precision is {self.precision!r}; expected float32 or bfloat16")
         if self.optimizer not in ("adamw", "adafactor", "muon"):
             raise ValueError(f"optimizer is {self.optimizer!r}; expected adamw, adafactor or muon")
+        if self.schedule not in ("cosine", "constant"):
+            raise ValueError(f"schedule is {self.schedule!r}; expected cosine or constant")
         if not self.tables and not self.spaces:
             raise ValueError(
                 "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}], or spaces"

@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from nas_rlm import __version__, decoding
 from nas_rlm.files import atomic, write_bytes, write_text
 from nas_rlm.hints import hint
 from nas_rlm.model import Config, Memory, Network
+from nas_rlm.numbers import TOKENS
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
 from nas_rlm.text.tokenizer import PAD
 from search_spaces import SearchSpace
@@ -258,8 +259,8 @@ class RLM:
         out: Path | None = None,
         seed: int = 0,
     ) -> RLM:
-        """A new model, trained further on measured architectures; see `nas_rlm.train.fine_tune`."""
-        from nas_rlm.train import fine_tune
+        """A new model, trained further on measured architectures; see `nas_rlm.finetune.fine_tune`."""
+        from nas_rlm.finetune import fine_tune
 
         return fine_tune(self, rows, objectives, recipe, out, seed)
 
@@ -271,6 +272,27 @@ class RLM:
             known = [own[name]] if name in own else [t[name] for t in self.temperatures.values() if name in t]
             found.append(float(np.exp(np.mean(np.log(known)))) if known else 1.0)
         return found
+
+    def with_objectives(self, names: Sequence[str], numbers: int | None = None) -> RLM:
+        """A copy that knows more objectives, whose tokens start at the mean of those of their kind.
+
+        Args:
+            names: objectives, some of which may be known.
+            numbers: how many the copy is to write in one sequence; by default as many as before.
+        """
+        config = self.network.config
+        new = [name for name in names if name not in config.objectives]
+        grown = replace(config, objectives=(*config.objectives, *new), numbers=numbers or config.numbers)
+        network = Network(grown, self.network.kinds.numpy())
+        weights = dict(self.network.state_dict())
+        known = weights["tokens.weight"]
+        rows = [known]
+        for name in new:
+            kind = [i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
+            alike = [TOKENS + i for i in kind] or list(range(TOKENS, len(known)))
+            rows.append(known[alike].mean(0, keepdim=True))
+        network.load_state_dict({**weights, "tokens.weight": torch.cat(rows)})
+        return RLM(network, self.tokenizer, self.trained_on)
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a text, cropped to what the network reads."""

@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -28,11 +28,9 @@ from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import atomic, write_text
-from nas_rlm.hints import hint
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
-from nas_rlm.numbers import TOKENS
-from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
+from nas_rlm.recipe import Recipe, read_recipe
 from nas_rlm.rlm import ASSETS, RLM, Seen
 from nas_rlm.text import Tokenizer
 
@@ -64,66 +62,21 @@ def run(
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
     if recipe.start:
-        rlm = _with_objectives(RLM.load(recipe.start), objectives, recipe.numbers)
+        rlm = RLM.load(recipe.start).with_objectives(objectives, recipe.numbers)
     else:
         tokenizer = _tokenizer(folder, recipe, train_texts)
         config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
         rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
-    rlm.trained_on = {**rlm.trained_on, **_seen([row for side in sides for row in side[0].rows])}
+    rlm.trained_on = {**rlm.trained_on, **seen([row for side in sides for row in side[0].rows])}
     examples = [
         examples_of(rlm, side[0].rows, use, texts)
         for side, use, texts in zip(sides, uses, train_texts, strict=True)
     ]
-    checks = [check for side in sides for check in checks_of(side[1], recipe)]
+    checks = [check for side in sides for check in _watched(side[1], recipe)]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
     rlm.temperatures = calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
     return rlm
-
-
-def fine_tune(
-    rlm: RLM,
-    rows: Sequence[Row],
-    objectives: Sequence[str],
-    recipe: Recipe | None = None,
-    out: Path | None = None,
-    seed: int = 0,
-) -> RLM:
-    """Continue training a model on new rows; objectives that it did not know become tokens of their own.
-
-    Args:
-        rlm: the model, left as it is.
-        rows: measured architectures.
-        objectives: which of their numbers to learn.
-        recipe: how; its tables and size do not matter. By default 20 epochs at a tenth of the usual rate.
-        out: a folder for the log and the resumable state.
-        seed: of batches, where there is no recipe.
-
-    Returns:
-        A new model.
-
-    Raises:
-        ValueError: no row has one of the objectives.
-    """
-    kept = [
-        replace(row, targets={k: v for k, v in row.targets.items() if k in objectives})
-        for row in rows
-        if any(name in row.targets for name in objectives)
-    ]
-    measured = dict.fromkeys(name for row in rows for name in row.targets if row.measured(name))
-    for name in objectives:
-        if name not in measured:
-            raise ValueError(
-                f"none of {len(rows)} rows has a value for {name} above zero; {hint(name, measured)}"
-            )
-    recipe = recipe or Recipe(
-        (TableRecipe(""),), epochs=20, batch_size=16, learning_rate=2e-4, warmup=10, ema=0.9, seed=seed
-    )
-    grown = _with_objectives(rlm, objectives, rlm.network.config.numbers)
-    grown.trained_on = _seen(kept, rlm.trained_on)
-    examples = examples_of(grown, kept, TableRecipe("", sequences=len(objectives)), tables.texts(kept))
-    fit(grown, [examples], recipe, None, out, resume=False)
-    return grown
 
 
 def fit(
@@ -133,8 +86,9 @@ def fit(
     check: Callable[[], dict[str, dict[str, float]]] | None,
     out: Path | None,
     resume: bool,
-) -> None:
-    """Train in place; the averaged weights are what the model holds at the end.
+    keep_best: bool = False,
+) -> int:
+    """Train in place; averaged weights are what the model holds at the end.
 
     Args:
         rlm: the model.
@@ -143,6 +97,10 @@ def fit(
         check: gives validation figures of the model as it stands; None for none.
         out: where log.jsonl and the resumable state go; None for nowhere.
         resume: start from the state in `out`.
+        keep_best: hold the weights of the check with the highest mean Spearman, not the last ones.
+
+    Returns:
+        The step whose weights the model holds.
 
     Raises:
         ValueError: no row has a number to learn.
@@ -159,6 +117,8 @@ def fit(
     if resume and out is not None and (out / "state.safetensors").is_file():
         state.load(out)
     best, since = state.best, state.since
+    kept: dict[str, Tensor] = {}
+    kept_step = 0
     clock, losses, tokens = time.perf_counter(), [], 0
     with tqdm(total=total, initial=state.step, unit="step", desc="train", disable=total < 20) as bar:
         while state.step < total and not (recipe.patience and since >= recipe.patience):
@@ -177,6 +137,9 @@ def fit(
                     with state.averaged():
                         figures = check()
                     mean = float(np.mean([f["spearman"] for f in figures.values()])) if figures else 0.0
+                    if mean > best and keep_best:
+                        kept = {n: p.clone() for n, p in state.ema.items()}
+                        kept_step = state.step
                     best, since = (mean, 0) if mean > best else (best, since + 1)
                     state.best, state.since = best, since
                     record = {"validation": figures, "mean_spearman": round(mean, 5)}
@@ -187,8 +150,9 @@ def fit(
                     state.save(out)
                 if recipe.patience and since >= recipe.patience:
                     break
-    network.load_state_dict(state.ema, strict=False)
+    network.load_state_dict(kept if keep_best and kept else state.ema, strict=False)
     network.eval()
+    return kept_step if keep_best and kept else state.step
 
 
 @dataclass(frozen=True)
@@ -201,23 +165,26 @@ class Check:
     true: np.ndarray
 
 
-def checks_of(held: Table, recipe: Recipe) -> list[Check]:
-    """What is checked during training, on a fixed part of the rows: accuracy and up to three latencies.
+def checks_of(held: Table, objectives: Sequence[str]) -> list[Check]:
+    """What is checked on held-out rows during training: objectives that two rows have at least."""
+    checks = []
+    for objective in objectives:
+        rows = held.having(objective).rows
+        if len(rows) > 1:
+            true = np.array([r.targets[objective] for r in rows])
+            checks.append(Check(f"{held.name}:{objective}", objective, tables.texts(rows), true))
+    return checks
 
-    Without either, it is up to four of the other numbers.
-    """
+
+def _watched(held: Table, recipe: Recipe) -> list[Check]:
+    """Checks on a fixed part of the rows: accuracy and up to three latencies, or up to four other numbers."""
     rng = np.random.default_rng(recipe.seed)
     some = Table(held.name, [held.rows[i] for i in rng.permutation(len(held))[: recipe.validation_rows]])
     latencies = [n for n in held.objectives if n.startswith("latency/")]
     accuracy = ["accuracy"] if "accuracy" in held.objectives else []
-    checks = []
     measured = [*accuracy, *latencies[:: max(1, len(latencies) // 3)][:3]]
     others = [n for n in held.objectives if n not in ("flops", "params")]
-    for objective in measured or others[:: max(1, len(others) // 4)][:4]:
-        rows = some.having(objective).rows
-        true = np.array([r.targets[objective] for r in rows])
-        checks.append(Check(f"{held.name}:{objective}", objective, tables.texts(rows), true))
-    return checks
+    return checks_of(some, measured or others[:: max(1, len(others) // 4)][:4])
 
 
 def validate(rlm: RLM, checks: Sequence[Check]) -> dict[str, dict[str, float]]:
@@ -244,7 +211,8 @@ class _State:
     def advance(self, ids: Tensor, given: Tensor, wanted: Tensor, weights: Tensor, total: int) -> float:
         """One step; returns the loss."""
         rate = self.recipe.learning_rate * min(1.0, (self.step + 1) / max(1, self.recipe.warmup))
-        rate *= 0.5 * (1 + math.cos(math.pi * self.step / total))
+        if self.recipe.schedule == "cosine":
+            rate *= 0.5 * (1 + math.cos(math.pi * self.step / total))
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
             logits = self.network(ids, given)
         each = F.cross_entropy(
@@ -337,14 +305,14 @@ class _Averaged:
         self.network.train()
 
 
-def _seen(rows: Sequence[Row], before: Mapping[str, Seen] | None = None) -> dict[str, Seen]:
+def seen(rows: Sequence[Row], before: Mapping[str, Seen] | None = None) -> dict[str, Seen]:
     """What a model has seen of each space once it has been trained on rows."""
-    seen = dict(before or {})
+    found = dict(before or {})
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        new, known = list(group), seen.get(space, Seen(0, ()))
+        new, known = list(group), found.get(space, Seen(0, ()))
         names = dict.fromkeys([*known.objectives, *(name for row in new for name in row.targets)])
-        seen[space] = Seen(known.rows + len(new), tuple(names))
-    return seen
+        found[space] = Seen(known.rows + len(new), tuple(names))
+    return found
 
 
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
@@ -385,22 +353,3 @@ def _log(out: Path | None, step: int, losses: list[float], rate: float, **record
         line = {"step": step, "loss": loss, "tokens_per_second": round(rate), **record}
         with open(out / "log.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
-
-
-def _with_objectives(rlm: RLM, objectives: Sequence[str], numbers: int) -> RLM:
-    """A copy of a model that knows more objectives, to be trained with so many numbers in a sequence.
-
-    The new tokens start at the mean of those of their kind.
-    """
-    config = rlm.network.config
-    new = [name for name in objectives if name not in config.objectives]
-    grown = replace(config, objectives=(*config.objectives, *new), numbers=numbers)
-    network = Network(grown, rlm.network.kinds.numpy())
-    weights = dict(rlm.network.state_dict())
-    known = weights["tokens.weight"]
-    rows = [known]
-    for name in new:
-        kind = [TOKENS + i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
-        rows.append(known[kind or list(range(TOKENS, len(known)))].mean(0, keepdim=True))
-    network.load_state_dict({**weights, "tokens.weight": torch.cat(rows)})
-    return RLM(network, rlm.tokenizer, rlm.trained_on)

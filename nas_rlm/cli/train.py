@@ -29,22 +29,23 @@ def train(recipe: str, *, out: Path, table: str = "", resume: Flag = False) -> N
 
 
 @app.command
-def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas") -> None:
+def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas", seed: Whole = 0) -> None:
     """Continue training a model on a table; objectives it did not know become tokens of their own.
+
+    A fifth of the architectures is held out at first, to choose how long the training on all of them takes.
 
     Args:
         data: a parquet table in the public schema.
         objectives: which of its numbers to learn.
         out: a new folder for the checkpoint.
         model: a checkpoint folder, or the name of a shipped model.
+        seed: of what is held out, and of the batches.
     """
     from nas_rlm.data import read
 
     check_folder(out)
     rlm = load(model)
-    from nas_rlm.train import fine_tune
-
-    fine_tune(rlm, read(data).rows, objectives).save(out)
+    rlm.fine_tune(read(data).rows, objectives, seed=seed).save(out)
     print(f"model: {out}")
 
 

@@ -142,21 +142,3 @@ def test_it_stops_when_validation_no_longer_rises(tiny_checkpoint, tmp_path):
     train.fit(rlm, [examples], recipe, lambda: {"t:y": {"spearman": next(heights)}}, tmp_path, False)
     steps = [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert steps == [2, 4, 6, 8]
-
-
-def test_a_new_objective_is_learnt_and_the_old_model_stays(tiny_checkpoint):
-    rlm = RLM.load(tiny_checkpoint)
-    before = weights(rlm)
-    recipe = Recipe((TableRecipe(""),), epochs=1, batch_size=16, warmup=1)
-    tuned = rlm.fine_tune(rows(20), ["latency/mine"], recipe)
-    assert tuned.objectives == (*rlm.objectives, "latency/mine")
-    assert all(np.array_equal(before[k], v) for k, v in weights(rlm).items())
-    assert tuned.predict(SPACE, [SPACE.sample(np.random.default_rng(0))], ["latency/mine"]).shape == (1, 1)
-
-
-def test_rows_without_a_number_to_learn(tiny_checkpoint):
-    rlm = RLM.load(tiny_checkpoint)
-    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
-        rlm.fine_tune(rows(3), ["latency/none"])
-    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/other above zero"):
-        rlm.fine_tune(rows(3), ["latency/other"])

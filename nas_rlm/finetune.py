@@ -1,0 +1,136 @@
+"""Fine-tuning: a model learns from measured architectures, from a handful to all of a table."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from nas_rlm.calibration import calibrate
+from nas_rlm.data import tables
+from nas_rlm.data.tables import Row, Table
+from nas_rlm.examples import Examples, examples_of
+from nas_rlm.hints import hint
+from nas_rlm.recipe import Recipe, TableRecipe
+from nas_rlm.rlm import RLM, Temperatures
+from nas_rlm.train import checks_of, fit, seen, validate
+
+SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
+EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
+GUESS = 30  # epochs where too few rows are there to choose
+
+
+def fine_tune(
+    rlm: RLM,
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    recipe: Recipe | None = None,
+    out: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+) -> RLM:
+    """Continue training a model on new rows; objectives that it did not know become tokens of their own.
+
+    Without a recipe the epochs are chosen: a fifth of the architectures is held out, the model learns from
+    the rest, and the epoch that ranks the held-out ones best is how long a second training takes, on all
+    rows. The first one gives the temperatures of the intervals as well.
+
+    >>> tuned = rlm.fine_tune(rows, ["latency/mine"])  # doctest: +SKIP
+
+    Args:
+        rlm: the model, left as it is.
+        rows: measured architectures.
+        objectives: which of their numbers to learn.
+        recipe: how, without holding anything out; its tables and size do not matter.
+        out: a folder for the log and the resumable state of the training on all rows.
+        seed: of the split and the batches, where there is no recipe.
+
+    Returns:
+        A new model.
+
+    Raises:
+        ValueError: no row has one of the objectives.
+
+    Warns:
+        UserWarning: the rows are too few to hold any out.
+    """
+    kept = _kept(rows, objectives)
+    if recipe is not None:
+        return _tuned(rlm, kept, objectives, recipe, None, out)[0]
+    recipe = default(len(kept), seed)
+    rest, held = tables.split(Table("rows", kept), SHARE, seed)
+    held.rows = held.rows[:MOST]
+    temperatures: Temperatures = {}
+    if len(held) < LEAST or len(rest) < LEAST:
+        warnings.warn(
+            f"{len(kept)} rows are too few to hold some out: {GUESS} epochs are a guess, as intervals are",
+            stacklevel=3,
+        )
+        recipe = replace(recipe, epochs=min(recipe.epochs, GUESS))
+    else:
+        first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held, None)
+        temperatures = calibrate(first, [held])
+        recipe = replace(recipe, epochs=epochs)
+    tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
+    tuned.temperatures = temperatures
+    return tuned
+
+
+def default(rows: int, seed: int = 0) -> Recipe:
+    """How so many rows are learnt where no recipe says it."""
+    batch = 16
+    epochs = int(np.clip(STEPS * batch // max(1, rows), FEWEST, EPOCHS))
+    return Recipe(
+        (TableRecipe(""),),
+        epochs=epochs,
+        batch_size=batch,
+        optimizer="muon",
+        learning_rate=5e-4,
+        warmup=10,
+        schedule="constant",
+        ema=0.98,
+        noise=0.3,
+        seed=seed,
+    )
+
+
+def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
+    """The rows that have one of the objectives, with these numbers alone."""
+    measured = dict.fromkeys(name for row in rows for name in row.targets if row.measured(name))
+    for name in objectives:
+        if name not in measured:
+            raise ValueError(
+                f"none of {len(rows)} rows has a value for {name} above zero; {hint(name, measured)}"
+            )
+    wanted = [replace(r, targets={k: v for k, v in r.targets.items() if k in objectives}) for r in rows]
+    return [row for row in wanted if any(row.measured(name) for name in row.targets)]
+
+
+def _tuned(
+    rlm: RLM,
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    recipe: Recipe,
+    held: Table | None,
+    out: str | os.PathLike[str] | None,
+) -> tuple[RLM, int]:
+    """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
+    grown = rlm.with_objectives(objectives)
+    grown.trained_on = seen(rows, rlm.trained_on)
+    examples = examples_of(grown, rows, TableRecipe("", sequences=len(objectives)), tables.texts(rows))
+    if held is None:
+        fit(grown, [examples], recipe, None, Path(out) if out else None, resume=False)
+        return grown, recipe.epochs
+    checks = checks_of(held, objectives)
+    each = _every(examples, recipe)
+    recipe = replace(recipe, validate_every=each)
+    best = fit(grown, [examples], recipe, lambda: validate(grown, checks), None, False, keep_best=True)
+    return grown, max(1, round(best / each))
+
+
+def _every(examples: Examples, recipe: Recipe) -> int:
+    """The steps of an epoch."""
+    return -(-sum(bool(numbers) for numbers in examples.numbers) // recipe.batch_size)

@@ -1,0 +1,92 @@
+import warnings
+
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm import RLM, finetune
+from nas_rlm.data import Row
+from nas_rlm.data.tables import keys
+from nas_rlm.recipe import Recipe, TableRecipe
+
+SPACE = search_spaces.get("nasbench201")
+QUICK = Recipe((TableRecipe(""),), epochs=1, batch_size=16, warmup=1)
+
+
+def rows(n):
+    rng = np.random.default_rng(0)
+    return [
+        Row(
+            "nasbench201",
+            str(SPACE.sample(rng)),
+            {"accuracy": 50 + 40 * rng.random(), "latency/mine": rng.random() + 1, "latency/other": 0.0},
+        )
+        for _ in range(n)
+    ]
+
+
+@pytest.fixture
+def rlm(tiny_checkpoint):
+    return RLM.load(tiny_checkpoint)
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """The rows, the epochs and the held-out rows of each training; none takes more than three epochs."""
+    monkeypatch.setattr(finetune, "EPOCHS", 3)
+    found, tuned = [], finetune._tuned
+
+    def noted(rlm, some, objectives, recipe, held, out):
+        found.append((some, recipe.epochs, held.rows if held else []))
+        return tuned(rlm, some, objectives, recipe, held, out)
+
+    monkeypatch.setattr(finetune, "_tuned", noted)
+    return found
+
+
+def test_a_new_objective_is_learnt_and_the_old_model_stays(rlm):
+    before = {k: v.clone() for k, v in rlm.network.state_dict().items()}
+    tuned = rlm.fine_tune(rows(20), ["latency/mine"], QUICK)
+    assert tuned.objectives == (*rlm.objectives, "latency/mine")
+    assert all((before[k] == v).all() for k, v in rlm.network.state_dict().items())
+    assert tuned.predict(SPACE, [SPACE.sample(np.random.default_rng(0))], ["latency/mine"]).shape == (1, 1)
+
+
+def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monkeypatch):
+    heights = iter([0.2, 0.6, 0.4])
+    monkeypatch.setattr(finetune, "validate", lambda *_: {"rows:accuracy": {"spearman": next(heights)}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuned = rlm.fine_tune(rows(120), ["accuracy"], seed=1)
+    (some, most, held), (everything, epochs, none) = trainings
+    assert (most, epochs, none) == (3, 2, [])
+    assert len(everything) == len(some) + len(held) == 120
+    assert 10 < len(held) < 40
+    assert not set(keys(some)) & set(keys(held))
+    assert tuned.temperatures["nasbench201"].keys() == {"accuracy"}
+    assert tuned.trained_on["nasbench201"].rows == 120
+
+
+def test_too_few_rows_to_hold_some_out(rlm, trainings):
+    with pytest.warns(UserWarning, match="12 rows are too few to hold some out"):
+        tuned = rlm.fine_tune(rows(12), ["accuracy"])
+    assert [(len(some), held) for some, _, held in trainings] == [(12, [])]
+    assert tuned.temperatures == {}
+
+
+def test_a_recipe_holds_nothing_out(rlm, trainings):
+    rlm.fine_tune(rows(60), ["accuracy"], QUICK)
+    assert [(len(some), epochs, held) for some, epochs, held in trainings] == [(60, 1, [])]
+
+
+def test_the_more_rows_the_fewer_epochs():
+    epochs = [finetune.default(n).epochs for n in (0, 20, 1000, 5000, 20000, 10**6)]
+    assert epochs == sorted(epochs, reverse=True)
+    assert (epochs[1], epochs[-1]) == (finetune.EPOCHS, finetune.FEWEST)
+
+
+def test_rows_without_a_number_to_learn(rlm):
+    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
+        rlm.fine_tune(rows(3), ["latency/none"])
+    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/other above zero"):
+        rlm.fine_tune(rows(3), ["latency/other"])
