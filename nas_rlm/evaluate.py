@@ -59,6 +59,23 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), s
         raise ValueError(f"samples is {samples}: expected 0 or more")
     if data is not None:
         return show(evaluate(rlm, tables.read(data), objectives, samples=samples))
+    halves = sides(rlm)
+    measured = list(dict.fromkeys(name for _, held in halves for name in held.objectives))
+    _check(objectives, measured, ", ".join(held.name for _, held in halves))
+    found: list[Figures] = []
+    for training, held in halves:
+        shared = [name for name in objectives if name in held.objectives]
+        if shared or not objectives:
+            found += evaluate(rlm, held, shared, training, samples)
+    return show(found)
+
+
+def sides(rlm: RLM) -> list[tuple[Table, Table]]:
+    """Training and held-out rows of the shipped model's tables, of those spaces that a model has seen.
+
+    Raises:
+        ValueError: the model has seen none of them.
+    """
     recipe = read_recipe("nas")
     whole = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
     whole = [t for t in whole if any(row.space in rlm.trained_on for row in t.rows)]
@@ -67,15 +84,7 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), s
         raise ValueError(
             f"the model has seen {seen}, none of the shipped model's tables: name one of your own"
         )
-    measured = list(dict.fromkeys(name for table in whole for name in table.objectives))
-    _check(objectives, measured, ", ".join(table.name for table in whole))
-    found: list[Figures] = []
-    for table in whole:
-        shared = [name for name in objectives if name in table.objectives]
-        if shared or not objectives:
-            training, held = tables.split(table, recipe.validation, recipe.seed)
-            found += evaluate(rlm, held, shared, training, samples)
-    return show(found)
+    return [tables.split(table, recipe.validation, recipe.seed) for table in whole]
 
 
 def evaluate(

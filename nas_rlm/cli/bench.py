@@ -9,6 +9,7 @@ from cyclopts import App
 
 import search_spaces
 from nas_rlm.cli.app import Names, Whole, app, bar, load
+from nas_rlm.files import check_target
 from nas_rlm.hints import hint
 
 FILES = {"nds_darts": "darts"}  # tables that are not called as their space
@@ -102,6 +103,45 @@ def bench_few_shot(
             values = [getattr(s, figure) for s in of_seeds]
             ranks += f"{np.mean(values):>9.3f} ±{np.std(values):.3f}"
         print(f"{name:<18}{ranks}{np.mean([s.seconds for s in of_seeds]):>9.1f}")
+
+
+@bench.command(name="reliability")
+def bench_reliability(
+    *, out: Path, model: str = "nas", data: Path | None = None, objectives: Names = ()
+) -> None:
+    """Count what a model's intervals hold, and how it errs where it is certain and where it is not.
+
+    Args:
+        out: a picture: .png, .svg, .pdf or .jpg.
+        model: a checkpoint folder, or the name of a shipped model.
+        data: a table of one space; by default the held-out rows of the shipped model's tables.
+        objectives: what to judge; by default accuracies, and the latencies of three devices a table.
+    """
+    from nas_rlm import reliability as counted
+    from nas_rlm.data import read
+    from nas_rlm.evaluate import sides
+    from nas_rlm.plots import FORMATS
+
+    if out.suffix not in FORMATS:
+        raise ValueError(f"{str(out)!r} is no picture: expected {', '.join(FORMATS)}")
+    check_target(out)
+    rlm = load(model)
+    found = []
+    for table in [read(data)] if data else [held for _, held in sides(rlm)]:
+        known = [o for o in table.objectives if o in rlm.objectives and len(table.having(o)) > 1]
+        latencies = [o for o in known if o.startswith("latency/")][:3]
+        some = [o for o in known if o.startswith("accuracy")] + latencies
+        wanted = [o for o in objectives if o in known] if objectives else some
+        found += counted.reliability(rlm, table, wanted) if wanted else []
+    if not found:
+        raise ValueError(f"no table has two rows with {', '.join(objectives) or 'what the model knows'}")
+    intervals = "".join(f"{i:>7.0%}" for i in counted.INTERVALS)
+    print(f"{'table':<13}{'objective':<34}{'rows':>6}{intervals}{'certain':>10}{'uncertain':>11}")
+    for r in found:
+        held = "".join(f"{share:>7.2f}" for share in r.held)
+        print(f"{r.table:<13}{r.objective:<34}{r.rows:>6}{held}{r.certain:>10.2%}{r.uncertain:>11.2%}")
+    counted.draw(found, out)
+    print(f"picture: {out}")
 
 
 @bench.command(name="text")

@@ -1,0 +1,106 @@
+"""Whether a model's intervals hold what they say, and whether it knows where it errs.
+
+`reliability` counts and `draw` draws, so that the first is tested without pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nas_rlm import decoding
+from nas_rlm.data import tables
+from nas_rlm.data.tables import Table
+from nas_rlm.files import atomic
+from nas_rlm.metrics import coverage
+from nas_rlm.model import Memory
+from nas_rlm.plots import FAINT, HUES, INK, MUTED
+from nas_rlm.rlm import RLM
+
+INTERVALS = (0.2, 0.4, 0.6, 0.8, 0.9)
+LEVELS = (*(0.5 - i / 2 for i in INTERVALS), 0.5, *(0.5 + i / 2 for i in INTERVALS))
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """What one objective's intervals hold on the rows of one table.
+
+    Args:
+        table, objective: what.
+        rows: so many.
+        held: the share of true values within each of `INTERVALS`.
+        certain: median relative error of the half of the rows with the narrower 80 % intervals.
+        uncertain: the same of the other half.
+    """
+
+    table: str
+    objective: str
+    rows: int
+    held: tuple[float, ...]
+    certain: float
+    uncertain: float
+
+
+def reliability(rlm: RLM, held: Table, objectives: Sequence[str]) -> list[Reliability]:
+    """Count for each objective, asked alone.
+
+    Args:
+        rlm: the model.
+        held: rows of one space that it did not learn from.
+        objectives: names that the model knows and two rows have at least.
+    """
+    space = held.rows[0].space
+
+    def decode(memory: Memory) -> np.ndarray:
+        each = [
+            decoding.quantile(rlm.network, memory, [name], LEVELS, rlm.temperatures_of(space, [name]))
+            for name in objectives
+        ]
+        return np.concatenate(each, axis=1)
+
+    shape = (len(objectives), len(LEVELS))
+    decoded = rlm.decode_texts(tables.texts(held.rows), decode, shape, batch_size=64, progress=True)
+    found = []
+    for name, of_name in zip(objectives, decoded.transpose(1, 0, 2), strict=True):
+        measured = [i for i, row in enumerate(held.rows) if row.measured(name)]
+        true = np.array([held.rows[i].targets[name] for i in measured])
+        quantiles = np.sort(of_name[measured], axis=1)
+        counted = tuple(
+            coverage(quantiles[:, len(INTERVALS) - 1 - k], quantiles[:, len(INTERVALS) + 1 + k], true)
+            for k in range(len(INTERVALS))
+        )
+        halves = _halves(quantiles, true)
+        found.append(Reliability(held.name, name, len(measured), counted, *halves))
+    return found
+
+
+def _halves(quantiles: np.ndarray, true: np.ndarray) -> tuple[float, float]:
+    """Median relative errors of the half that the model is more certain of, and of the other."""
+    middle, wide = len(INTERVALS), INTERVALS.index(0.8) + 1
+    median = quantiles[:, middle]
+    width = (quantiles[:, middle + wide] - quantiles[:, middle - wide]) / np.maximum(np.abs(median), 1e-9)
+    error = np.abs(median / true - 1)
+    order = width.argsort(kind="stable")
+    half = len(order) // 2
+    return float(np.median(error[order[:half]])), float(np.median(error[order[half:]]))
+
+
+def draw(found: Sequence[Reliability], path: Path) -> None:
+    """A line for each table and objective: what intervals say against what they hold."""
+    figure = Figure(figsize=(6.4, 6.4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
+    for k, r in enumerate(found):
+        name = f"{r.table} {r.objective}"
+        axis.plot(INTERVALS, r.held, "o-", color=HUES[k % len(HUES)], alpha=0.8, linewidth=1.2, label=name)
+    axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="interval", ylabel="share of true values within it")
+    axis.set_title("what intervals say and what they hold", loc="left", color=INK)
+    axis.tick_params(colors=MUTED)
+    if len(found) <= 2 * len(HUES):
+        axis.legend(frameon=False, fontsize=8)
+    with atomic(path) as temporary:
+        figure.savefig(temporary, dpi=150)

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row, Table
+from nas_rlm.reliability import INTERVALS, LEVELS, Reliability, draw, reliability
+
+SPACE = search_spaces.get("nasbench201")
+
+
+@pytest.fixture
+def held():
+    """Cells of distinct texts; a half of the values spreads by 1 around 100, the other by 5."""
+    rng = np.random.default_rng(0)
+    cells = list({SPACE.key(c): c for c in (SPACE.sample(rng) for _ in range(900))}.values())[:600]
+    values = 100 + np.where(np.arange(600) % 2, 1, 5) * rng.normal(size=600)
+    rows = [Row("nasbench201", str(c), {"latency/pixel3": v}) for c, v in zip(cells, values, strict=True)]
+    return Table("cells", rows)
+
+
+@pytest.mark.parametrize(("width", "expected"), [(1.0, INTERVALS), (0.0, [0] * len(INTERVALS))])
+def test_a_right_model_holds_what_it_says(held, tiny_checkpoint, monkeypatch, width, expected):
+    rlm = RLM.load(tiny_checkpoint)
+
+    def decode_texts(texts, decode, shape, batch_size, progress):
+        spread = np.where(np.arange(600) % 2, 1, 5)[:, None, None] * width
+        return 100 + spread * norm.ppf(LEVELS)[None, None]
+
+    monkeypatch.setattr(rlm, "decode_texts", decode_texts)
+    (found,) = reliability(rlm, held, ["latency/pixel3"])
+    assert (found.table, found.objective, found.rows) == ("cells", "latency/pixel3", 600)
+    assert found.held == pytest.approx(expected, abs=0.06)
+    if width:
+        assert found.certain == pytest.approx(0.01 * norm.ppf(0.75), rel=0.2)
+        assert found.uncertain == pytest.approx(0.05 * norm.ppf(0.75), rel=0.2)
+
+
+def test_the_real_decoder_is_asked(held, tiny_checkpoint):
+    held.rows = held.rows[:20]
+    (found,) = reliability(RLM.load(tiny_checkpoint), held, ["latency/pixel3"])
+    assert list(found.held) == sorted(found.held)
+
+
+def test_a_picture_is_written(tmp_path):
+    draw([Reliability("cells", "accuracy", 9, (0.1, 0.2, 0.3, 0.4, 0.5), 0.1, 0.2)], tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
