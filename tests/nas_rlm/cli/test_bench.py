@@ -1,6 +1,8 @@
+import numpy as np
+
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
-from tests.nas_rlm.cli.commands import ARCHS, refused
+from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused
 
 
 def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
@@ -20,3 +22,34 @@ def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
         [m, "8"] for m in ("nsga2", "random", "measured")
     ] * 2
     assert "seeds is 0" in refused(capsys, "bench", "search", *model, "--data", path, "--seeds", "0")
+
+
+def test_bench_few_shot_prints_a_line_for_each_method(tmp_path, model, capsys):
+    path = tmp_path / "cells.parquet"
+    cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(40)]
+    write(path, [Row("nasbench201", a, {"accuracy": 50.0 + a.count("conv")}) for a in cells])
+    command = ("bench", "few-shot", *model, "--space", "nasbench201", "--data", str(path))
+    methods = ("--methods", "flops,gcn")
+    assert main([*command, "--labels", "12", "--seeds", "2", *methods]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("40 rows of nasbench201, 12 labels, seeds 0 to 1")
+    assert [line.split()[0] for line in lines[2:]] == ["flops", "gcn"]
+    assert all(line.count("±") == 2 for line in lines[2:])
+    assert "seeds is 0" in refused(capsys, *command, "--labels", "12", "--seeds", "0")
+    assert "no method 'gcm'" in refused(capsys, *command, "--labels", "12", "--methods", "gcm")
+    assert "39 labels of 40 rows" in refused(capsys, *command, "--labels", "39", *methods)
+    assert "no row of nasbench101" in refused(
+        capsys, *command[:5], "nasbench101", *command[6:], "--labels", "12"
+    )
+
+
+def test_bench_reliability_prints_a_line_and_draws(tmp_path, model, table, capsys):
+    picture = tmp_path / "reliability.png"
+    command = ("bench", "reliability", *model, "--data", table)
+    assert main([*map(str, command), "--out", str(picture)]) == 0
+    assert "table        accuracy" in capsys.readouterr().out
+    assert picture.stat().st_size > 1000
+    assert "is no picture" in refused(capsys, *command, "--out", tmp_path / "r.txt")
+    assert "no table has two rows with latency/x" in refused(
+        capsys, *command, "--objectives", "latency/x", "--out", picture
+    )
