@@ -63,11 +63,9 @@ def temperatures(rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray
     """
 
     def decode(memory: Memory) -> np.ndarray:
-        each = [
-            [decoding.quantile(rlm.network, memory, [name], LEVELS, [t])[:, 0] for t in GRID]
-            for name in values
-        ]
-        return np.array(each).transpose(2, 0, 1, 3)
+        names = list(values)
+        each = [decoding.quantile(rlm.network, memory, names, LEVELS, [t] * len(names)) for t in GRID]
+        return np.stack(each, axis=2)
 
     shape = (len(values), len(GRID), len(LEVELS))
     bounds = rlm.decode_texts(texts, decode, shape, batch_size=64, progress=False)

@@ -6,6 +6,7 @@ Source: section 3 of the paper (constrained decoding); the quantile walk is ours
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from nas_rlm.model import Cache, Memory, Network
 from nas_rlm.numbers import DigitTree, NumberScheme
+
+TOGETHER = 64  # decodings of a text that are walked at once
 
 
 @torch.inference_mode()
@@ -44,13 +47,14 @@ def sample(
     prefix = _Prefix(network, memory, rows)
     drawn = []
     for token, temperature in _asked(network, objectives, temperatures):
-        caches, unread = prefix.before(token, 1)
+        caches, unread = prefix.before(token)
+        divisor = unread.new_full((rows, 1), temperature, dtype=torch.float64)
         digits = _write(
             network,
             memory,
             unread,
             caches,
-            temperature,
+            divisor,
             lambda p: torch.multinomial(p, 1, generator=generator),
         )
         prefix.extend(caches, digits)
@@ -66,12 +70,11 @@ def quantile(
     quantiles: Sequence[float],
     temperatures: Sequence[float] | None = None,
 ) -> np.ndarray:
-    """Exact quantiles of the model's distribution over each objective, given the medians of those before.
-
-    Where they are more than training showed at once, the first and the nearest of the others count as before.
+    """Exact quantiles of the model's distribution over each objective by itself.
 
     The tree is walked by cumulative probability: at each digit the child is taken whose interval holds the
-    quantile, so that one pass gives the smallest number at which the distribution function reaches it.
+    quantile, so that one pass gives the smallest number at which the distribution function reaches it. All
+    objectives and levels are walked together.
 
     Args:
         network: the model.
@@ -83,18 +86,19 @@ def quantile(
     Returns:
         float64 [B, K, Q].
     """
-    levels = list(quantiles) if 0.5 in quantiles else [*quantiles, 0.5]
-    n, median = len(levels), levels.index(0.5)
-    prefix = _Prefix(network, memory, memory.batch)
+    b, device = memory.batch, memory.mask.device
+    asked = list(_asked(network, objectives, temperatures))
+    together = max(1, TOGETHER // len(quantiles))
     found = []
-    for token, temperature in _asked(network, objectives, temperatures):
-        caches, unread = prefix.before(token, n)
-        wanted = torch.tensor(levels, dtype=torch.float64, device=unread.device).repeat(memory.batch)
-        digits = _write(network, memory, unread, caches, temperature, _Descent(wanted[:, None]))
+    for part in (asked[i : i + together] for i in range(0, len(asked), together)):
+        walks = [(token, t, level) for token, t in part for level in quantiles]
+        tokens = torch.tensor([[token] for token, _, _ in walks], device=device).repeat(b, 1)
+        real = torch.tensor([walk[1:] for walk in walks], dtype=torch.float64, device=device).repeat(b, 1)
+        caches = [Cache() for _ in network.decoder]
+        digits = _write(network, memory, tokens, caches, real[:, :1], _Descent(real[:, 1:]))
         values = network.config.scheme.decode_array(digits.cpu().numpy())
-        found.append(values.reshape(memory.batch, n)[:, : len(quantiles)])
-        prefix.extend([c.every(n, median) for c in caches], digits[median::n])
-    return np.stack(found, 1)
+        found.append(values.reshape(b, len(part), len(quantiles)))
+    return np.concatenate(found, axis=1)
 
 
 def _asked(
@@ -118,12 +122,11 @@ class _Prefix:
         self.unread = torch.empty(rows, 0, dtype=torch.long, device=memory.mask.device)
         self.first = self.caches, self.unread
 
-    def before(self, objective: int, n: int) -> tuple[list[Cache], Tensor]:
-        """For n continuations: caches to extend, and the tokens that are not in them, an objective's last."""
+    def before(self, objective: int) -> tuple[list[Cache], Tensor]:
+        """Caches to extend, and the tokens that are not in them, an objective's last."""
         if self.written == self.most:
             (self.caches, self.unread), self.written = self.first, 1
-        unread = F.pad(self.unread, (0, 1), value=objective)
-        return [c.repeat(n) for c in self.caches], unread.repeat_interleave(n, 0)
+        return [copy(c) for c in self.caches], F.pad(self.unread, (0, 1), value=objective)
 
     def extend(self, caches: list[Cache], digits: Tensor) -> None:
         """Take a number that has been written; its last digit is not in the caches."""
@@ -154,7 +157,7 @@ def _write(
     memory: Memory,
     unread: Tensor,
     caches: list[Cache],
-    temperature: float,
+    temperatures: Tensor,
     choose: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Write one number a row.
@@ -164,7 +167,7 @@ def _write(
         memory: B encoded texts.
         unread: int64 [rows, t], tokens not yet in the caches, an objective's last.
         caches: what was read before, extended in place.
-        temperature: the logits are divided by it.
+        temperatures: float [rows, 1], the logits are divided by them.
         choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
             numbers below them, to the index of one, [rows, 1].
 
@@ -178,7 +181,7 @@ def _write(
         logits = network.decode(unread, memory, caches)[:, -1].double()
         children = order[position, state]
         scores = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
-        unread = children.gather(1, choose((scores / temperature).softmax(1)))
+        unread = children.gather(1, choose((scores / temperatures).softmax(1)))
         state = step[position, state, unread[:, 0]]
         digits.append(unread)
     return torch.cat(digits, 1)

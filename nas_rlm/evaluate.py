@@ -11,12 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 import search_spaces
-from nas_rlm import baselines, decoding
+from nas_rlm import baselines
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.hints import hint
 from nas_rlm.metrics import coverage, kendall, spearman
-from nas_rlm.model import Memory
 from nas_rlm.recipe import read_recipe
 from nas_rlm.rlm import RLM
 
@@ -119,7 +118,7 @@ def evaluate(
     texts = tables.texts(held.rows)
     spaces = {row.space for row in held.rows}
     space = spaces.pop() if len(spaces) == 1 else ""
-    decoded = _quantiles(rlm, texts, asked, known, space)
+    decoded = rlm.predict_text(texts, asked, LEVELS, progress=True, space=space)
     drawn = _sampled(rlm, texts, asked, samples, space) if samples else {}
     costs = _costs(held.rows)
     rivals = training if find_spec("sklearn") else None
@@ -221,26 +220,6 @@ def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         for name, count in counters.items()
         if all(name in row.targets or row.space in spaces for row in rows)
     }
-
-
-def _quantiles(
-    rlm: RLM, texts: Sequence[str], objectives: Sequence[str], known: Sequence[str], space: str
-) -> np.ndarray:
-    """Quantiles of each objective, from one encoding: [N, K, levels].
-
-    Latencies are asked one by one, after accuracy where the space's is known.
-    """
-    context = ["accuracy"] if "accuracy" in known else []
-    passes = [[*context, o] if o.startswith("latency/") else [o] for o in objectives]
-
-    def decode(memory: Memory) -> np.ndarray:
-        last = [
-            decoding.quantile(rlm.network, memory, names, LEVELS, rlm.temperatures_of(space, names))[:, -1:]
-            for names in passes
-        ]
-        return np.concatenate(last, axis=1)
-
-    return rlm.decode_texts(texts, decode, (len(passes), len(LEVELS)), batch_size=64, progress=True)
 
 
 def _sampled(

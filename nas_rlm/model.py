@@ -324,21 +324,6 @@ class Cache:
         self.keys, self.values = k, v
         return k, v
 
-    def repeat(self, n: int) -> Cache:
-        """A cache of n copies of each row, for n continuations of one prefix."""
-        copy = Cache()
-        if self.keys is not None and self.values is not None:
-            copy.keys = self.keys.repeat_interleave(n, 0)
-            copy.values = self.values.repeat_interleave(n, 0)
-        return copy
-
-    def every(self, n: int, index: int) -> Cache:
-        """A cache of one row in n, the inverse of `repeat`."""
-        copy = Cache()
-        if self.keys is not None and self.values is not None:
-            copy.keys, copy.values = self.keys[index::n], self.values[index::n]
-        return copy
-
 
 def rotary_table(start: int, length: int, device: torch.device) -> Rotary:
     """Cosines and sines [length, HEAD / 2] of positions from `start`."""

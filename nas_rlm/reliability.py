@@ -12,12 +12,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from nas_rlm import decoding
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
 from nas_rlm.files import atomic
 from nas_rlm.metrics import coverage
-from nas_rlm.model import Memory
 from nas_rlm.plots import FAINT, HUES, INK, MUTED
 from nas_rlm.rlm import RLM
 
@@ -46,24 +44,15 @@ class Reliability:
 
 
 def reliability(rlm: RLM, held: Table, objectives: Sequence[str]) -> list[Reliability]:
-    """Count for each objective, asked alone.
+    """Count for each objective.
 
     Args:
         rlm: the model.
         held: rows of one space that it did not learn from.
         objectives: names that the model knows and two rows have at least.
     """
-    space = held.rows[0].space
-
-    def decode(memory: Memory) -> np.ndarray:
-        each = [
-            decoding.quantile(rlm.network, memory, [name], LEVELS, rlm.temperatures_of(space, [name]))
-            for name in objectives
-        ]
-        return np.concatenate(each, axis=1)
-
-    shape = (len(objectives), len(LEVELS))
-    decoded = rlm.decode_texts(tables.texts(held.rows), decode, shape, batch_size=64, progress=True)
+    texts, space = tables.texts(held.rows), held.rows[0].space
+    decoded = rlm.predict_text(texts, objectives, LEVELS, progress=True, space=space)
     found = []
     for name, of_name in zip(objectives, decoded.transpose(1, 0, 2), strict=True):
         measured = [i for i, row in enumerate(held.rows) if row.measured(name)]

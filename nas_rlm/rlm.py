@@ -151,8 +151,7 @@ class RLM:
         Args:
             space: a search space or its name.
             architectures: N of its architectures, or their strings.
-            objectives: K different names, in any order: the model writes accuracy first, and conditions
-                each number on those before it.
+            objectives: K different names, each told by itself; `sample` tells them jointly.
             quantiles: Q levels of the model's own distribution; None for the median alone.
             batch_size: texts a batch.
             progress: show a bar.
@@ -200,14 +199,12 @@ class RLM:
         """
         self.check(objectives)
         levels = _levels(quantiles)
-        order = self._order(objectives)
-        temperatures = self.temperatures_of(space, order)
+        temperatures = self.temperatures_of(space, objectives)
 
         def decode(memory: Memory) -> np.ndarray:
-            return decoding.quantile(self.network, memory, order, levels, temperatures)
+            return decoding.quantile(self.network, memory, objectives, levels, temperatures)
 
         found = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
-        found = found[:, [order.index(name) for name in objectives]]
         return found if quantiles is not None else found[:, :, 0]
 
     def sample(
@@ -219,6 +216,8 @@ class RLM:
         seed: int = 0,
     ) -> np.ndarray:
         """Joint draws from the model's distribution over the objectives of each architecture.
+
+        Accuracy is written first, and each number is conditioned on those before it.
 
         Returns:
             float64 [N, num_samples, K].

@@ -38,7 +38,7 @@ def test_a_presentation_begins_with_accuracy_and_never_repeats():
     assert given.shape == wanted.shape == share.shape == (400, 3 * 8)
     chosen = [written(row) for row in given]
     first = [row[0] == TOKENS for row in chosen]
-    assert 0.75 < np.mean(first) < 0.95
+    assert 0.4 < np.mean(first) < 0.6
     assert all(TOKENS not in row[1:] and len(set(row)) == len(row) for row in chosen)
     assert {len(row) for row, begins in zip(chosen, first, strict=True) if begins} == {2, 3}
     assert {len(row) for row, begins in zip(chosen, first, strict=True) if not begins} == {1, 2, 3}
