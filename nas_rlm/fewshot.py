@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 from tqdm import tqdm
 
 from nas_rlm import baselines
+from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, spearman
@@ -151,8 +152,10 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
         tuned = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
         return tuned.predict_text(texts(), [task.objective])[:, 0]
 
-    def head(normalised: bool) -> Method:
-        return lambda task: baselines.head(rlm, texts(), task.known, task.labels, normalised, task.seed)
+    def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
+        values = (task.labels - mean) / deviation
+        found = baselines.head(rlm, texts(), task.known, values, replace(FEW, seed=task.seed))
+        return mean + found * deviation
 
     found: dict[str, Method] = {
         "flops": lambda task: baselines.flops(rows),
@@ -162,6 +165,7 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
     }
     if space in baselines.CELLS:
         found["gcn"] = lambda task: baselines.gcn(task.labelled, task.labels, rows, task.seed)
-    found["head, raw"], found["head, normalised"] = head(False), head(True)
+    found["head, raw"] = head
+    found["head, normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std())
     found["rlm"] = fine_tuned
     return found

@@ -17,7 +17,7 @@ from nas_rlm.examples import Examples, examples_of
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, Temperatures
-from nas_rlm.train import checks_of, fit, seen, validate
+from nas_rlm.train import check_of, fit, seen, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
@@ -124,7 +124,7 @@ def _tuned(
     if held is None:
         fit(grown, [examples], recipe, None, Path(out) if out else None, resume=False)
         return grown, recipe.epochs
-    checks = checks_of(held, objectives)
+    checks = [check_of(held, objectives)]
     each = _every(examples, recipe)
     recipe = replace(recipe, validate_every=each)
     best = fit(grown, [examples], recipe, lambda: validate(grown, checks), None, False, keep_best=True)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
@@ -72,7 +72,7 @@ def run(
         examples_of(rlm, side[0].rows, use, texts)
         for side, use, texts in zip(sides, uses, train_texts, strict=True)
     ]
-    checks = [check for side in sides for check in _watched(side[1], recipe)]
+    checks = [_watched(side[1], recipe) for side in sides]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
     rlm.temperatures = calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
@@ -157,45 +157,53 @@ def fit(
 
 @dataclass(frozen=True)
 class Check:
-    """One objective of a table's held-out rows: texts and measured values."""
+    """A table's held-out rows.
+
+    Args:
+        name: of the table.
+        texts: N texts.
+        values: of each objective that is checked, float64 [N], NaN where it was not measured.
+    """
 
     name: str
-    objective: str
     texts: list[str]
-    true: np.ndarray
+    values: dict[str, np.ndarray]
 
 
-def checks_of(held: Table, objectives: Sequence[str]) -> list[Check]:
+def check_of(held: Table, objectives: Sequence[str]) -> Check:
     """What is checked on held-out rows during training: objectives that two rows have at least."""
-    checks = []
-    for objective in objectives:
-        rows = held.having(objective).rows
-        if len(rows) > 1:
-            true = np.array([r.targets[objective] for r in rows])
-            checks.append(Check(f"{held.name}:{objective}", objective, tables.texts(rows), true))
-    return checks
+    values = {
+        name: np.array([row.targets[name] if row.measured(name) else math.nan for row in held.rows])
+        for name in objectives
+    }
+    some = {name: v for name, v in values.items() if np.isfinite(v).sum() > 1}
+    return Check(held.name, tables.texts(held.rows), some)
 
 
-def _watched(held: Table, recipe: Recipe) -> list[Check]:
-    """Checks on a fixed part of the rows: accuracy and up to three latencies, or up to four other numbers."""
+def _watched(held: Table, recipe: Recipe) -> Check:
+    """A check on a fixed part of the rows: accuracy and up to three latencies, or up to four others."""
     rng = np.random.default_rng(recipe.seed)
     some = Table(held.name, [held.rows[i] for i in rng.permutation(len(held))[: recipe.validation_rows]])
     latencies = [n for n in held.objectives if n.startswith("latency/")]
     accuracy = ["accuracy"] if "accuracy" in held.objectives else []
     measured = [*accuracy, *latencies[:: max(1, len(latencies) // 3)][:3]]
     others = [n for n in held.objectives if n not in ("flops", "params")]
-    return checks_of(some, measured or others[:: max(1, len(others) // 4)][:4])
+    return check_of(some, measured or others[:: max(1, len(others) // 4)][:4])
 
 
 def validate(rlm: RLM, checks: Sequence[Check]) -> dict[str, dict[str, float]]:
     """Rank correlations of the median on held-out rows, for each table and objective."""
     figures = {}
     for check in checks:
-        found = rlm.predict_text(check.texts, [check.objective])[:, 0]
-        figures[check.name] = {
-            "spearman": round(spearman(found, check.true), 5),
-            "kendall": round(kendall(found, check.true), 5),
-        }
+        names = list(check.values)
+        predicted = rlm.predict_text(check.texts, names) if names else np.empty((0, 0))
+        for name, found in zip(names, predicted.T, strict=True):
+            true = check.values[name]
+            known = np.isfinite(true)
+            figures[f"{check.name}:{name}"] = {
+                "spearman": round(spearman(found[known], true[known]), 5),
+                "kendall": round(kendall(found[known], true[known]), 5),
+            }
     return figures
 
 
@@ -204,7 +212,7 @@ class _State:
 
     def __init__(self, network: Network, recipe: Recipe) -> None:
         self.network, self.recipe = network.train(), recipe
-        self.optimizers = _optimizers(network, recipe)
+        self.optimizers = optimizers(network, recipe)
         self.ema = {n: p.detach().clone() for n, p in network.named_parameters()}
         self.step, self.best, self.since = 0, -math.inf, 0
 
@@ -273,12 +281,12 @@ class _State:
         ]
 
 
-def _optimizers(network: Network, recipe: Recipe) -> list[Optimizer]:
-    """Muon is for the matrices of the layers alone; the rest goes to AdamW with it."""
+def optimizers(network: nn.Module, recipe: Recipe) -> list[Optimizer]:
+    """What a recipe says. Muon is for the matrices of the layers alone; the rest goes to AdamW with it."""
     matrices: list[Tensor] = []
     rest: list[Tensor] = []
     for name, p in network.named_parameters():
-        (matrices if p.ndim == 2 and name.startswith(("encoder", "decoder")) else rest).append(p)
+        (matrices if p.ndim == 2 and ("encoder." in name or "decoder." in name) else rest).append(p)
     rate, decay = recipe.learning_rate, recipe.weight_decay
     groups = [{"params": matrices, "weight_decay": decay}, {"params": rest, "weight_decay": 0.0}]
     if recipe.optimizer == "adamw":

@@ -1,10 +1,11 @@
 """The regression head that the paper holds its decoder against: the encoder's mean state, a squared error.
 
-Source: section 5.4 of the paper.
+Source: section 6.1 of the paper.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -14,14 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nas_rlm.model import Network
+from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, pad
 from nas_rlm.text.tokenizer import PAD
+from nas_rlm.train import optimizers
 
-EPOCHS, BATCH, RATE, DECAY, CLIP = 40, 16, 5e-4, 0.05, 1.0
+FEW = Recipe((TableRecipe(""),), epochs=40, batch_size=16, optimizer="muon", learning_rate=5e-4)
 
 
 def head(
-    rlm: RLM, texts: Sequence[str], known: np.ndarray, values: np.ndarray, normalised: bool, seed: int = 0
+    rlm: RLM, texts: Sequence[str], known: np.ndarray, values: np.ndarray, recipe: Recipe = FEW
 ) -> np.ndarray:
     """Predictions of a model's encoder with a perceptron on the mean of its states, trained together.
 
@@ -29,36 +32,35 @@ def head(
         rlm: whose encoder it starts from; it is left as it is.
         texts: N texts.
         known: positions of M of them, int [M].
-        values: what was measured of those, float64 [M].
-        normalised: learn (value - mean) / deviation instead of the value.
-        seed: of the perceptron and the batches.
+        values: what to learn of those, on the scale on which errors are squared, float64 [M].
+        recipe: epochs, batches, optimizer, rate and seed.
 
     Returns:
         float64 [N].
     """
-    mean, deviation = (values.mean(), values.std() or 1.0) if normalised else (0.0, 1.0)
-    wanted = torch.from_numpy((values - mean) / deviation).float()
+    wanted = torch.from_numpy(values).float()
     ids = [rlm.token_ids(text) for text in texts]
-    torch.manual_seed(seed)
+    torch.manual_seed(recipe.seed)
     model = _Pooled(rlm.network).train()
-    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
-    steps = EPOCHS * -(-len(known) // BATCH)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(EPOCHS):
-        for rows in torch.randperm(len(known)).split(BATCH):
-            loss = F.mse_loss(model(pad([ids[known[i]] for i in rows])), wanted[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    learning = optimizers(model, recipe)
+    steps = recipe.epochs * -(-len(known) // recipe.batch_size)
+    drawn = (torch.randperm(len(known)).split(recipe.batch_size) for _ in range(recipe.epochs))
+    for step, rows in enumerate(batch for epoch in drawn for batch in epoch):
+        loss = F.mse_loss(model(pad([ids[known[i]] for i in rows])), wanted[rows])
+        model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        for optimizer in learning:
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
             optimizer.step()
-            schedule.step()
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     found = np.empty(len(ids))
     with torch.inference_mode():
         for start in range(0, len(order), 64):
-            rows = order[start : start + 64]
-            found[rows] = model(pad([ids[i] for i in rows])).double().numpy()
-    return found * deviation + mean
+            part = order[start : start + 64]
+            found[part] = model(pad([ids[i] for i in part])).double().numpy()
+    return found
 
 
 class _Pooled(nn.Module):
@@ -67,6 +69,7 @@ class _Pooled(nn.Module):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = deepcopy(network)
+        del self.network.decoder, self.network.tokens, self.network.digits, self.network.norm_out
         width = network.config.width
         self.out = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
 
