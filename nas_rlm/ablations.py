@@ -18,6 +18,7 @@ import torch
 
 import search_spaces
 from nas_rlm import baselines
+from nas_rlm.checkpoint import ASSETS
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row
 from nas_rlm.examples import examples_of
@@ -26,7 +27,7 @@ from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Cache, Config, Memory, Network
 from nas_rlm.numbers import MINUS, PLUS, ZERO, NumberScheme
 from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import ASSETS, RLM
+from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx
 from nas_rlm.train import fit
 

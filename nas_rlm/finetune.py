@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from nas_rlm.calibration import calibrate
+from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import Examples, examples_of
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import RLM, Temperatures
+from nas_rlm.rlm import RLM
 from nas_rlm.train import check_of, fit, seen, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more

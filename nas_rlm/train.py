@@ -24,6 +24,7 @@ from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
 from nas_rlm.calibration import calibrate
+from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
@@ -31,7 +32,7 @@ from nas_rlm.files import atomic, write_text
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.recipe import Recipe, read_recipe
-from nas_rlm.rlm import ASSETS, RLM, Seen
+from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas

@@ -1,0 +1,136 @@
+"""Checkpoints: a folder with weights, a tokenizer and a configuration, or the name of a shipped one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from nas_rlm import __version__
+from nas_rlm.files import atomic, write_bytes, write_text
+from nas_rlm.model import Config, Network
+from nas_rlm.text import Tokenizer
+
+ASSETS = Path(__file__).parent / "assets"
+FILES = ("config.json", "model.safetensors", "tokenizer.model")
+Temperatures = Mapping[str, Mapping[str, float]]  # of each space and objective
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a model's weights saw of a search space: so many rows, and these of their numbers."""
+
+    rows: int
+    objectives: tuple[str, ...]
+
+
+def load(
+    name: str | os.PathLike[str],
+) -> tuple[Network, Tokenizer, dict[str, Seen], dict[str, dict[str, float]]]:
+    """What a checkpoint holds: the network, its tokenizer, what it saw of each space, its temperatures.
+
+    Raises:
+        FileNotFoundError: no such directory or shipped model.
+        ValueError: a file of it is missing, damaged or belongs to another checkpoint.
+    """
+    directory = _directory(name)
+    missing = [f for f in FILES if not (directory / f).is_file()]
+    if missing:
+        raise ValueError(
+            f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})"
+        )
+    path = directory / "config.json"
+    try:
+        saved = json.loads(path.read_text())
+        known = {f.name for f in fields(Config)}
+        config = Config(**{k: _tuple(v) for k, v in saved["network"].items() if k in known})
+        wanted = str(saved["tokenizer_sha256"])
+        trained_on = {
+            space: Seen(int(seen["rows"]), tuple(seen["objectives"]))
+            for space, seen in saved["trained_on"].items()
+        }
+        temperatures = {
+            space: {name: float(t) for name, t in known.items()}
+            for space, known in saved.get("temperatures", {}).items()
+        }
+        if not all(0 < t < math.inf for known in temperatures.values() for t in known.values()):
+            raise ValueError("a temperature is not above 0")
+    except KeyError as error:
+        raise ValueError(f"{path} has no {error}: expected what RLM.save writes") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not what RLM.save writes: {error}") from None
+    tokenizer = Tokenizer.load(directory / "tokenizer.model")
+    if tokenizer.sha256 != wanted:
+        raise ValueError(
+            f"{directory / 'tokenizer.model'} is not this checkpoint's tokenizer: its sha256 is"
+            f" {tokenizer.sha256[:12]}…, config.json expects {wanted[:12]}…"
+        )
+    network = Network(config, tokenizer.kinds())
+    weights = _read_weights(directory / "model.safetensors", network)
+    network.load_state_dict({**weights, "kinds": network.kinds})
+    return network.eval(), tokenizer, trained_on, temperatures
+
+
+def save(
+    directory: str | os.PathLike[str],
+    network: Network,
+    tokenizer: Tokenizer,
+    trained_on: Mapping[str, Seen],
+    temperatures: Temperatures,
+) -> None:
+    """Write a checkpoint: half-precision weights, tokenizer and, last, the configuration."""
+    target = Path(directory)
+    weights = {k: v.half().contiguous() for k, v in network.state_dict().items() if k != "kinds"}
+    with atomic(target / "model.safetensors") as temporary:
+        save_file(weights, temporary)
+    write_bytes(target / "tokenizer.model", tokenizer.proto)
+    config = {
+        "package": f"nas-rlm {__version__}",
+        "network": asdict(network.config),
+        "tokenizer_sha256": tokenizer.sha256,
+        "trained_on": {space: asdict(seen) for space, seen in trained_on.items()},
+        "temperatures": temperatures,
+    }
+    write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _directory(name: str | os.PathLike[str]) -> Path:
+    shipped = sorted(p.name for p in ASSETS.iterdir() if p.is_dir()) if ASSETS.is_dir() else []
+    if str(name) in shipped:
+        return ASSETS / str(name)
+    if Path(name).is_dir():
+        return Path(name)
+    raise FileNotFoundError(
+        f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}"
+    )
+
+
+def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
+    try:
+        weights = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    expected = {k: tuple(v.shape) for k, v in network.state_dict().items() if k != "kinds"}
+    found = {k: tuple(v.shape) for k, v in weights.items()}
+    for key in sorted(expected.keys() | found.keys()):
+        if expected.get(key) != found.get(key):
+            raise ValueError(
+                f"{path} does not fit config.json: {key} is {found.get(key, 'missing')},"
+                f" expected {expected.get(key, 'no such tensor')}"
+            )
+    for key, weight in weights.items():
+        if not weight.isfinite().all():
+            raise ValueError(f"{path} is damaged: {key} holds values that are not finite numbers")
+    return {k: v.float() for k, v in weights.items()}
