@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What is concatenated, as expressions of the inputs: the order of nodes and edges does not matter."""
+        """What is concatenated, as expressions of the inputs; no order of nodes or edges matters."""
         written = ["0", "1"]
         for node in range(len(self.edges) // 2):
             pair = self.edges[2 * node : 2 * node + 2]
