@@ -181,7 +181,7 @@ def _recipe(trial: Trial, seed: int) -> Recipe:
 def _new(trial: Trial, seed: int) -> RLM:
     """A model as it is before its training."""
     if trial.start:
-        return RLM.load(trial.start).with_objectives(["accuracy"])
+        return RLM.load(trial.start).starting(("accuracy",))
     tokenizer: Any = Generic() if trial.generic else Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
     kind = _ConfigOfText if trial.plain else Config
     config = kind(tokenizer.vocab_size, ("accuracy",), trial.size, trial.length)

@@ -63,7 +63,7 @@ class Recipe:
         tables: what it trains on.
         spaces: networks whose numbers are counted, what it trains on as well.
         start: a checkpoint to start from, a folder or a shipped model's name: its network and tokenizer are
-            kept; by default a new network.
+            kept, and of its objectives those that the recipe has; by default a new network.
         size: the network's dial.
         tokenizer: a tokenizer's file, or a shipped model's name; by default one is trained.
         vocab_size, tokenizer_texts, longest_piece: of that one, on this many texts of each table.

@@ -210,26 +210,32 @@ class RLM:
             found.append(float(np.exp(np.mean(np.log(known)))) if known else 1.0)
         return found
 
-    def with_objectives(self, names: Sequence[str], numbers: int | None = None) -> RLM:
-        """A copy that knows more objectives, whose tokens start at the mean of those of their kind.
+    def with_objectives(self, names: Sequence[str]) -> RLM:
+        """A copy that knows more objectives, see `starting`."""
+        copied = self.starting(tuple(dict.fromkeys([*self.objectives, *names])))
+        copied.trained_on = self.trained_on
+        return copied
+
+    def starting(self, objectives: tuple[str, ...], numbers: int | None = None) -> RLM:
+        """A copy of the network for a training of its own, which has seen nothing.
 
         Args:
-            names: objectives, some of which may be known.
+            objectives: all that it is to know; the tokens of new ones start at the mean of those of their
+                kind.
             numbers: how many the copy is to write in one sequence; by default as many as before.
         """
         config = self.network.config
-        new = [name for name in names if name not in config.objectives]
-        grown = replace(config, objectives=(*config.objectives, *new), numbers=numbers or config.numbers)
-        network = Network(grown, self.network.kinds.numpy())
+        changed = replace(config, objectives=objectives, numbers=numbers or config.numbers)
+        network = Network(changed, self.network.kinds.numpy())
         weights = dict(self.network.state_dict())
-        known = weights["tokens.weight"]
-        rows = [known]
-        for name in new:
+        tokens = weights["tokens.weight"]
+        rows = [tokens[:TOKENS]]
+        for name in objectives:
             kind = [i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
-            alike = [TOKENS + i for i in kind] or list(range(TOKENS, len(known)))
-            rows.append(known[alike].mean(0, keepdim=True))
+            alike = config.objective_ids([name]) if name in config.objectives else [TOKENS + i for i in kind]
+            rows.append(tokens[alike or slice(TOKENS, None)].mean(0, keepdim=True))
         network.load_state_dict({**weights, "tokens.weight": torch.cat(rows)})
-        return RLM(network, self.tokenizer, self.trained_on)
+        return RLM(network, self.tokenizer)
 
     def token_ids(self, text: str) -> list[int]:
         """The tokens of a text, cropped to what the network reads."""

@@ -63,12 +63,12 @@ def run(
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
     if recipe.start:
-        rlm = RLM.load(recipe.start).with_objectives(objectives, recipe.numbers)
+        rlm = RLM.load(recipe.start).starting(objectives, recipe.numbers)
     else:
         tokenizer = _tokenizer(folder, recipe, train_texts)
         config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
         rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
-    rlm.trained_on = {**rlm.trained_on, **seen([row for side in sides for row in side[0].rows])}
+    rlm.trained_on = seen([row for side in sides for row in side[0].rows])
     examples = [
         examples_of(rlm, side[0].rows, use, texts)
         for side, use, texts in zip(sides, uses, train_texts, strict=True)

@@ -91,17 +91,19 @@ def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
     train.run(recipe, tmp_path / "first")
     first = RLM.load(tmp_path / "first")
     more = [Row(r.space, r.arch_str, {"latency/new": 2.0 + i, **r.targets}) for i, r in enumerate(rows(40))]
+    for row in more:
+        del row.targets["latency/other"]
     write(tmp_path / "cells.parquet", more)
     recipe.write_text(f"{RECIPE}start: {tmp_path / 'first'}\nlearning_rate: 1.0e-9\n")
     second = train.run(recipe, tmp_path / "second")
-    assert second.objectives == (*first.objectives, "latency/new")
+    assert set(second.objectives) == {*first.objectives, "latency/new"} - {"latency/other"}
     assert second.tokenizer.sha256 == first.tokenizer.sha256
     assert second.trained_on["nasbench201"].rows == first.trained_on["nasbench201"].rows
     assert "latency/new" in second.trained_on["nasbench201"].objectives
     archs = [row.arch_str for row in more]
     asked = ["accuracy", "latency/mine"]
     found = [rlm.predict("nasbench201", archs, asked) for rlm in (first, second)]
-    assert np.allclose(*found)
+    assert np.allclose(*found, rtol=2e-3)
     recipe.write_text(f"{RECIPE}start: {tmp_path / 'none'}\n")
     with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*none"):
         train.run(recipe, tmp_path / "third")
