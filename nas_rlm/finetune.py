@@ -14,11 +14,11 @@ from nas_rlm.calibration import calibrate
 from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.examples import Examples, examples_of
+from nas_rlm.examples import batches
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM
-from nas_rlm.train import check_of, fit, seen, validate
+from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
@@ -121,17 +121,13 @@ def _tuned(
     """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
     grown = rlm.with_objectives(objectives)
     grown.trained_on = seen(rows, rlm.trained_on)
-    examples = examples_of(grown, rows, TableRecipe("", sequences=len(objectives)), tables.texts(rows))
+    use = replace(recipe.tables[0], sequences=len(objectives))
+    examples = shown(grown, rows, use, recipe.seed)
     if held is None:
-        fit(grown, [examples], recipe, None, Path(out) if out else None, resume=False)
+        fit(grown, examples, recipe, None, Path(out) if out else None, resume=False)
         return grown, recipe.epochs
     checks = [check_of(held, objectives)]
-    each = _every(examples, recipe)
+    each = sum(1 for _ in batches(examples, recipe, 0))
     recipe = replace(recipe, validate_every=each)
-    best = fit(grown, [examples], recipe, lambda: validate(grown, checks), None, False, keep_best=True)
+    best = fit(grown, examples, recipe, lambda: validate(grown, checks), None, False, keep_best=True)
     return grown, max(1, round(best / each))
-
-
-def _every(examples: Examples, recipe: Recipe) -> int:
-    """The steps of an epoch."""
-    return -(-sum(bool(numbers) for numbers in examples.numbers) // recipe.batch_size)

@@ -21,14 +21,17 @@ class TableRecipe:
         path: a parquet file, relative to the data directory.
         rows: training rows an epoch, drawn anew each epoch, some twice if there are fewer; None for all.
         sequences: at most so many sequences a presentation, each with other numbers and from the text alone.
+        lessons: beside the rows, so many random networks of each of its spaces an epoch, with what the rows
+            let expect of them, see `nas_rlm.lessons`.
     """
 
     path: str
     rows: int | None = None
     sequences: int = 1
+    lessons: int | None = None
 
     def __post_init__(self) -> None:
-        _check_counts(self, self.path, "rows", "sequences")
+        _check_counts(self, self.path, "rows", "sequences", "lessons")
 
 
 @dataclass(frozen=True)

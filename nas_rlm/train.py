@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -29,13 +29,15 @@ from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import atomic, write_text
+from nas_rlm.lessons import lessons
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
-from nas_rlm.recipe import Recipe, read_recipe
+from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
+COUNTED = ("flops", "params")  # no measurements
 
 
 def run(
@@ -59,25 +61,33 @@ def run(
     read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
     uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
     sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
-    train_texts = [tables.texts(side[0].rows) for side in sides]
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
     if recipe.start:
         rlm = RLM.load(recipe.start).starting(objectives, recipe.numbers)
     else:
-        tokenizer = _tokenizer(folder, recipe, train_texts)
+        tokenizer = _tokenizer(folder, recipe, [tables.texts(side[0].rows) for side in sides])
         config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
         rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
     rlm.trained_on = seen([row for side in sides for row in side[0].rows])
     examples = [
-        examples_of(rlm, side[0].rows, use, texts)
-        for side, use, texts in zip(sides, uses, train_texts, strict=True)
+        e for side, use in zip(sides, uses, strict=True) for e in shown(rlm, side[0].rows, use, recipe.seed)
     ]
     checks = [_watched(side[1], recipe) for side in sides]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
     rlm.temperatures = calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
     return rlm
+
+
+def shown(rlm: RLM, rows: Sequence[Row], use: TableRecipe, seed: int) -> list[Examples]:
+    """What a model is shown of rows: themselves, and what they let expect of random networks."""
+    found = [examples_of(rlm, rows, use, tables.texts(rows))]
+    if use.lessons:
+        measured = dict.fromkeys(name for row in rows for name in row.targets if name in rlm.objectives)
+        told = lessons(rows, [name for name in measured if name not in COUNTED], use.lessons, seed)
+        found.append(examples_of(rlm, told, replace(use, rows=None), tables.texts(told)))
+    return found
 
 
 def fit(
@@ -188,7 +198,7 @@ def _watched(held: Table, recipe: Recipe) -> Check:
     latencies = [n for n in held.objectives if n.startswith("latency/")]
     accuracy = ["accuracy"] if "accuracy" in held.objectives else []
     measured = [*accuracy, *latencies[:: max(1, len(latencies) // 3)][:3]]
-    others = [n for n in held.objectives if n not in ("flops", "params")]
+    others = [n for n in held.objectives if n not in COUNTED]
     return check_of(some, measured or others[:: max(1, len(others) // 4)][:4])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +26,11 @@ KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix posit
 LAYERS = (*KINDS, "layers")  # the last counts them all
 COSTS = ("macs", "params", "activations", "sides", "roots", "logs")
 VERSION = 2  # raised when the metrics change, so that remembered ones are counted again
+MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
 _ANY = len(KINDS)
 
 
-def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
+def metrics(space: SearchSpace[Any], architecture: Any, chains: int = 0) -> dict[str, float]:
     """What can be counted in a network.
 
     >>> import search_spaces
@@ -43,6 +44,7 @@ def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
     Args:
         space: of the architecture.
         architecture: of the space.
+        chains: count chains of up to so many operators as well.
 
     Returns:
         `flops` (multiply-accumulates), `params`, `activations` (values that are computed for one image); for
@@ -52,7 +54,9 @@ def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
         slowly than its work; for each kind, and for `layers` of any kind, its number `KIND`, and over the
         paths from input to output `KIND/mean`, `KIND/std`, `KIND/least` and `KIND/most`; `paths`, the
         logarithm to base 2 of their number; and `KIND/KIND`, how often one is followed by the other with only
-        pointwise operators between. A network without a path has none of the numbers over paths.
+        pointwise operators between. A network without a path has none of the numbers over paths. A chain's
+        name has its operators, joins (concatenations) and sums among them, as in `convs-joins-pools`: each
+        operator counts the chains that end in it, as many as it has inputs.
     """
     graph = Graph((1, *space.shape(architecture)))
     out = space.write(graph, architecture)
@@ -88,10 +92,10 @@ def metrics(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
     for j, first in enumerate(KINDS):
         for k, second in enumerate(KINDS):
             found[f"{first}/{second}"] = float(pairs[j, k])
-    return found
+    return found | _chains([o for o in ops if o.output.id in paths], graph.input, chains)
 
 
-def table(space_name: str, networks: int, seed: int = 0) -> Table:
+def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Table:
     """Random networks of a space with their metrics, less those that are the same in all of them.
 
     Long tables are remembered on disk.
@@ -100,6 +104,7 @@ def table(space_name: str, networks: int, seed: int = 0) -> Table:
         space_name: of the space.
         networks: different ones, by the text of their notation.
         seed: of the draw.
+        chains: as for `metrics`.
     """
     space, rng = search_spaces.get(space_name), np.random.default_rng(seed)
     if space.size and networks > space.size // 2:
@@ -109,23 +114,27 @@ def table(space_name: str, networks: int, seed: int = 0) -> Table:
         architecture = space.sample(rng)
         drawn[str(architecture)] = architecture
     known = remembered(
-        "metrics", (VERSION, space_name, networks, seed), networks, lambda: _counted(space, drawn)
+        "metrics",
+        (VERSION, space_name, networks, seed, chains),
+        networks,
+        lambda: [json.dumps(found) for found in counted(space, list(drawn.values()), chains)],
     )
-    counted: list[dict[str, float]] = [json.loads(line) for line in known]
+    all_found: list[dict[str, float]] = [json.loads(line) for line in known]
     values: dict[str, set[float]] = {}
-    for found in counted:
+    for found in all_found:
         for name, value in found.items():
             values.setdefault(name, set()).add(value)
     rows = [
         Row(space_name, a, {k: v for k, v in found.items() if len(values[k]) > 1})
-        for a, found in zip(drawn, counted, strict=True)
+        for a, found in zip(drawn, all_found, strict=True)
     ]
     return Table(space_name, rows)
 
 
-def _counted(space: SearchSpace[Any], drawn: dict[str, Any]) -> list[str]:
-    bar = tqdm(drawn.values(), f"metrics of {space.name}", unit="net", delay=2)
-    return [json.dumps(metrics(space, a)) for a in bar]
+def counted(space: SearchSpace[Any], architectures: Sequence[Any], chains: int = 0) -> list[dict[str, float]]:
+    """The metrics of many architectures of a space; a bar is shown where it takes long."""
+    bar = tqdm(architectures, f"metrics of {space.name}", unit="net", delay=2)
+    return [metrics(space, a, chains) for a in bar]
 
 
 def _costs(ops: Sequence[Op]) -> dict[str, float]:
@@ -150,6 +159,33 @@ def _costs(ops: Sequence[Op]) -> dict[str, float]:
         for cost, value in of_op.items():
             found[f"{KINDS[position]}/{cost}"] += value
     return found
+
+
+def _chains(ops: Sequence[Op], first: Value, longest: int) -> dict[str, float]:
+    """How often operators follow each other, and the number of joins and sums."""
+    found: defaultdict[str, float] = defaultdict(float)
+    ends: dict[int, defaultdict[tuple[str, ...], float]] = {first.id: defaultdict(float, {(): 1.0})}
+    for op in ops:
+        arriving: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        read = [a.id for a in op.arguments if isinstance(a, Value) and a.id in ends]
+        for value in read:
+            for chain, number in ends[value].items():
+                arriving[chain] += number
+        kind = _kind(op)
+        name = KINDS[kind] if kind is not None else MEETINGS.get(op.kind) if len(read) > 1 else None
+        if name is None or longest < 1:
+            ends[op.output.id] = arriving
+            continue
+        found[name] += 1
+        passed: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        total = math.fsum(arriving.values())
+        for chain, number in arriving.items():
+            longer = (*chain, name)
+            for n in range(2, len(longer) + 1):
+                found["-".join(longer[-n:])] += number
+            passed[longer[max(0, len(longer) - longest + 1) :]] += number / total
+        ends[op.output.id] = passed
+    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)

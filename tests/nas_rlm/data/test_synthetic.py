@@ -96,3 +96,19 @@ def test_every_space_can_be_counted(name):
     assert sum(found[k] for k in KINDS) == found["layers"]
     for k in LAYERS:
         assert found[f"{k}/least"] <= found[f"{k}/mean"] + 1e-9 <= found[f"{k}/most"] + 2e-9
+
+
+def test_chains_of_operators():
+    """By hand: a chain of operators has each chain once; in a sum of two, the chains of both end."""
+    cell = CELLS101.parse(
+        '{"adjacency": "0100001000010000", "ops": ["input", "conv3x3-bn-relu", "conv1x1-bn-relu", "output"]}'
+    )
+    found = metrics(CELLS101, cell, chains=3)
+    assert (found["convs-pointwise"], found["pointwise-convs"], found["pointwise-pools"]) == (10, 9, 2)
+    assert found["pointwise-convs-pointwise"] == 9
+    assert "joins" not in found and not any(name.count("-") > 2 for name in found)
+    assert metrics(CELLS101, cell) == {k: v for k, v in found.items() if "-" not in k}
+    one = CELLS201.parse("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
+    found = metrics(CELLS201, one, chains=2)
+    assert found["sums"] == 2
+    assert (found["convs-sums"], found["pointwise-sums"], found["convs-convs"]) == (2, 2, 5 + 2 + 4 + 2 + 4)

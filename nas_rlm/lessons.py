@@ -1,0 +1,152 @@
+"""Lessons: what a few measured networks of a space say of its others, for a model to learn from.
+
+A few labels tell a network of millions of weights little, and a Gaussian process on what can be counted in
+networks a lot. The process is asked about random networks; from its answers, as doubtful as they are, the
+model learns to tell the same from text alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+import torch
+from scipy.stats import norm, rankdata
+
+import search_spaces
+from nas_rlm.data import synthetic
+from nas_rlm.data.tables import Row
+from nas_rlm.process import Process
+
+CHAINS = 3  # operators in the longest chains that are counted
+LEAST, MOST = 10, 4000  # values of an objective that a process is made of
+TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
+MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
+
+
+def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> list[Row]:
+    """Random networks with numbers that are likely, given what was measured of others of their space.
+
+    Args:
+        rows: measured architectures.
+        objectives: which of their numbers to tell of others; not those with fewer than `LEAST` values.
+        networks: so many of each space that has an adapter, but no more than half of it.
+        seed: of the networks and the numbers.
+
+    Returns:
+        Rows that nobody measured; each number is drawn from what an expert holds possible.
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
+        if space not in search_spaces.names():
+            continue
+        known = list(group)
+        told = [name for name in objectives if sum(row.measured(name) for row in known) >= LEAST]
+        if not told:
+            continue
+        expert = Expert(known, told, networks, seed)
+        values = expert.draw(expert.reference, rng)
+        found += [
+            Row(space, row.arch_str, dict(zip(told, of_row, strict=True)))
+            for row, of_row in zip(expert.reference, values.tolist(), strict=True)
+        ]
+    return found
+
+
+class Expert:
+    """A Gaussian process for each number of a space's networks, on what is counted in them.
+
+    Args:
+        rows: measured architectures of one space.
+        objectives: K numbers that some rows have.
+        networks: random ones, whose counts tell what is usual: so many, but at most half of the space.
+        seed: of those.
+    """
+
+    def __init__(self, rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> None:
+        self.space = search_spaces.get(rows[0].space)
+        at_most = self.space.size // 2 if self.space.size else networks
+        table = synthetic.table(self.space.name, min(networks, at_most), seed, CHAINS)
+        self.reference = table.rows
+        self.names = sorted(table.objectives, key=_group)
+        usual = self._logs([row.targets for row in self.reference])
+        self.mean, self.deviation = usual.mean(0), usual.std(0)
+        counts = self._features(rows)
+        groups = [sum(_group(name) == group for name in self.names) for group in range(3)]
+        self.scales, self.processes = [], []
+        for name in objectives:
+            known = [i for i, row in enumerate(rows) if row.measured(name)][:MOST]
+            most = 100.0 if name.startswith("accuracy") else math.inf
+            scale = Scale(np.array([rows[i].targets[name] for i in known]), most)
+            self.scales.append(scale)
+            self.processes.append(Process(counts[known], groups, torch.from_numpy(scale.scores)))
+
+    def expect(self, rows: Sequence[Row]) -> np.ndarray:
+        """The medians of other architectures of the space, float64 [N, K]."""
+        counts = self._features(rows)
+        means = (process.posterior(counts)[0].numpy() for process in self.processes)
+        return np.stack([s.values(m) for s, m in zip(self.scales, means, strict=True)], 1)
+
+    def draw(self, rows: Sequence[Row], rng: np.random.Generator) -> np.ndarray:
+        """Numbers drawn from what is possible, each by itself, float64 [N, K]."""
+        counts = self._features(rows)
+        found = []
+        for scale, process in zip(self.scales, self.processes, strict=True):
+            mean, deviation = (t.numpy() for t in process.posterior(counts))
+            found.append(scale.values(mean + deviation * rng.standard_normal(len(mean))))
+        return np.stack(found, 1)
+
+    def _features(self, rows: Sequence[Row]) -> torch.Tensor:
+        if rows is self.reference:
+            counted = [row.targets for row in rows]
+        else:
+            counted = synthetic.counted(self.space, [self.space.parse(r.arch_str) for r in rows], CHAINS)
+        return torch.from_numpy((self._logs(counted) - self.mean) / self.deviation)
+
+    def _logs(self, counted: Sequence[dict[str, float]]) -> np.ndarray:
+        absent = [0.0 if _group(name) == 2 else MISSING for name in self.names]
+        found = [
+            [count.get(name, none) for name, none in zip(self.names, absent, strict=True)]
+            for count in counted
+        ]
+        return np.log1p(np.array(found))
+
+
+class Scale:
+    """Values as the scores of a normal distribution, by their ranks.
+
+    Args:
+        known: float64 [M].
+        most: that there can be.
+    """
+
+    def __init__(self, known: np.ndarray, most: float = math.inf) -> None:
+        self._most = most
+        self.scores = norm.ppf((rankdata(known) - 0.5) / len(known))
+        self._values, first = np.unique(known, return_index=True)
+        self._scores = self.scores[first]
+
+    def values(self, scores: np.ndarray) -> np.ndarray:
+        """Back from scores; beyond the known values the scale goes on as steeply as in its tails."""
+        found = np.interp(scores, self._scores, self._values)
+        tail = max(1, round(TAIL * len(self._values)))
+        if len(self._values) > tail:
+            above = np.clip(scores - self._scores[-1], 0, None)
+            below = np.clip(self._scores[0] - scores, 0, None)
+            found += above * _slope(self._values[[-1 - tail, -1]], self._scores[[-1 - tail, -1]])
+            found -= below * _slope(self._values[[0, tail]], self._scores[[0, tail]])
+        return np.clip(found, self._values[0] / 2, self._most)
+
+
+def _slope(values: np.ndarray, scores: np.ndarray) -> float:
+    return float(np.diff(values)[0] / np.diff(scores)[0])
+
+
+def _group(name: str) -> int:
+    """Of a count: what a network costs, what lies on its paths, or which operators follow each other."""
+    if name.split("/")[-1] in ("flops", "params", *synthetic.COSTS):
+        return 0
+    return 2 if "-" in name or name in synthetic.MEETINGS.values() else 1

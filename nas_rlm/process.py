@@ -1,0 +1,76 @@
+"""A Gaussian process: what a few values of a smooth function of many features say of the others.
+
+Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, algorithm 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+STEPS, RATE = 80, 0.1  # of Adam on the marginal likelihood
+FEW = 500  # values tell the weights; all tell the rest
+SPREAD = 0.5  # prior standard deviation of the logarithm of a feature's weight within its group
+NOISE = 0.03  # share of the signal's variance from which the search starts
+LEAST_NOISE, TINY = 1e-4, 1e-9
+ROOT3 = 3**0.5
+
+
+class Process:
+    """A posterior with a Matérn kernel of smoothness 3/2.
+
+    Each group of features has a gain of its own and each feature a weight near its group's, so that a group
+    that tells nothing does no harm; gains, weights and noise maximise the marginal likelihood.
+
+    Args:
+        features: float64 [M, D], each of about the same spread.
+        groups: sizes of the groups, in the order of the features.
+        values: float64 [M], of about unit variance and mean zero.
+    """
+
+    def __init__(self, features: Tensor, groups: Sequence[int], values: Tensor) -> None:
+        self.weights, noise = _fitted(features[:FEW], groups, values[:FEW])
+        self.known = features * self.weights
+        self.root = torch.linalg.cholesky(_kernel(self.known, self.known) + noise * _eye(values))
+        self.solved = torch.cholesky_solve(values[:, None], self.root)
+        self.variance = float(values @ self.solved[:, 0]) / len(values)
+        self.noise = noise
+
+    def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations, each float64 [N], of new values, their noise among it."""
+        kernel = _kernel(features * self.weights, self.known)
+        told = torch.linalg.solve_triangular(self.root, kernel.T, upper=False).square().sum(0)
+        left = (1 + self.noise - told).clamp(min=0)
+        return (kernel @ self.solved)[:, 0], (self.variance * left).sqrt()
+
+
+def _fitted(features: Tensor, groups: Sequence[int], values: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of the features, and the noise as a share of the signal."""
+    group = torch.repeat_interleave(torch.arange(len(groups)), torch.tensor(groups))
+    sizes = torch.tensor(groups, dtype=features.dtype)
+    gains = (-0.5 * sizes.log() - 1).requires_grad_()
+    logs = torch.zeros(features.shape[1], dtype=features.dtype, requires_grad=True)
+    noise = torch.tensor(NOISE, dtype=features.dtype).log().requires_grad_()
+    optimizer = torch.optim.Adam([gains, logs, noise], lr=RATE)
+    for _ in range(STEPS):
+        scaled = features * (logs + gains[group]).exp()
+        root = torch.linalg.cholesky(_kernel(scaled, scaled) + (LEAST_NOISE + noise.exp()) * _eye(values))
+        white = torch.linalg.solve_triangular(root, values[:, None], upper=False)
+        likelihood = -0.5 * len(values) * (white.square().mean() + TINY).log() - root.diagonal().log().sum()
+        loss = logs.square().sum() / (2 * SPREAD**2) - likelihood
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return (logs + gains[group]).exp().detach(), (LEAST_NOISE + noise.exp()).detach()
+
+
+def _kernel(a: Tensor, b: Tensor) -> Tensor:
+    squares = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
+    distance = ROOT3 * (squares.clamp(min=0) + 1e-8).sqrt()
+    return (1 + distance) * torch.exp(-distance)
+
+
+def _eye(values: Tensor) -> Tensor:
+    return torch.eye(len(values), dtype=values.dtype)

@@ -1,0 +1,43 @@
+import numpy as np
+import torch
+
+from nas_rlm.process import Process
+
+
+def smooth(x):
+    return torch.sin(2 * x[:, 0]) + 0.5 * x[:, 1]
+
+
+def test_a_posterior_is_right_and_knows_where_it_is_not():
+    torch.manual_seed(0)
+    known, asked = torch.randn(80, 6).double(), torch.randn(200, 6).double()
+    process = Process(known, [2, 4], smooth(known))
+    mean, deviation = process.posterior(asked)
+    errors = (mean - smooth(asked)).abs()
+    assert np.corrcoef(mean, smooth(asked))[0, 1] > 0.95
+    assert 0.6 < float((errors < 1.28 * deviation).double().mean()) < 1
+    far = torch.full((1, 6), 50.0).double()
+    assert process.posterior(far)[1] > 2 * deviation.mean()
+    assert process.posterior(known)[1].mean() < deviation.mean()
+
+
+def test_features_that_tell_nothing_weigh_less():
+    torch.manual_seed(1)
+    known = torch.randn(80, 12).double()
+    weights = Process(known, [2, 10], smooth(known)).weights
+    assert weights[:2].min() > 3 * weights[2:].max()
+
+
+def test_noise_is_told_from_signal():
+    torch.manual_seed(2)
+    known = torch.randn(150, 2).double()
+    values = smooth(known)
+    noisy = Process(known, [2], values + 0.5 * torch.randn(150).double())
+    assert noisy.noise > 10 * Process(known, [2], values).noise
+    assert 0.4 < float(noisy.posterior(known)[1].mean()) < 0.7
+
+
+def test_equal_values():
+    process = Process(torch.randn(12, 3).double(), [3], torch.zeros(12).double())
+    mean, deviation = process.posterior(torch.randn(4, 3).double())
+    assert torch.isfinite(mean).all() and torch.isfinite(deviation).all()
