@@ -20,7 +20,8 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.data.tables import Row, Table, remembered
 from search_spaces import SearchSpace
-from search_spaces.graph import Constant, Graph, Op, Value, Weight
+from search_spaces.graph import Graph
+from search_spaces.nodes import Constant, Op, Value, Weight
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all

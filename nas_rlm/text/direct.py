@@ -14,7 +14,8 @@ import numpy as np
 from onnx import helper
 
 from search_spaces import SearchSpace
-from search_spaces.graph import Argument, Constant, Graph, Value, Weight
+from search_spaces.graph import Graph
+from search_spaces.nodes import Argument, Constant, Value, Weight
 
 from .ir import FRESH, Block, Given, Leaf, Node, Spec, chain_spec, leaf
 from .layers import layered, needed
