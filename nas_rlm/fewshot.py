@@ -18,8 +18,11 @@ from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
+from nas_rlm.lessons import Expert
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
+
+USUAL = 1000  # random networks that tell what counts are usual
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,10 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
         tuned = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
         return tuned.predict_text(texts(), [task.objective])[:, 0]
 
+    def process(task: Task) -> np.ndarray:
+        expert = Expert(task.labelled, [task.objective], USUAL, task.seed)
+        return expert.expect(rows)[:, 0]
+
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
         values = (task.labels - mean) / deviation
         found = baselines.head(rlm, texts(), task.known, values, replace(FEW, seed=task.seed))
@@ -165,6 +172,7 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
     }
     if space in baselines.CELLS:
         found["gcn"] = lambda task: baselines.gcn(task.labelled, task.labels, rows, task.seed)
+    found["process"] = process
     found["head, raw"] = head
     found["head, normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std())
     found["rlm"] = fine_tuned

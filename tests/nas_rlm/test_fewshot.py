@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm import RLM
+from nas_rlm import RLM, fewshot, finetune
 from nas_rlm.data import Row, Table
 from nas_rlm.data.tables import keys
 from nas_rlm.fewshot import few_shot, methods_of, tasks
@@ -43,15 +45,21 @@ def test_methods_see_the_labels_of_the_known_and_no_other_number(table):
     assert all(row.targets.keys() == {"accuracy"} for row in task.labelled)
 
 
-def test_every_method_ranks_all_rows(table, tiny_checkpoint):
+def test_every_method_ranks_all_rows(table, tiny_checkpoint, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    monkeypatch.setattr(finetune, "EPOCHS", 2)
+    monkeypatch.setattr(fewshot, "FEW", replace(fewshot.FEW, epochs=2))
+    monkeypatch.setattr(fewshot, "USUAL", 100)
     methods = methods_of(table, RLM.load(tiny_checkpoint))
     scores = {name: score for name, _, score in few_shot(table, 60, methods, [0])}
-    assert scores.keys() == methods.keys() >= {"flops", "params", "trees", "mlp", "gcn", "head, raw", "rlm"}
+    assert (
+        scores.keys() == methods.keys() > {"flops", "params", "trees", "gcn", "process", "head, raw", "rlm"}
+    )
     assert all(score.seconds > 0 for score in scores.values())
     assert scores["params"].spearman > 0.99
-    assert scores["params"].kendall > 0.95
-    assert scores["trees"].spearman > 0.8
+    assert scores["params"].kendall > 0.9
+    assert scores["trees"].spearman > 0.7
+    assert scores["process"].spearman > 0.97
 
 
 def test_graphs_are_known_of_cells_alone(tiny_checkpoint):
