@@ -13,7 +13,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm import baselines
 from nas_rlm.data import tables
-from nas_rlm.data.tables import Row, Table
+from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.hints import hint
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.recipe import read_recipe
@@ -208,7 +208,7 @@ def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:
 
 def _is_final(objective: str) -> bool:
     """Neither a cost that is counted, nor an accuracy after a part of the training."""
-    return objective not in ("flops", "params") and not objective.endswith("ep")
+    return objective not in COUNTED and not objective.endswith("ep")
 
 
 def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from scipy.stats import norm, rankdata
 
 import search_spaces
 from nas_rlm.data import synthetic
-from nas_rlm.data.tables import Row
+from nas_rlm.data.tables import COUNTED, Row
 from nas_rlm.process import Process
 
 CHAINS = 3  # operators in the longest chains that are counted
@@ -147,6 +147,6 @@ def _slope(values: np.ndarray, scores: np.ndarray) -> float:
 
 def _group(name: str) -> int:
     """Of a count: what a network costs, what lies on its paths, or which operators follow each other."""
-    if name.split("/")[-1] in ("flops", "params", *synthetic.COSTS):
+    if name.split("/")[-1] in (*COUNTED, *synthetic.COSTS):
         return 0
     return 2 if "-" in name or name in synthetic.MEETINGS.values() else 1

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from nas_rlm.calibration import calibrate
 from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
-from nas_rlm.data.tables import Row, Table
+from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import atomic, write_text
 from nas_rlm.lessons import lessons
@@ -37,7 +37,6 @@ from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
-COUNTED = ("flops", "params")  # no measurements
 
 
 def run(

@@ -26,6 +26,7 @@ COLUMNS = (
     *("val_accuracy", "flops", "params", "metadata", "metainformation"),
 )
 NEEDED = ("identifier", "space", "input", "val_accuracy", "metadata")  # what tables of programs have as well
+COUNTED = ("flops", "params")  # numbers of a table that nobody measured
 METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
 SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
