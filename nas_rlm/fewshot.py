@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
+from torch import Tensor
 from tqdm import tqdm
 
 from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.lessons import Expert
+from nas_rlm.lessons import Counts, Expert
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
 
@@ -155,9 +156,14 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
         tuned = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
         return tuned.predict_text(texts(), [task.objective])[:, 0]
 
+    @cache
+    def counts() -> tuple[Tensor, list[int]]:
+        counts = Counts(space, USUAL)
+        return counts.of(rows), counts.groups
+
     def process(task: Task) -> np.ndarray:
-        expert = Expert(task.labelled, [task.objective], USUAL, task.seed)
-        return expert.expect(rows)[:, 0]
+        found, groups = counts()
+        return Expert(found[task.known], groups, task.labelled, [task.objective]).expect(found)[:, 0]
 
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
         values = (task.labels - mean) / deviation

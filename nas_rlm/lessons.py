@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 import torch
 from scipy.stats import norm, rankdata
+from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic
@@ -47,64 +48,43 @@ def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed:
         told = [name for name in objectives if sum(row.measured(name) for row in known) >= LEAST]
         if not told:
             continue
-        expert = Expert(known, told, networks, seed)
-        values = expert.draw(expert.reference, rng)
+        counts = Counts(space, networks, seed)
+        expert = Expert(counts.of(known), counts.groups, known, told)
+        values = expert.draw(counts.random, rng)
         found += [
             Row(space, row.arch_str, dict(zip(told, of_row, strict=True)))
-            for row, of_row in zip(expert.reference, values.tolist(), strict=True)
+            for row, of_row in zip(counts.rows, values.tolist(), strict=True)
         ]
     return found
 
 
-class Expert:
-    """A Gaussian process for each number of a space's networks, on what is counted in them.
+class Counts:
+    """What is counted in networks of a space, as features of about the same spread.
 
     Args:
-        rows: measured architectures of one space.
-        objectives: K numbers that some rows have.
-        networks: random ones, whose counts tell what is usual: so many, but at most half of the space.
+        space: its name.
+        networks: random ones, which tell what is usual: so many, but at most half of the space.
         seed: of those.
     """
 
-    def __init__(self, rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> None:
-        self.space = search_spaces.get(rows[0].space)
+    def __init__(self, space: str, networks: int, seed: int = 0) -> None:
+        self.space = search_spaces.get(space)
         at_most = self.space.size // 2 if self.space.size else networks
-        table = synthetic.table(self.space.name, min(networks, at_most), seed, CHAINS)
-        self.reference = table.rows
+        table = synthetic.table(space, min(networks, at_most), seed, CHAINS)
+        self.rows = table.rows
         self.names = sorted(table.objectives, key=_group)
-        usual = self._logs([row.targets for row in self.reference])
+        self.groups = [sum(_group(name) == group for name in self.names) for group in range(3)]
+        usual = self._logs([row.targets for row in self.rows])
         self.mean, self.deviation = usual.mean(0), usual.std(0)
-        counts = self._features(rows)
-        groups = [sum(_group(name) == group for name in self.names) for group in range(3)]
-        self.scales, self.processes = [], []
-        for name in objectives:
-            known = [i for i, row in enumerate(rows) if row.measured(name)][:MOST]
-            most = 100.0 if name.startswith("accuracy") else math.inf
-            scale = Scale(np.array([rows[i].targets[name] for i in known]), most)
-            self.scales.append(scale)
-            self.processes.append(Process(counts[known], groups, torch.from_numpy(scale.scores)))
+        self.random = self._scaled(usual)
 
-    def expect(self, rows: Sequence[Row]) -> np.ndarray:
-        """The medians of other architectures of the space, float64 [N, K]."""
-        counts = self._features(rows)
-        means = (process.posterior(counts)[0].numpy() for process in self.processes)
-        return np.stack([s.values(m) for s, m in zip(self.scales, means, strict=True)], 1)
+    def of(self, rows: Sequence[Row]) -> Tensor:
+        """The features of N architectures of the space, float64 [N, D]."""
+        counted = synthetic.counted(self.space, [self.space.parse(row.arch_str) for row in rows], CHAINS)
+        return self._scaled(self._logs(counted))
 
-    def draw(self, rows: Sequence[Row], rng: np.random.Generator) -> np.ndarray:
-        """Numbers drawn from what is possible, each by itself, float64 [N, K]."""
-        counts = self._features(rows)
-        found = []
-        for scale, process in zip(self.scales, self.processes, strict=True):
-            mean, deviation = (t.numpy() for t in process.posterior(counts))
-            found.append(scale.values(mean + deviation * rng.standard_normal(len(mean))))
-        return np.stack(found, 1)
-
-    def _features(self, rows: Sequence[Row]) -> torch.Tensor:
-        if rows is self.reference:
-            counted = [row.targets for row in rows]
-        else:
-            counted = synthetic.counted(self.space, [self.space.parse(r.arch_str) for r in rows], CHAINS)
-        return torch.from_numpy((self._logs(counted) - self.mean) / self.deviation)
+    def _scaled(self, logs: np.ndarray) -> Tensor:
+        return torch.from_numpy((logs - self.mean) / self.deviation)
 
     def _logs(self, counted: Sequence[dict[str, float]]) -> np.ndarray:
         absent = [0.0 if _group(name) == 2 else MISSING for name in self.names]
@@ -113,6 +93,41 @@ class Expert:
             for count in counted
         ]
         return np.log1p(np.array(found))
+
+
+class Expert:
+    """A Gaussian process for each number of a space's networks, on what is counted in them.
+
+    Args:
+        features: of M networks, see `Counts`, float64 [M, D].
+        groups: sizes of the groups of features.
+        rows: the M networks, measured.
+        objectives: K numbers that some rows have.
+    """
+
+    def __init__(
+        self, features: Tensor, groups: Sequence[int], rows: Sequence[Row], objectives: Sequence[str]
+    ) -> None:
+        self.scales, self.processes = [], []
+        for name in objectives:
+            known = [i for i, row in enumerate(rows) if row.measured(name)][:MOST]
+            most = 100.0 if name.startswith("accuracy") else math.inf
+            scale = Scale(np.array([rows[i].targets[name] for i in known]), most)
+            self.scales.append(scale)
+            self.processes.append(Process(features[known], groups, torch.from_numpy(scale.scores)))
+
+    def expect(self, features: Tensor) -> np.ndarray:
+        """The medians of other networks of the space, float64 [N, K]."""
+        means = (process.posterior(features)[0].numpy() for process in self.processes)
+        return np.stack([s.values(m) for s, m in zip(self.scales, means, strict=True)], 1)
+
+    def draw(self, features: Tensor, rng: np.random.Generator) -> np.ndarray:
+        """Numbers drawn from what is possible, each by itself, float64 [N, K]."""
+        found = []
+        for scale, process in zip(self.scales, self.processes, strict=True):
+            mean, deviation = (t.numpy() for t in process.posterior(features))
+            found.append(scale.values(mean + deviation * rng.standard_normal(len(mean))))
+        return np.stack(found, 1)
 
 
 class Scale:

@@ -3,10 +3,11 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row, synthetic
-from nas_rlm.lessons import Expert, Scale, lessons
+from nas_rlm.lessons import Counts, Expert, Scale, lessons
 from nas_rlm.metrics import spearman
 
 SPACE = search_spaces.get("nasbench201")
+COUNTS = Counts("nasbench201", 80)
 
 
 def rows(n, seed=0):
@@ -24,10 +25,21 @@ def rows(n, seed=0):
     ]
 
 
+def expert(known):
+    return Expert(COUNTS.of(known), COUNTS.groups, known, ["accuracy"])
+
+
+def test_features_of_the_networks_that_tell_what_is_usual():
+    assert COUNTS.random.shape == (80, len(COUNTS.names)) == COUNTS.of(COUNTS.rows).shape
+    assert COUNTS.of(COUNTS.rows).numpy() == pytest.approx(COUNTS.random.numpy())
+    assert COUNTS.random.std(0, correction=0).numpy() == pytest.approx(1)
+    assert sum(COUNTS.groups) == len(COUNTS.names)
+
+
 def test_lessons_tell_of_others_what_the_rows_let_expect():
     told = lessons(rows(60), ["accuracy"], networks=80)
     assert len({row.arch_str for row in told}) == 80
-    true = Expert(rows(500, seed=1), ["accuracy"], 80).expect(told)[:, 0]
+    true = expert(rows(500, seed=1)).expect(COUNTS.of(told))[:, 0]
     assert spearman(np.array([row.targets["accuracy"] for row in told]), true) > 0.9
     assert told == lessons(rows(60), ["accuracy"], networks=80)
     assert told != lessons(rows(60), ["accuracy"], networks=80, seed=1)
@@ -41,11 +53,11 @@ def test_no_lessons_where_nothing_can_be_told():
 
 
 def test_an_expert_on_networks_it_has_not_seen():
-    expert = Expert(rows(60), ["accuracy"], 80)
-    others = rows(50, seed=2)
+    few, others = expert(rows(60)), rows(50, seed=2)
+    features = COUNTS.of(others)
     true = np.array([row.targets["accuracy"] for row in others])
-    assert spearman(expert.expect(others)[:, 0], true) > 0.95
-    drawn = np.stack([expert.draw(others, np.random.default_rng(i))[:, 0] for i in range(20)])
+    assert spearman(few.expect(features)[:, 0], true) > 0.95
+    drawn = np.stack([few.draw(features, np.random.default_rng(i))[:, 0] for i in range(20)])
     assert spearman(np.median(drawn, 0), true) > 0.95
     assert (drawn.std(0) > 0).all()
 
