@@ -159,7 +159,7 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
     @cache
     def counts() -> tuple[Tensor, list[int]]:
         counts = Counts(space, USUAL)
-        return counts.of(rows), counts.groups
+        return counts.of(texts()), counts.groups
 
     def process(task: Task) -> np.ndarray:
         found, groups = counts()

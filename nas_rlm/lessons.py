@@ -17,7 +17,7 @@ from scipy.stats import norm, rankdata
 from torch import Tensor
 
 import search_spaces
-from nas_rlm.data import synthetic
+from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row
 from nas_rlm.process import Process
 
@@ -49,7 +49,7 @@ def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed:
         if not told:
             continue
         counts = Counts(space, networks, seed)
-        expert = Expert(counts.of(known), counts.groups, known, told)
+        expert = Expert(counts.of(tables.texts(known)), counts.groups, known, told)
         values = expert.draw(counts.random, rng)
         found += [
             Row(space, row.arch_str, dict(zip(told, of_row, strict=True)))
@@ -68,9 +68,8 @@ class Counts:
     """
 
     def __init__(self, space: str, networks: int, seed: int = 0) -> None:
-        self.space = search_spaces.get(space)
-        at_most = self.space.size // 2 if self.space.size else networks
-        table = synthetic.table(space, min(networks, at_most), seed, CHAINS)
+        size = search_spaces.get(space).size
+        table = synthetic.table(space, min(networks, size // 2) if size else networks, seed, CHAINS)
         self.rows = table.rows
         self.names = sorted(table.objectives, key=_group)
         self.groups = [sum(_group(name) == group for name in self.names) for group in range(3)]
@@ -78,10 +77,9 @@ class Counts:
         self.mean, self.deviation = usual.mean(0), usual.std(0)
         self.random = self._scaled(usual)
 
-    def of(self, rows: Sequence[Row]) -> Tensor:
-        """The features of N architectures of the space, float64 [N, D]."""
-        counted = synthetic.counted(self.space, [self.space.parse(row.arch_str) for row in rows], CHAINS)
-        return self._scaled(self._logs(counted))
+    def of(self, texts: Sequence[str]) -> Tensor:
+        """The features of N networks, from their texts: float64 [N, D]."""
+        return self._scaled(self._logs(synthetic.counted(texts, CHAINS)))
 
     def _scaled(self, logs: np.ndarray) -> Tensor:
         return torch.from_numpy((logs - self.mean) / self.deviation)

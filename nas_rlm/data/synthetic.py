@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,32 +19,32 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.data.tables import Row, Table, remembered
-from search_spaces import SearchSpace
-from search_spaces.graph import Graph
-from search_spaces.nodes import Constant, Op, Value, Weight
+from nas_rlm.text import from_architectures
+from nas_rlm.text.operators import Flat, Operator, operators
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
 COSTS = ("macs", "params", "activations", "sides", "roots", "logs")
-VERSION = 2  # raised when the metrics change, so that remembered ones are counted again
+VERSION = 3  # raised when the metrics change, so that remembered ones are counted again
+MULTIPLYING = ("Conv", "Gemm", "MatMul")
 MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
 _ANY = len(KINDS)
 
 
-def metrics(space: SearchSpace[Any], architecture: Any, chains: int = 0) -> dict[str, float]:
+def metrics(text: str, chains: int = 0) -> dict[str, float]:
     """What can be counted in a network.
 
     >>> import search_spaces
+    >>> from nas_rlm.text import from_architecture
     >>> space = search_spaces.get("nasbench101")
     >>> cell = space.parse('{"adjacency": "010001000", "ops": ["input", "conv3x3-bn-relu", "output"]}')
-    >>> metrics(space, cell)["convs/mean"]
+    >>> metrics(from_architecture(space, cell))["convs/mean"]
     10.0
 
     Operators that a product with zero cuts off from the input or the output count for costs alone.
 
     Args:
-        space: of the architecture.
-        architecture: of the space.
+        text: of the network, as `from_onnx` gives it.
         chains: count chains of up to so many operators as well.
 
     Returns:
@@ -59,19 +59,19 @@ def metrics(space: SearchSpace[Any], architecture: Any, chains: int = 0) -> dict
         name has its operators, joins (concatenations) and sums among them, as in `convs-joins-pools`: each
         operator counts the chains that end in it, as many as it has inputs.
     """
-    graph = Graph((1, *space.shape(architecture)))
-    out = space.write(graph, architecture)
-    ops = list(graph.ops())
-    live = _live(ops, graph.input, out)
-    found = {"flops": float(graph.macs), "params": float(graph.params), **_costs(ops)}
-    paths = {graph.input.id: _Paths.start()}
-    before: dict[int, Counter[int]] = {graph.input.id: Counter()}
+    network = operators(text)
+    live = _live(network)
+    found = _costs(network.operators)
+    paths = {name: _Paths.start() for name in network.inputs}
+    before: dict[str, Counter[int]] = {name: Counter() for name in network.inputs}
     counts: Counter[int] = Counter()
     pairs: Counter[tuple[int, int]] = Counter()
-    for o in ops:
-        if o.output.id not in live or _is_zero(o):
+    on_paths = []
+    for o in network.operators:
+        read = [v for v in o.values if v in live and v in paths]
+        if o.is_zero or not read or not live.intersection(o.outputs):
             continue
-        read = [a.id for a in o.arguments if isinstance(a, Value) and a.id in live]
+        on_paths.append(o)
         here = _Paths.joined([paths[v] for v in read])
         last: Counter[int] = sum((before[v] for v in read), Counter())
         kind = _kind(o)
@@ -80,11 +80,13 @@ def metrics(space: SearchSpace[Any], architecture: Any, chains: int = 0) -> dict
             counts[kind] += 1
             pairs.update({(k, kind): n for k, n in last.items()})
             last = Counter({kind: 1})
-        paths[o.output.id], before[o.output.id] = here, last
-    if out.id not in paths:
+        paths |= dict.fromkeys(o.outputs, here)
+        before |= dict.fromkeys(o.outputs, last)
+    ends = [paths[v] for v in network.outputs if v in paths]
+    if not ends:
         return found
+    end = _Paths.joined(ends)
     counts[_ANY] = counts.total()
-    end = paths[out.id]
     found["paths"] = end.number / math.log(2)
     for k, name in enumerate(LAYERS):
         found[name] = float(counts[k])
@@ -93,7 +95,7 @@ def metrics(space: SearchSpace[Any], architecture: Any, chains: int = 0) -> dict
     for j, first in enumerate(KINDS):
         for k, second in enumerate(KINDS):
             found[f"{first}/{second}"] = float(pairs[j, k])
-    return found | _chains([o for o in ops if o.output.id in paths], graph.input, chains)
+    return found | _chains(on_paths, network.inputs, chains)
 
 
 def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Table:
@@ -118,7 +120,7 @@ def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Tab
         "metrics",
         (VERSION, space_name, networks, seed, chains),
         networks,
-        lambda: [json.dumps(found) for found in counted(space, list(drawn.values()), chains)],
+        lambda: [json.dumps(found) for found in counted(from_architectures(space, drawn.values()), chains)],
     )
     all_found: list[dict[str, float]] = [json.loads(line) for line in known]
     values: dict[str, set[float]] = {}
@@ -132,50 +134,54 @@ def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Tab
     return Table(space_name, rows)
 
 
-def counted(space: SearchSpace[Any], architectures: Sequence[Any], chains: int = 0) -> list[dict[str, float]]:
-    """The metrics of many architectures of a space; a bar is shown where it takes long."""
-    bar = tqdm(architectures, f"metrics of {space.name}", unit="net", delay=2)
-    return [metrics(space, a, chains) for a in bar]
+def counted(texts: Iterable[str], chains: int = 0) -> list[dict[str, float]]:
+    """The metrics of many texts; a bar is shown where it takes long."""
+    return [metrics(text, chains) for text in tqdm(texts, "metrics", unit="net", delay=2)]
 
 
-def _costs(ops: Sequence[Op]) -> dict[str, float]:
+def _costs(network: Sequence[Operator]) -> dict[str, float]:
     """Costs of all operators together, and of each kind."""
-    found = dict.fromkeys(("activations", *(f"{kind}/{cost}" for kind in KINDS for cost in COSTS)), 0.0)
-    for op in ops:
-        places = max(1, op.output.side * op.output.width)
-        found["activations"] += op.output.channels * places
-        position = _kind(op)
-        if position is None:
+    totals = ("flops", "params", "activations", *(f"{kind}/{cost}" for kind in KINDS for cost in COSTS))
+    found = dict.fromkeys(totals, 0.0)
+    for op in network:
+        sizes = [math.prod(shape) for shape in op.weights]
+        learnt = sizes[:2] if op.kind == "BatchNormalization" else sizes  # the others are statistics
+        places = math.prod(op.shape[2:]) if op.kind == "Conv" else math.prod(op.shape[1:-1])
+        macs = float(max(sizes, default=0) * places) if op.kind in MULTIPLYING else 0.0
+        activations = float(math.prod(op.shape))
+        found["flops"] += macs
+        found["params"] += sum(learnt)
+        found["activations"] += activations
+        kind = _kind(op)
+        if kind is None:
             continue
-        weights = [math.prod(a.shape) for a in op.arguments if isinstance(a, Weight)]
-        macs = float(max(weights, default=0) * places)
         of_op = {
             "macs": macs,
-            "params": float(sum(weights)),
-            "activations": float(op.output.channels * places),
-            "sides": float(op.output.side),
+            "params": float(sum(sizes)),
+            "activations": activations,
+            "sides": float(op.shape[2]) if len(op.shape) > 2 else 0.0,
             "roots": math.sqrt(macs),
             "logs": math.log2(macs) if macs else 0.0,
         }
         for cost, value in of_op.items():
-            found[f"{KINDS[position]}/{cost}"] += value
+            found[f"{KINDS[kind]}/{cost}"] += value
     return found
 
 
-def _chains(ops: Sequence[Op], first: Value, longest: int) -> dict[str, float]:
+def _chains(ops: Sequence[Operator], inputs: Sequence[str], longest: int) -> dict[str, float]:
     """How often operators follow each other, and the number of joins and sums."""
     found: defaultdict[str, float] = defaultdict(float)
-    ends: dict[int, defaultdict[tuple[str, ...], float]] = {first.id: defaultdict(float, {(): 1.0})}
+    ends: dict[str, dict[tuple[str, ...], float]] = {name: {(): 1.0} for name in inputs}
     for op in ops:
         arriving: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        read = [a.id for a in op.arguments if isinstance(a, Value) and a.id in ends]
+        read = [v for v in op.values if v in ends]
         for value in read:
             for chain, number in ends[value].items():
                 arriving[chain] += number
         kind = _kind(op)
         name = KINDS[kind] if kind is not None else MEETINGS.get(op.kind) if len(read) > 1 else None
         if name is None or longest < 1:
-            ends[op.output.id] = arriving
+            ends |= dict.fromkeys(op.outputs, arriving)
             continue
         found[name] += 1
         passed: defaultdict[tuple[str, ...], float] = defaultdict(float)
@@ -185,7 +191,7 @@ def _chains(ops: Sequence[Op], first: Value, longest: int) -> dict[str, float]:
             for n in range(2, len(longer) + 1):
                 found["-".join(longer[-n:])] += number
             passed[longer[max(0, len(longer) - longest + 1) :]] += number / total
-        ends[op.output.id] = passed
+        ends |= dict.fromkeys(op.outputs, passed)
     return dict(found)
 
 
@@ -235,30 +241,25 @@ def _weighted(shares: Sequence[float], values: Sequence[float]) -> float:
     return math.fsum(s * v for s, v in zip(shares, values, strict=True))
 
 
-def _kind(op: Op) -> int | None:
+def _kind(op: Operator) -> int | None:
     """The position in KINDS; None for pointwise operators, sums and reshapes."""
     if op.kind in ("MaxPool", "AveragePool"):
         return KINDS.index("pools")
-    if op.kind != "Conv":
+    if op.kind != "Conv" or not op.weights:
         return None
-    weight = next(a for a in op.arguments if isinstance(a, Weight))
-    if math.prod(weight.shape[2:]) == 1:
+    shape = op.weights[0]
+    if math.prod(shape[2:]) == 1:
         return KINDS.index("pointwise")
-    is_depthwise = weight.shape[1] == 1 and dict(op.attributes).get("group", 1) > 1
-    return KINDS.index("depthwise" if is_depthwise else "convs")
+    return KINDS.index("depthwise" if shape[1] == 1 and op.group > 1 else "convs")
 
 
-def _live(ops: Sequence[Op], first: Value, out: Value) -> set[int]:
+def _live(network: Flat) -> set[str]:
     """Values that carry the input to the output: not cut off from either by a product with zero."""
-    forward, backward = {first.id}, {out.id}
-    for o in ops:
-        if not _is_zero(o) and any(isinstance(a, Value) and a.id in forward for a in o.arguments):
-            forward.add(o.output.id)
-    for o in reversed(ops):
-        if not _is_zero(o) and o.output.id in backward:
-            backward.update(a.id for a in o.arguments if isinstance(a, Value))
+    forward, backward = set(network.inputs), set(network.outputs)
+    for o in network.operators:
+        if not o.is_zero and not forward.isdisjoint(o.values):
+            forward.update(o.outputs)
+    for o in reversed(network.operators):
+        if not o.is_zero and not backward.isdisjoint(o.outputs):
+            backward.update(o.values)
     return forward & backward
-
-
-def _is_zero(op: Op) -> bool:
-    return op.kind == "Mul" and any(isinstance(a, Constant) and a.value == 0.0 for a in op.arguments)

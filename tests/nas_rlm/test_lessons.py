@@ -3,8 +3,10 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row, synthetic
+from nas_rlm.data.tables import texts
 from nas_rlm.lessons import Counts, Expert, Scale, lessons
 from nas_rlm.metrics import spearman
+from nas_rlm.text import from_architectures
 
 SPACE = search_spaces.get("nasbench201")
 COUNTS = Counts("nasbench201", 80)
@@ -14,7 +16,7 @@ def rows(n, seed=0):
     """Cells whose accuracy is told by two counts."""
     rng = np.random.default_rng(seed)
     drawn = [SPACE.sample(rng) for _ in range(n)]
-    counted = [synthetic.metrics(SPACE, a) for a in drawn]
+    counted = synthetic.counted(from_architectures(SPACE, drawn))
     return [
         Row(
             "nasbench201",
@@ -26,12 +28,12 @@ def rows(n, seed=0):
 
 
 def expert(known):
-    return Expert(COUNTS.of(known), COUNTS.groups, known, ["accuracy"])
+    return Expert(COUNTS.of(texts(known)), COUNTS.groups, known, ["accuracy"])
 
 
 def test_features_of_the_networks_that_tell_what_is_usual():
-    assert COUNTS.random.shape == (80, len(COUNTS.names)) == COUNTS.of(COUNTS.rows).shape
-    assert COUNTS.of(COUNTS.rows).numpy() == pytest.approx(COUNTS.random.numpy())
+    assert COUNTS.random.shape == (80, len(COUNTS.names)) == COUNTS.of(texts(COUNTS.rows)).shape
+    assert COUNTS.of(texts(COUNTS.rows)).numpy() == pytest.approx(COUNTS.random.numpy())
     assert COUNTS.random.std(0, correction=0).numpy() == pytest.approx(1)
     assert sum(COUNTS.groups) == len(COUNTS.names)
 
@@ -39,7 +41,7 @@ def test_features_of_the_networks_that_tell_what_is_usual():
 def test_lessons_tell_of_others_what_the_rows_let_expect():
     told = lessons(rows(60), ["accuracy"], networks=80)
     assert len({row.arch_str for row in told}) == 80
-    true = expert(rows(500, seed=1)).expect(COUNTS.of(told))[:, 0]
+    true = expert(rows(500, seed=1)).expect(COUNTS.of(texts(told)))[:, 0]
     assert spearman(np.array([row.targets["accuracy"] for row in told]), true) > 0.9
     assert told == lessons(rows(60), ["accuracy"], networks=80)
     assert told != lessons(rows(60), ["accuracy"], networks=80, seed=1)
@@ -54,7 +56,7 @@ def test_no_lessons_where_nothing_can_be_told():
 
 def test_an_expert_on_networks_it_has_not_seen():
     few, others = expert(rows(60)), rows(50, seed=2)
-    features = COUNTS.of(others)
+    features = COUNTS.of(texts(others))
     true = np.array([row.targets["accuracy"] for row in others])
     assert spearman(few.expect(features)[:, 0], true) > 0.95
     drawn = np.stack([few.draw(features, np.random.default_rng(i))[:, 0] for i in range(20)])

@@ -2,16 +2,23 @@ import math
 
 import numpy as np
 import pytest
+from onnx.numpy_helper import from_array
+from onnx.parser import parse_model
 
 import search_spaces
 from nas_rlm.data.synthetic import COSTS, KINDS, LAYERS, metrics, table
+from nas_rlm.text import from_architecture, from_onnx
 
 CELLS101, CELLS201 = search_spaces.get("nasbench101"), search_spaces.get("nasbench201")
 SIZES = search_spaces.get("nats_size")
 
 
+def counted(space, architecture, chains=0):
+    return metrics(from_architecture(space, architecture), chains)
+
+
 def of_201(text):
-    return metrics(CELLS201, CELLS201.parse(text))
+    return counted(CELLS201, CELLS201.parse(text))
 
 
 def test_a_chain_has_one_path():
@@ -19,7 +26,7 @@ def test_a_chain_has_one_path():
     cell = CELLS101.parse(
         '{"adjacency": "0100001000010000", "ops": ["input", "conv3x3-bn-relu", "conv1x1-bn-relu", "output"]}'
     )
-    found = metrics(CELLS101, cell)
+    found = counted(CELLS101, cell)
     assert found["paths"] == 0
     assert (found["convs"], found["pointwise"], found["pools"]) == (10, 18, 2)
     for name in LAYERS:
@@ -91,7 +98,7 @@ def test_a_table_leaves_out_what_never_varies():
 @pytest.mark.parametrize("name", search_spaces.names())
 def test_every_space_can_be_counted(name):
     space = search_spaces.get(name)
-    found = metrics(space, space.sample(np.random.default_rng(0)))
+    found = counted(space, space.sample(np.random.default_rng(0)))
     assert all(math.isfinite(v) and v >= 0 for v in found.values())
     assert sum(found[k] for k in KINDS) == found["layers"]
     for k in LAYERS:
@@ -103,12 +110,36 @@ def test_chains_of_operators():
     cell = CELLS101.parse(
         '{"adjacency": "0100001000010000", "ops": ["input", "conv3x3-bn-relu", "conv1x1-bn-relu", "output"]}'
     )
-    found = metrics(CELLS101, cell, chains=3)
+    found = counted(CELLS101, cell, chains=3)
     assert (found["convs-pointwise"], found["pointwise-convs"], found["pointwise-pools"]) == (10, 9, 2)
     assert found["pointwise-convs-pointwise"] == 9
     assert "joins" not in found and not any(name.count("-") > 2 for name in found)
-    assert metrics(CELLS101, cell) == {k: v for k, v in found.items() if "-" not in k}
+    assert counted(CELLS101, cell) == {k: v for k, v in found.items() if "-" not in k}
     one = CELLS201.parse("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
-    found = metrics(CELLS201, one, chains=2)
+    found = counted(CELLS201, one, chains=2)
     assert found["sums"] == 2
     assert (found["convs-sums"], found["pointwise-sums"], found["convs-convs"]) == (2, 2, 5 + 2 + 4 + 2 + 4)
+
+
+def test_any_network_can_be_counted():
+    """A linear layer, two heads of one input and a sum of both, by hand."""
+    model = parse_model(
+        """<ir_version: 10, opset_import: ["": 21]>
+        main (float[1,4,8] x) => (float[1,4,16] y) <float[8,16] w, float[8,16] u>
+        {
+          a = MatMul(x, w)
+          b = MatMul(x, u)
+          r = Relu(b)
+          y = Add(a, r)
+        }"""
+    )
+    for name in "wu":
+        model.graph.initializer.append(from_array(np.ones((8, 16), np.float32), name))
+    found = metrics(from_onnx(model), chains=2)
+    assert (found["flops"], found["params"], found["activations"]) == (2 * 4 * 8 * 16, 2 * 8 * 16, 4 * 4 * 16)
+    assert (found["paths"], found["layers"], found["sums"]) == (1, 0, 1)
+
+
+def test_other_texts_are_refused():
+    with pytest.raises(ValueError, match=r"'def f\(\): pass' is not the text of a network"):
+        metrics("def f(): pass")
