@@ -281,7 +281,7 @@ def _as_text(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
     network, scheme = rlm.network, rlm.network.config.scheme
     generator = torch.Generator().manual_seed(0)
 
-    def decode(memory: Memory) -> np.ndarray:
+    def decode(memory: Memory, read: list[str]) -> np.ndarray:
         caches = [Cache() for _ in network.decoder]
         unread = torch.full((memory.batch * SAMPLES, 1), network.config.objective_ids(["accuracy"])[0])
         written = []

@@ -17,6 +17,7 @@ from nas_rlm import decoding
 from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
+from nas_rlm.expert import beliefs
 from nas_rlm.metrics import coverage
 from nas_rlm.model import Memory
 from nas_rlm.rlm import RLM
@@ -49,23 +50,27 @@ def calibrate(rlm: RLM, held: Sequence[Table], progress: bool = False) -> Temper
         }
         values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= LEAST}
         if values:
-            fitted = temperatures(rlm, tables.texts(rows), values)
+            fitted = temperatures(rlm, tables.texts(rows), values, space)
             found.setdefault(space, {}).update(fitted)
     return found
 
 
-def temperatures(rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray]) -> dict[str, float]:
+def temperatures(
+    rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray], space: str = ""
+) -> dict[str, float]:
     """The temperatures at which 80 % of true values lie between the model's quantiles of .1 and .9.
 
     Args:
         rlm: the model.
         texts: N texts that it did not learn from.
         values: of each objective, float64 [N], NaN where it was not measured.
+        space: whose experts count.
     """
 
-    def decode(memory: Memory) -> np.ndarray:
+    def decode(memory: Memory, read: list[str]) -> np.ndarray:
         names = list(values)
-        each = [decoding.quantile(rlm.network, memory, names, LEVELS, [t] * len(names)) for t in GRID]
+        held = beliefs(rlm.experts.get(space, ()), read, names)
+        each = [decoding.quantile(rlm.network, memory, names, LEVELS, [t] * len(names), held) for t in GRID]
         return np.stack(each, axis=2)
 
     shape = (len(values), len(GRID), len(LEVELS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from nas_rlm import __version__
+from nas_rlm.expert import Expert
 from nas_rlm.files import atomic, write_bytes, write_text
 from nas_rlm.model import Config, Network
 from nas_rlm.text import Tokenizer
 
 ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
+EXPERTS = "experts.safetensors"  # where there are any
 Temperatures = Mapping[str, Mapping[str, float]]  # of each space and objective
 
 
@@ -34,8 +36,8 @@ class Seen:
 
 def load(
     name: str | os.PathLike[str],
-) -> tuple[Network, Tokenizer, dict[str, Seen], dict[str, dict[str, float]]]:
-    """What a checkpoint holds: the network, its tokenizer, what it saw of each space, its temperatures.
+) -> tuple[Network, Tokenizer, dict[str, Seen], dict[str, dict[str, float]], dict[str, list[Expert]]]:
+    """What a checkpoint holds: the network, its tokenizer, what it saw of each space, temperatures, experts.
 
     Raises:
         FileNotFoundError: no such directory or shipped model.
@@ -63,6 +65,7 @@ def load(
         }
         if not all(0 < t < math.inf for known in temperatures.values() for t in known.values()):
             raise ValueError("a temperature is not above 0")
+        experts = _read_experts(directory / EXPERTS, saved.get("experts", {}))
     except KeyError as error:
         raise ValueError(f"{path} has no {error}: expected what RLM.save writes") from None
     except (ValueError, TypeError, AttributeError) as error:
@@ -76,7 +79,7 @@ def load(
     network = Network(config, tokenizer.kinds())
     weights = _read_weights(directory / "model.safetensors", network)
     network.load_state_dict({**weights, "kinds": network.kinds})
-    return network.eval(), tokenizer, trained_on, temperatures
+    return network.eval(), tokenizer, trained_on, temperatures, experts
 
 
 def save(
@@ -85,19 +88,33 @@ def save(
     tokenizer: Tokenizer,
     trained_on: Mapping[str, Seen],
     temperatures: Temperatures,
+    experts: Mapping[str, Sequence[Expert]],
 ) -> None:
-    """Write a checkpoint: half-precision weights, tokenizer and, last, the configuration."""
+    """Write a checkpoint: half-precision weights, tokenizer, experts and, last, the configuration."""
     target = Path(directory)
     weights = {k: v.half().contiguous() for k, v in network.state_dict().items() if k != "kinds"}
     with atomic(target / "model.safetensors") as temporary:
         save_file(weights, temporary)
     write_bytes(target / "tokenizer.model", tokenizer.proto)
+    if experts:
+        tensors = {
+            f"{space}.{i}.{name}": tensor.contiguous()
+            for space, known in experts.items()
+            for i, one in enumerate(known)
+            for name, tensor in one.tensors().items()
+        }
+        with atomic(target / EXPERTS) as temporary:
+            save_file(tensors, temporary)
     config = {
         "package": f"nas-rlm {__version__}",
         "network": asdict(network.config),
         "tokenizer_sha256": tokenizer.sha256,
         "trained_on": {space: asdict(seen) for space, seen in trained_on.items()},
         "temperatures": temperatures,
+        "experts": {
+            space: [{"counts": one.counts.names, "objectives": one.objectives} for one in known]
+            for space, known in experts.items()
+        },
     }
     write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
 
@@ -118,10 +135,7 @@ def _directory(name: str | os.PathLike[str]) -> Path:
 
 
 def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
-    try:
-        weights = load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    weights = _read_tensors(path)
     expected = {k: tuple(v.shape) for k, v in network.state_dict().items() if k != "kinds"}
     found = {k: tuple(v.shape) for k, v in weights.items()}
     for key in sorted(expected.keys() | found.keys()):
@@ -130,7 +144,30 @@ def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
                 f"{path} does not fit config.json: {key} is {found.get(key, 'missing')},"
                 f" expected {expected.get(key, 'no such tensor')}"
             )
-    for key, weight in weights.items():
-        if not weight.isfinite().all():
-            raise ValueError(f"{path} is damaged: {key} holds values that are not finite numbers")
     return {k: v.float() for k, v in weights.items()}
+
+
+def _read_experts(path: Path, described: Mapping[str, Any]) -> dict[str, list[Expert]]:
+    if not described:
+        return {}
+    if not path.is_file():
+        raise ValueError(f"it names experts of {', '.join(described)}, and there is no {path.name}")
+    tensors = _read_tensors(path)
+    found: dict[str, list[Expert]] = {}
+    for space, known in described.items():
+        for i, one in enumerate(known):
+            start = f"{space}.{i}."
+            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            found.setdefault(space, []).append(Expert.restored(own, one["counts"], one["objectives"]))
+    return found
+
+
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        tensors: dict[str, torch.Tensor] = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    for key, tensor in tensors.items():
+        if tensor.isinf().any() or (tensor.isnan().any() and not key.endswith(".values")):
+            raise ValueError(f"{path} is damaged: {key} holds values that are not finite numbers")
+    return tensors

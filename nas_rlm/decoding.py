@@ -1,6 +1,8 @@
 """Numbers from the decoder under constraint: ancestral samples and exact quantiles of the digit tree.
 
-Source: section 3 of the paper (constrained decoding); the quantile walk is ours.
+What else is known of a number, a belief, is a factor of each digit's probabilities.
+
+Source: section 3 of the paper (constrained decoding); the quantile walk and beliefs are ours.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,6 +23,16 @@ from nas_rlm.numbers import DigitTree, NumberScheme
 TOGETHER = 64  # decodings of a text that are walked at once
 
 
+class Belief(Protocol):
+    """What is held of a number of B texts, whatever their network says; see `nas_rlm.expert.Belief`."""
+
+    def shares(self, edges: np.ndarray) -> np.ndarray:
+        """From edges, rising [B, n, E + 1], how likely the number is between each two, [B, n, E]."""
+
+
+Beliefs = Sequence[Belief | None]
+
+
 @torch.inference_mode()
 def sample(
     network: Network,
@@ -28,6 +41,7 @@ def sample(
     num_samples: int,
     generator: torch.Generator,
     temperatures: Sequence[float] | None = None,
+    beliefs: Beliefs | None = None,
 ) -> np.ndarray:
     """Joint draws from the model's distribution over all the objectives.
 
@@ -39,6 +53,7 @@ def sample(
         num_samples: n draws of each text.
         generator: source of randomness, on the network's device.
         temperatures: K divisors of the logits, see `nas_rlm.calibration`; 1 by default.
+        beliefs: K factors of the probabilities; none by default.
 
     Returns:
         float64 [B, n, K].
@@ -46,7 +61,7 @@ def sample(
     rows = memory.batch * num_samples
     prefix = _Prefix(network, memory, rows)
     drawn = []
-    for token, temperature in _asked(network, objectives, temperatures):
+    for token, temperature, belief in _asked(network, objectives, temperatures, beliefs):
         caches, unread = prefix.before(token)
         divisor = unread.new_full((rows, 1), temperature, dtype=torch.float64)
         digits = _write(
@@ -55,6 +70,7 @@ def sample(
             unread,
             caches,
             divisor,
+            [belief] * num_samples,
             lambda p: torch.multinomial(p, 1, generator=generator),
         )
         prefix.extend(caches, digits)
@@ -69,6 +85,7 @@ def quantile(
     objectives: Sequence[str],
     quantiles: Sequence[float],
     temperatures: Sequence[float] | None = None,
+    beliefs: Beliefs | None = None,
 ) -> np.ndarray:
     """Exact quantiles of the model's distribution over each objective by itself.
 
@@ -82,31 +99,44 @@ def quantile(
         objectives: K names.
         quantiles: Q levels, each between 0 and 1.
         temperatures: as in `sample`.
+        beliefs: as in `sample`.
 
     Returns:
         float64 [B, K, Q].
     """
     b, device = memory.batch, memory.mask.device
-    asked = list(_asked(network, objectives, temperatures))
+    asked = list(_asked(network, objectives, temperatures, beliefs))
     together = max(1, TOGETHER // len(quantiles))
     found = []
     for part in (asked[i : i + together] for i in range(0, len(asked), together)):
-        walks = [(token, t, level) for token, t in part for level in quantiles]
-        tokens = torch.tensor([[token] for token, _, _ in walks], device=device).repeat(b, 1)
-        real = torch.tensor([walk[1:] for walk in walks], dtype=torch.float64, device=device).repeat(b, 1)
+        walks = [(*one, level) for one in part for level in quantiles]
+        tokens = torch.tensor([[token] for token, *_ in walks], device=device).repeat(b, 1)
+        divisor, wanted = (
+            torch.tensor(column, dtype=torch.float64, device=device).repeat(b)[:, None]
+            for column in ([t for _, t, _, _ in walks], [level for *_, level in walks])
+        )
         caches = [Cache() for _ in network.decoder]
-        digits = _write(network, memory, tokens, caches, real[:, :1], _Descent(real[:, 1:]))
+        held = [belief for _, _, belief, _ in walks]
+        digits = _write(network, memory, tokens, caches, divisor, held, _Descent(wanted))
         values = network.config.scheme.decode_array(digits.cpu().numpy())
         found.append(values.reshape(b, len(part), len(quantiles)))
     return np.concatenate(found, axis=1)
 
 
 def _asked(
-    network: Network, objectives: Sequence[str], temperatures: Sequence[float] | None
-) -> Iterator[tuple[int, float]]:
-    """The token of each objective, and its temperature."""
-    given = [1.0] * len(objectives) if temperatures is None else temperatures
-    return zip(network.config.objective_ids(objectives), given, strict=True)
+    network: Network,
+    objectives: Sequence[str],
+    temperatures: Sequence[float] | None,
+    beliefs: Beliefs | None,
+) -> Iterator[tuple[int, float, Belief | None]]:
+    """The token of each objective, its temperature, and what is believed of it."""
+    k = len(objectives)
+    return zip(
+        network.config.objective_ids(objectives),
+        temperatures or [1.0] * k,
+        beliefs or [None] * k,
+        strict=True,
+    )
 
 
 class _Prefix:
@@ -158,6 +188,7 @@ def _write(
     unread: Tensor,
     caches: list[Cache],
     temperatures: Tensor,
+    beliefs: Beliefs,
     choose: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Write one number a row.
@@ -168,26 +199,50 @@ def _write(
         unread: int64 [rows, t], tokens not yet in the caches, an objective's last.
         caches: what was read before, extended in place.
         temperatures: float [rows, 1], the logits are divided by them.
+        beliefs: of each of the rows of a text, of which each text has as many.
         choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
             numbers below them, to the index of one, [rows, 1].
 
     Returns:
         The digits, int64 [rows, length]; the last one is not read.
     """
-    order, step = (t.to(unread.device) for t in _tree(network.config.scheme))
+    scheme = network.config.scheme
+    order, step = (t.to(unread.device) for t in _tables(scheme))
     state = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
     digits: list[Tensor] = []
-    for position in range(network.config.scheme.length):
+    for position in range(scheme.length):
         logits = network.decode(unread, memory, caches)[:, -1].double()
         children = order[position, state]
         scores = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
-        unread = children.gather(1, choose((scores / temperatures).softmax(1)))
+        probabilities = (scores / temperatures).softmax(1)
+        if any(beliefs) and position < scheme.length - 1:  # the last digit is finer than any belief
+            written = torch.cat(digits, 1) if digits else children[:, :0]
+            edges = _tree(scheme).edges(written.cpu().numpy(), state.cpu().numpy())
+            probabilities = _believed(probabilities, edges, beliefs)
+        unread = children.gather(1, choose(probabilities))
         state = step[position, state, unread[:, 0]]
         digits.append(unread)
     return torch.cat(digits, 1)
 
 
+def _believed(probabilities: Tensor, edges: np.ndarray, beliefs: Beliefs) -> Tensor:
+    """Probabilities of the children, float64 [rows, 10], times what is believed of them."""
+    n = len(beliefs)
+    between = edges.reshape(-1, n, edges.shape[1])
+    shares = np.ones((len(between), n, edges.shape[1] - 1))
+    for belief in {id(b): b for b in beliefs if b is not None}.values():
+        of_belief = [k for k, b in enumerate(beliefs) if b is belief]
+        shares[:, of_belief] = belief.shares(between[:, of_belief])
+    product = probabilities * torch.from_numpy(shares.reshape(len(edges), -1)).to(probabilities.device)
+    return product / product.sum(1, keepdim=True)
+
+
 @lru_cache(maxsize=8)
-def _tree(scheme: NumberScheme) -> tuple[Tensor, Tensor]:
-    tree = DigitTree(scheme)
+def _tree(scheme: NumberScheme) -> DigitTree:
+    return DigitTree(scheme)
+
+
+@lru_cache(maxsize=8)
+def _tables(scheme: NumberScheme) -> tuple[Tensor, Tensor]:
+    tree = _tree(scheme)
     return torch.from_numpy(tree.order), torch.from_numpy(tree.step)

@@ -19,11 +19,9 @@ from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.lessons import Counts, Expert
+from nas_rlm.expert import Counts, Expert, usual_counts
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
-
-USUAL = 1000  # random networks that tell what counts are usual
 
 
 @dataclass(frozen=True)
@@ -154,16 +152,17 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
 
     def fine_tuned(task: Task) -> np.ndarray:
         tuned = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
-        return tuned.predict_text(texts(), [task.objective])[:, 0]
+        return tuned.predict_text(texts(), [task.objective], space=space)[:, 0]
 
     @cache
-    def counts() -> tuple[Tensor, list[int]]:
-        counts = Counts(space, USUAL)
-        return counts.of(texts()), counts.groups
+    def counts() -> tuple[Counts, Tensor]:
+        usual = usual_counts(space)
+        return usual, usual.read(texts())
 
     def process(task: Task) -> np.ndarray:
-        found, groups = counts()
-        return Expert(found[task.known], groups, task.labelled, [task.objective]).expect(found)[:, 0]
+        usual, every = counts()
+        expert = Expert.fitted(usual, every[task.known], task.labels[:, None], [task.objective])
+        return expert.believe(every, task.objective).median
 
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
         values = (task.labels - mean) / deviation

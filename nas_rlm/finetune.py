@@ -15,6 +15,7 @@ from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
+from nas_rlm.expert import experts_of
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM
@@ -32,12 +33,14 @@ def fine_tune(
     recipe: Recipe | None = None,
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    experts: bool = True,
 ) -> RLM:
     """Continue training a model on new rows; objectives that it did not know become tokens of their own.
 
     Without a recipe the epochs are chosen: a fifth of the architectures is held out, the model learns from
     the rest, and the epoch that ranks the held-out ones best is how long a second training takes, on all
-    rows. The first one gives the temperatures of the intervals as well.
+    rows. The first one gives the temperatures of the intervals as well. What the rows tell of other networks
+    of their space by counts alone becomes a factor of the model's distribution, see `nas_rlm.expert`.
 
     >>> tuned = rlm.fine_tune(rows, ["latency/mine"])  # doctest: +SKIP
 
@@ -48,6 +51,7 @@ def fine_tune(
         recipe: how, without holding anything out; its tables and size do not matter.
         out: a folder for the log and the resumable state of the training on all rows.
         seed: of the split and the batches, where there is no recipe.
+        experts: without them the network alone tells the numbers.
 
     Returns:
         A new model.
@@ -60,7 +64,8 @@ def fine_tune(
     """
     kept = _kept(rows, objectives)
     if recipe is not None:
-        return _tuned(rlm, kept, objectives, recipe, None, out)[0]
+        tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
+        return _advised(tuned, kept, objectives) if experts else tuned
     recipe = default(len(kept), seed)
     rest, held = tables.split(Table("rows", kept), SHARE, seed)
     held.rows = held.rows[:MOST]
@@ -73,11 +78,13 @@ def fine_tune(
         recipe = replace(recipe, epochs=min(recipe.epochs, GUESS))
     else:
         first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held, None)
+        if experts:
+            _advised(first, rest.rows, objectives)
         temperatures = calibrate(first, [held])
         recipe = replace(recipe, epochs=epochs)
     tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
     tuned.temperatures = temperatures
-    return tuned
+    return _advised(tuned, kept, objectives) if experts else tuned
 
 
 def default(rows: int, seed: int = 0) -> Recipe:
@@ -108,6 +115,15 @@ def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
             )
     wanted = [replace(r, targets={k: v for k, v in r.targets.items() if k in objectives}) for r in rows]
     return [row for row in wanted if any(row.measured(name) for name in row.targets)]
+
+
+def _advised(rlm: RLM, rows: Sequence[Row], objectives: Sequence[str]) -> RLM:
+    """The model, with experts on the rows beside those that it has."""
+    known = {space: [*found] for space, found in rlm.experts.items()}
+    for space, one in experts_of(rows, objectives).items():
+        known.setdefault(space, []).append(one)
+    rlm.experts = known
+    return rlm
 
 
 def _tuned(

@@ -186,6 +186,42 @@ class DigitTree:
         for position, index, token, after in transitions:
             self.step[position, index, token] = after
 
+    def edges(self, digits: np.ndarray, state: np.ndarray) -> np.ndarray:
+        """Where the numbers below each child end and those below the next begin.
+
+        Args:
+            digits: int [rows, position], prefixes.
+            state: int [rows], their states.
+
+        Returns:
+            float64 [rows, 11], rising: halfway between the numbers of neighbours, and the outermost numbers
+            below the prefix. There is no room between the edges of a child that is not valid.
+        """
+        children = self.order[digits.shape[1], state]
+        valid = (children >= 0).sum(1)
+        children = np.where(children < 0, children[:, :1], children)
+        least, most = (self._outermost(digits, state, children, last) for last in (False, True))
+        between = (most[:, :-1] + least[:, 1:]) / 2
+        end = np.take_along_axis(most, valid[:, None] - 1, 1)
+        edges = np.concatenate([least[:, :1], between, end], 1)
+        return np.where(np.arange(edges.shape[1]) < valid[:, None], edges, end)
+
+    def _outermost(
+        self, digits: np.ndarray, state: np.ndarray, children: np.ndarray, last: bool
+    ) -> np.ndarray:
+        """The least or the largest number below each child, float64 [rows, 10]."""
+        position = digits.shape[1]
+        full = np.empty((*children.shape, self.scheme.length), dtype=np.int64)
+        full[:, :, :position] = digits[:, None]
+        full[:, :, position] = children
+        states = self.step[position, state[:, None], children]
+        for k in range(position + 1, self.scheme.length):
+            following = self.order[k, states]
+            chosen = (following >= 0).sum(-1) - 1 if last else np.zeros_like(states)
+            full[:, :, k] = np.take_along_axis(following, chosen[..., None], -1)[..., 0]
+            states = self.step[k, states, full[:, :, k]]
+        return self.scheme.decode_array(full)
+
     def _state(self, prefix: Sequence[int]) -> tuple[object, ...]:
         exponent = prefix[2 : 2 + self.scheme.exponent_digits]
         mantissa = prefix[2 + self.scheme.exponent_digits :]

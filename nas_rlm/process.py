@@ -21,22 +21,18 @@ ROOT3 = 3**0.5
 class Process:
     """A posterior with a Matérn kernel of smoothness 3/2.
 
-    Each group of features has a gain of its own and each feature a weight near its group's, so that a group
-    that tells nothing does no harm; gains, weights and noise maximise the marginal likelihood.
-
     Args:
-        features: float64 [M, D], each of about the same spread.
-        groups: sizes of the groups, in the order of the features.
+        features: float64 [M, D].
         values: float64 [M], of about unit variance and mean zero.
+        weights: see `weights_of`, float64 [D + 1].
     """
 
-    def __init__(self, features: Tensor, groups: Sequence[int], values: Tensor) -> None:
-        self.weights, noise = _fitted(features[:FEW], groups, values[:FEW])
+    def __init__(self, features: Tensor, values: Tensor, weights: Tensor) -> None:
+        self.weights, self.noise = weights[:-1], weights[-1]
         self.known = features * self.weights
-        self.root = torch.linalg.cholesky(_kernel(self.known, self.known) + noise * _eye(values))
+        self.root = torch.linalg.cholesky(_kernel(self.known, self.known) + self.noise * _eye(values))
         self.solved = torch.cholesky_solve(values[:, None], self.root)
         self.variance = float(values @ self.solved[:, 0]) / len(values)
-        self.noise = noise
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each float64 [N], of new values, their noise among it."""
@@ -46,8 +42,21 @@ class Process:
         return (kernel @ self.solved)[:, 0], (self.variance * left).sqrt()
 
 
-def _fitted(features: Tensor, groups: Sequence[int], values: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of the features, and the noise as a share of the signal."""
+def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tensor:
+    """The weights of features, and the noise, under which values are likeliest.
+
+    Each group of features has a gain of its own and each feature a weight near its group's, so that a group
+    that tells nothing does no harm.
+
+    Args:
+        features: float64 [M, D], each of about the same spread.
+        groups: sizes of the groups, in the order of the features.
+        values: float64 [M], of about unit variance and mean zero.
+
+    Returns:
+        float64 [D + 1], the last one the noise as a share of the signal.
+    """
+    features, values = features[:FEW], values[:FEW]
     group = torch.repeat_interleave(torch.arange(len(groups)), torch.tensor(groups))
     sizes = torch.tensor(groups, dtype=features.dtype)
     gains = (-0.5 * sizes.log() - 1).requires_grad_()
@@ -63,7 +72,7 @@ def _fitted(features: Tensor, groups: Sequence[int], values: Tensor) -> tuple[Te
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return (logs + gains[group]).exp().detach(), (LEAST_NOISE + noise.exp()).detach()
+    return torch.cat([(logs + gains[group]).exp(), (LEAST_NOISE + noise.exp())[None]]).detach()
 
 
 def _kernel(a: Tensor, b: Tensor) -> Tensor:

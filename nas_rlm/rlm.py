@@ -17,6 +17,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm import checkpoint, decoding
 from nas_rlm.checkpoint import Seen, Temperatures
+from nas_rlm.expert import Expert, beliefs
 from nas_rlm.hints import hint
 from nas_rlm.model import Memory, Network
 from nas_rlm.numbers import TOKENS
@@ -49,12 +50,14 @@ class RLM:
         tokenizer: the pieces that it reads.
         trained_on: what the weights saw of each space.
         temperatures: what makes intervals hold as much as they say, see `nas_rlm.calibration`.
+        experts: for a space, what else tells of its networks, see `nas_rlm.expert`.
     """
 
     network: Network
     tokenizer: Tokenizer
     trained_on: Mapping[str, Seen] = field(default_factory=dict)
     temperatures: Temperatures = field(default_factory=dict)
+    experts: Mapping[str, Sequence[Expert]] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -73,7 +76,9 @@ class RLM:
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the checkpoint: half-precision weights, tokenizer and, last, the configuration."""
-        checkpoint.save(directory, self.network, self.tokenizer, self.trained_on, self.temperatures)
+        checkpoint.save(
+            directory, self.network, self.tokenizer, self.trained_on, self.temperatures, self.experts
+        )
 
     def predict(
         self,
@@ -133,14 +138,16 @@ class RLM:
             quantiles: as in `predict`.
             batch_size: texts a batch.
             progress: show a bar.
-            space: whose temperatures count; by default the means over the spaces that have them.
+            space: whose temperatures and experts count; by default the means over the spaces that have
+                temperatures, and no experts.
         """
         self.check(objectives)
         levels = _levels(quantiles)
         temperatures = self.temperatures_of(space, objectives)
 
-        def decode(memory: Memory) -> np.ndarray:
-            return decoding.quantile(self.network, memory, objectives, levels, temperatures)
+        def decode(memory: Memory, read: list[str]) -> np.ndarray:
+            held = beliefs(self.experts.get(space, ()), read, objectives)
+            return decoding.quantile(self.network, memory, objectives, levels, temperatures, held)
 
         found = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
         return found if quantiles is not None else found[:, :, 0]
@@ -182,8 +189,9 @@ class RLM:
         order = self._order(objectives)
         temperatures = self.temperatures_of(space, order)
 
-        def decode(memory: Memory) -> np.ndarray:
-            return decoding.sample(self.network, memory, order, num_samples, generator, temperatures)
+        def decode(memory: Memory, read: list[str]) -> np.ndarray:
+            held = beliefs(self.experts.get(space, ()), read, order)
+            return decoding.sample(self.network, memory, order, num_samples, generator, temperatures, held)
 
         found = self.decode_texts(texts, decode, (num_samples, len(objectives)), 32, progress)
         return found[:, :, [order.index(name) for name in objectives]]
@@ -195,11 +203,12 @@ class RLM:
         recipe: Recipe | None = None,
         out: Path | None = None,
         seed: int = 0,
+        experts: bool = True,
     ) -> RLM:
         """A new model, trained further on measured architectures; see `nas_rlm.finetune.fine_tune`."""
         from nas_rlm.finetune import fine_tune
 
-        return fine_tune(self, rows, objectives, recipe, out, seed)
+        return fine_tune(self, rows, objectives, recipe, out, seed, experts)
 
     def temperatures_of(self, space: str, objectives: Sequence[str]) -> list[float]:
         """The temperature of each objective: the space's, or the mean of those that are known, or 1."""
@@ -213,7 +222,7 @@ class RLM:
     def with_objectives(self, names: Sequence[str]) -> RLM:
         """A copy that knows more objectives, see `starting`."""
         copied = self.starting(tuple(dict.fromkeys([*self.objectives, *names])))
-        copied.trained_on = self.trained_on
+        copied.trained_on, copied.experts = self.trained_on, self.experts
         return copied
 
     def starting(self, objectives: tuple[str, ...], numbers: int | None = None) -> RLM:
@@ -292,7 +301,7 @@ class RLM:
     def decode_texts(
         self,
         texts: Sequence[str],
-        decode: Callable[[Memory], np.ndarray],
+        decode: Callable[[Memory, list[str]], np.ndarray],
         shape: tuple[int, ...],
         batch_size: int,
         progress: bool,
@@ -301,7 +310,7 @@ class RLM:
 
         Args:
             texts: N texts.
-            decode: from B encoded texts to float64 [B, *shape].
+            decode: from B encoded texts, and the texts, to float64 [B, *shape].
             shape: of one text's numbers.
             batch_size: texts a batch.
             progress: show a bar.
@@ -315,7 +324,8 @@ class RLM:
             raise ValueError(f"batch_size is {batch_size}: expected at least 1")
         texts = list(texts)
         distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-        ids = [self.tokenizer.encode(text) for text in distinct]
+        read = list(distinct)
+        ids = [self.tokenizer.encode(text) for text in read]
         if not all(ids):
             raise ValueError(
                 f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx"
@@ -334,7 +344,7 @@ class RLM:
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
                 batch = pad([ids[i] for i in rows]).to(self.network.kinds.device)
-                found[rows] = decode(self.network.encode(batch))
+                found[rows] = decode(self.network.encode(batch), [read[i] for i in rows])
                 bar.update(len(rows))
         return found[[distinct[text] for text in texts]] if texts else found
 

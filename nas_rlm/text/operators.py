@@ -46,6 +46,11 @@ class Flat:
     outputs: tuple[str, ...]
 
 
+def is_network(text: str) -> bool:
+    """Whether a text is that of a network, not of a program."""
+    return text.startswith("<ir_version:")
+
+
 def operators(text: str) -> Flat:
     """The operators of a network's text.
 

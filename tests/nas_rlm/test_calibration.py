@@ -15,7 +15,7 @@ SPACE = search_spaces.get("nasbench201")
 def narrow(monkeypatch):
     """Quantiles of a normal distribution half as wide as that of the true values, times the temperature."""
 
-    def quantile(network, memory, objectives, levels, temperatures):
+    def quantile(network, memory, objectives, levels, temperatures, beliefs):
         of_levels = 0.5 * np.array(temperatures)[:, None] * norm.ppf(levels)
         return np.tile(of_levels, (memory.batch, 1, 1))
 

@@ -1,11 +1,15 @@
+from functools import partial
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
 from nas_rlm.decoding import _Descent, quantile, sample
 from nas_rlm.model import Config, Network
 
-from .test_numbers import leaves
+from .test_numbers import leaves, numbers_below
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -21,19 +25,28 @@ def tiny(request):
 
 @torch.no_grad()
 def enumerated(
-    network: Network, ids: torch.Tensor, given: list[int], objective: str
+    network: Network, ids: torch.Tensor, given: list[int], objective: str, belief=None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All numbers in ascending order and their probabilities, from the plain forward pass."""
+    """All numbers in ascending order and their probabilities, from the plain forward pass.
+
+    A belief tells how likely the number is between edges.
+    """
     scheme = network.config.scheme
     every = leaves(scheme)
     named = network.config.objective_ids([objective])
     tokens = torch.tensor([[*given, *named, *leaf] for leaf in every])
     logits = network(ids.expand(len(every), -1), tokens)
     probability = np.ones(len(every))
+    spans = numbers_below(scheme)
     for row, leaf in enumerate(every):
         for i, token in enumerate(leaf):
             valid = scheme.children(leaf[:i])
             p = logits[row, len(given) + i, valid].double().softmax(0)
+            if belief is not None and i < scheme.length - 1:
+                below = [spans[(*leaf[:i], c)] for c in valid]
+                between = [(a[-1] + b[0]) / 2 for a, b in pairwise(below)]
+                p = p * torch.from_numpy(belief([below[0][0], *between, below[-1][-1]]))
+                p = p / p.sum()
             probability[row] *= float(p[valid.index(token)])
     return np.array([scheme.decode(leaf) for leaf in every]), probability
 
@@ -51,6 +64,32 @@ def test_quantiles_equal_those_of_the_enumerated_distribution(tiny):
             values, p = enumerated(tiny, ids[row : row + 1], [], objective)
             assert p.sum() == pytest.approx(1, abs=1e-5)
             assert found[row, k].tolist() == [exact_quantile(values, p, q) for q in levels]
+
+
+class Wide:
+    """Logistic beliefs about two texts, far from each other."""
+
+    middles = 3.0, 700.0
+
+    def shares(self, edges):
+        return np.stack([self.of_text(k, edges[k]) for k in range(2)])
+
+    def of_text(self, k, edges):
+        return np.diff(expit(np.array(edges) / self.middles[k] - 1)) + 1e-9
+
+
+def test_a_belief_is_a_factor_of_each_digit(tiny):
+    ids = torch.randint(1, 8, (2, 5), generator=torch.Generator().manual_seed(3))
+    memory, levels = tiny.encode(ids), (0.1, 0.5, 0.77)
+    names = ["accuracy", "latency/a"]
+    found = quantile(tiny, memory, names, levels, beliefs=[None, Wide()])
+    assert (found[:, 0] == quantile(tiny, memory, names, levels)[:, 0]).all()
+    drawn = sample(tiny, memory, ["latency/a"], 4000, torch.Generator().manual_seed(0), beliefs=[Wide()])
+    for row in range(2):
+        values, p = enumerated(tiny, ids[row : row + 1], [], "latency/a", partial(Wide().of_text, row))
+        assert found[row, 1].tolist() == [exact_quantile(values, p, q) for q in levels]
+        cut = found[row, 1, 1]
+        assert abs((drawn[row] <= cut).mean() - np.cumsum(p)[values == cut][0]) < 0.04
 
 
 @pytest.mark.parametrize("sharpness", [0.1, 1, 30])

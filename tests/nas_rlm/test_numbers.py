@@ -20,6 +20,15 @@ def leaves(scheme: NumberScheme, prefix: tuple[int, ...] = ()) -> list[tuple[int
     return [leaf for token in scheme.children(prefix) for leaf in leaves(scheme, (*prefix, token))]
 
 
+def numbers_below(scheme: NumberScheme) -> dict[tuple[int, ...], list[float]]:
+    """For each prefix, the numbers that begin with it, in their order."""
+    found: dict[tuple[int, ...], list[float]] = {}
+    for leaf in leaves(scheme):
+        for k in range(scheme.length + 1):
+            found.setdefault(leaf[:k], []).append(scheme.decode(leaf))
+    return found
+
+
 def test_the_example_of_the_paper():
     scheme = NumberScheme(mantissa_digits=3)
     assert scheme.show(scheme.encode(72.5)) == "<+><-><1><7><2><5>"
@@ -114,3 +123,21 @@ def test_many_numbers_at_once():
     values = np.array([[1.0, -2.5], [0.0, 1e5]])
     tokens = np.array([[SCHEME.encode(v) for v in row] for row in values])
     assert np.array_equal(SCHEME.decode_array(tokens), values)
+
+
+@pytest.mark.parametrize("scheme", [NumberScheme(1, 1), NumberScheme(1, 2)])
+def test_edges_lie_between_the_numbers_below_neighbours(scheme):
+    tree, spans = DigitTree(scheme), numbers_below(scheme)
+    for prefix in spans:
+        if len(prefix) == scheme.length:
+            continue
+        state = 0
+        for k, token in enumerate(prefix):
+            state = tree.step[k, state, token]
+        found = tree.edges(np.array([prefix], dtype=int).reshape(1, len(prefix)), np.array([state]))[0]
+        below = [spans[(*prefix, c)] for c in scheme.children(prefix)]
+        assert found[0] == below[0][0]
+        for k, (one, other) in enumerate(itertools.pairwise(below)):
+            assert found[k + 1] == pytest.approx((one[-1] + other[0]) / 2)
+        assert (found[len(below) :] == below[-1][-1]).all()
+        assert (np.diff(found) >= 0).all()

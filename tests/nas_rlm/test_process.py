@@ -1,7 +1,11 @@
 import numpy as np
 import torch
 
-from nas_rlm.process import Process
+from nas_rlm.process import Process, weights_of
+
+
+def process_of(features, groups, values):
+    return Process(features, values, weights_of(features, groups, values))
 
 
 def smooth(x):
@@ -11,7 +15,7 @@ def smooth(x):
 def test_a_posterior_is_right_and_knows_where_it_is_not():
     torch.manual_seed(0)
     known, asked = torch.randn(80, 6).double(), torch.randn(200, 6).double()
-    process = Process(known, [2, 4], smooth(known))
+    process = process_of(known, [2, 4], smooth(known))
     mean, deviation = process.posterior(asked)
     errors = (mean - smooth(asked)).abs()
     assert np.corrcoef(mean, smooth(asked))[0, 1] > 0.95
@@ -24,7 +28,7 @@ def test_a_posterior_is_right_and_knows_where_it_is_not():
 def test_features_that_tell_nothing_weigh_less():
     torch.manual_seed(1)
     known = torch.randn(80, 12).double()
-    weights = Process(known, [2, 10], smooth(known)).weights
+    weights = process_of(known, [2, 10], smooth(known)).weights
     assert weights[:2].min() > 3 * weights[2:].max()
 
 
@@ -32,12 +36,12 @@ def test_noise_is_told_from_signal():
     torch.manual_seed(2)
     known = torch.randn(150, 2).double()
     values = smooth(known)
-    noisy = Process(known, [2], values + 0.5 * torch.randn(150).double())
-    assert noisy.noise > 10 * Process(known, [2], values).noise
+    noisy = process_of(known, [2], values + 0.5 * torch.randn(150).double())
+    assert noisy.noise > 10 * process_of(known, [2], values).noise
     assert 0.4 < float(noisy.posterior(known)[1].mean()) < 0.7
 
 
 def test_equal_values():
-    process = Process(torch.randn(12, 3).double(), [3], torch.zeros(12).double())
+    process = process_of(torch.randn(12, 3).double(), [3], torch.zeros(12).double())
     mean, deviation = process.posterior(torch.randn(4, 3).double())
     assert torch.isfinite(mean).all() and torch.isfinite(deviation).all()

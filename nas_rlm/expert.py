@@ -1,0 +1,329 @@
+"""Experts: what measured networks of a space say of its others, by a Gaussian process on what is counted.
+
+A few labels tell a network of millions of weights little, and a process on counts a lot; many labels tell the
+network more. So an expert's belief is a factor in the decoding, digit by digit: what the model has not learnt
+to tell apart, the expert decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+import torch
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import norm, rankdata
+from torch import Tensor
+
+import search_spaces
+from nas_rlm.data import synthetic, tables
+from nas_rlm.data.tables import COUNTED, Row
+from nas_rlm.process import Process, weights_of
+from nas_rlm.text.operators import is_network
+
+USUAL = 1000  # random networks that tell what counts are usual
+CHAINS = 3  # operators in the longest chains that are counted
+LEAST, MOST = 10, 4000  # values of an objective that a process is made of
+TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
+MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
+TINY = 1e-6
+DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Which counts of networks are features, and how each varies.
+
+    Args:
+        names: D counts, see `nas_rlm.data.synthetic.metrics`, group by group.
+        mean, deviation: of their logarithms, float64 [D].
+    """
+
+    names: tuple[str, ...]
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def usual(cls, counted: Sequence[Mapping[str, float]]) -> Counts:
+        """The counts of some networks, less those that never vary."""
+        every = dict.fromkeys(name for found in counted for name in found)
+        names = tuple(sorted(every, key=_group))
+        logs = _logs(counted, names)
+        mean, deviation = logs.mean(0), logs.std(0)
+        varies = deviation > 1e-9
+        some = tuple(name for name, v in zip(names, varies, strict=True) if v)
+        return cls(some, mean[varies], deviation[varies])
+
+    @property
+    def groups(self) -> list[int]:
+        """How many features tell costs, paths, and what follows what."""
+        return [sum(_group(name) == group for name in self.names) for group in range(3)]
+
+    def features(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
+        """The features of N networks, float64 [N, D]."""
+        if not counted:
+            return torch.empty(0, len(self.names), dtype=torch.float64)
+        return torch.from_numpy((_logs(counted, self.names) - self.mean) / self.deviation)
+
+    def read(self, texts: Sequence[str]) -> Tensor:
+        """The features of N texts, float64 [N, D]."""
+        return self.features(synthetic.counted(texts, CHAINS))
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A Gaussian process for each number of a space's networks.
+
+    Args:
+        counts: what its features are.
+        features: of M measured networks, float64 [M, D].
+        values: K numbers of each, float64 [M, K], NaN where one was not measured.
+        objectives: their names.
+        weights: of the features in each number's process, and its noise, float64 [D + 1].
+    """
+
+    counts: Counts
+    features: Tensor
+    values: np.ndarray
+    objectives: tuple[str, ...]
+    weights: Mapping[str, Tensor]
+
+    @classmethod
+    def fitted(
+        cls, counts: Counts, features: Tensor, values: np.ndarray, objectives: Sequence[str]
+    ) -> Expert:
+        """With the weights under which the values are likeliest."""
+        unfitted = cls(counts, features, values, tuple(objectives), {})
+        weights = {}
+        for name, known in zip(objectives, unfitted._known, strict=True):
+            scores = torch.from_numpy(unfitted.scales[name].scores)
+            weights[name] = weights_of(features[known], counts.groups, scores)
+        return replace(unfitted, weights=weights)
+
+    @property
+    def _known(self) -> list[np.ndarray]:
+        """For each number, the positions of the networks that have it."""
+        return [np.flatnonzero(np.isfinite(column)) for column in self.values.T]
+
+    @cached_property
+    def scales(self) -> dict[str, Scale]:
+        """For each number, how its values are spread."""
+        return {
+            name: Scale(column[known], 100.0 if name.startswith("accuracy") else math.inf)
+            for name, column, known in zip(self.objectives, self.values.T, self._known, strict=True)
+        }
+
+    @cached_property
+    def processes(self) -> dict[str, Process]:
+        """The process of each number."""
+        return {
+            name: Process(
+                self.features[known], torch.from_numpy(self.scales[name].scores), self.weights[name]
+            )
+            for name, known in zip(self.objectives, self._known, strict=True)
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it is made of, but for names."""
+        return {
+            "mean": torch.from_numpy(self.counts.mean),
+            "deviation": torch.from_numpy(self.counts.deviation),
+            "features": self.features.float(),
+            "values": torch.from_numpy(self.values),
+            "weights": torch.stack([self.weights[name] for name in self.objectives]),
+        }
+
+    @classmethod
+    def restored(
+        cls, tensors: Mapping[str, Tensor], names: Sequence[str], objectives: Sequence[str]
+    ) -> Expert:
+        """From its `tensors`, the names of its counts and its objectives.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
+        m, d, k = len(tensors["features"]), len(names), len(objectives)
+        shapes = {
+            "mean": (d,),
+            "deviation": (d,),
+            "features": (m, d),
+            "values": (m, k),
+            "weights": (k, d + 1),
+        }
+        for name, shape in shapes.items():
+            if tuple(tensors[name].shape) != shape:
+                raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
+        counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
+        weights = dict(zip(objectives, tensors["weights"], strict=True))
+        return cls(
+            counts, tensors["features"].double(), tensors["values"].numpy(), tuple(objectives), weights
+        )
+
+    def believe(self, features: Tensor, objective: str) -> Belief:
+        """What it holds of a number of other networks, whose features are float64 [N, D]."""
+        mean, deviation = self.processes[objective].posterior(features)
+        return Belief(self.scales[objective], mean.numpy(), deviation.numpy())
+
+
+def experts_of(rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, Expert]:
+    """An expert for each space of which rows tell enough; none for what is no network, but a program."""
+    found = {}
+    for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
+        known = list(group)
+        if known[0].input and not is_network(known[0].input):
+            continue
+        adapted = space in search_spaces.names()
+        usual = (
+            usual_counts(space) if adapted else Counts.usual(synthetic.counted(tables.texts(known), CHAINS))
+        )
+        one = expert(usual, known, objectives)
+        if one.objectives:
+            found[space] = one
+    return found
+
+
+def usual_counts(space: str) -> Counts:
+    """The counts of random networks of a space."""
+    return Counts.usual([row.targets for row in random_networks(space, USUAL)])
+
+
+def random_networks(space: str, networks: int, seed: int = 0) -> list[Row]:
+    """Networks of a space with their counts: so many, but no more than half of it."""
+    size = search_spaces.get(space).size
+    return synthetic.table(space, min(networks, size // 2) if size else networks, seed, CHAINS).rows
+
+
+def expert(counts: Counts, rows: Sequence[Row], objectives: Sequence[str]) -> Expert:
+    """An expert that learns from rows.
+
+    Args:
+        counts: what its features are.
+        rows: measured networks of one space.
+        objectives: which of their numbers to tell of others; those with fewer than `LEAST` values it leaves.
+    """
+    known = {name: [i for i, row in enumerate(rows) if row.measured(name)][:MOST] for name in objectives}
+    known = {name: places for name, places in known.items() if len(places) >= LEAST}
+    some = [rows[i] for i in sorted({i for places in known.values() for i in places})]
+    values = [[row.targets[name] if row.measured(name) else math.nan for name in known] for row in some]
+    features = counts.read(tables.texts(some))
+    return Expert.fitted(counts, features, np.array(values).reshape(len(some), len(known)), tuple(known))
+
+
+def beliefs(
+    experts: Sequence[Expert], texts: Sequence[str], objectives: Sequence[str]
+) -> list[Belief | None]:
+    """What experts hold of numbers of networks: of each objective the last one that knows it, if any.
+
+    Args:
+        experts: of one space.
+        texts: of N networks.
+        objectives: K names.
+    """
+    knowing = {name: one for one in experts for name in one.objectives}
+    features = {id(knowing[o]): knowing[o].counts.read(texts) for o in objectives if o in knowing}
+    return [knowing[o].believe(features[id(knowing[o])], o) if o in knowing else None for o in objectives]
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What an expert holds of a number of N networks: a normal distribution of each one's score.
+
+    Args:
+        scale: from scores to numbers.
+        mean, deviation: of the scores, float64 [N].
+    """
+
+    scale: Scale
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @property
+    def median(self) -> np.ndarray:
+        """The numbers in the middle of the distributions, float64 [N]."""
+        return self.scale.values(self.mean)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """A number from each distribution, float64 [N]."""
+        return self.scale.values(self.mean + self.deviation * rng.standard_normal(len(self.mean)))
+
+    def shares(self, edges: np.ndarray) -> np.ndarray:
+        """How likely a number is between edges that follow each other, if it is between the outer ones.
+
+        Args:
+            edges: float64 [N, n, E + 1], rising.
+
+        Returns:
+            float64 [N, n, E], each row with a sum of one.
+        """
+        z = (self.scale.scored(edges) - self.mean[:, None, None]) / np.maximum(self.deviation, TINY)[
+            :, None, None
+        ]
+        # Of two edges above the mean, the tail beyond them tells the difference more exactly.
+        above = z[..., :-1] > 0
+        small = log_ndtr(np.where(above, -z[..., 1:], z[..., :-1]))
+        large = log_ndtr(np.where(above, -z[..., :-1], z[..., 1:]))
+        with np.errstate(divide="ignore"):
+            logs = large + np.log(-np.expm1(np.minimum(small - large, 0)))
+        total = logsumexp(logs, axis=-1, keepdims=True)
+        told = np.exp(logs - np.where(np.isfinite(total), total, 0))
+        share: np.ndarray = (1 - DOUBT) * told + DOUBT / told.shape[-1]
+        return share
+
+
+class Scale:
+    """Values as the scores of a normal distribution, by their ranks.
+
+    Beyond the known values the scale goes on as steeply as in its tails.
+
+    Args:
+        known: float64 [M].
+        most: that there can be.
+    """
+
+    def __init__(self, known: np.ndarray, most: float = math.inf) -> None:
+        self._most = most
+        self.scores = norm.ppf((rankdata(known) - 0.5) / len(known))
+        self._values, first = np.unique(known, return_index=True)
+        self._scores = self.scores[first]
+        tail = max(1, round(TAIL * len(self._values)))
+        has_tails = len(self._values) > tail
+        self._below = _slope(self._values[[0, tail]], self._scores[[0, tail]]) if has_tails else 0.0
+        self._above = (
+            _slope(self._values[[-1 - tail, -1]], self._scores[[-1 - tail, -1]]) if has_tails else 0.0
+        )
+
+    def values(self, scores: np.ndarray) -> np.ndarray:
+        """From scores to values."""
+        found = np.interp(scores, self._scores, self._values)
+        found += self._above * np.clip(scores - self._scores[-1], 0, None)
+        found -= self._below * np.clip(self._scores[0] - scores, 0, None)
+        return np.clip(found, self._values[0] / 2, self._most)
+
+    def scored(self, values: np.ndarray) -> np.ndarray:
+        """From values to scores."""
+        found: np.ndarray = np.interp(values, self._values, self._scores)
+        found += np.clip(values - self._values[-1], 0, None) / max(self._above, 1e-9)
+        found -= np.clip(self._values[0] - values, 0, None) / max(self._below, 1e-9)
+        return found
+
+
+def _slope(values: np.ndarray, scores: np.ndarray) -> float:
+    return float(np.diff(values)[0] / np.diff(scores)[0])
+
+
+def _logs(counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
+    absent = [0.0 if _group(name) == 2 else MISSING for name in names]
+    found = [[count.get(name, none) for name, none in zip(names, absent, strict=True)] for count in counted]
+    logs: np.ndarray = np.log1p(np.array(found))
+    return logs
+
+
+def _group(name: str) -> int:
+    """Of a count: what a network costs, what lies on its paths, or which operators follow each other."""
+    if name.split("/")[-1] in (*COUNTED, *synthetic.COSTS):
+        return 0
+    return 2 if "-" in name or name in synthetic.MEETINGS.values() else 1

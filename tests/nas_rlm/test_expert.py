@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row, synthetic
+from nas_rlm.data.tables import texts
+from nas_rlm.expert import Belief, Counts, Scale, beliefs, expert, experts_of, usual_counts
+from nas_rlm.metrics import spearman
+from nas_rlm.text import from_architectures
+
+SPACE = search_spaces.get("nasbench201")
+
+
+def rows(n, seed=0):
+    """Cells whose accuracy is told by two counts."""
+    rng = np.random.default_rng(seed)
+    drawn = [SPACE.sample(rng) for _ in range(n)]
+    counted = synthetic.counted(from_architectures(SPACE, drawn))
+    return [
+        Row(
+            "nasbench201",
+            str(a),
+            {"accuracy": 50 + 10 * np.tanh(c.get("convs/mean", 0) / 10) + c.get("paths", 0) / 10},
+        )
+        for a, c in zip(drawn, counted, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return usual_counts("nasbench201")
+
+
+def test_features_vary_alike_in_the_networks_that_are_usual(counts):
+    networks = [row.targets for row in synthetic.table("nasbench201", 1000, 0, 3).rows]
+    features = counts.features(networks)
+    assert features.shape == (1000, len(counts.names)) == (1000, sum(counts.groups))
+    assert features.std(0, correction=0).numpy() == pytest.approx(1)
+    assert features.mean(0).numpy() == pytest.approx(0, abs=1e-9)
+
+
+def test_counts_that_never_vary_are_left_out():
+    found = Counts.usual([{"flops": 1.0, "convs": 2.0}, {"flops": 3.0, "convs": 2.0}])
+    assert found.names == ("flops",)
+    assert found.features([]).shape == (0, 1)
+
+
+def test_an_expert_on_networks_it_has_not_seen(counts):
+    few, others = expert(counts, rows(60), ["accuracy", "latency/none"]), rows(50, seed=2)
+    assert few.objectives == ("accuracy",)
+    belief = few.believe(counts.read(texts(others)), "accuracy")
+    true = np.array([row.targets["accuracy"] for row in others])
+    assert spearman(belief.median, true) > 0.95
+    drawn = np.stack([belief.draw(np.random.default_rng(i)) for i in range(20)])
+    assert spearman(np.median(drawn, 0), true) > 0.95
+    assert (drawn.std(0) > 0).all()
+
+
+def test_an_expert_of_each_space_that_has_enough_rows():
+    program = Row("triton", "", {"accuracy": 2.0}, "def kernel(): pass")
+    own = [Row("mine", "", row.targets, text) for row, text in zip(rows(12), texts(rows(12)), strict=True)]
+    found = experts_of([*rows(20), *own, *[program] * 20], ["accuracy"])
+    assert found.keys() == {"nasbench201", "mine"}
+    assert experts_of(rows(9), ["accuracy"]) == {}
+
+
+def test_of_two_experts_the_later_one_is_asked(counts):
+    first, second = (expert(counts, rows(30, seed), ["accuracy"]) for seed in (0, 1))
+    asked = texts(rows(5, seed=2))
+    found, none = beliefs([first, second], asked, ["accuracy", "latency/mine"])
+    assert none is None
+    assert (found.mean == second.believe(counts.read(asked), "accuracy").mean).all()
+
+
+def test_shares_are_those_of_the_normal_distribution():
+    """Values 1 to 99 whose scores are known: between two edges lies what lies between their scores."""
+    scale = Scale(np.arange(1.0, 100.0))
+    belief = Belief(scale, np.array([0.5, -1.0]), np.array([0.8, 0.1]))
+    edges = np.array([20.0, 40.0, 50.0, 60.0, 99.0])
+    found = belief.shares(np.tile(edges, (2, 3, 1)))
+    for row, mean, deviation in zip(found, belief.mean, belief.deviation, strict=True):
+        mass = np.diff(norm.cdf((scale.scored(edges) - mean) / deviation))
+        assert row == pytest.approx(np.tile(mass / mass.sum(), (3, 1)), abs=2e-3)
+    assert found.sum(-1) == pytest.approx(1)
+    far = Belief(scale, np.array([30.0]), np.array([0.1])).shares(edges[None, None])[0, 0]
+    assert far.argmax() == 3
+    nowhere = belief.shares(np.full((2, 1, 5), 7.0))
+    assert np.isfinite(nowhere).all()
+
+
+def test_a_scale_and_back():
+    known = np.array([93.0, 10.0, 91.0, 92.0, 93.0, 94.0])
+    scale = Scale(known, most=100.0)
+    assert scale.values(scale.scores) == pytest.approx(known)
+    assert scale.scored(known) == pytest.approx(scale.scores)
+    beyond = scale.values(np.array([-9.0, 2.0, 2.5, 99.0]))
+    assert beyond[0] == 5.0
+    assert 94 < beyond[1] < beyond[2] < 100
+    assert beyond[3] == 100.0
+    assert scale.scored(beyond[1:3]) == pytest.approx([2.0, 2.5])
+    assert Scale(np.array([3.0, 3.0])).values(np.array([-1.0, 1.0])) == pytest.approx([3.0, 3.0])
+
+
+def test_a_model_with_an_expert_follows_it_and_is_saved_with_it(counts, tiny_checkpoint, tmp_path):
+    rlm, others = RLM.load(tiny_checkpoint), rows(40, seed=2)
+    true = np.array([row.targets["accuracy"] for row in others])
+    archs = [row.arch_str for row in others]
+    before = rlm.predict(SPACE, archs, ["accuracy"])[:, 0]
+    rlm.experts = {"nasbench201": [expert(counts, rows(60), ["accuracy"])]}
+    found = rlm.predict(SPACE, archs, ["accuracy"], [0.1, 0.5, 0.9])[:, 0]
+    assert spearman(found[:, 1], true) > 0.95 > spearman(before, true)
+    assert (found[:, 0] <= found[:, 1]).all() and (found[:, 1] <= found[:, 2]).all()
+    drawn = np.median(rlm.sample(SPACE, archs, ["accuracy"], 64)[:, :, 0], 1)
+    assert spearman(drawn, true) > 0.9
+    rlm.save(tmp_path / "saved")
+    again = RLM.load(tmp_path / "saved")
+    assert again.experts["nasbench201"][0].objectives == ("accuracy",)
+    assert again.predict(SPACE, archs, ["accuracy"])[:, 0] == pytest.approx(found[:, 1], rel=0.02)
+    again.save(tmp_path / "again")
+    same = RLM.load(tmp_path / "again").predict(SPACE, archs, ["accuracy"])
+    assert (same == again.predict(SPACE, archs, ["accuracy"])).all()
+    assert (
+        rlm.predict_text(from_architectures(SPACE, map(SPACE.parse, archs)), ["accuracy"])[:, 0] == before
+    ).all()
+
+
+def test_a_checkpoint_whose_experts_are_missing_or_damaged(counts, tiny_checkpoint, tmp_path):
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.experts = {"nasbench201": [expert(counts, rows(20), ["accuracy"])]}
+    rlm.save(tmp_path)
+    path = tmp_path / "experts.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r"experts\.safetensors is truncated or damaged"):
+        RLM.load(tmp_path)
+    path.unlink()
+    with pytest.raises(
+        ValueError, match=r"names experts of nasbench201, and there is no experts\.safetensors"
+    ):
+        RLM.load(tmp_path)
+    path.write_bytes(whole)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"flops",', ""))
+    with pytest.raises(ValueError, match=r"mean is \(\d+,\), expected"):
+        RLM.load(tmp_path)
