@@ -47,7 +47,8 @@ class Trial:
         flat: texts without functions.
         generic: a tokenizer that was made for English, of 30,522 pieces, instead of the shipped one.
         plain: numbers as text, unconstrained, instead of digits on a tree.
-        head: instead of the decoder a regression head: "raw", or "normalised" to 0 … 1 in each space.
+        head: instead of the decoder a regression head, as plain as `baselines.head` is: "raw", or
+            "normalised" to 0 … 1 in each space.
         length: tokens of a text that are read.
         start: a checkpoint to start from.
     """
@@ -200,7 +201,7 @@ def _by_head(
     for rows, _ in known:
         of_space = np.array([row.targets["accuracy"] for row in rows])
         low, high = (of_space.min(), of_space.max()) if trial.head == "normalised" else (0.0, 1.0)
-        values.append((of_space - low) / (high - low))
+        values.append((of_space - low) / ((high - low) or 1.0))
     texts = [text for part in (*known, *asked) for text in part[1]]
     first = np.concatenate(values)
     found = baselines.head(rlm, texts, np.arange(len(first)), first, _recipe(trial, seed))[len(first) :]

@@ -7,7 +7,6 @@ Networks).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -42,15 +41,11 @@ def calibrate(rlm: RLM, held: Sequence[Table], progress: bool = False) -> Temper
     found: dict[str, dict[str, float]] = {}
     parts = [(t, space) for t in held for space in dict.fromkeys(row.space for row in t.rows)]
     for table, space in tqdm(parts, "calibrate", unit="table", disable=not progress):
-        rows = [row for row in table.rows if row.space == space][:MOST]
-        measured = {
-            name: np.array([row.targets[name] if row.measured(name) else math.nan for row in rows])
-            for name in table.objectives
-            if name in rlm.objectives
-        }
+        part = Table(table.name, [row for row in table.rows if row.space == space]).sampled(MOST)
+        measured = {name: part.column(name) for name in part.objectives if name in rlm.objectives}
         values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= LEAST}
         if values:
-            fitted = temperatures(rlm, tables.texts(rows), values, space)
+            fitted = temperatures(rlm, tables.texts(part.rows), values, space)
             found.setdefault(space, {}).update(fitted)
     return found
 

@@ -65,11 +65,11 @@ def load(
         }
         if not all(0 < t < math.inf for known in temperatures.values() for t in known.values()):
             raise ValueError("a temperature is not above 0")
-        experts = _read_experts(directory / EXPERTS, saved.get("experts", {}))
     except KeyError as error:
         raise ValueError(f"{path} has no {error}: expected what RLM.save writes") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not what RLM.save writes: {error}") from None
+    experts = _read_experts(directory / EXPERTS, saved.get("experts", {}))
     tokenizer = Tokenizer.load(directory / "tokenizer.model")
     if tokenizer.sha256 != wanted:
         raise ValueError(
@@ -117,6 +117,8 @@ def save(
         },
     }
     write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
+    if not experts:
+        (target / EXPERTS).unlink(missing_ok=True)
 
 
 def _tuple(value: Any) -> Any:
@@ -147,18 +149,21 @@ def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
     return {k: v.float() for k, v in weights.items()}
 
 
-def _read_experts(path: Path, described: Mapping[str, Any]) -> dict[str, list[Expert]]:
+def _read_experts(path: Path, described: Any) -> dict[str, list[Expert]]:
     if not described:
         return {}
     if not path.is_file():
-        raise ValueError(f"it names experts of {', '.join(described)}, and there is no {path.name}")
+        raise ValueError(f"{path} is missing: config.json names experts of {', '.join(described)}")
     tensors = _read_tensors(path)
     found: dict[str, list[Expert]] = {}
-    for space, known in described.items():
-        for i, one in enumerate(known):
-            start = f"{space}.{i}."
-            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-            found.setdefault(space, []).append(Expert.restored(own, one["counts"], one["objectives"]))
+    try:
+        for space, known in described.items():
+            for i, one in enumerate(known):
+                start = f"{space}.{i}."
+                own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+                found.setdefault(space, []).append(Expert.restored(own, one["counts"], one["objectives"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} does not fit config.json: {error}") from None
     return found
 
 

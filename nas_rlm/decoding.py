@@ -198,7 +198,7 @@ def _write(
         memory: B encoded texts.
         unread: int64 [rows, t], tokens not yet in the caches, an objective's last.
         caches: what was read before, extended in place.
-        temperatures: float [rows, 1], the logits are divided by them.
+        temperatures: float [rows, 1], the logits and what is believed are divided by them.
         beliefs: of each of the rows of a text, of which each text has as many.
         choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
             numbers below them, to the index of one, [rows, 1].
@@ -214,27 +214,25 @@ def _write(
         logits = network.decode(unread, memory, caches)[:, -1].double()
         children = order[position, state]
         scores = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
-        probabilities = (scores / temperatures).softmax(1)
         if any(beliefs) and position < scheme.length - 1:  # the last digit is finer than any belief
             written = torch.cat(digits, 1) if digits else children[:, :0]
             edges = _tree(scheme).edges(written.cpu().numpy(), state.cpu().numpy())
-            probabilities = _believed(probabilities, edges, beliefs)
-        unread = children.gather(1, choose(probabilities))
+            scores = scores.log_softmax(1) + _believed(edges, beliefs).to(scores.device)
+        unread = children.gather(1, choose((scores / temperatures).softmax(1)))
         state = step[position, state, unread[:, 0]]
         digits.append(unread)
     return torch.cat(digits, 1)
 
 
-def _believed(probabilities: Tensor, edges: np.ndarray, beliefs: Beliefs) -> Tensor:
-    """Probabilities of the children, float64 [rows, 10], times what is believed of them."""
+def _believed(edges: np.ndarray, beliefs: Beliefs) -> Tensor:
+    """The logarithms of what is believed of the children between edges: float64 [rows, 10]."""
     n = len(beliefs)
     between = edges.reshape(-1, n, edges.shape[1])
     shares = np.ones((len(between), n, edges.shape[1] - 1))
     for belief in {id(b): b for b in beliefs if b is not None}.values():
         of_belief = [k for k, b in enumerate(beliefs) if b is belief]
         shares[:, of_belief] = belief.shares(between[:, of_belief])
-    product = probabilities * torch.from_numpy(shares.reshape(len(edges), -1)).to(probabilities.device)
-    return product / product.sum(1, keepdim=True)
+    return torch.from_numpy(np.log(shares.reshape(len(edges), -1)))
 
 
 @lru_cache(maxsize=8)

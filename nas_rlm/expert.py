@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic, tables
-from nas_rlm.data.tables import COUNTED, Row
+from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.process import Process, weights_of
 from nas_rlm.text.operators import is_network
 
@@ -118,22 +118,32 @@ class Expert:
         }
 
     @cached_property
-    def processes(self) -> dict[str, Process]:
-        """The process of each number."""
-        return {
-            name: Process(
-                self.features[known], torch.from_numpy(self.scales[name].scores), self.weights[name]
-            )
-            for name, known in zip(self.objectives, self._known, strict=True)
-        }
+    def _processes(self) -> dict[str, Process]:
+        return {}
+
+    def process(self, objective: str) -> Process:
+        """The process of a number, made when it is first asked for."""
+        if objective not in self._processes:
+            known = self._known[self.objectives.index(objective)]
+            scores = torch.from_numpy(self.scales[objective].scores)
+            self._processes[objective] = Process(self.features[known], scores, self.weights[objective])
+        return self._processes[objective]
+
+    def without(self, objectives: Sequence[str]) -> Expert | None:
+        """An expert for its other numbers, if there are any."""
+        left = [k for k, name in enumerate(self.objectives) if name not in objectives]
+        if len(left) == len(self.objectives):
+            return self
+        names = tuple(self.objectives[k] for k in left)
+        return Expert(self.counts, self.features, self.values[:, left], names, self.weights) if left else None
 
     def tensors(self) -> dict[str, Tensor]:
         """All that it is made of, but for names."""
         return {
-            "mean": torch.from_numpy(self.counts.mean),
-            "deviation": torch.from_numpy(self.counts.deviation),
+            "mean": torch.tensor(self.counts.mean),
+            "deviation": torch.tensor(self.counts.deviation),
             "features": self.features.float(),
-            "values": torch.from_numpy(self.values),
+            "values": torch.tensor(self.values),
             "weights": torch.stack([self.weights[name] for name in self.objectives]),
         }
 
@@ -144,8 +154,15 @@ class Expert:
         """From its `tensors`, the names of its counts and its objectives.
 
         Raises:
-            ValueError: they do not fit each other.
+            ValueError: they do not fit each other, or no process has such numbers.
         """
+        if not all(isinstance(name, str) for name in (*names, *objectives)):
+            raise ValueError(f"counts {names} and objectives {objectives} are not all names")
+        if len(set(objectives)) < len(objectives):
+            raise ValueError(f"objectives {objectives} are not different names")
+        missing = {"mean", "deviation", "features", "values", "weights"} - tensors.keys()
+        if missing:
+            raise ValueError(f"{', '.join(sorted(missing))} missing")
         m, d, k = len(tensors["features"]), len(names), len(objectives)
         shapes = {
             "mean": (d,),
@@ -157,6 +174,10 @@ class Expert:
         for name, shape in shapes.items():
             if tuple(tensors[name].shape) != shape:
                 raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
+        if not (tensors["deviation"] > 0).all() or not (tensors["weights"] > 0).all():
+            raise ValueError("a deviation or a weight is not above 0")
+        if not tensors["values"].isfinite().any(0).all():
+            raise ValueError("an objective has no values")
         counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
         weights = dict(zip(objectives, tensors["weights"], strict=True))
         return cls(
@@ -165,27 +186,34 @@ class Expert:
 
     def believe(self, features: Tensor, objective: str) -> Belief:
         """What it holds of a number of other networks, whose features are float64 [N, D]."""
-        mean, deviation = self.processes[objective].posterior(features)
+        mean, deviation = self.process(objective).posterior(features)
         return Belief(self.scales[objective], mean.numpy(), deviation.numpy())
 
 
 def experts_of(rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, Expert]:
-    """An expert for each space of which rows tell enough; none for what is no network, but a program."""
+    """An expert for each space of which rows tell enough; programs are not asked about."""
     found = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        known = list(group)
-        if known[0].input and not is_network(known[0].input):
-            continue
-        adapted = space in search_spaces.names()
-        usual = (
-            usual_counts(space) if adapted else Counts.usual(synthetic.counted(tables.texts(known), CHAINS))
-        )
-        one = expert(usual, known, objectives)
-        if one.objectives:
-            found[space] = one
+        known = [row for row in group if not row.input or is_network(row.input)]
+        told = enough(known, objectives)
+        if space and told:
+            counts = usual_counts(space) if space in search_spaces.names() else _counts_of(known)
+            found[space] = expert(counts, known, told)
     return found
 
 
+def enough(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
+    """Of which objectives rows have so many values that an expert can tell of others."""
+    return [name for name in objectives if sum(row.measured(name) for row in rows) >= LEAST]
+
+
+def _counts_of(rows: Sequence[Row]) -> Counts:
+    """The counts of rows of a space that nobody can draw from."""
+    some = Table("", list(rows)).sampled(USUAL)
+    return Counts.usual(synthetic.counted(tables.texts(some.rows), CHAINS))
+
+
+@cache
 def usual_counts(space: str) -> Counts:
     """The counts of random networks of a space."""
     return Counts.usual([row.targets for row in random_networks(space, USUAL)])
@@ -202,15 +230,14 @@ def expert(counts: Counts, rows: Sequence[Row], objectives: Sequence[str]) -> Ex
 
     Args:
         counts: what its features are.
-        rows: measured networks of one space.
-        objectives: which of their numbers to tell of others; those with fewer than `LEAST` values it leaves.
+        rows: measured networks of one space; of each number, `MOST` of those that have it are learnt from.
+        objectives: K names, of numbers to tell of others.
     """
-    known = {name: [i for i, row in enumerate(rows) if row.measured(name)][:MOST] for name in objectives}
-    known = {name: places for name, places in known.items() if len(places) >= LEAST}
-    some = [rows[i] for i in sorted({i for places in known.values() for i in places})]
-    values = [[row.targets[name] if row.measured(name) else math.nan for name in known] for row in some]
-    features = counts.read(tables.texts(some))
-    return Expert.fitted(counts, features, np.array(values).reshape(len(some), len(known)), tuple(known))
+    measured = [[row for row in rows if row.measured(name)] for name in objectives]
+    drawn = [row for part in measured for row in Table("", part).sampled(MOST).rows]
+    some = Table("", list({id(row): row for row in drawn}.values()))
+    values = np.stack([some.column(name) for name in objectives], 1)
+    return Expert.fitted(counts, counts.read(tables.texts(some.rows)), values, objectives)
 
 
 def beliefs(
@@ -224,8 +251,11 @@ def beliefs(
         objectives: K names.
     """
     knowing = {name: one for one in experts for name in one.objectives}
-    features = {id(knowing[o]): knowing[o].counts.read(texts) for o in objectives if o in knowing}
-    return [knowing[o].believe(features[id(knowing[o])], o) if o in knowing else None for o in objectives]
+    asked = [knowing.get(name) for name in objectives]
+    counted = [synthetic.metrics(text, CHAINS) for text in texts] if any(asked) else []
+    features = {id(one): one.counts.features(counted) for one in asked if one}
+    pairs = zip(asked, objectives, strict=True)
+    return [one.believe(features[id(one)], name) if one else None for one, name in pairs]
 
 
 @dataclass(frozen=True)
@@ -257,7 +287,7 @@ class Belief:
             edges: float64 [N, n, E + 1], rising.
 
         Returns:
-            float64 [N, n, E], each row with a sum of one.
+            float64 [N, n, E], each row with a sum of one where there is room between the edges.
         """
         z = (self.scale.scored(edges) - self.mean[:, None, None]) / np.maximum(self.deviation, TINY)[
             :, None, None

@@ -69,7 +69,8 @@ class Score:
 
     Args:
         kendall, spearman: rank correlations over all asked rows.
-        seconds: wall time, with training and prediction.
+        seconds: wall time of training and prediction. What methods share counts for the first that needs it:
+            texts and features of a table, and for `rlm-alone` the training of `rlm`.
     """
 
     kendall: float
@@ -132,14 +133,15 @@ def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "acc
         yield Task(rows, known, asked, objective, seed)
 
 
-def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
+def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str, Method]:
     """What can be held against each other on a table: costs, learners on features and graphs, text.
 
     Args:
         table: rows of one space.
         rlm: a model that has seen no label of it.
+        objective: of the tasks.
     """
-    rows = table.rows
+    rows = table.having(objective).rows
     space = rows[0].space
 
     @cache
@@ -150,9 +152,14 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
     def features() -> np.ndarray:
         return baselines.features(rows)
 
-    def fine_tuned(task: Task) -> np.ndarray:
-        tuned = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
-        return tuned.predict_text(texts(), [task.objective], space=space)[:, 0]
+    tuned: dict[tuple[int, int], RLM] = {}
+
+    def fine_tuned(task: Task, alone: bool = False) -> np.ndarray:
+        key = task.seed, len(task.known)
+        if key not in tuned:
+            tuned.clear()
+            tuned[key] = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
+        return tuned[key].predict_text(texts(), [task.objective], space="" if alone else space)[:, 0]
 
     @cache
     def counts() -> tuple[Counts, Tensor]:
@@ -178,7 +185,8 @@ def methods_of(table: Table, rlm: RLM) -> dict[str, Method]:
     if space in baselines.CELLS:
         found["gcn"] = lambda task: baselines.gcn(task.labelled, task.labels, rows, task.seed)
     found["process"] = process
-    found["head, raw"] = head
-    found["head, normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std())
+    found["head-raw"] = head
+    found["head-normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std() or 1.0)
     found["rlm"] = fine_tuned
+    found["rlm-alone"] = lambda task: fine_tuned(task, alone=True)
     return found

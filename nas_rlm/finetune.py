@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
-from nas_rlm.expert import experts_of
+from nas_rlm.expert import Expert, experts_of
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import RLM
+from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
@@ -51,40 +51,52 @@ def fine_tune(
         recipe: how, without holding anything out; its tables and size do not matter.
         out: a folder for the log and the resumable state of the training on all rows.
         seed: of the split and the batches, where there is no recipe.
-        experts: without them the network alone tells the numbers.
+        experts: without them the network alone tells the numbers, those of before too.
 
     Returns:
         A new model.
 
     Raises:
-        ValueError: no row has one of the objectives.
+        ValueError: no row has one of the objectives, or they are no list of different names.
 
     Warns:
-        UserWarning: the rows are too few to hold any out.
+        UserWarning: the rows are too few to hold any out, or to tell how wide intervals should be.
     """
+    check_names(objectives)
     kept = _kept(rows, objectives)
-    if recipe is not None:
-        tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
-        return _advised(tuned, kept, objectives) if experts else tuned
-    recipe = default(len(kept), seed)
-    rest, held = tables.split(Table("rows", kept), SHARE, seed)
-    held.rows = held.rows[:MOST]
-    temperatures: Temperatures = {}
+    advice = experts_of(kept, objectives) if experts else {}  # first, so that an error costs no training
+    fitted: Temperatures = {}
+    if recipe is None:
+        recipe, fitted = _chosen(rlm, kept, objectives, seed, experts)
+    tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
+    tuned.temperatures = dict(rlm.temperatures)
+    for space, of_space in fitted.items():
+        tuned.temperatures[space] = {**rlm.temperatures.get(space, {}), **of_space}
+    tuned.experts = _joined(rlm.experts, advice, objectives) if experts else {}
+    return tuned
+
+
+def _chosen(
+    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], seed: int, experts: bool
+) -> tuple[Recipe, Temperatures]:
+    """How long to train, and the temperatures after that, as a training on a part of the rows tells."""
+    recipe = default(len(rows), seed)
+    rest, held = tables.split(Table("rows", [*rows]), SHARE, seed)
+    held = held.sampled(MOST)
     if len(held) < LEAST or len(rest) < LEAST:
         warnings.warn(
-            f"{len(kept)} rows are too few to hold some out: {GUESS} epochs are a guess, as intervals are",
-            stacklevel=3,
+            f"{len(rows)} rows are too few to hold some out: {GUESS} epochs are a guess, as intervals are",
+            stacklevel=4,
         )
-        recipe = replace(recipe, epochs=min(recipe.epochs, GUESS))
-    else:
-        first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held, None)
-        if experts:
-            _advised(first, rest.rows, objectives)
-        temperatures = calibrate(first, [held])
-        recipe = replace(recipe, epochs=epochs)
-    tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
-    tuned.temperatures = temperatures
-    return _advised(tuned, kept, objectives) if experts else tuned
+        return replace(recipe, epochs=min(recipe.epochs, GUESS)), {}
+    first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held, None)
+    first.experts = _joined({}, experts_of(rest.rows, objectives), objectives) if experts else {}
+    fitted = calibrate(first, [held])
+    if not fitted:
+        warnings.warn(
+            f"{len(held)} held-out rows are too few to tell how wide intervals should be", stacklevel=4
+        )
+    return replace(recipe, epochs=epochs), fitted
 
 
 def default(rows: int, seed: int = 0) -> Recipe:
@@ -117,13 +129,14 @@ def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     return [row for row in wanted if any(row.measured(name) for name in row.targets)]
 
 
-def _advised(rlm: RLM, rows: Sequence[Row], objectives: Sequence[str]) -> RLM:
-    """The model, with experts on the rows beside those that it has."""
-    known = {space: [*found] for space, found in rlm.experts.items()}
-    for space, one in experts_of(rows, objectives).items():
-        known.setdefault(space, []).append(one)
-    rlm.experts = known
-    return rlm
+def _joined(
+    old: Mapping[str, Sequence[Expert]], new: Mapping[str, Expert], objectives: Sequence[str]
+) -> dict[str, list[Expert]]:
+    """Experts in their places: new ones, and old ones for other numbers and other spaces."""
+    found = {space: [one for e in known if (one := e.without(objectives))] for space, known in old.items()}
+    for space, one in new.items():
+        found.setdefault(space, []).append(one)
+    return found
 
 
 def _tuned(
@@ -137,7 +150,7 @@ def _tuned(
     """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
     grown = rlm.with_objectives(objectives)
     grown.trained_on = seen(rows, rlm.trained_on)
-    use = replace(recipe.tables[0], sequences=len(objectives))
+    use = TableRecipe("", sequences=len(objectives))
     examples = shown(grown, rows, use, recipe.seed)
     if held is None:
         fit(grown, examples, recipe, None, Path(out) if out else None, resume=False)

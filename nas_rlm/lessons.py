@@ -9,7 +9,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data.tables import Row
-from nas_rlm.expert import Counts, expert, random_networks
+from nas_rlm.expert import Counts, enough, expert, random_networks
 
 
 def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> list[Row]:
@@ -29,11 +29,13 @@ def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed:
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         if space not in search_spaces.names():
             continue
+        known = list(group)
+        told = enough(known, objectives)
+        if not told:
+            continue
         drawn = random_networks(space, networks, seed)
         counts = Counts.usual([row.targets for row in drawn])
-        teacher = expert(counts, list(group), objectives)
-        if not teacher.objectives:
-            continue
+        teacher = expert(counts, known, told)
         features = counts.features([row.targets for row in drawn])
         values = np.stack([teacher.believe(features, n).draw(rng) for n in teacher.objectives], 1)
         found += [

@@ -14,7 +14,7 @@ STEPS, RATE = 80, 0.1  # of Adam on the marginal likelihood
 FEW = 500  # values tell the weights; all tell the rest
 SPREAD = 0.5  # prior standard deviation of the logarithm of a feature's weight within its group
 NOISE = 0.03  # share of the signal's variance from which the search starts
-LEAST_NOISE, TINY = 1e-4, 1e-9
+LEAST_NOISE, LEAST_VARIANCE, TINY = 1e-4, 1e-3, 1e-9
 ROOT3 = 3**0.5
 
 
@@ -32,7 +32,7 @@ class Process:
         self.known = features * self.weights
         self.root = torch.linalg.cholesky(_kernel(self.known, self.known) + self.noise * _eye(values))
         self.solved = torch.cholesky_solve(values[:, None], self.root)
-        self.variance = float(values @ self.solved[:, 0]) / len(values)
+        self.variance = max(LEAST_VARIANCE, float(values @ self.solved[:, 0]) / len(values))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each float64 [N], of new values, their noise among it."""

@@ -72,7 +72,7 @@ def _halves(quantiles: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     middle, wide = len(INTERVALS), INTERVALS.index(0.8) + 1
     median = quantiles[:, middle]
     width = (quantiles[:, middle + wide] - quantiles[:, middle - wide]) / np.maximum(np.abs(median), 1e-9)
-    error = np.abs(median / true - 1)
+    error = np.abs(median - true) / np.maximum(np.abs(true), 1e-9)
     order = width.argsort(kind="stable")
     half = len(order) // 2
     return float(np.median(error[order[:half]])), float(np.median(error[order[half:]]))

@@ -115,11 +115,12 @@ class RLM:
         models: Sequence[onnx.ModelProto | str | os.PathLike[str]],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
+        space: str = "",
     ) -> np.ndarray:
-        """Predict numbers of ONNX models or files; otherwise as `predict`."""
+        """Predict numbers of ONNX models or files; otherwise as `predict_text`."""
         if isinstance(models, str | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
-        return self.predict_text([from_onnx(m) for m in models], objectives, quantiles)
+        return self.predict_text([from_onnx(m) for m in models], objectives, quantiles, space=space)
 
     def predict_text(
         self,
@@ -162,7 +163,7 @@ class RLM:
     ) -> np.ndarray:
         """Joint draws from the model's distribution over the objectives of each architecture.
 
-        Accuracy is written first, and each number is conditioned on those before it.
+        Accuracy is written first, and each number is conditioned on it and on the nearest before it.
 
         Returns:
             float64 [N, num_samples, K].
@@ -222,7 +223,8 @@ class RLM:
     def with_objectives(self, names: Sequence[str]) -> RLM:
         """A copy that knows more objectives, see `starting`."""
         copied = self.starting(tuple(dict.fromkeys([*self.objectives, *names])))
-        copied.trained_on, copied.experts = self.trained_on, self.experts
+        copied.trained_on, copied.temperatures = self.trained_on, self.temperatures
+        copied.experts = self.experts
         return copied
 
     def starting(self, objectives: tuple[str, ...], numbers: int | None = None) -> RLM:
@@ -235,7 +237,7 @@ class RLM:
         """
         config = self.network.config
         changed = replace(config, objectives=objectives, numbers=numbers or config.numbers)
-        network = Network(changed, self.network.kinds.numpy())
+        network = Network(changed, self.network.kinds.cpu().numpy())
         weights = dict(self.network.state_dict())
         tokens = weights["tokens.weight"]
         rows = [tokens[:TOKENS]]
@@ -281,17 +283,8 @@ class RLM:
 
     def check(self, objectives: Sequence[str]) -> None:
         """Refuse objectives that the model does not know, and repeated ones."""
-        if isinstance(objectives, str):
-            raise ValueError(
-                f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]"
-            )
-        if not objectives:
-            raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
-        if not isinstance(objectives, Sequence) or not all(isinstance(name, str) for name in objectives):
-            raise ValueError(f"objectives is {objectives!r}: expected a list of names")
+        check_names(objectives)
         for name in objectives:
-            if list(objectives).count(name) > 1:
-                raise ValueError(f"objective {name!r} is given more than once")
             if name not in self.objectives:
                 raise ValueError(
                     f"the model does not know the objective {name!r}; {hint(name, self.objectives)}"
@@ -347,6 +340,19 @@ class RLM:
                 found[rows] = decode(self.network.encode(batch), [read[i] for i in rows])
                 bar.update(len(rows))
         return found[[distinct[text] for text in texts]] if texts else found
+
+
+def check_names(objectives: Sequence[str]) -> None:
+    """Refuse what is no list of different names."""
+    if isinstance(objectives, str):
+        raise ValueError(f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]")
+    if not objectives:
+        raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
+    if not isinstance(objectives, Sequence) or not all(isinstance(name, str) for name in objectives):
+        raise ValueError(f"objectives is {objectives!r}: expected a list of names")
+    for name in objectives:
+        if list(objectives).count(name) > 1:
+            raise ValueError(f"objective {name!r} is given more than once")
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:

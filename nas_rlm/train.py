@@ -56,14 +56,15 @@ def run(
     recipe, folder = read_recipe(recipe_path), Path(out)
     recipe = recipe.alone(table) if table else recipe
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
-    _claim(folder, recipe, resume)
     read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
+    start = RLM.load(recipe.start) if recipe.start else None
+    _claim(folder, recipe, resume)
     uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
     sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
-    if recipe.start:
-        rlm = RLM.load(recipe.start).starting(objectives, recipe.numbers)
+    if start is not None:
+        rlm = start.starting(objectives, recipe.numbers)
     else:
         tokenizer = _tokenizer(folder, recipe, [tables.texts(side[0].rows) for side in sides])
         config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
@@ -182,10 +183,7 @@ class Check:
 
 def check_of(held: Table, objectives: Sequence[str]) -> Check:
     """What is checked on held-out rows during training: objectives that two rows have at least."""
-    values = {
-        name: np.array([row.targets[name] if row.measured(name) else math.nan for row in held.rows])
-        for name in objectives
-    }
+    values = {name: held.column(name) for name in objectives}
     some = {name: v for name, v in values.items() if np.isfinite(v).sum() > 1}
     return Check(held.name, tables.texts(held.rows), some)
 

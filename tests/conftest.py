@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,14 @@ from nas_rlm.model import Config, Network
 from nas_rlm.text import Tokenizer, from_architecture
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_networks_tell_what_is_usual() -> Iterator[None]:
+    """Experts count as many random networks as tests have the time for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nas_rlm.expert.USUAL", 100)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""bench: how good the search is, how long texts are, how fast they are made."""
+"""bench: search, few labels, ablations, intervals, texts."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def bench_few_shot(
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
     known = search_spaces.get(space).name
     table = read(data or data_directory() / "architectures" / f"{FILES.get(known, known)}.parquet")
-    table.rows = [row for row in table.rows if row.space == known and row.measured(objective)]
-    if not table.rows:
+    table.rows = [row for row in table.rows if row.space == known]
+    if len(table.having(objective)) == 0:
         raise ValueError(f"{table.name} has no row of {known} with {objective}")
-    offered = methods_of(table, load(model))
+    offered = methods_of(table, load(model), objective)
     for name in methods:
         if name not in offered:
             raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
@@ -95,7 +95,8 @@ def bench_few_shot(
     scores: dict[str, list[Score]] = {name: [] for name in chosen}
     for name, _, score in few_shot(table, labels, chosen, range(seeds), objective, progress=True):
         scores[name].append(score)
-    print(f"{len(table):,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
+    measured = len(table.having(objective))
+    print(f"{measured:,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
     for name, of_seeds in scores.items():
         ranks = ""
@@ -117,12 +118,15 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
     import json
     from dataclasses import asdict
 
-    from nas_rlm.ablations import run
+    from nas_rlm.ablations import ABLATIONS, run
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
+    if name not in ABLATIONS:
+        raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
     if out is not None:
         check_target(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
     print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")
     for o in run(name, range(seeds)):
         ranks = f"{o.tokens:>8,.0f}{o.spearman:>10.3f}{o.kendall:>9.3f}{o.seconds:>9.0f}"
@@ -153,8 +157,12 @@ def bench_reliability(
         raise ValueError(f"{str(out)!r} is no picture: expected {', '.join(FORMATS)}")
     check_target(out)
     rlm = load(model)
+    rlm.check(objectives or rlm.objectives)
     found = []
     for table in [read(data)] if data else [held for _, held in sides(rlm)]:
+        spaces = sorted({row.space for row in table.rows})
+        if len(spaces) > 1:
+            raise ValueError(f"{table.name} has rows of {', '.join(spaces)}; expected one space")
         known = [o for o in table.objectives if o in rlm.objectives and len(table.having(o)) > 1]
         latencies = [o for o in known if o.startswith("latency/")][:3]
         some = [o for o in known if o.startswith("accuracy")] + latencies

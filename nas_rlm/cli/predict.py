@@ -81,7 +81,7 @@ def predict(
     Args:
         files: ONNX files, instead of --space and --archs.
         objectives: what to predict, such as accuracy,latency/pixel3.
-        space: the search space of --archs.
+        space: the search space of --archs; of files the name of the space that a table gave them.
         archs: a file with an architecture a line.
         model: a checkpoint folder, or the name of a shipped model.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
@@ -112,7 +112,7 @@ def rank(
         by: the objective that decides: accuracies downwards, all others upwards.
         objectives: what else to predict.
         top: list this many.
-        space: the search space of --archs.
+        space: the search space of --archs; of files the name of the space that a table gave them.
         archs: a file with an architecture a line.
         model: a checkpoint folder, or the name of a shipped model.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
@@ -142,14 +142,15 @@ def _predict(
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
     from nas_rlm.text import from_onnx
 
-    if bool(files) == (archs is not None) or (space is None) != (archs is None):
+    if bool(files) == (archs is not None) or (archs is not None and space is None):
         raise ValueError("give either ONNX files, or both --space and --archs, and lists without spaces")
     computed = tuple(sorted({*levels, 0.5}))
     if out and any(
         f.exists() and out.exists() and f.samefile(out) for f in (*files, *([archs] if archs else []))
     ):
         raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
-    if space is not None and archs is not None:
+    if archs is not None:
+        assert space is not None
         found = search_spaces.get(space)
         read = _read_architectures(found, archs)
         names = [line for line, _ in read]
@@ -157,7 +158,7 @@ def _predict(
     else:
         names = [str(f) for f in files]
         texts = [from_onnx(f) for f in bar(files, "text")]
-        values = load(model).predict_text(texts, objectives, computed, progress=True)
+        values = load(model).predict_text(texts, objectives, computed, progress=True, space=space or "")
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,10 @@ def plot(folder: Path, *, out: Path | None = None) -> None:
 
 def _fingerprint(rlm: RLM) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted(rlm.network.state_dict().items()):
+    tensors = dict(rlm.network.state_dict())
+    for space, known in rlm.experts.items():
+        tensors |= {f"{space}.{i}.{k}": t for i, one in enumerate(known) for k, t in one.tensors().items()}
+    for name, tensor in sorted(tensors.items()):
         digest.update(name.encode() + tensor.numpy().tobytes())
+    digest.update(json.dumps(rlm.temperatures, sort_keys=True).encode())
     return digest.hexdigest()[:16]

@@ -26,6 +26,7 @@ KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix posit
 LAYERS = (*KINDS, "layers")  # the last counts them all
 COSTS = ("macs", "params", "activations", "sides", "roots", "logs")
 VERSION = 3  # raised when the metrics change, so that remembered ones are counted again
+DRAWS = 100  # at random for each network that a table is to have, at most
 MULTIPLYING = ("Conv", "Gemm", "MatMul")
 MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
 _ANY = len(KINDS)
@@ -113,12 +114,16 @@ def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Tab
     if space.size and networks > space.size // 2:
         raise ValueError(f"{networks:,} networks of {space_name}: expected at most half of {space.size:,}")
     drawn: dict[str, Any] = {}
-    while len(drawn) < networks:
+    for _ in range(DRAWS * networks):
+        if len(drawn) == networks:
+            break
         architecture = space.sample(rng)
         drawn[str(architecture)] = architecture
+    else:
+        raise ValueError(f"{space_name} gave {len(drawn):,} different networks, expected {networks:,}")
     known = remembered(
-        "metrics",
-        (VERSION, space_name, networks, seed, chains),
+        "count",
+        (VERSION, chains, list(drawn)),
         networks,
         lambda: [json.dumps(found) for found in counted(from_architectures(space, drawn.values()), chains)],
     )

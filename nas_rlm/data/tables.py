@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
@@ -33,6 +34,7 @@ SPACES = {
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
+MANY = 1000  # made texts, keys or counts are worth remembering
 VERSIONS = {"text": 4, "key": 5}  # raised when what is made changes, so that remembered ones are made again
 
 
@@ -56,9 +58,9 @@ class Row:
     uid: str = ""
 
     def measured(self, objective: str) -> bool:
-        """Whether there is a value; a latency near zero is none."""
-        value = self.targets.get(objective)
-        return value is not None and not (objective.startswith("latency/") and value < NEAR_ZERO)
+        """Whether there is a value; a latency near zero is none, nor is what is not finite."""
+        value = self.targets.get(objective, math.nan)
+        return math.isfinite(value) and not (objective.startswith("latency/") and value < NEAR_ZERO)
 
 
 @dataclass
@@ -80,6 +82,15 @@ class Table:
     def having(self, objective: str) -> Table:
         """The rows that were measured for an objective."""
         return Table(self.name, [r for r in self.rows if r.measured(objective)])
+
+    def column(self, objective: str) -> np.ndarray:
+        """What was measured of each row, float64 [N], NaN where nothing was."""
+        return np.array([r.targets[objective] if r.measured(objective) else math.nan for r in self.rows])
+
+    def sampled(self, most: int) -> Table:
+        """The table, or as many of its rows drawn at random: tables have their parts one after the other."""
+        drawn = np.random.default_rng(0).permutation(len(self))[:most]
+        return Table(self.name, [self.rows[i] for i in drawn]) if most < len(self) else self
 
 
 def data_directory() -> Path:
@@ -177,7 +188,7 @@ def remembered(what: str, key: object, count: int, make: Callable[[], list[str]]
         count: of its items.
         make: it.
     """
-    if count <= 1000:
+    if count < MANY:
         return make()
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
     folder = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm"))
@@ -198,7 +209,7 @@ def _made(what: str, space_name: str, architectures: list[str]) -> list[str]:
         parsed = [space.parse(a) for a in architectures]
     except ValueError as error:
         raise ValueError(f"a row of {space_name}: {error}") from None
-    bar = tqdm(parsed, f"{what} of {space_name}", unit="net", disable=len(parsed) <= 1000)
+    bar = tqdm(parsed, f"{what} of {space_name}", unit="net", disable=len(parsed) < MANY)
     return [space.key(a) for a in bar] if what == "key" else from_architectures(space, bar)
 
 

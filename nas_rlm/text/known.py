@@ -53,7 +53,6 @@ class KnownGraph:
         self.readers = Counter(name for n in self.nodes for name in n.input) + Counter(self.outputs)
         self.producers = {name: n for n in self.nodes for name in n.output}
         self.renamed: dict[str, str] = {}
-        self.gone: set[str] = set()
         before, changed = self.nodes, False
         self.nodes = []
         for node in before:

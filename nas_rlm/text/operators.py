@@ -10,6 +10,7 @@ from onnx import AttributeProto, numpy_helper
 
 from .reader import inlined
 
+_REFUSED = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 _VALUE = re.compile(r"[xvd]\d+")  # the name of what a network reads, other than its weights
 Shape = tuple[int, ...]
 
@@ -47,7 +48,7 @@ class Flat:
 
 
 def is_network(text: str) -> bool:
-    """Whether a text is that of a network, not of a program."""
+    """Whether a text is that of a network as `from_onnx` gives it, not of a program."""
     return text.startswith("<ir_version:")
 
 
@@ -69,14 +70,17 @@ def operators(text: str) -> Flat:
     """
     try:
         model = onnx.parser.parse_model(text)
+        onnx.checker.check_model(model)
         graph = onnx.shape_inference.infer_shapes(inlined(model)).graph
-    except (onnx.parser.ParseError, onnx.shape_inference.InferenceError, RuntimeError) as error:
+    except (onnx.parser.ParseError, *_REFUSED, RuntimeError) as error:
         raise ValueError(f"{text[:60]!r} is not the text of a network: {error}") from None
     shapes = {
         v.name: tuple([d.dim_value for d in v.type.tensor_type.shape.dim])
         for v in (*graph.input, *graph.value_info, *graph.output)
     }
     inputs = tuple([v.name for v in graph.input if _VALUE.fullmatch(v.name)])
+    if not inputs:
+        raise ValueError(f"{text[:60]!r} has no input x0 or v0: expected a text as from_onnx gives it")
     weights = {v.name: shapes[v.name] for v in graph.input if not _VALUE.fullmatch(v.name)}
     constants: dict[str, bool] = {}  # whether they are zero
     found = []

@@ -1,12 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
 
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.tables import texts
-from nas_rlm.expert import Belief, Counts, Scale, beliefs, expert, experts_of, usual_counts
+from nas_rlm.expert import Belief, Counts, Expert, Scale, beliefs, expert, experts_of, usual_counts
 from nas_rlm.metrics import spearman
 from nas_rlm.text import from_architectures
 
@@ -34,9 +37,9 @@ def counts():
 
 
 def test_features_vary_alike_in_the_networks_that_are_usual(counts):
-    networks = [row.targets for row in synthetic.table("nasbench201", 1000, 0, 3).rows]
+    networks = [row.targets for row in synthetic.table("nasbench201", 100, 0, 3).rows]
     features = counts.features(networks)
-    assert features.shape == (1000, len(counts.names)) == (1000, sum(counts.groups))
+    assert features.shape == (100, len(counts.names)) == (100, sum(counts.groups))
     assert features.std(0, correction=0).numpy() == pytest.approx(1)
     assert features.mean(0).numpy() == pytest.approx(0, abs=1e-9)
 
@@ -48,8 +51,7 @@ def test_counts_that_never_vary_are_left_out():
 
 
 def test_an_expert_on_networks_it_has_not_seen(counts):
-    few, others = expert(counts, rows(60), ["accuracy", "latency/none"]), rows(50, seed=2)
-    assert few.objectives == ("accuracy",)
+    few, others = expert(counts, rows(60), ["accuracy"]), rows(50, seed=2)
     belief = few.believe(counts.read(texts(others)), "accuracy")
     true = np.array([row.targets["accuracy"] for row in others])
     assert spearman(belief.median, true) > 0.95
@@ -64,6 +66,41 @@ def test_an_expert_of_each_space_that_has_enough_rows():
     found = experts_of([*rows(20), *own, *[program] * 20], ["accuracy"])
     assert found.keys() == {"nasbench201", "mine"}
     assert experts_of(rows(9), ["accuracy"]) == {}
+
+
+def test_of_many_rows_a_random_part_is_learnt_from(counts, monkeypatch):
+    monkeypatch.setattr("nas_rlm.expert.MOST", 20)
+    many = [
+        replace(r, targets={**r.targets, "latency/a": 1.0 + i} if i % 3 else r.targets)
+        for i, r in enumerate(rows(90))
+    ]
+    found = expert(counts, many, ["accuracy", "latency/a"])
+    known = np.isfinite(found.values).sum(0)
+    assert 20 <= known[0] <= 40 and 20 <= known[1] <= 40
+    assert len(found.values) == len(found.features) <= 40
+    assert np.nanmax(found.values[:, 1]) > 60
+
+
+def test_an_expert_loses_what_another_knows(counts):
+    both = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
+    found = expert(counts, both, ["accuracy", "latency/a"])
+    assert found.without(["latency/b"]) is found
+    assert found.without(["accuracy", "latency/a"]) is None
+    left, asked = found.without(["accuracy"]), counts.read(texts(rows(5, seed=2)))
+    assert left.objectives == ("latency/a",)
+    assert (left.believe(asked, "latency/a").mean == found.believe(asked, "latency/a").mean).all()
+
+
+def test_each_text_is_counted_once(counts, monkeypatch):
+    both = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
+    experts = [expert(counts, both, ["accuracy", "latency/a"]), expert(counts, rows(30), ["accuracy"])]
+    counted, real = [], synthetic.metrics
+    asked = texts(rows(5, seed=2))
+    monkeypatch.setattr(synthetic, "metrics", lambda text, chains: counted.append(text) or real(text, chains))
+    beliefs(experts, asked, ["accuracy", "latency/a", "latency/none"])
+    assert counted == asked
+    beliefs(experts, asked, ["latency/none"])
+    assert counted == asked
 
 
 def test_of_two_experts_the_later_one_is_asked(counts):
@@ -137,7 +174,7 @@ def test_a_checkpoint_whose_experts_are_missing_or_damaged(counts, tiny_checkpoi
         RLM.load(tmp_path)
     path.unlink()
     with pytest.raises(
-        ValueError, match=r"names experts of nasbench201, and there is no experts\.safetensors"
+        ValueError, match=r"experts\.safetensors is missing: config\.json names experts of nasbench201"
     ):
         RLM.load(tmp_path)
     path.write_bytes(whole)
@@ -145,3 +182,24 @@ def test_a_checkpoint_whose_experts_are_missing_or_damaged(counts, tiny_checkpoi
     config.write_text(config.read_text().replace('"flops",', ""))
     with pytest.raises(ValueError, match=r"mean is \(\d+,\), expected"):
         RLM.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("deviation", 0.0, "a deviation or a weight is not above 0"),
+        ("weights", -1.0, "a deviation or a weight is not above 0"),
+        ("values", np.nan, "an objective has no values"),
+    ],
+)
+def test_experts_that_cannot_be_asked(counts, name, value, message):
+    found = expert(counts, rows(20), ["accuracy"])
+    tensors = {**found.tensors(), name: torch.full_like(found.tensors()[name], value)}
+    with pytest.raises(ValueError, match=message):
+        Expert.restored(tensors, counts.names, found.objectives)
+    with pytest.raises(ValueError, match="mean missing"):
+        Expert.restored({k: v for k, v in tensors.items() if k != "mean"}, counts.names, ["accuracy"])
+    with pytest.raises(ValueError, match="are not all names"):
+        Expert.restored(tensors, [1], ["accuracy"])
+    with pytest.raises(ValueError, match="are not different names"):
+        Expert.restored(tensors, counts.names, ["accuracy", "accuracy"])

@@ -74,6 +74,59 @@ def test_too_few_rows_to_hold_some_out(rlm, trainings):
     assert tuned.temperatures == {}
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """The rows that experts are made of."""
+    found, experts_of = [], finetune.experts_of
+
+    def noted(some, objectives):
+        found.append(some)
+        return experts_of(some, objectives)
+
+    monkeypatch.setattr(finetune, "experts_of", noted)
+    return found
+
+
+def test_experts_learn_from_what_the_network_learns_from(rlm, trainings, asked):
+    tuned = rlm.fine_tune(rows(120), ["accuracy"], seed=1)
+    (expert,) = tuned.experts["nasbench201"]
+    assert expert.objectives == ("accuracy",)
+    (some, _, held), _ = trainings
+    assert {keys(part) == keys(other) for part, other in zip(asked, (some, some), strict=True)} == {
+        True,
+        False,
+    }
+    everything, rest = asked
+    assert len(everything) == len(expert.values) == 120
+    assert not set(keys(rest)) & set(keys(held))
+
+
+def test_experts_of_other_numbers_and_spaces_stay(rlm):
+    first = rlm.fine_tune(rows(30), ["accuracy", "latency/mine"], QUICK)
+    first.temperatures = {"nasbench201": {"accuracy": 2.0}, "fbnet": {"accuracy": 3.0}}
+    second = first.fine_tune(rows(20), ["latency/mine"], QUICK)
+    assert [e.objectives for e in second.experts["nasbench201"]] == [("accuracy",), ("latency/mine",)]
+    assert second.temperatures == first.temperatures
+    third = second.fine_tune(rows(5), ["accuracy"], QUICK)
+    assert [e.objectives for e in third.experts["nasbench201"]] == [("latency/mine",)]
+    assert second.fine_tune(rows(20), ["accuracy"], QUICK, experts=False).experts == {}
+
+
+def test_too_few_held_out_rows_to_tell_intervals(rlm, trainings):
+    with pytest.warns(UserWarning, match="held-out rows are too few to tell how wide intervals should be"):
+        rlm.fine_tune(rows(60), ["accuracy"])
+
+
+def test_objectives_that_are_no_list_of_names(rlm):
+    for objectives, message in (
+        ("accuracy", "objectives is the text 'accuracy'"),
+        ([], "no objectives asked for"),
+        (["accuracy", "accuracy"], "'accuracy' is given more than once"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rlm.fine_tune(rows(3), objectives)
+
+
 def test_a_recipe_holds_nothing_out(rlm, trainings):
     rlm.fine_tune(rows(60), ["accuracy"], QUICK)
     assert [(len(some), epochs, held) for some, epochs, held in trainings] == [(60, 1, [])]
