@@ -30,15 +30,6 @@ class Cell:
     edges: tuple[Edge, ...]
     concat: tuple[int, ...]
 
-    @property
-    def key(self) -> str:
-        """What is concatenated, as expressions of the inputs; no order of nodes or edges matters."""
-        written = ["0", "1"]
-        for node in range(len(self.edges) // 2):
-            pair = self.edges[2 * node : 2 * node + 2]
-            written.append(f"({'+'.join(sorted(f'{operator} {written[i]}' for operator, i in pair))})")
-        return ", ".join(sorted(written[n] for n in self.concat))
-
 
 @dataclass(frozen=True)
 class Genotype:
@@ -99,10 +90,6 @@ class CellSpace(SearchSpace[Genotype]):
             for known, given in ((self.depths, architecture.depth), (self.widths, architecture.width))
         ]
         return np.array([*edges, *near])
-
-    def key(self, architecture: Genotype) -> str:
-        a = architecture
-        return f"{a.depth} x {a.width}: {a.normal.key}; {a.reduce.key}"
 
     def parse(self, text: str) -> Genotype:
         """From the JSON of the public nds files, or from DARTS' Genotype(...): 20 cells, width 36."""
