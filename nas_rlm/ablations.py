@@ -135,7 +135,7 @@ def _ranks(trial: Trial, seed: int) -> Iterator[tuple[str, float, float, float]]
         share = trial.steps * BATCH // len(known)
         use = TableRecipe("", rows=share)
         examples = [examples_of(rlm, rows, use, texts) for rows, texts in known]
-        fit(rlm, examples, _recipe(trial, seed), None, None, resume=False)
+        fit(rlm, examples, _recipe(trial, seed))
         predict = _as_text if trial.plain else _median
         predicted = [predict(rlm, texts) for _, texts in asked]
     for space, (rows, texts), found in zip(trial.spaces, asked, predicted, strict=True):

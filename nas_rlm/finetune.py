@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -31,7 +29,6 @@ def fine_tune(
     rows: Sequence[Row],
     objectives: Sequence[str],
     recipe: Recipe | None = None,
-    out: str | os.PathLike[str] | None = None,
     seed: int = 0,
     experts: bool = True,
 ) -> RLM:
@@ -49,7 +46,6 @@ def fine_tune(
         rows: measured architectures.
         objectives: which of their numbers to learn.
         recipe: how, without holding anything out; its tables and size do not matter.
-        out: a folder for the log and the resumable state of the training on all rows.
         seed: of the split and the batches, where there is no recipe.
         experts: without them the network alone tells the numbers, those of before too.
 
@@ -68,7 +64,7 @@ def fine_tune(
     fitted: Temperatures = {}
     if recipe is None:
         recipe, fitted = _chosen(rlm, kept, objectives, seed, experts)
-    tuned, _ = _tuned(rlm, kept, objectives, recipe, None, out)
+    tuned, _ = _tuned(rlm, kept, objectives, recipe)
     tuned.temperatures = dict(rlm.temperatures)
     for space, of_space in fitted.items():
         tuned.temperatures[space] = {**rlm.temperatures.get(space, {}), **of_space}
@@ -89,7 +85,7 @@ def _chosen(
             stacklevel=4,
         )
         return replace(recipe, epochs=min(recipe.epochs, GUESS)), {}
-    first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held, None)
+    first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held)
     first.experts = _joined({}, experts_of(rest.rows, objectives), objectives) if experts else {}
     fitted = calibrate(first, [held])
     if not fitted:
@@ -140,12 +136,7 @@ def _joined(
 
 
 def _tuned(
-    rlm: RLM,
-    rows: Sequence[Row],
-    objectives: Sequence[str],
-    recipe: Recipe,
-    held: Table | None,
-    out: str | os.PathLike[str] | None,
+    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], recipe: Recipe, held: Table | None = None
 ) -> tuple[RLM, int]:
     """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
     grown = rlm.with_objectives(objectives)
@@ -153,10 +144,10 @@ def _tuned(
     use = TableRecipe("", sequences=len(objectives))
     examples = shown(grown, rows, use, recipe.seed)
     if held is None:
-        fit(grown, examples, recipe, None, Path(out) if out else None, resume=False)
+        fit(grown, examples, recipe)
         return grown, recipe.epochs
     checks = [check_of(held, objectives)]
     each = sum(1 for _ in batches(examples, recipe, 0))
     recipe = replace(recipe, validate_every=each)
-    best = fit(grown, examples, recipe, lambda: validate(grown, checks), None, False, keep_best=True)
+    best = fit(grown, examples, recipe, lambda: validate(grown, checks), keep_best=True)
     return grown, max(1, round(best / each))

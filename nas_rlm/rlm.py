@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,14 +201,13 @@ class RLM:
         rows: Sequence[Row],
         objectives: Sequence[str],
         recipe: Recipe | None = None,
-        out: Path | None = None,
         seed: int = 0,
         experts: bool = True,
     ) -> RLM:
         """A new model, trained further on measured architectures; see `nas_rlm.finetune.fine_tune`."""
         from nas_rlm.finetune import fine_tune
 
-        return fine_tune(self, rows, objectives, recipe, out, seed, experts)
+        return fine_tune(self, rows, objectives, recipe, seed, experts)
 
     def temperatures_of(self, space: str, objectives: Sequence[str]) -> list[float]:
         """The temperature of each objective: the space's, or the mean of those that are known, or 1."""

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Adafactor, AdamW, Muon, Optimizer
@@ -94,9 +95,9 @@ def fit(
     rlm: RLM,
     examples: list[Examples],
     recipe: Recipe,
-    check: Callable[[], dict[str, dict[str, float]]] | None,
-    out: Path | None,
-    resume: bool,
+    check: Callable[[], dict[str, dict[str, float]]] | None = None,
+    out: Path | None = None,
+    resume: bool = False,
     keep_best: bool = False,
 ) -> int:
     """Train in place; averaged weights are what the model holds at the end.
@@ -262,17 +263,20 @@ class _State:
             save_file(tensors, temporary, metadata=meta)
 
     def load(self, folder: Path) -> None:
-        from safetensors import safe_open
-
         path = folder / "state.safetensors"
-        tensors = load_file(path)
-        with safe_open(path, "pt") as file:
-            meta = file.metadata()
-        self.step, self.best, self.since = int(meta["step"]), float(meta["best"]), int(meta["since"])
-        with torch.no_grad():
-            for name, p in self.network.named_parameters():
-                p.copy_(tensors[f"model.{name}"])
-                self.ema[name].copy_(tensors[f"ema.{name}"])
+        try:
+            tensors = load_file(path)
+            with safe_open(path, "pt") as file:
+                meta = file.metadata()
+            self.step, self.best, self.since = int(meta["step"]), float(meta["best"]), int(meta["since"])
+            with torch.no_grad():
+                for name, p in self.network.named_parameters():
+                    p.copy_(tensors[f"model.{name}"])
+                    self.ema[name].copy_(tensors[f"ema.{name}"])
+        except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise ValueError(
+                f"{path} is damaged or of another version ({error}): train anew, in another folder"
+            ) from None
         for start, optimizer, weight in self._learned():
             optimizer.state[weight] = {
                 k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)

@@ -29,7 +29,9 @@ def train(recipe: str, *, out: Path, table: str = "", resume: Flag = False) -> N
 
 
 @app.command
-def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas", seed: Whole = 0) -> None:
+def finetune(
+    *, data: Path, objectives: Names, out: Path, model: str = "nas", seed: Whole = 0, no_experts: Flag = False
+) -> None:
     """Continue training a model on a table; objectives it did not know become tokens of their own.
 
     A fifth of the architectures is held out at first, to choose how long the training on all of them takes.
@@ -40,12 +42,13 @@ def finetune(*, data: Path, objectives: Names, out: Path, model: str = "nas", se
         out: a new folder for the checkpoint.
         model: a checkpoint folder, or the name of a shipped model.
         seed: of what is held out, and of the batches.
+        no_experts: let the network alone tell the numbers, without what counts of operators tell.
     """
     from nas_rlm.data import read
 
     check_folder(out)
     rlm = load(model)
-    rlm.fine_tune(read(data).rows, objectives, seed=seed).save(out)
+    rlm.fine_tune(read(data).rows, objectives, seed=seed, experts=not no_experts).save(out)
     print(f"model: {out}")
 
 

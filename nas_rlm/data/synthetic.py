@@ -20,7 +20,8 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.data.tables import Row, Table, remembered
 from nas_rlm.text import from_architectures
-from nas_rlm.text.operators import Flat, Operator, operators
+from nas_rlm.text.ir import carrying
+from nas_rlm.text.operators import Operator, operators
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
@@ -61,7 +62,9 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
         operator counts the chains that end in it, as many as it has inputs.
     """
     network = operators(text)
-    live = _live(network)
+    live = carrying(
+        network.inputs, network.outputs, [(o.values, o.outputs) for o in network.operators if not o.is_zero]
+    )
     found = _costs(network.operators)
     paths = {name: _Paths.start() for name in network.inputs}
     before: dict[str, Counter[int]] = {name: Counter() for name in network.inputs}
@@ -256,15 +259,3 @@ def _kind(op: Operator) -> int | None:
     if math.prod(shape[2:]) == 1:
         return KINDS.index("pointwise")
     return KINDS.index("depthwise" if shape[1] == 1 and op.group > 1 else "convs")
-
-
-def _live(network: Flat) -> set[str]:
-    """Values that carry the input to the output: not cut off from either by a product with zero."""
-    forward, backward = set(network.inputs), set(network.outputs)
-    for o in network.operators:
-        if not o.is_zero and not forward.isdisjoint(o.values):
-            forward.update(o.outputs)
-    for o in reversed(network.operators):
-        if not o.is_zero and not backward.isdisjoint(o.outputs):
-            backward.update(o.values)
-    return forward & backward

@@ -36,9 +36,9 @@ def trainings(monkeypatch):
     monkeypatch.setattr(finetune, "EPOCHS", 3)
     found, tuned = [], finetune._tuned
 
-    def noted(rlm, some, objectives, recipe, held, out):
+    def noted(rlm, some, objectives, recipe, held=None):
         found.append((some, recipe.epochs, held.rows if held else []))
-        return tuned(rlm, some, objectives, recipe, held, out)
+        return tuned(rlm, some, objectives, recipe, held)
 
     monkeypatch.setattr(finetune, "_tuned", noted)
     return found

@@ -39,8 +39,12 @@ def test_a_right_model_holds_what_it_says(held, tiny_checkpoint, monkeypatch, wi
 
 def test_the_real_decoder_is_asked(held, tiny_checkpoint):
     held.rows = held.rows[:20]
-    (found,) = reliability(RLM.load(tiny_checkpoint), held, ["latency/pixel3"])
-    assert list(found.held) == sorted(found.held)
+    rlm = RLM.load(tiny_checkpoint)
+    (found,) = reliability(rlm, held, ["latency/pixel3"])
+    cells = [row.arch_str for row in held.rows]
+    low, high = rlm.predict(SPACE, cells, ["latency/pixel3"], (0.1, 0.9))[:, 0].T
+    true = held.column("latency/pixel3")
+    assert found.held[INTERVALS.index(0.8)] == ((low <= true) & (true <= high)).mean()
 
 
 def test_a_picture_is_written(tmp_path):

@@ -119,6 +119,47 @@ def test_one_table_of_a_recipe(recipe, tmp_path):
         train.run(recipe, tmp_path / "one", resume=True)
 
 
+def test_counted_networks_and_lessons_are_learnt_beside_a_table(recipe, tmp_path, monkeypatch):
+    seen = []
+    shown = train.shown
+
+    def noted(rlm, rows, use, seed):
+        found = shown(rlm, rows, use, seed)
+        seen.append((use, len(rows), found))
+        return found
+
+    monkeypatch.setattr(train, "shown", noted)
+    recipe.write_text(
+        RECIPE.replace("cells.parquet", "cells.parquet, lessons: 16")
+        + "spaces: [{space: nats_size, networks: 30, rows: 8}]\n"
+    )
+    trained = train.run(recipe, tmp_path / "out")
+    (of_table, rows, (own, lessons)), (of_space, drawn, (counted,)) = seen
+    assert (of_table.path, of_space.path) == ("cells.parquet", "nats_size")
+    assert (len(own), len(lessons), len(counted)) == (rows, 16, drawn)
+    assert trained.trained_on["nats_size"].rows == drawn < 30
+    assert {"accuracy", "flops", "convs/macs"} <= set(trained.objectives)
+    log = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
+    assert {"cells:accuracy"} < json.loads(log[-1])["validation"].keys()
+    with monkeypatch.context() as patched:
+        interrupt(patched, 5)
+        with pytest.raises(KeyboardInterrupt):
+            train.run(recipe, tmp_path / "halves")
+    found = weights(train.run(recipe, tmp_path / "halves", resume=True))
+    assert all(np.array_equal(found[name], expected) for name, expected in weights(trained).items())
+
+
+def test_a_damaged_state_is_refused(recipe, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        interrupt(patched, 5)
+        with pytest.raises(KeyboardInterrupt):
+            train.run(recipe, tmp_path / "out")
+    state = tmp_path / "out" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"state\.safetensors is damaged"):
+        train.run(recipe, tmp_path / "out", resume=True)
+
+
 def test_a_folder_of_another_run(recipe, tmp_path):
     train.run(recipe, tmp_path / "out")
     with pytest.raises(ValueError, match="already holds a run"):

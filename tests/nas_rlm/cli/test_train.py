@@ -18,6 +18,12 @@ def test_finetune_teaches_a_new_objective(tmp_path, model, table, archs, capsys)
     assert "latency/x" in line
 
 
+def test_finetune_without_experts(tmp_path, model, table):
+    command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-experts"]
+    assert main([*command, "--out", str(tmp_path / "tuned")]) == 0
+    assert not (tmp_path / "tuned" / "experts.safetensors").exists()
+
+
 def test_tokenizer_train_writes_one_that_loads(tmp_path, table):
     out = tmp_path / "tokenizer.model"
     recipe = tmp_path / "mine.yaml"
