@@ -11,6 +11,7 @@ import onnx
 
 from .direct import network
 from .layers import layered
+from .memory import tidy
 from .normal import check, normalised
 from .outline import outline
 from .printer import printed
@@ -48,6 +49,7 @@ def from_onnx(
         ValueError: not an ONNX file, too large, without operators, or with control flow.
     """
     loaded = load(model, max_bytes)
+    tidy()
     try:
         check(loaded)
         flat = read(normalised(inlined(loaded)))
@@ -63,6 +65,7 @@ def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
 
     The space's builder marks what it repeats, so that each of its blocks is looked into once.
     """
+    tidy()
     return printed(*outline(network(space, architecture)))
 
 

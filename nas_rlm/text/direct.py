@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,14 @@ from search_spaces.nodes import Argument, Constant, Value, Weight
 
 from .ir import FRESH, Block, Given, Leaf, Node, Spec, chain_spec, leaf
 from .layers import layered, needed
+from .memory import remembered, table
 from .order import Form
 from .reader import constant, operator
 from .regions import call, in_place
 
-MOST_REMEMBERED = 16384
-
 
 def network(space: SearchSpace[Any], architecture: Any) -> Block:
     """The network of an architecture, its layers called, and its regions where they are known."""
-    if len(_written) > MOST_REMEMBERED:
-        _written.clear()
-        _plans.clear()
     graph = _Graph((1, *space.shape(architecture)))
     out = space.write(graph, architecture)
     shape = ",".join(map(str, graph.input_shape))
@@ -53,8 +48,8 @@ class _Written:
     output: Value | None
 
 
-_written: dict[tuple[object, ...], _Written] = {}
-_plans: dict[tuple[Form, tuple[int, ...]], list[tuple[Spec, list[int]]] | None] = {}
+_written: dict[tuple[object, ...], _Written] = table()
+_plans: dict[tuple[Form, tuple[int, ...]], list[tuple[Spec, list[int]]] | None] = table()
 
 
 class _Graph(Graph):
@@ -174,7 +169,7 @@ def _opened(node: Node) -> list[Node]:
     return nodes
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered
 def _operator(kind: str, arguments: tuple[Any, ...], attributes: tuple[tuple[str, Any], ...]) -> Spec:
     pattern = tuple([a if a is ... else _leaf(a) for a in arguments])
     return operator(kind, [helper.make_attribute(k, v) for k, v in attributes], pattern)

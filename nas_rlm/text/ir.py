@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import count
 from types import EllipsisType
 from typing import TypeVar
 
+from .memory import remembered
 from .order import Form, canonical_order
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
@@ -144,9 +145,9 @@ class Spec:
         return spec(self.op, self.attrs, pattern, self.callee)
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered
 def spec(op: str, attrs: str, pattern: Pattern, callee: Block | None = None) -> Spec:
-    """What a node does: equal ones are one object as long as they are remembered."""
+    """What a node does: equal ones are one object."""
     return Spec(op, attrs, pattern, callee)
 
 
@@ -155,7 +156,7 @@ def call_spec(callee: Block, handed: Iterable[Given]) -> Spec:
     return spec("", "", (*(...,) * len(callee.inputs), *handed), callee)
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered
 def chain_spec(chain: tuple[Spec, ...]) -> Spec:
     """Operators that follow each other, as one."""
     if len(chain) == 1:

@@ -5,10 +5,10 @@ Their text is the same in every network, so they are made once and remembered.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 
 from .ir import FRESH, Block, Given, Node, Spec, call_spec, param, uses
+from .memory import remembered
 
 POINTWISE = {
     *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"),
@@ -69,7 +69,7 @@ def needed(block: Block) -> list[Node]:
     return kept
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered
 def _cut(chain: tuple[Spec, ...]) -> tuple[Spec, ...]:
     """A chain of operators with its layers as calls.
 
@@ -102,7 +102,7 @@ def _layers(run: list[Spec]) -> list[Spec]:
     return [layer(tuple(run[a:b])) if b > a + 1 else run[a] for a, b in pairwise([*starts, len(run)])]
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered
 def layer(specs: tuple[Spec, ...]) -> Spec:
     """The call of a layer; leaves that are one are handed over once."""
     places: dict[Given, int] = {}
@@ -118,7 +118,7 @@ def layer(specs: tuple[Spec, ...]) -> Spec:
     return call_spec(_layer(tuple(bare)), places)
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered
 def _layer(specs: tuple[Spec, ...]) -> Block:
     nodes = [Node(s, (i,), (i + 1,)) for i, s in enumerate(specs)]
     return Block((0,), (len(specs),), nodes, is_canonical=True)

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from functools import cache, lru_cache
 
 from .ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param
 from .layers import chains
+from .memory import remembered
 from .order import Form
 from .regions import (
     call,
@@ -323,7 +323,7 @@ class _Outline:
         return graph.with_nodes(nodes)
 
 
-@lru_cache(maxsize=1 << 10)
+@remembered
 def _shared(body: Block, calls: tuple[tuple[Given, ...], ...]) -> tuple[Block, list[int] | None]:
     """A block with one parameter in the place of all that are the same at every call.
 
@@ -372,7 +372,7 @@ def _of_known_regions(network: Block) -> tuple[Block, dict[Block, Block]] | None
     return main, bodies | known
 
 
-@lru_cache(maxsize=1 << 11)
+@remembered
 def _of_row(
     row: tuple[Spec | tuple[int, tuple[Given, ...]], ...],
     input_types: tuple[str, ...],
@@ -398,7 +398,7 @@ def _of_row(
     return main, bodies, {b: tuple(bodies[b].nodes[0].spec.handed) for b in ordered}
 
 
-@cache
+@remembered
 def _stand_in(number: int, leaves: tuple[tuple[str, bool], ...]) -> Block:
     """A block for a region: unlike all others, no part, and worth a block if it repeats."""
     params = [param(i, *sort) for i, sort in enumerate(leaves)]
@@ -408,7 +408,7 @@ def _stand_in(number: int, leaves: tuple[tuple[str, bool], ...]) -> Block:
     return Block((0,), rest[-1].outs, [first, *rest], is_canonical=True)
 
 
-@lru_cache(maxsize=1 << 10)
+@remembered
 def _with_params(block: Block, params: tuple[Given, ...]) -> Block:
     """A block with others in the place of its parameters."""
     return block.with_specs([substituted(n.spec, params) for n in block.nodes])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from .ir import GROUP, Block, Given, Leaf, Node, Param, live_values
+from .memory import remembered
 from .reader import DOMAIN, OPSET, weight_name
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values
@@ -166,7 +167,7 @@ class _Names(dict[int | Given, str]):
         return f":int=@{self.groups.setdefault(given.index, f'g{len(self.groups)}')}"
 
 
-@lru_cache(maxsize=1 << 13)
+@remembered
 def _alone(block: Block, letters: int) -> _Function:
     """The function of a plain block, without a name."""
     alone = _Printer(letters, {})
@@ -174,7 +175,7 @@ def _alone(block: Block, letters: int) -> _Function:
     return _Function("", text, order, groups, tuple(alone.functions), _domains(block))
 
 
-@lru_cache(maxsize=1 << 13)
+@remembered
 def _by_content(block: Block, letters: int) -> _Function:
     """The function of a block whose name tells its content."""
     found = _alone(block, letters)

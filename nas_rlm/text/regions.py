@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import count
 
 from .ir import FRESH, Block, Given, Node, Param, Spec, call_spec, param, uses
+from .memory import remembered
 
 Region = tuple[list[int], Block]
 
@@ -147,7 +148,7 @@ def with_calls(block: Block, calls: list[tuple[list[int], Node]]) -> Block:
     return block.with_nodes(nodes)
 
 
-@lru_cache(maxsize=1 << 11)
+@remembered
 def part_call(done: Spec) -> Spec:
     """The call of a part, in which its own parts are called as well."""
     assert done.callee is not None
@@ -156,7 +157,7 @@ def part_call(done: Spec) -> Spec:
     return call_spec(made.callee, [done.handed[a.index] for a in made.handed if isinstance(a, Param)])
 
 
-@lru_cache(maxsize=1 << 15)
+@remembered
 def _bare(done: Spec, first: int) -> tuple[Spec, list[Given]]:
     """An operator with parameters, numbered from `first`, for its leaves; and these leaves."""
     number = count(first)
@@ -164,7 +165,7 @@ def _bare(done: Spec, first: int) -> tuple[Spec, list[Given]]:
     return done.handing(given), [a for a in done.handed if not a.is_fixed]
 
 
-@lru_cache(maxsize=1 << 11)
+@remembered
 def _structure(
     inputs: int,
     rows: tuple[tuple[Spec, tuple[int, ...], tuple[int, ...]], ...],

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import search_spaces
-from nas_rlm.text import direct, from_architecture, from_architectures, from_onnx
+from nas_rlm.text import from_architecture, from_architectures, from_onnx, memory
 
 from .graphs import RandomBlocks, Recipe
 
@@ -51,17 +51,8 @@ def test_a_text_does_not_depend_on_what_was_asked_before():
     space, rng = search_spaces.get("inception"), np.random.default_rng(7)
     architectures = [space.sample(rng) for _ in range(6)]
     texts = from_architectures(space, architectures)
-    direct._written.clear()
-    direct._plans.clear()
+    memory.forget()
     assert [from_architecture(space, a) for a in reversed(architectures)] == texts[::-1]
-
-
-def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(direct, "MOST_REMEMBERED", 40)
-    space, rng = search_spaces.get("nasbench201"), np.random.default_rng(8)
-    for _ in range(30):
-        from_architecture(space, space.sample(rng))
-        assert len(direct._written) < 80
 
 
 def test_arguments_that_cannot_be_looked_up_are_written_each_time():

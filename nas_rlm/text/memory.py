@@ -1,0 +1,52 @@
+"""What networks have in common is made once and remembered.
+
+Equal parts of graphs are one object, so that comparing them is quick. What is remembered is therefore
+forgotten all at once and between two networks: were some of it dropped alone, equal parts of a network could
+be different objects, and its text another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import cache
+from typing import Any, ParamSpec, TypeVar, cast
+
+MOST = 1 << 17  # results
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_caches: list[Any] = []
+_tables: list[dict[Any, Any]] = []
+
+
+def remembered(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """The same function, whose results are kept by its arguments."""
+    cached: Any = cache(function)
+    _caches.append(cached)
+    return cast("Callable[_Arguments, _Result]", cached)
+
+
+def table() -> dict[Any, Any]:
+    """A dictionary that is forgotten with the rest."""
+    made: dict[Hashable, Any] = {}
+    _tables.append(made)
+    return made
+
+
+def tidy() -> None:
+    """Forget everything, if it has become much; to be called before a network is looked at."""
+    if size() > MOST:
+        forget()
+
+
+def size() -> int:
+    """So many results are remembered."""
+    return sum([c.cache_info().currsize for c in _caches]) + sum(map(len, _tables))
+
+
+def forget() -> None:
+    """Forget everything."""
+    for cached in _caches:
+        cached.cache_clear()
+    for known in _tables:
+        known.clear()
