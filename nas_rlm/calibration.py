@@ -2,21 +2,22 @@
 
 Training makes a model too sure of itself where rows are few. Its logits divided by a temperature above 1 give
 wider intervals around a median that hardly moves (Guo et al. 2017, On Calibration of Modern Neural
-Networks).
+Networks). Where an expert speaks as well, the network is heard at its own temperature, so that it counts for
+what it knows, and what both say has a second one, since they err alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from tqdm import tqdm
 
 from nas_rlm import decoding
-from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
-from nas_rlm.expert import beliefs
+from nas_rlm.expert import Expert, beliefs
 from nas_rlm.metrics import coverage
 from nas_rlm.model import Memory
 from nas_rlm.rlm import RLM
@@ -27,45 +28,64 @@ WANTED = LEVELS[1] - LEVELS[0]
 LEAST, MOST = 20, 500  # rows with fewer tell nothing; more are not needed
 
 
-def calibrate(rlm: RLM, held: Sequence[Table], progress: bool = False) -> Temperatures:
-    """The temperatures at which 80 % intervals hold 80 % of the values of held-out rows.
+def calibrate(rlm: RLM, held: Sequence[Table], progress: bool = False) -> None:
+    """Give a model and its experts the temperatures at which 80 % intervals hold 80 % of held-out values.
 
     Args:
-        rlm: the model.
+        rlm: the model; temperatures of each space and each objective of `LEAST` rows or more are new.
         held: rows that it did not learn from.
         progress: show a bar.
-
-    Returns:
-        For each space and each objective of `LEAST` rows or more, a temperature.
     """
-    found: dict[str, dict[str, float]] = {}
+    own = {space: dict(known) for space, known in rlm.temperatures.items()}
+    experts = dict(rlm.experts)
     parts = [(t, space) for t in held for space in dict.fromkeys(row.space for row in t.rows)]
     for table, space in tqdm(parts, "calibrate", unit="table", disable=not progress):
         part = Table(table.name, [row for row in table.rows if row.space == space]).sampled(MOST)
         measured = {name: part.column(name) for name in part.objectives if name in rlm.objectives}
         values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= LEAST}
-        if values:
-            fitted = temperatures(rlm, tables.texts(part.rows), values, space)
-            found.setdefault(space, {}).update(fitted)
-    return found
+        if not values:
+            continue
+        texts = tables.texts(part.rows)
+        own[space] = own.get(space, {}) | temperatures(rlm, texts, values)
+        known = experts.get(space, ())
+        told = {name: v for name, v in values.items() if any(name in one.objectives for one in known)}
+        if told:
+            both = temperatures(rlm, texts, told, known, own[space])
+            experts[space] = [
+                replace(one, temperatures={**one.temperatures, **_of(both, one.objectives)}) for one in known
+            ]
+    rlm.temperatures, rlm.experts = own, experts
+
+
+def _of(found: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    return {name: t for name, t in found.items() if name in names}
 
 
 def temperatures(
-    rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray], space: str = ""
+    rlm: RLM,
+    texts: Sequence[str],
+    values: Mapping[str, np.ndarray],
+    experts: Sequence[Expert] = (),
+    own: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The temperatures at which 80 % of true values lie between the model's quantiles of .1 and .9.
+    """The temperatures at which 80 % of true values lie between the quantiles of .1 and .9.
 
     Args:
         rlm: the model.
         texts: N texts that it did not learn from.
         values: of each objective, float64 [N], NaN where it was not measured.
-        space: whose experts count.
+        experts: who tell each of the objectives; without them the temperatures are the network's own.
+        own: these, of each of the objectives, where there are experts.
     """
+    names = list(values)
 
     def decode(memory: Memory, read: list[str]) -> np.ndarray:
-        names = list(values)
-        held = beliefs(rlm.experts.get(space, ()), read, names)
-        each = [decoding.quantile(rlm.network, memory, names, LEVELS, [t] * len(names), held) for t in GRID]
+        held = beliefs(experts, read, names)
+        each = []
+        for t in GRID:
+            of_network = [own[name] for name in names] if own else [t] * len(names)
+            of_both = [replace(belief, temperature=t) if belief else None for belief in held]
+            each.append(decoding.quantile(rlm.network, memory, names, LEVELS, of_network, of_both))
         return np.stack(each, axis=2)
 
     shape = (len(values), len(GRID), len(LEVELS))

@@ -112,7 +112,14 @@ def save(
         "trained_on": {space: asdict(seen) for space, seen in trained_on.items()},
         "temperatures": temperatures,
         "experts": {
-            space: [{"counts": one.counts.names, "objectives": one.objectives} for one in known]
+            space: [
+                {
+                    "counts": one.counts.names,
+                    "objectives": one.objectives,
+                    "temperatures": dict(one.temperatures),
+                }
+                for one in known
+            ]
             for space, known in experts.items()
         },
     }
@@ -161,7 +168,9 @@ def _read_experts(path: Path, described: Any) -> dict[str, list[Expert]]:
             for i, one in enumerate(known):
                 start = f"{space}.{i}."
                 own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-                found.setdefault(space, []).append(Expert.restored(own, one["counts"], one["objectives"]))
+                found.setdefault(space, []).append(
+                    Expert.restored(own, one["counts"], one["objectives"], one["temperatures"])
+                )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} does not fit config.json: {error}") from None
     return found

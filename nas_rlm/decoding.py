@@ -1,6 +1,7 @@
 """Numbers from the decoder under constraint: ancestral samples and exact quantiles of the digit tree.
 
-What else is known of a number, a belief, is a factor of each digit's probabilities.
+What else is known of a number, a belief, is a factor of each digit's probabilities: of two that err alike,
+so that their product has a temperature of its own.
 
 Source: section 3 of the paper (constrained decoding); the quantile walk and beliefs are ours.
 """
@@ -25,6 +26,10 @@ TOGETHER = 64  # decodings of a text that are walked at once
 
 class Belief(Protocol):
     """What is held of a number of B texts, whatever their network says; see `nas_rlm.expert.Belief`."""
+
+    @property
+    def temperature(self) -> float:
+        """Divides the logarithms of what network and belief say together."""
 
     def shares(self, edges: np.ndarray) -> np.ndarray:
         """From edges, rising [B, n, E + 1], how likely the number is between each two, [B, n, E]."""
@@ -198,7 +203,7 @@ def _write(
         memory: B encoded texts.
         unread: int64 [rows, t], tokens not yet in the caches, an objective's last.
         caches: what was read before, extended in place.
-        temperatures: float [rows, 1], the logits and what is believed are divided by them.
+        temperatures: float [rows, 1], the logits are divided by them.
         beliefs: of each of the rows of a text, of which each text has as many.
         choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
             numbers below them, to the index of one, [rows, 1].
@@ -213,26 +218,29 @@ def _write(
     for position in range(scheme.length):
         logits = network.decode(unread, memory, caches)[:, -1].double()
         children = order[position, state]
-        scores = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
+        scores = (logits / temperatures).gather(1, children.clamp(min=0))
+        scores = scores.masked_fill(children < 0, float("-inf"))
         if any(beliefs) and position < scheme.length - 1:  # the last digit is finer than any belief
             written = torch.cat(digits, 1) if digits else children[:, :0]
             edges = _tree(scheme).edges(written.cpu().numpy(), state.cpu().numpy())
-            scores = scores.log_softmax(1) + _believed(edges, beliefs).to(scores.device)
-        unread = children.gather(1, choose((scores / temperatures).softmax(1)))
+            believed, divisors = _believed(edges, beliefs)
+            scores = (scores.log_softmax(1) + believed.to(scores.device)) / divisors.to(scores.device)
+        unread = children.gather(1, choose(scores.softmax(1)))
         state = step[position, state, unread[:, 0]]
         digits.append(unread)
     return torch.cat(digits, 1)
 
 
-def _believed(edges: np.ndarray, beliefs: Beliefs) -> Tensor:
-    """The logarithms of what is believed of the children between edges: float64 [rows, 10]."""
+def _believed(edges: np.ndarray, beliefs: Beliefs) -> tuple[Tensor, Tensor]:
+    """What is believed of the children between edges, as logarithms, float64 [rows, 10], and temperatures."""
     n = len(beliefs)
     between = edges.reshape(-1, n, edges.shape[1])
     shares = np.ones((len(between), n, edges.shape[1] - 1))
     for belief in {id(b): b for b in beliefs if b is not None}.values():
         of_belief = [k for k, b in enumerate(beliefs) if b is belief]
         shares[:, of_belief] = belief.shares(between[:, of_belief])
-    return torch.from_numpy(np.log(shares.reshape(len(edges), -1)))
+    divisors = np.tile([b.temperature if b else 1.0 for b in beliefs], len(between))[:, None]
+    return torch.from_numpy(np.log(shares.reshape(len(edges), -1))), torch.from_numpy(divisors)
 
 
 @lru_cache(maxsize=8)

@@ -49,8 +49,8 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), s
 
     Args:
         rlm: the model.
-        data: a parquet table, all of whose rows count; None for the rows that the shipped recipe holds out of
-            the spaces that the model has seen.
+        data: a parquet table, all of whose rows count; None for the test rows of the shipped recipe's tables
+            of the spaces that the model has seen.
         objectives: what to judge; by default all that model and table share.
         samples: hold the median of so many samples beside the model's own median; 0 for none.
     """
@@ -70,7 +70,7 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), s
 
 
 def sides(rlm: RLM) -> list[tuple[Table, Table]]:
-    """Training and held-out rows of the shipped model's tables, of those spaces that a model has seen.
+    """Training and test rows of the shipped model's tables, of those spaces that a model has seen.
 
     Raises:
         ValueError: the model has seen none of them.
@@ -83,7 +83,8 @@ def sides(rlm: RLM) -> list[tuple[Table, Table]]:
         raise ValueError(
             f"the model has seen {seen}, none of the shipped model's tables: name one of your own"
         )
-    return [tables.split(table, recipe.validation, recipe.seed) for table in whole]
+    parts = [tables.split_in_three(table, recipe.validation, recipe.seed) for table in whole]
+    return [(training, test) for training, _, test in parts]
 
 
 def evaluate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import groupby
 
@@ -22,7 +22,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
-from nas_rlm.process import Process, weights_of
+from nas_rlm.process import Process, solved, weights_of
 from nas_rlm.text.operators import is_network
 
 USUAL = 1000  # random networks that tell what counts are usual
@@ -32,6 +32,7 @@ TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
 MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
 TINY = 1e-6
 DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
+SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ class Expert:
         values: K numbers of each, float64 [M, K], NaN where one was not measured.
         objectives: their names.
         weights: of the features in each number's process, and its noise, float64 [D + 1].
+        solved: the means of each number's process, see `nas_rlm.process.solved`, float64 [M], 0 where the
+            number was not measured.
+        temperatures: of what network and expert say together of each number, see `nas_rlm.calibration`.
     """
 
     counts: Counts
@@ -91,18 +95,23 @@ class Expert:
     values: np.ndarray
     objectives: tuple[str, ...]
     weights: Mapping[str, Tensor]
+    solved: Mapping[str, Tensor]
+    temperatures: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def fitted(
         cls, counts: Counts, features: Tensor, values: np.ndarray, objectives: Sequence[str]
     ) -> Expert:
         """With the weights under which the values are likeliest."""
-        unfitted = cls(counts, features, values, tuple(objectives), {})
-        weights = {}
+        features = features.float().double()  # as they are saved
+        unfitted = cls(counts, features, values, tuple(objectives), {}, {})
+        weights, means = {}, {}
         for name, known in zip(objectives, unfitted._known, strict=True):
             scores = torch.from_numpy(unfitted.scales[name].scores)
             weights[name] = weights_of(features[known], counts.groups, scores)
-        return replace(unfitted, weights=weights)
+            means[name] = torch.zeros(len(features), dtype=torch.float64)
+            means[name][known] = solved(features[known], scores, weights[name])
+        return replace(unfitted, weights=weights, solved=means)
 
     @property
     def _known(self) -> list[np.ndarray]:
@@ -126,7 +135,8 @@ class Expert:
         if objective not in self._processes:
             known = self._known[self.objectives.index(objective)]
             scores = torch.from_numpy(self.scales[objective].scores)
-            self._processes[objective] = Process(self.features[known], scores, self.weights[objective])
+            means = self.solved[objective][known]
+            self._processes[objective] = Process(self.features[known], scores, self.weights[objective], means)
         return self._processes[objective]
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
@@ -135,7 +145,7 @@ class Expert:
         if len(left) == len(self.objectives):
             return self
         names = tuple(self.objectives[k] for k in left)
-        return Expert(self.counts, self.features, self.values[:, left], names, self.weights) if left else None
+        return replace(self, values=self.values[:, left], objectives=names) if left else None
 
     def tensors(self) -> dict[str, Tensor]:
         """All that it is made of, but for names."""
@@ -145,13 +155,18 @@ class Expert:
             "features": self.features.float(),
             "values": torch.tensor(self.values),
             "weights": torch.stack([self.weights[name] for name in self.objectives]),
+            "solved": torch.stack([self.solved[name] for name in self.objectives]),
         }
 
     @classmethod
     def restored(
-        cls, tensors: Mapping[str, Tensor], names: Sequence[str], objectives: Sequence[str]
+        cls,
+        tensors: Mapping[str, Tensor],
+        names: Sequence[str],
+        objectives: Sequence[str],
+        temperatures: Mapping[str, float],
     ) -> Expert:
-        """From its `tensors`, the names of its counts and its objectives.
+        """From its `tensors`, the names of its counts, its objectives and their temperatures.
 
         Raises:
             ValueError: they do not fit each other, or no process has such numbers.
@@ -160,7 +175,7 @@ class Expert:
             raise ValueError(f"counts {names} and objectives {objectives} are not all names")
         if len(set(objectives)) < len(objectives):
             raise ValueError(f"objectives {objectives} are not different names")
-        missing = {"mean", "deviation", "features", "values", "weights"} - tensors.keys()
+        missing = {"mean", "deviation", "features", "values", "weights", "solved"} - tensors.keys()
         if missing:
             raise ValueError(f"{', '.join(sorted(missing))} missing")
         m, d, k = len(tensors["features"]), len(names), len(objectives)
@@ -170,6 +185,7 @@ class Expert:
             "features": (m, d),
             "values": (m, k),
             "weights": (k, d + 1),
+            "solved": (k, m),
         }
         for name, shape in shapes.items():
             if tuple(tensors[name].shape) != shape:
@@ -178,16 +194,19 @@ class Expert:
             raise ValueError("a deviation or a weight is not above 0")
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
+        if not all(0 < t < math.inf for t in temperatures.values()):
+            raise ValueError("a temperature is not above 0")
         counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
         weights = dict(zip(objectives, tensors["weights"], strict=True))
-        return cls(
-            counts, tensors["features"].double(), tensors["values"].numpy(), tuple(objectives), weights
-        )
+        means = dict(zip(objectives, tensors["solved"], strict=True))
+        features, values = tensors["features"].double(), tensors["values"].numpy()
+        return cls(counts, features, values, tuple(objectives), weights, means, dict(temperatures))
 
     def believe(self, features: Tensor, objective: str) -> Belief:
         """What it holds of a number of other networks, whose features are float64 [N, D]."""
         mean, deviation = self.process(objective).posterior(features)
-        return Belief(self.scales[objective], mean.numpy(), deviation.numpy())
+        temperature = self.temperatures.get(objective, SHARED)
+        return Belief(self.scales[objective], mean.numpy(), deviation.numpy(), temperature)
 
 
 def experts_of(rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, Expert]:
@@ -233,9 +252,10 @@ def expert(counts: Counts, rows: Sequence[Row], objectives: Sequence[str]) -> Ex
         rows: measured networks of one space; of each number, `MOST` of those that have it are learnt from.
         objectives: K names, of numbers to tell of others.
     """
-    measured = [[row for row in rows if row.measured(name)] for name in objectives]
-    drawn = [row for part in measured for row in Table("", part).sampled(MOST).rows]
-    some = Table("", list({id(row): row for row in drawn}.values()))
+    drawn = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    measured = [[row for row in drawn if row.measured(name)][:MOST] for name in objectives]
+    wanted = {id(row) for part in measured for row in part}
+    some = Table("", [row for row in drawn if id(row) in wanted])
     values = np.stack([some.column(name) for name in objectives], 1)
     return Expert.fitted(counts, counts.read(tables.texts(some.rows)), values, objectives)
 
@@ -265,11 +285,13 @@ class Belief:
     Args:
         scale: from scores to numbers.
         mean, deviation: of the scores, float64 [N].
+        temperature: of what this and a network say together.
     """
 
     scale: Scale
     mean: np.ndarray
     deviation: np.ndarray
+    temperature: float = 1.0
 
     @property
     def median(self) -> np.ndarray:

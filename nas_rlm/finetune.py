@@ -20,6 +20,7 @@ from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
+OVERCONFIDENT = 2.0  # the temperature of a network where too few rows are there to tell it
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
 GUESS = 30  # epochs where too few rows are there to choose
 
@@ -61,21 +62,33 @@ def fine_tune(
     check_names(objectives)
     kept = _kept(rows, objectives)
     advice = experts_of(kept, objectives) if experts else {}  # first, so that an error costs no training
-    fitted: Temperatures = {}
+    tried = None
     if recipe is None:
-        recipe, fitted = _chosen(rlm, kept, objectives, seed, experts)
+        recipe, tried = _chosen(rlm, kept, objectives, seed, experts)
     tuned, _ = _tuned(rlm, kept, objectives, recipe)
-    tuned.temperatures = dict(rlm.temperatures)
-    for space, of_space in fitted.items():
-        tuned.temperatures[space] = {**rlm.temperatures.get(space, {}), **of_space}
+    tuned.temperatures = _guessed(kept, rlm.temperatures)
+    if tried is not None:
+        for space, fitted in tried.temperatures.items():
+            tuned.temperatures[space].update(fitted)
+        for space, known in tried.experts.items():
+            advice[space] = replace(advice[space], temperatures=known[-1].temperatures)
     tuned.experts = _joined(rlm.experts, advice, objectives) if experts else {}
     return tuned
 
 
+def _guessed(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
+    """Temperatures of all that rows tell: those that are known, or guesses."""
+    found: dict[str, dict[str, float]] = {space: dict(of_space) for space, of_space in known.items()}
+    for row in rows:
+        for name in row.targets:
+            found.setdefault(row.space, {}).setdefault(name, OVERCONFIDENT)
+    return found
+
+
 def _chosen(
     rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], seed: int, experts: bool
-) -> tuple[Recipe, Temperatures]:
-    """How long to train, and the temperatures after that, as a training on a part of the rows tells."""
+) -> tuple[Recipe, RLM | None]:
+    """How long to train, as a training on a part of the rows tells; and the model after that, calibrated."""
     recipe = default(len(rows), seed)
     rest, held = tables.split(Table("rows", [*rows]), SHARE, seed)
     held = held.sampled(MOST)
@@ -84,15 +97,16 @@ def _chosen(
             f"{len(rows)} rows are too few to hold some out: {GUESS} epochs are a guess, as intervals are",
             stacklevel=4,
         )
-        return replace(recipe, epochs=min(recipe.epochs, GUESS)), {}
+        return replace(recipe, epochs=min(recipe.epochs, GUESS)), None
     first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held)
+    first.temperatures = {}
     first.experts = _joined({}, experts_of(rest.rows, objectives), objectives) if experts else {}
-    fitted = calibrate(first, [held])
-    if not fitted:
+    calibrate(first, [held])
+    if not first.temperatures:
         warnings.warn(
             f"{len(held)} held-out rows are too few to tell how wide intervals should be", stacklevel=4
         )
-    return replace(recipe, epochs=epochs), fitted
+    return replace(recipe, epochs=epochs), first
 
 
 def default(rows: int, seed: int = 0) -> Recipe:

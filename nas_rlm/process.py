@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 STEPS, RATE = 80, 0.1  # of Adam on the marginal likelihood
-FEW = 500  # values tell the weights; all tell the rest
+FEW = 500  # values tell the weights
+SURE = 1000  # values tell how sure the means are; all tell the means
 SPREAD = 0.5  # prior standard deviation of the logarithm of a feature's weight within its group
 NOISE = 0.03  # share of the signal's variance from which the search starts
 LEAST_NOISE, LEAST_VARIANCE, TINY = 1e-4, 1e-3, 1e-9
@@ -22,24 +23,24 @@ class Process:
     """A posterior with a Matérn kernel of smoothness 3/2.
 
     Args:
-        features: float64 [M, D].
+        features: float64 [M, D], in no order.
         values: float64 [M], of about unit variance and mean zero.
         weights: see `weights_of`, float64 [D + 1].
+        solved: see `solved`, float64 [M].
     """
 
-    def __init__(self, features: Tensor, values: Tensor, weights: Tensor) -> None:
+    def __init__(self, features: Tensor, values: Tensor, weights: Tensor, solved: Tensor) -> None:
         self.weights, self.noise = weights[:-1], weights[-1]
-        self.known = features * self.weights
-        self.root = torch.linalg.cholesky(_kernel(self.known, self.known) + self.noise * _eye(values))
-        self.solved = torch.cholesky_solve(values[:, None], self.root)
-        self.variance = max(LEAST_VARIANCE, float(values @ self.solved[:, 0]) / len(values))
+        self.known, self.solved = features * self.weights, solved
+        self.root = _root(self.known[:SURE], self.noise)
+        self.variance = max(LEAST_VARIANCE, float(values @ solved) / len(values))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each float64 [N], of new values, their noise among it."""
         kernel = _kernel(features * self.weights, self.known)
-        told = torch.linalg.solve_triangular(self.root, kernel.T, upper=False).square().sum(0)
+        told = torch.linalg.solve_triangular(self.root, kernel[:, :SURE].T, upper=False).square().sum(0)
         left = (1 + self.noise - told).clamp(min=0)
-        return (kernel @ self.solved)[:, 0], (self.variance * left).sqrt()
+        return kernel @ self.solved, (self.variance * left).sqrt()
 
 
 def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tensor:
@@ -65,7 +66,7 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
     optimizer = torch.optim.Adam([gains, logs, noise], lr=RATE)
     for _ in range(STEPS):
         scaled = features * (logs + gains[group]).exp()
-        root = torch.linalg.cholesky(_kernel(scaled, scaled) + (LEAST_NOISE + noise.exp()) * _eye(values))
+        root = _root(scaled, LEAST_NOISE + noise.exp())
         white = torch.linalg.solve_triangular(root, values[:, None], upper=False)
         likelihood = -0.5 * len(values) * (white.square().mean() + TINY).log() - root.diagonal().log().sum()
         loss = logs.square().sum() / (2 * SPREAD**2) - likelihood
@@ -75,11 +76,19 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
     return torch.cat([(logs + gains[group]).exp(), (LEAST_NOISE + noise.exp())[None]]).detach()
 
 
+def solved(features: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    """The values, divided by the matrix of how they vary together: float64 [M], arguments as for `Process`.
+
+    It is all that the means need, so that whoever keeps it need not divide again.
+    """
+    return torch.cholesky_solve(values[:, None], _root(features * weights[:-1], weights[-1]))[:, 0]
+
+
+def _root(known: Tensor, noise: Tensor) -> Tensor:
+    return torch.linalg.cholesky(_kernel(known, known) + noise * torch.eye(len(known), dtype=known.dtype))
+
+
 def _kernel(a: Tensor, b: Tensor) -> Tensor:
     squares = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
     distance = ROOT3 * (squares.clamp(min=0) + 1e-8).sqrt()
     return (1 + distance) * torch.exp(-distance)
-
-
-def _eye(values: Tensor) -> Tensor:
-    return torch.eye(len(values), dtype=values.dtype)

@@ -23,12 +23,15 @@ class TableRecipe:
         sequences: at most so many sequences a presentation, each with other numbers and from the text alone.
         lessons: beside the rows, so many random networks of each of its spaces an epoch, with what the rows
             let expect of them, see `nas_rlm.lessons`.
+        experts: kinds of numbers, such as accuracy or latency, of which the model keeps an expert that learns
+            from the rows as well, see `nas_rlm.expert`.
     """
 
     path: str
     rows: int | None = None
     sequences: int = 1
     lessons: int | None = None
+    experts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_counts(self, self.path, "rows", "sequences", "lessons")
@@ -209,9 +212,17 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     lists = {name: content.get(name, []) for name in ("tables", "spaces")}
     if not lists.keys() & content.keys() or not all(isinstance(v, list) for v in lists.values()):
         raise ValueError(f"{path} is no recipe of a training: expected keys such as tables, size, epochs")
-    tables = tuple(TableRecipe(**_known(TableRecipe, t, path)) for t in lists["tables"])
+    tables = tuple(_table(t, path) for t in lists["tables"])
     spaces = tuple(SpaceRecipe(**_known(SpaceRecipe, s, path)) for s in lists["spaces"])
     return Recipe(**{**_known(Recipe, content, path), "tables": tables, "spaces": spaces})
+
+
+def _table(content: Any, path: Path) -> TableRecipe:
+    given = _known(TableRecipe, content, path)
+    experts = given.get("experts", [])
+    if not isinstance(experts, list):
+        raise ValueError(f"{path}: experts is {experts!r}; expected a list such as [accuracy, latency]")
+    return TableRecipe(**{**given, "experts": tuple(map(str, experts))})
 
 
 def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:

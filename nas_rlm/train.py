@@ -29,6 +29,7 @@ from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
+from nas_rlm.expert import experts_of
 from nas_rlm.files import atomic, write_text
 from nas_rlm.lessons import lessons
 from nas_rlm.metrics import kendall, spearman
@@ -61,7 +62,7 @@ def run(
     start = RLM.load(recipe.start) if recipe.start else None
     _claim(folder, recipe, resume)
     uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
-    sides = [tables.split(t, recipe.validation, recipe.seed) for t in read]
+    sides = [tables.split_in_three(t, recipe.validation, recipe.seed) for t in read]
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
     if start is not None:
@@ -76,7 +77,12 @@ def run(
     ]
     checks = [_watched(side[1], recipe) for side in sides]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
-    rlm.temperatures = calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
+    rlm.experts = {
+        space: [one]
+        for side, use in zip(sides, uses, strict=True)
+        for space, one in experts_of(side[0].rows, _of_kinds(rlm.objectives, use.experts)).items()
+    }
+    calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
     return rlm
 
@@ -333,6 +339,10 @@ def seen(rows: Sequence[Row], before: Mapping[str, Seen] | None = None) -> dict[
         names = dict.fromkeys([*known.objectives, *(name for row in new for name in row.targets)])
         found[space] = Seen(known.rows + len(new), tuple(names))
     return found
+
+
+def _of_kinds(objectives: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    return [name for name in objectives if name.split("/")[0] in kinds]
 
 
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:

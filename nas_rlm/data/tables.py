@@ -148,6 +148,18 @@ def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Ta
     return Table(table.name, sides[0]), Table(table.name, sides[1])
 
 
+def split_in_three(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Table, Table]:
+    """Training, validation and test rows: of what `split` holds out, one half tells when and how wide.
+
+    The other half judges, and nothing is chosen by it.
+    """
+    training, held = split(table, fraction, seed)
+    sides: tuple[list[Row], list[Row]] = ([], [])
+    for row, key in zip(held.rows, keys(held.rows), strict=True):
+        sides[is_held_out(key, fraction / 2, seed)].append(row)
+    return training, Table(table.name, sides[1]), Table(table.name, sides[0])
+
+
 def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
     """Whether an architecture is on the validation side, which its key alone decides."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()

@@ -6,6 +6,7 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.calibration import calibrate, temperatures
 from nas_rlm.data import Row, Table
+from nas_rlm.expert import expert, usual_counts
 from nas_rlm.text import from_architectures
 
 SPACE = search_spaces.get("nasbench201")
@@ -42,10 +43,41 @@ def test_each_space_and_objective_has_its_own(narrow, tiny_checkpoint):
         for c in cells(100)
     ]
     few = Table("few", [Row("nats_size", "8:8:8:8:8", {"accuracy": 1.0})] * 5)
-    found = calibrate(RLM.load(tiny_checkpoint), [Table("cells", rows), few])
-    assert found.keys() == {"nasbench201"}
-    assert found["nasbench201"].keys() == {"accuracy", "latency/pixel3"}
-    assert found["nasbench201"]["accuracy"] > found["nasbench201"]["latency/pixel3"]
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.temperatures = {"fbnet": {"accuracy": 1.5}, "nasbench201": {"latency/eyeriss": 2.5}}
+    calibrate(rlm, [Table("cells", rows), few])
+    assert rlm.temperatures.keys() == {"nasbench201", "fbnet"}
+    found = rlm.temperatures["nasbench201"]
+    assert found.keys() == {"accuracy", "latency/pixel3", "latency/eyeriss"}
+    assert found["accuracy"] > found["latency/pixel3"]
+    assert found["latency/eyeriss"] == 2.5
+
+
+def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpoint, monkeypatch):
+    """Alone the network is half as wide as the values; the expert makes it half as wide again."""
+
+    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+        both = [0.5 * b.temperature if b else 1.0 for b in beliefs]
+        width = 0.5 * np.array(temperatures) * np.array(both)
+        return np.tile(width[:, None] * norm.ppf(levels), (memory.batch, 1, 1))
+
+    monkeypatch.setattr("nas_rlm.decoding.quantile", quantile)
+    rng = np.random.default_rng(1)
+    rows = [
+        Row("nasbench201", str(c), {"accuracy": 50 + rng.normal(), "latency/pixel3": 50 + rng.normal()})
+        for c in cells(150)
+    ]
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.experts = {"nasbench201": [expert(usual_counts("nasbench201"), rows[:30], ["accuracy"])]}
+    held = Table("cells", rows)
+    monkeypatch.setattr(Table, "column", lambda table, name: rng.normal(size=len(table)))
+    calibrate(rlm, [held])
+    assert rlm.temperatures["nasbench201"] == {
+        "accuracy": pytest.approx(2, rel=0.3),
+        "latency/pixel3": pytest.approx(2, rel=0.3),
+    }
+    (known,) = rlm.experts["nasbench201"]
+    assert known.temperatures == {"accuracy": pytest.approx(2, rel=0.4)}
 
 
 def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_path):

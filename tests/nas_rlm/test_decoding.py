@@ -70,6 +70,7 @@ class Wide:
     """Logistic beliefs about two texts, far from each other."""
 
     middles = 3.0, 700.0
+    temperature = 1.0
 
     def shares(self, edges):
         return np.stack([self.of_text(k, edges[k]) for k in range(2)])
@@ -93,18 +94,36 @@ def test_a_belief_is_a_factor_of_each_digit(tiny):
 
 
 class Narrow:
-    """A belief in numbers near five."""
+    """A belief in numbers near five.
+
+    Args:
+        temperature: of what network and belief say together.
+    """
+
+    def __init__(self, temperature):
+        self.temperature = temperature
 
     def shares(self, edges):
         return np.diff(expit(4 * (edges - 5))) + 1e-9
 
 
-def test_a_temperature_widens_what_is_believed():
+def test_a_temperature_of_its_own_widens_what_is_believed():
     torch.manual_seed(0)
     network = Network(Config(vocab_size=8, objectives=("accuracy",), size=1), np.zeros(8, dtype=np.uint8))
     memory = network.encode(torch.randint(1, 8, (2, 5)))
-    cold, warm = (quantile(network, memory, ["accuracy"], (0.1, 0.9), [t], [Narrow()])[:, 0] for t in (1, 4))
+    cold, warm = (
+        quantile(network, memory, ["accuracy"], (0.1, 0.9), beliefs=[Narrow(t)])[:, 0] for t in (1, 4)
+    )
     assert (warm[:, 1] - warm[:, 0] > 2 * (cold[:, 1] - cold[:, 0])).all()
+
+
+def test_a_network_of_high_temperature_leaves_it_to_the_belief(tiny):
+    memory = tiny.encode(torch.randint(1, 8, (2, 5)))
+    near = [
+        np.abs(quantile(tiny, memory, ["accuracy"], (0.5,), [t], [Narrow(1.0)])[:, 0, 0] - 5).max()
+        for t in (0.2, 1e6)
+    ]
+    assert near[1] < 0.1 and near[1] < near[0]
 
 
 @pytest.mark.parametrize("sharpness", [0.1, 1, 30])

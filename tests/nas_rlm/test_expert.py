@@ -84,11 +84,14 @@ def test_of_many_rows_a_random_part_is_learnt_from(counts, monkeypatch):
 def test_an_expert_loses_what_another_knows(counts):
     both = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
     found = expert(counts, both, ["accuracy", "latency/a"])
+    found = replace(found, temperatures={"accuracy": 2.0, "latency/a": 3.0})
     assert found.without(["latency/b"]) is found
     assert found.without(["accuracy", "latency/a"]) is None
     left, asked = found.without(["accuracy"]), counts.read(texts(rows(5, seed=2)))
     assert left.objectives == ("latency/a",)
-    assert (left.believe(asked, "latency/a").mean == found.believe(asked, "latency/a").mean).all()
+    believed = left.believe(asked, "latency/a")
+    assert (believed.mean == found.believe(asked, "latency/a").mean).all()
+    assert believed.temperature == 3.0
 
 
 def test_each_text_is_counted_once(counts, monkeypatch):
@@ -145,7 +148,9 @@ def test_a_model_with_an_expert_follows_it_and_is_saved_with_it(counts, tiny_che
     true = np.array([row.targets["accuracy"] for row in others])
     archs = [row.arch_str for row in others]
     before = rlm.predict(SPACE, archs, ["accuracy"])[:, 0]
-    rlm.experts = {"nasbench201": [expert(counts, rows(60), ["accuracy"])]}
+    rlm.experts = {
+        "nasbench201": [replace(expert(counts, rows(60), ["accuracy"]), temperatures={"accuracy": 1.2})]
+    }
     found = rlm.predict(SPACE, archs, ["accuracy"], [0.1, 0.5, 0.9])[:, 0]
     assert spearman(found[:, 1], true) > 0.95 > spearman(before, true)
     assert (found[:, 0] <= found[:, 1]).all() and (found[:, 1] <= found[:, 2]).all()
@@ -154,6 +159,7 @@ def test_a_model_with_an_expert_follows_it_and_is_saved_with_it(counts, tiny_che
     rlm.save(tmp_path / "saved")
     again = RLM.load(tmp_path / "saved")
     assert again.experts["nasbench201"][0].objectives == ("accuracy",)
+    assert again.experts["nasbench201"][0].temperatures == {"accuracy": 1.2}
     assert again.predict(SPACE, archs, ["accuracy"])[:, 0] == pytest.approx(found[:, 1], rel=0.02)
     again.save(tmp_path / "again")
     same = RLM.load(tmp_path / "again").predict(SPACE, archs, ["accuracy"])
@@ -196,10 +202,12 @@ def test_experts_that_cannot_be_asked(counts, name, value, message):
     found = expert(counts, rows(20), ["accuracy"])
     tensors = {**found.tensors(), name: torch.full_like(found.tensors()[name], value)}
     with pytest.raises(ValueError, match=message):
-        Expert.restored(tensors, counts.names, found.objectives)
+        Expert.restored(tensors, counts.names, found.objectives, {})
     with pytest.raises(ValueError, match="mean missing"):
-        Expert.restored({k: v for k, v in tensors.items() if k != "mean"}, counts.names, ["accuracy"])
+        Expert.restored({k: v for k, v in tensors.items() if k != "mean"}, counts.names, ["accuracy"], {})
     with pytest.raises(ValueError, match="are not all names"):
-        Expert.restored(tensors, [1], ["accuracy"])
+        Expert.restored(tensors, [1], ["accuracy"], {})
     with pytest.raises(ValueError, match="are not different names"):
-        Expert.restored(tensors, counts.names, ["accuracy", "accuracy"])
+        Expert.restored(tensors, counts.names, ["accuracy", "accuracy"], {})
+    with pytest.raises(ValueError, match="a temperature is not above 0"):
+        Expert.restored(found.tensors(), counts.names, ["accuracy"], {"accuracy": 0.0})

@@ -64,6 +64,7 @@ def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monke
     assert 10 < len(held) < 40
     assert not set(keys(some)) & set(keys(held))
     assert tuned.temperatures["nasbench201"].keys() == {"accuracy"}
+    assert tuned.experts["nasbench201"][0].temperatures.keys() == {"accuracy"}
     assert tuned.trained_on["nasbench201"].rows == 120
 
 
@@ -71,7 +72,8 @@ def test_too_few_rows_to_hold_some_out(rlm, trainings):
     with pytest.warns(UserWarning, match="12 rows are too few to hold some out"):
         tuned = rlm.fine_tune(rows(12), ["accuracy"])
     assert [(len(some), held) for some, _, held in trainings] == [(12, [])]
-    assert tuned.temperatures == {}
+    assert tuned.temperatures == {"nasbench201": {"accuracy": finetune.OVERCONFIDENT}}
+    assert tuned.experts["nasbench201"][0].temperatures == {}
 
 
 @pytest.fixture
@@ -103,10 +105,11 @@ def test_experts_learn_from_what_the_network_learns_from(rlm, trainings, asked):
 
 def test_experts_of_other_numbers_and_spaces_stay(rlm):
     first = rlm.fine_tune(rows(30), ["accuracy", "latency/mine"], QUICK)
-    first.temperatures = {"nasbench201": {"accuracy": 2.0}, "fbnet": {"accuracy": 3.0}}
+    first.temperatures = {"nasbench201": {"accuracy": 2.5}, "fbnet": {"accuracy": 3.0}}
     second = first.fine_tune(rows(20), ["latency/mine"], QUICK)
     assert [e.objectives for e in second.experts["nasbench201"]] == [("accuracy",), ("latency/mine",)]
-    assert second.temperatures == first.temperatures
+    guessed = {"accuracy": 2.5, "latency/mine": finetune.OVERCONFIDENT}
+    assert second.temperatures == {"nasbench201": guessed, "fbnet": {"accuracy": 3.0}}
     third = second.fine_tune(rows(5), ["accuracy"], QUICK)
     assert [e.objectives for e in third.experts["nasbench201"]] == [("latency/mine",)]
     assert second.fine_tune(rows(20), ["accuracy"], QUICK, experts=False).experts == {}

@@ -1,11 +1,13 @@
 import numpy as np
 import torch
 
-from nas_rlm.process import Process, weights_of
+from nas_rlm import process as processes
+from nas_rlm.process import Process, solved, weights_of
 
 
 def process_of(features, groups, values):
-    return Process(features, values, weights_of(features, groups, values))
+    weights = weights_of(features, groups, values)
+    return Process(features, values, weights, solved(features, values, weights))
 
 
 def smooth(x):
@@ -23,6 +25,16 @@ def test_a_posterior_is_right_and_knows_where_it_is_not():
     far = torch.full((1, 6), 50.0).double()
     assert process.posterior(far)[1] > 2 * deviation.mean()
     assert process.posterior(known)[1].mean() < deviation.mean()
+
+
+def test_all_values_tell_the_means_and_some_how_sure_they_are(monkeypatch):
+    torch.manual_seed(3)
+    known, asked = torch.randn(80, 3).double(), torch.randn(50, 3).double()
+    mean, deviation = process_of(known, [3], smooth(known)).posterior(asked)
+    monkeypatch.setattr(processes, "SURE", 20)
+    same, wider = process_of(known, [3], smooth(known)).posterior(asked)
+    assert torch.allclose(same, mean)
+    assert (wider >= deviation).all() and wider.mean() > 1.2 * deviation.mean()
 
 
 def test_features_that_tell_nothing_weigh_less():

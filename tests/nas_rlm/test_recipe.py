@@ -16,8 +16,9 @@ def written(path, text):
 
 
 def test_a_recipe(tmp_path):
-    path = written(tmp_path / "r.yaml", "tables: [{path: a.parquet, rows: 10}]\nsize: 2\nlearning_rate: 1\n")
-    expected = Recipe((TableRecipe("a.parquet", rows=10),), size=2, learning_rate=1)
+    table = "{path: a.parquet, rows: 10, experts: [accuracy]}"
+    path = written(tmp_path / "r.yaml", f"tables: [{table}]\nsize: 2\nlearning_rate: 1\n")
+    expected = Recipe((TableRecipe("a.parquet", rows=10, experts=("accuracy",)),), size=2, learning_rate=1)
     assert read_recipe(path) == expected
 
 
@@ -51,6 +52,7 @@ def test_one_table_alone():
         ("tables: [{path: a}]\nvocab_size: 0\n", "vocab_size is 0; expected at least 1"),
         ("tables: [{path: a}]\nseed: true\n", "seed is True; expected an integer"),
         ("tables: [{path: a, rows: 0}]\n", "rows of 'a' is 0; expected at least 1"),
+        ("tables: [{path: a, experts: accuracy}]\n", "experts is 'accuracy'; expected a list such as"),
         ("tables: [{path: a, sequences: many}]\n", "sequences is 'many'; expected an integer"),
         ("tables: []\n", "has no tables"),
         ("size: 4\n", "is no recipe"),

@@ -130,7 +130,7 @@ def test_counted_networks_and_lessons_are_learnt_beside_a_table(recipe, tmp_path
 
     monkeypatch.setattr(train, "shown", noted)
     recipe.write_text(
-        RECIPE.replace("cells.parquet", "cells.parquet, lessons: 16")
+        RECIPE.replace("cells.parquet", "cells.parquet, lessons: 16, experts: [latency]")
         + "spaces: [{space: nats_size, networks: 30, rows: 8}]\n"
     )
     trained = train.run(recipe, tmp_path / "out")
@@ -139,6 +139,8 @@ def test_counted_networks_and_lessons_are_learnt_beside_a_table(recipe, tmp_path
     assert (len(own), len(lessons), len(counted)) == (rows, 16, drawn)
     assert trained.trained_on["nats_size"].rows == drawn < 30
     assert {"accuracy", "flops", "convs/macs"} <= set(trained.objectives)
+    (expert,) = RLM.load(tmp_path / "out").experts["nasbench201"]
+    assert expert.objectives == ("latency/mine",)
     log = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
     assert {"cells:accuracy"} < json.loads(log[-1])["validation"].keys()
     with monkeypatch.context() as patched:

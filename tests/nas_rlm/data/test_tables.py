@@ -5,7 +5,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row, Table, read, write
-from nas_rlm.data.tables import COLUMNS, split, texts
+from nas_rlm.data.tables import COLUMNS, keys, split, split_in_three, texts
 from nas_rlm.text import from_architecture
 
 SPACE = search_spaces.get("nasbench201")
@@ -90,6 +90,17 @@ def test_the_split_does_not_depend_on_the_other_rows():
     _, fewer = split(Table("t", rows[::2]), 0.3, seed=3)
     assert fewer.rows == [r for r in held.rows if int(r.arch_str) % 2 == 0]
     assert held.rows != split(Table("t", rows), 0.3, seed=4)[1].rows
+
+
+def test_what_is_held_out_is_split_in_two():
+    rng = np.random.default_rng(0)
+    table = Table("t", [Row("nasbench201", str(SPACE.sample(rng)), {"accuracy": 1.0}) for _ in range(400)])
+    training, validation, test = split_in_three(table, 0.4, seed=1)
+    plain, held = split(table, 0.4, seed=1)
+    assert training.rows == plain.rows
+    assert sorted(map(id, [*validation.rows, *test.rows])) == sorted(map(id, held.rows))
+    assert 0.35 < len(test) / len(held) < 0.65
+    assert not set(keys(validation.rows)) & set(keys(test.rows))
 
 
 def test_texts_come_from_the_row_or_its_space():
