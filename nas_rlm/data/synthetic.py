@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -21,7 +21,7 @@ import search_spaces
 from nas_rlm.data.tables import Row, Table, remembered
 from nas_rlm.text import from_architectures
 from nas_rlm.text.ir import carrying
-from nas_rlm.text.operators import Operator, operators
+from nas_rlm.text.operators import Flat, Operator, operators
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
@@ -62,31 +62,24 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
         operator counts the chains that end in it, as many as it has inputs.
     """
     network = operators(text)
-    live = carrying(
-        network.inputs, network.outputs, [(o.values, o.outputs) for o in network.operators if not o.is_zero]
-    )
     found = _costs(network.operators)
+    steps, results = _steps(network)
     paths = {name: _Paths.start() for name in network.inputs}
     before: dict[str, Counter[int]] = {name: Counter() for name in network.inputs}
     counts: Counter[int] = Counter()
     pairs: Counter[tuple[int, int]] = Counter()
-    on_paths = []
-    for o in network.operators:
-        read = [v for v in o.values if v in live and v in paths]
-        if o.is_zero or not read or not live.intersection(o.outputs):
-            continue
-        on_paths.append(o)
+    for kind, _, read, outputs in steps:
         here = _Paths.joined([paths[v] for v in read])
-        last: Counter[int] = sum((before[v] for v in read), Counter())
-        kind = _kind(o)
+        last = before[read[0]] if len(read) == 1 else sum((before[v] for v in read), Counter())
         if kind is not None:
             here = here.through(kind)
             counts[kind] += 1
-            pairs.update({(k, kind): n for k, n in last.items()})
+            for k, n in last.items():
+                pairs[k, kind] += n
             last = Counter({kind: 1})
-        paths |= dict.fromkeys(o.outputs, here)
-        before |= dict.fromkeys(o.outputs, last)
-    ends = [paths[v] for v in network.outputs if v in paths]
+        paths |= dict.fromkeys(outputs, here)
+        before |= dict.fromkeys(outputs, last)
+    ends = [paths[v] for v in results]
     if not ends:
         return found
     end = _Paths.joined(ends)
@@ -99,7 +92,7 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
     for j, first in enumerate(KINDS):
         for k, second in enumerate(KINDS):
             found[f"{first}/{second}"] = float(pairs[j, k])
-    return found | _chains(on_paths, network.inputs, chains)
+    return found | _chains(steps, network.inputs, chains)
 
 
 def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Table:
@@ -147,6 +140,42 @@ def counted(texts: Iterable[str], chains: int = 0) -> list[dict[str, float]]:
     return [metrics(text, chains) for text in tqdm(texts, "metrics", unit="net", delay=2)]
 
 
+class _Step(NamedTuple):
+    """An operator on the way from input to output that is of a kind, or in which several values meet.
+
+    Args:
+        kind: the position in `KINDS`, if it is of one.
+        name: of the kind or of the meeting, if there is one.
+        read: the values, those that arrive through pointwise operators under the names that they had before.
+        outputs: what it makes.
+    """
+
+    kind: int | None
+    name: str | None
+    read: list[str]
+    outputs: tuple[str, ...]
+
+
+def _steps(network: Flat) -> tuple[list[_Step], list[str]]:
+    """What lies on the paths of a network, and the values in which they end."""
+    live = carrying(
+        network.inputs, network.outputs, [(o.values, o.outputs) for o in network.operators if not o.is_zero]
+    )
+    source = {v: v for v in live}  # where a value that passes pointwise operators alone comes from
+    steps = []
+    for o in network.operators:
+        read = [source[v] for v in o.values if v in live]
+        if o.is_zero or not read or live.isdisjoint(o.outputs):
+            continue
+        kind = _kind(o)
+        if kind is None and len(read) == 1:
+            source |= dict.fromkeys(o.outputs, read[0])
+            continue
+        name = KINDS[kind] if kind is not None else MEETINGS.get(o.kind)
+        steps.append(_Step(kind, name, read, o.outputs))
+    return steps, [source[v] for v in network.outputs if v in live]
+
+
 def _costs(network: Sequence[Operator]) -> dict[str, float]:
     """Costs of all operators together, and of each kind."""
     totals = ("flops", "params", "activations", *(f"{kind}/{cost}" for kind in KINDS for cost in COSTS))
@@ -176,20 +205,19 @@ def _costs(network: Sequence[Operator]) -> dict[str, float]:
     return found
 
 
-def _chains(ops: Sequence[Operator], inputs: Sequence[str], longest: int) -> dict[str, float]:
+def _chains(steps: Sequence[_Step], inputs: Sequence[str], longest: int) -> dict[str, float]:
     """How often operators follow each other, and the number of joins and sums."""
+    if longest < 1:
+        return {}
     found: defaultdict[str, float] = defaultdict(float)
     ends: dict[str, dict[tuple[str, ...], float]] = {name: {(): 1.0} for name in inputs}
-    for op in ops:
+    for _, name, read, outputs in steps:
         arriving: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        read = [v for v in op.values if v in ends]
         for value in read:
             for chain, number in ends[value].items():
                 arriving[chain] += number
-        kind = _kind(op)
-        name = KINDS[kind] if kind is not None else MEETINGS.get(op.kind) if len(read) > 1 else None
-        if name is None or longest < 1:
-            ends |= dict.fromkeys(op.outputs, arriving)
+        if name is None:
+            ends |= dict.fromkeys(outputs, arriving)
             continue
         found[name] += 1
         passed: defaultdict[tuple[str, ...], float] = defaultdict(float)
@@ -199,7 +227,7 @@ def _chains(ops: Sequence[Operator], inputs: Sequence[str], longest: int) -> dic
             for n in range(2, len(longer) + 1):
                 found["-".join(longer[-n:])] += number
             passed[longer[max(0, len(longer) - longest + 1) :]] += number / total
-        ends |= dict.fromkeys(op.outputs, passed)
+        ends |= dict.fromkeys(outputs, passed)
     return dict(found)
 
 

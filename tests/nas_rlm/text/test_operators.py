@@ -1,11 +1,12 @@
 from collections import Counter
 
 import numpy as np
+import onnx
 import pytest
 
 import search_spaces
-from nas_rlm.text import from_architecture
-from nas_rlm.text.operators import operators
+from nas_rlm.text import from_architecture, from_onnx
+from nas_rlm.text.operators import is_network, operators
 from search_spaces.graph import Graph
 
 
@@ -50,6 +51,45 @@ def test_groups_of_convolutions():
     assert all(o.group * o.weights[0][1] == o.shape[1] or o.weights[0][1] > 1 for o in depthwise)
 
 
-def test_a_text_that_is_none():
-    with pytest.raises(ValueError, match="'int main' is not the text of a network"):
-        operators("int main")
+def test_a_network_from_elsewhere():
+    """Constants that give shapes, several outputs, inputs left out, operators that are not ONNX's."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 18, "their.own": 1]>
+        g (float[1, 4, 6] x, float[6, 8] w) => (float[2, 16] y)
+        {
+          m = MatMul(x, w)
+          shape = Constant<value_ints=[2, 16]>()
+          r = Reshape(m, shape)
+          a, b = Split<axis=1, num_outputs=2>(r)
+          most = Constant<value_float=6.0>()
+          c = Clip(a, , most)
+          d = their.own.Fold(b)
+          y = Concat<axis=1>(c, d)
+        }""")
+    flat = operators(from_onnx(model))
+    found = {o.kind: o for o in flat.operators}
+    assert found["Reshape"].shape == (2, 16)
+    assert found["Reshape"].values == found["MatMul"].outputs
+    assert len(found["Split"].outputs) == 2
+    assert found["Split"].shape == found["Clip"].shape == (2, 8)
+    assert found["their.own.Fold"].shape == ()
+    assert set(found["Concat"].values) == {*found["Clip"].outputs, *found["their.own.Fold"].outputs}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("main(float[1,3,32,32] ", "main(float[1,3,32,32] n"),
+        ("=>", "=="),
+        ("f.", "f.no"),
+        ("x2=", "x2 = "),
+        ("Conv<", "Convolve<"),
+    ],
+)
+def test_a_text_that_is_none(change):
+    space = search_spaces.get("nats_size")
+    text = from_architecture(space, space.sample(np.random.default_rng(0)))
+    assert is_network(text)
+    for broken in ("int main", text[: len(text) // 2], text.replace(*change)):
+        with pytest.raises(ValueError, match="is not the text of a network"):
+            operators(broken)
