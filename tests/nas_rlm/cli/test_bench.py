@@ -79,6 +79,8 @@ def test_bench_reliability_prints_a_line_and_draws(tmp_path, model, table, capsy
     assert "table        accuracy" in capsys.readouterr().out
     assert picture.stat().st_size > 1000
     assert "is no picture" in refused(capsys, *command, "--out", tmp_path / "r.txt")
-    assert "no table has two rows with latency/x" in refused(
-        capsys, *command, "--objectives", "latency/x", "--out", picture
-    )
+    for objective, message in (
+        ("latency/pixel3", "no table has two rows with latency/pixel3"),
+        ("latency/x", "does not know the objective 'latency/x'"),
+    ):
+        assert message in refused(capsys, *command, "--objectives", objective, "--out", picture)
