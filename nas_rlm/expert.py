@@ -103,7 +103,7 @@ class Expert:
         cls, counts: Counts, features: Tensor, values: np.ndarray, objectives: Sequence[str]
     ) -> Expert:
         """With the weights under which the values are likeliest."""
-        features = features.float().double()  # as they are saved
+        features, values = features.float().double(), values.astype(np.float32).astype(float)  # as saved
         unfitted = cls(counts, features, values, tuple(objectives), {}, {})
         weights, means = {}, {}
         for name, known in zip(objectives, unfitted._known, strict=True):
@@ -153,7 +153,7 @@ class Expert:
             "mean": torch.tensor(self.counts.mean),
             "deviation": torch.tensor(self.counts.deviation),
             "features": self.features.float(),
-            "values": torch.tensor(self.values),
+            "values": torch.tensor(self.values).float(),
             "weights": torch.stack([self.weights[name] for name in self.objectives]),
             "solved": torch.stack([self.solved[name] for name in self.objectives]),
         }
@@ -199,7 +199,7 @@ class Expert:
         counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
         weights = dict(zip(objectives, tensors["weights"], strict=True))
         means = dict(zip(objectives, tensors["solved"], strict=True))
-        features, values = tensors["features"].double(), tensors["values"].numpy()
+        features, values = tensors["features"].double(), tensors["values"].double().numpy()
         return cls(counts, features, values, tuple(objectives), weights, means, dict(temperatures))
 
     def believe(self, features: Tensor, objective: str) -> Belief:
