@@ -142,10 +142,8 @@ def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Ta
 
     The side is a hash of the seed and the space's `key`, so it does not depend on the other rows.
     """
-    sides: tuple[list[Row], list[Row]] = ([], [])
-    for row, key in zip(table.rows, keys(table.rows), strict=True):
-        sides[is_held_out(key, fraction, seed)].append(row)
-    return Table(table.name, sides[0]), Table(table.name, sides[1])
+    training, held = _sides(table, (fraction,), seed)
+    return training, held
 
 
 def split_in_three(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Table, Table]:
@@ -153,11 +151,16 @@ def split_in_three(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[
 
     The other half judges, and nothing is chosen by it.
     """
-    training, held = split(table, fraction, seed)
-    sides: tuple[list[Row], list[Row]] = ([], [])
-    for row, key in zip(held.rows, keys(held.rows), strict=True):
-        sides[is_held_out(key, fraction / 2, seed)].append(row)
-    return training, Table(table.name, sides[1]), Table(table.name, sides[0])
+    training, test, validation = _sides(table, (fraction, fraction / 2), seed)
+    return training, validation, test
+
+
+def _sides(table: Table, fractions: Sequence[float], seed: int) -> list[Table]:
+    """Rows by how many of some shares hold them out."""
+    sides: list[list[Row]] = [[] for _ in range(len(fractions) + 1)]
+    for row, key in zip(table.rows, keys(table.rows), strict=True):
+        sides[sum(is_held_out(key, f, seed) for f in fractions)].append(row)
+    return [Table(table.name, rows) for rows in sides]
 
 
 def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
