@@ -31,6 +31,7 @@ LEAST, MOST = 10, 4000  # values of an objective that a process is made of
 TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
 MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
 TINY = 1e-6
+STILL = 1e-9  # relative standard deviation of a count that never varies
 DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
@@ -41,7 +42,7 @@ class Counts:
 
     Args:
         names: D counts, see `nas_rlm.data.synthetic.metrics`, group by group.
-        mean, deviation: of their logarithms, float64 [D].
+        mean, deviation: of their logarithms, but of what layers cost itself, float64 [D].
     """
 
     names: tuple[str, ...]
@@ -50,25 +51,26 @@ class Counts:
 
     @classmethod
     def usual(cls, counted: Sequence[Mapping[str, float]]) -> Counts:
-        """The counts of some networks, less those that never vary."""
+        """The counts of some networks, less those that never vary and those that another one tells."""
         every = dict.fromkeys(name for found in counted for name in found)
         names = tuple(sorted(every, key=_group))
-        logs = _logs(counted, names)
-        mean, deviation = logs.mean(0), logs.std(0)
-        varies = deviation > 1e-9
-        some = tuple(name for name, v in zip(names, varies, strict=True) if v)
-        return cls(some, mean[varies], deviation[varies])
+        found = _scaled(counted, names)
+        mean, deviation = found.mean(0), found.std(0)
+        some = np.flatnonzero(deviation > STILL * np.maximum(1, np.abs(mean)))
+        alike = np.abs(np.corrcoef(found[:, some], rowvar=False).reshape(len(some), -1)) > 1 - STILL
+        some = some[~np.triu(alike, 1).any(0)]
+        return cls(tuple(names[k] for k in some), mean[some], deviation[some])
 
     @property
     def groups(self) -> list[int]:
-        """How many features tell costs, paths, and what follows what."""
-        return [sum(_group(name) == group for name in self.names) for group in range(3)]
+        """How many features tell costs, paths, what follows what, and what layers cost."""
+        return [sum(_group(name) == group for name in self.names) for group in range(4)]
 
     def features(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
         """The features of N networks, float64 [N, D]."""
         if not counted:
             return torch.empty(0, len(self.names), dtype=torch.float64)
-        return torch.from_numpy((_logs(counted, self.names) - self.mean) / self.deviation)
+        return torch.from_numpy((_scaled(counted, self.names) - self.mean) / self.deviation)
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """The features of N texts, float64 [N, D]."""
@@ -103,14 +105,15 @@ class Expert:
         cls, counts: Counts, features: Tensor, values: np.ndarray, objectives: Sequence[str]
     ) -> Expert:
         """With the weights under which the values are likeliest."""
-        features, values = features.float().double(), values.astype(np.float32).astype(float)  # as saved
+        features, values = _rounded(features), values.astype(np.float32).astype(float)
         unfitted = cls(counts, features, values, tuple(objectives), {}, {})
         weights, means = {}, {}
         for name, known in zip(objectives, unfitted._known, strict=True):
             scores = torch.from_numpy(unfitted.scales[name].scores)
             weights[name] = weights_of(features[known], counts.groups, scores)
             means[name] = torch.zeros(len(features), dtype=torch.float64)
-            means[name][known] = solved(features[known], scores, weights[name])
+            found = solved(features[known], scores, weights[name], counts.groups[-1])
+            means[name][known] = found.float().double()  # as saved
         return replace(unfitted, weights=weights, solved=means)
 
     @property
@@ -136,7 +139,9 @@ class Expert:
             known = self._known[self.objectives.index(objective)]
             scores = torch.from_numpy(self.scales[objective].scores)
             means = self.solved[objective][known]
-            self._processes[objective] = Process(self.features[known], scores, self.weights[objective], means)
+            self._processes[objective] = Process(
+                self.features[known], scores, self.weights[objective], means, self.counts.groups[-1]
+            )
         return self._processes[objective]
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
@@ -152,10 +157,10 @@ class Expert:
         return {
             "mean": torch.tensor(self.counts.mean),
             "deviation": torch.tensor(self.counts.deviation),
-            "features": self.features.float(),
+            "features": self.features.half(),
             "values": torch.tensor(self.values).float(),
             "weights": torch.stack([self.weights[name] for name in self.objectives]),
-            "solved": torch.stack([self.solved[name] for name in self.objectives]),
+            "solved": torch.stack([self.solved[name] for name in self.objectives]).float(),
         }
 
     @classmethod
@@ -198,7 +203,7 @@ class Expert:
             raise ValueError("a temperature is not above 0")
         counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
         weights = dict(zip(objectives, tensors["weights"], strict=True))
-        means = dict(zip(objectives, tensors["solved"], strict=True))
+        means = dict(zip(objectives, tensors["solved"].double(), strict=True))
         features, values = tensors["features"].double(), tensors["values"].double().numpy()
         return cls(counts, features, values, tuple(objectives), weights, means, dict(temperatures))
 
@@ -367,15 +372,26 @@ def _slope(values: np.ndarray, scores: np.ndarray) -> float:
     return float(np.diff(values)[0] / np.diff(scores)[0])
 
 
-def _logs(counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
-    absent = [0.0 if _group(name) == 2 else MISSING for name in names]
-    found = [[count.get(name, none) for name, none in zip(names, absent, strict=True)] for count in counted]
-    logs: np.ndarray = np.log1p(np.array(found))
-    return logs
+def _rounded(features: Tensor) -> Tensor:
+    """Features as they are saved, in half precision."""
+    most = torch.finfo(torch.half).max
+    return features.clamp(-most, most).half().double()
+
+
+def _scaled(counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
+    """Counts as numbers that tell: costs of layers, since times add up, and logarithms of others."""
+    groups = [_group(name) for name in names]
+    absent = [0.0 if group > 1 else MISSING for group in groups]
+    found = np.array([[c.get(n, none) for n, none in zip(names, absent, strict=True)] for c in counted])
+    logs = np.array(groups) < 3
+    found[:, logs] = np.log1p(found[:, logs])
+    return found
 
 
 def _group(name: str) -> int:
-    """Of a count: what a network costs, what lies on its paths, or which operators follow each other."""
+    """Of a count: what a network costs, what lies on its paths, what follows what, or what layers cost."""
+    if ":" in name:
+        return 3
     if name.split("/")[-1] in (*COUNTED, *synthetic.COSTS):
         return 0
     return 2 if "-" in name or name in synthetic.MEETINGS.values() else 1

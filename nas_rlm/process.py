@@ -20,26 +20,31 @@ ROOT3 = 3**0.5
 
 
 class Process:
-    """A posterior with a Matérn kernel of smoothness 3/2.
+    """A posterior with a Matérn kernel of smoothness 3/2, and a linear one beside it.
 
     Args:
         features: float64 [M, D], in no order.
         values: float64 [M], of about unit variance and mean zero.
         weights: see `weights_of`, float64 [D + 1].
         solved: see `solved`, float64 [M].
+        linear: so many of the features, the last ones, are those of the linear kernel.
     """
 
-    def __init__(self, features: Tensor, values: Tensor, weights: Tensor, solved: Tensor) -> None:
-        self.weights, self.noise = weights[:-1], weights[-1]
+    def __init__(
+        self, features: Tensor, values: Tensor, weights: Tensor, solved: Tensor, linear: int = 0
+    ) -> None:
+        self.weights, self.noise, self.linear = weights[:-1], weights[-1], linear
         self.known, self.solved = features * self.weights, solved
-        self.root = _root(self.known[:SURE], self.noise)
+        self.root = _root(self.known[:SURE], self.noise, linear)
         self.variance = max(LEAST_VARIANCE, float(values @ solved) / len(values))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each float64 [N], of new values, their noise among it."""
-        kernel = _kernel(features * self.weights, self.known)
+        asked = features * self.weights
+        kernel = _kernel(asked, self.known, self.linear)
         told = torch.linalg.solve_triangular(self.root, kernel[:, :SURE].T, upper=False).square().sum(0)
-        left = (1 + self.noise - told).clamp(min=0)
+        before = 1 + asked[:, asked.shape[1] - self.linear :].square().sum(1)
+        left = (before + self.noise - told).clamp(min=0)
         return kernel @ self.solved, (self.variance * left).sqrt()
 
 
@@ -51,7 +56,7 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
 
     Args:
         features: float64 [M, D], each of about the same spread.
-        groups: sizes of the groups, in the order of the features.
+        groups: sizes of the groups, in the order of the features; the last one is that of the linear kernel.
         values: float64 [M], of about unit variance and mean zero.
 
     Returns:
@@ -59,14 +64,14 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
     """
     features, values = features[:FEW], values[:FEW]
     group = torch.repeat_interleave(torch.arange(len(groups)), torch.tensor(groups))
-    sizes = torch.tensor(groups, dtype=features.dtype)
+    sizes = torch.tensor(groups, dtype=features.dtype).clamp(min=1)
     gains = (-0.5 * sizes.log() - 1).requires_grad_()
     logs = torch.zeros(features.shape[1], dtype=features.dtype, requires_grad=True)
     noise = torch.tensor(NOISE, dtype=features.dtype).log().requires_grad_()
     optimizer = torch.optim.Adam([gains, logs, noise], lr=RATE)
     for _ in range(STEPS):
         scaled = features * (logs + gains[group]).exp()
-        root = _root(scaled, LEAST_NOISE + noise.exp())
+        root = _root(scaled, LEAST_NOISE + noise.exp(), groups[-1])
         white = torch.linalg.solve_triangular(root, values[:, None], upper=False)
         likelihood = -0.5 * len(values) * (white.square().mean() + TINY).log() - root.diagonal().log().sum()
         loss = logs.square().sum() / (2 * SPREAD**2) - likelihood
@@ -76,19 +81,26 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
     return torch.cat([(logs + gains[group]).exp(), (LEAST_NOISE + noise.exp())[None]]).detach()
 
 
-def solved(features: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+def solved(features: Tensor, values: Tensor, weights: Tensor, linear: int = 0) -> Tensor:
     """The values, divided by the matrix of how they vary together: float64 [M], arguments as for `Process`.
 
     It is all that the means need, so that whoever keeps it need not divide again.
     """
-    return torch.cholesky_solve(values[:, None], _root(features * weights[:-1], weights[-1]))[:, 0]
+    return torch.cholesky_solve(values[:, None], _root(features * weights[:-1], weights[-1], linear))[:, 0]
 
 
-def _root(known: Tensor, noise: Tensor) -> Tensor:
-    return torch.linalg.cholesky(_kernel(known, known) + noise * torch.eye(len(known), dtype=known.dtype))
+def _root(known: Tensor, noise: Tensor, linear: int) -> Tensor:
+    kernel = _kernel(known, known, linear)
+    return torch.linalg.cholesky(kernel + noise * torch.eye(len(known), dtype=known.dtype))
 
 
-def _kernel(a: Tensor, b: Tensor) -> Tensor:
+def _kernel(a: Tensor, b: Tensor, linear: int) -> Tensor:
+    """How features vary together; the last ones linearly."""
+    smooth = a.shape[1] - linear
+    return _matern(a[:, :smooth], b[:, :smooth]) + a[:, smooth:] @ b[:, smooth:].T
+
+
+def _matern(a: Tensor, b: Tensor) -> Tensor:
     squares = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
     distance = ROOT3 * (squares.clamp(min=0) + 1e-8).sqrt()
     return (1 + distance) * torch.exp(-distance)

@@ -26,7 +26,7 @@ from nas_rlm.text.operators import Flat, Operator, operators
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
 COSTS = ("macs", "params", "activations", "sides", "roots", "logs")
-VERSION = 3  # raised when the metrics change, so that remembered ones are counted again
+VERSION = 4  # raised when the metrics change, so that remembered ones are counted again
 DRAWS = 100  # at random for each network that a table is to have, at most
 MULTIPLYING = ("Conv", "Gemm", "MatMul")
 MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
@@ -47,7 +47,7 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
 
     Args:
         text: of the network, as `from_onnx` gives it.
-        chains: count chains of up to so many operators as well.
+        chains: count chains of up to so many operators as well, and layers by their kernel and stage.
 
     Returns:
         `flops` (multiply-accumulates), `params`, `activations` (values that are computed for one image); for
@@ -59,10 +59,13 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
         logarithm to base 2 of their number; and `KIND/KIND`, how often one is followed by the other with only
         pointwise operators between. A network without a path has none of the numbers over paths. A chain's
         name has its operators, joins (concatenations) and sums among them, as in `convs-joins-pools`: each
-        operator counts the chains that end in it, as many as it has inputs.
+        operator counts the chains that end in it, as many as it has inputs. A layer's name has its operator,
+        its kernel and how often the sides were halved before it, as in `Conv3x3@1:macs`.
     """
     network = operators(text)
     found = _costs(network.operators)
+    if chains:
+        found |= _layers(network.operators)
     steps, results = _steps(network)
     paths = {name: _Paths.start() for name in network.inputs}
     before: dict[str, Counter[int]] = {name: Counter() for name in network.inputs}
@@ -183,8 +186,7 @@ def _costs(network: Sequence[Operator]) -> dict[str, float]:
     for op in network:
         sizes = [math.prod(shape) for shape in op.weights]
         learnt = sizes[:2] if op.kind == "BatchNormalization" else sizes  # the others are statistics
-        places = math.prod(op.shape[2:]) if op.kind == "Conv" else math.prod(op.shape[1:-1])
-        macs = float(max(sizes, default=0) * places) if op.kind in MULTIPLYING else 0.0
+        macs = _macs(op)
         activations = float(math.prod(op.shape))
         found["flops"] += macs
         found["params"] += sum(learnt)
@@ -203,6 +205,38 @@ def _costs(network: Sequence[Operator]) -> dict[str, float]:
         for cost, value in of_op.items():
             found[f"{KINDS[kind]}/{cost}"] += value
     return found
+
+
+def _layers(network: Sequence[Operator]) -> dict[str, float]:
+    """What layers of one kernel at one stage cost together: the time that a network takes is nearly a sum."""
+    found: defaultdict[str, float] = defaultdict(float)
+    top = max((_side(op) for op in network if _kind(op) is not None), default=0)
+    for op in network:
+        kind = _kind(op)
+        if kind is None and op.kind not in MULTIPLYING:
+            continue
+        kernel = "x".join(map(str, op.weights[0][2:])) if op.kind == "Conv" and op.weights else ""
+        grouped = "g" if op.group > 1 else ""
+        stage = f"@{round(math.log2(top / _side(op)))}" if top and _side(op) else ""
+        macs, name = _macs(op), f"{op.kind}{kernel}{grouped}{stage}"
+        found[f"{name}:number"] += 1
+        found[f"{name}:activations"] += math.prod(op.shape)
+        found[f"{name}:macs"] += macs
+        found[f"{name}:roots"] += math.sqrt(macs)
+    return dict(found)
+
+
+def _side(op: Operator) -> int:
+    """The longer side of the images that an operator makes; 0 if it makes none."""
+    return max(op.shape[2:], default=0) if len(op.shape) > 2 and op.kind != "MatMul" else 0
+
+
+def _macs(op: Operator) -> float:
+    """The multiply-accumulates of an operator."""
+    if op.kind not in MULTIPLYING:
+        return 0.0
+    places = math.prod(op.shape[2:]) if op.kind == "Conv" else math.prod(op.shape[1:-1])
+    return float(max(map(math.prod, op.weights), default=0) * places)
 
 
 def _chains(steps: Sequence[_Step], inputs: Sequence[str], longest: int) -> dict[str, float]:

@@ -5,9 +5,9 @@ from nas_rlm import process as processes
 from nas_rlm.process import Process, solved, weights_of
 
 
-def process_of(features, groups, values):
-    weights = weights_of(features, groups, values)
-    return Process(features, values, weights, solved(features, values, weights))
+def process_of(features, groups, values, linear=0):
+    weights = weights_of(features, [*groups, linear], values)
+    return Process(features, values, weights, solved(features, values, weights, linear), linear)
 
 
 def smooth(x):
@@ -51,6 +51,18 @@ def test_noise_is_told_from_signal():
     noisy = process_of(known, [2], values + 0.5 * torch.randn(150).double())
     assert noisy.noise > 10 * process_of(known, [2], values).noise
     assert 0.4 < float(noisy.posterior(known)[1].mean()) < 0.7
+
+
+def test_a_sum_goes_on_where_nothing_was_measured():
+    torch.manual_seed(4)
+    known, asked = torch.randn(60, 5).double(), 20 * torch.randn(100, 5).double()
+    values = known[:, 1:].sum(1) + 0.1 * torch.randn(60).double()
+    process = process_of(known, [1], values, linear=4)
+    mean, deviation = process.posterior(asked)
+    alone = process_of(known, [5], values).posterior(asked)[0]
+    true = asked[:, 1:].sum(1)
+    assert (mean - true).abs().mean() < 0.2 * (alone - true).abs().mean()
+    assert deviation.mean() > 2 * process.posterior(known)[1].mean()
 
 
 def test_equal_values():

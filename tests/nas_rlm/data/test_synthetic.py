@@ -114,11 +114,22 @@ def test_chains_of_operators():
     assert (found["convs-pointwise"], found["pointwise-convs"], found["pointwise-pools"]) == (10, 9, 2)
     assert found["pointwise-convs-pointwise"] == 9
     assert "joins" not in found and not any(name.count("-") > 2 for name in found)
-    assert counted(CELLS101, cell) == {k: v for k, v in found.items() if "-" not in k}
+    assert counted(CELLS101, cell) == {k: v for k, v in found.items() if not {"-", ":"} & set(k)}
     one = CELLS201.parse("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
     found = counted(CELLS201, one, chains=2)
     assert found["sums"] == 2
     assert (found["convs-sums"], found["pointwise-sums"], found["convs-convs"]) == (2, 2, 5 + 2 + 4 + 2 + 4)
+
+
+def test_layers_by_kernel_and_stage():
+    """By hand: at 32 pixels are the stem and a cell of five, at 16 two that reduce and five of the next."""
+    space = search_spaces.get("nats_size")
+    found = counted(space, space.parse("8:16:24:32:40"), chains=1)
+    assert found["Conv3x3@0:number"] == 1 + 5
+    assert found["Conv3x3@1:activations"] == (2 * 16 + 5 * 24) * 16 * 16
+    assert found["Conv3x3@0:macs"] == 32 * 32 * 9 * (3 * 8 + 5 * 8 * 8)
+    assert found["Conv3x3@0:roots"] == pytest.approx(32 * 3 * (24**0.5 + 5 * 8))
+    assert not any(":" in name for name in counted(space, space.parse("8:16:24:32:40")))
 
 
 def test_any_network_can_be_counted():
