@@ -23,15 +23,16 @@ import search_spaces
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.process import Process, solved, weights_of
-from nas_rlm.text.operators import is_network
 
 USUAL = 1000  # random networks that tell what counts are usual
-CHAINS = 3  # operators in the longest chains that are counted
+CHAINS = 4  # operators in the longest chains that are counted
+RARE = 0.02  # share of networks: what fewer of them have otherwise than the rest is no feature
 LEAST, MOST = 10, 4000  # values of an objective that a process is made of
 TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
 MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
 TINY = 1e-6
 STILL = 1e-9  # relative standard deviation of a count that never varies
+COSTS, PATHS, SUMS = 0, 1, CHAINS + 1  # groups of features; chains of 2 to `CHAINS` are between the last two
 DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
@@ -51,20 +52,21 @@ class Counts:
 
     @classmethod
     def usual(cls, counted: Sequence[Mapping[str, float]]) -> Counts:
-        """The counts of some networks, less those that never vary and those that another one tells."""
+        """The counts of some networks, less those that hardly vary and those that another one tells."""
         every = dict.fromkeys(name for found in counted for name in found)
         names = tuple(sorted(every, key=_group))
         found = _scaled(counted, names)
         mean, deviation = found.mean(0), found.std(0)
-        some = np.flatnonzero(deviation > STILL * np.maximum(1, np.abs(mean)))
+        varies = deviation > STILL * np.maximum(1, np.abs(mean))
+        some = np.flatnonzero(varies & ((found != np.median(found, 0)).mean(0) >= RARE))
         alike = np.abs(np.corrcoef(found[:, some], rowvar=False).reshape(len(some), -1)) > 1 - STILL
         some = some[~np.triu(alike, 1).any(0)]
         return cls(tuple(names[k] for k in some), mean[some], deviation[some])
 
     @property
     def groups(self) -> list[int]:
-        """How many features tell costs, paths, what follows what, and what layers cost."""
-        return [sum(_group(name) == group for name in self.names) for group in range(4)]
+        """How many features tell costs, paths, chains of each length, and what layers cost."""
+        return [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
 
     def features(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
         """The features of N networks, float64 [N, D]."""
@@ -218,7 +220,7 @@ def experts_of(rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, Expe
     """An expert for each space of which rows tell enough; programs are not asked about."""
     found = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        known = [row for row in group if not row.input or is_network(row.input)]
+        known = [row for row in group if not row.input or tables.is_onnx(row.input)]
         told = enough(known, objectives)
         if space and told:
             counts = usual_counts(space) if space in search_spaces.names() else _counts_of(known)
@@ -381,17 +383,19 @@ def _rounded(features: Tensor) -> Tensor:
 def _scaled(counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
     """Counts as numbers that tell: costs of layers, since times add up, and logarithms of others."""
     groups = [_group(name) for name in names]
-    absent = [0.0 if group > 1 else MISSING for group in groups]
+    absent = [0.0 if group > PATHS else MISSING for group in groups]
     found = np.array([[c.get(n, none) for n, none in zip(names, absent, strict=True)] for c in counted])
-    logs = np.array(groups) < 3
+    logs = np.array(groups) < SUMS
     found[:, logs] = np.log1p(found[:, logs])
     return found
 
 
 def _group(name: str) -> int:
-    """Of a count: what a network costs, what lies on its paths, what follows what, or what layers cost."""
+    """Of a count: what a network costs, what lies on its paths, chains by their length, what layers cost."""
     if ":" in name:
-        return 3
+        return SUMS
     if name.split("/")[-1] in (*COUNTED, *synthetic.COSTS):
-        return 0
-    return 2 if "-" in name or name in synthetic.MEETINGS.values() else 1
+        return COSTS
+    if "-" in name or name in synthetic.MEETINGS.values():
+        return max(PATHS, name.count("-")) + 1
+    return PATHS

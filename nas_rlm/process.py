@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 STEPS, RATE = 80, 0.1  # of Adam on the marginal likelihood
-FEW = 500  # values tell the weights
+FEW = 1000  # values tell the weights
 SURE = 1000  # values tell how sure the means are; all tell the means
 SPREAD = 0.5  # prior standard deviation of the logarithm of a feature's weight within its group
 NOISE = 0.03  # share of the signal's variance from which the search starts

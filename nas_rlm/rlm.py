@@ -116,9 +116,17 @@ class RLM:
         quantiles: Sequence[float] | None = None,
         space: str = "",
     ) -> np.ndarray:
-        """Predict numbers of ONNX models or files; otherwise as `predict_text`."""
+        """Predict numbers of ONNX models or files; otherwise as `predict_text`.
+
+        Raises:
+            ValueError: also a space that neither the model nor `search_spaces` knows.
+
+        Warns:
+            UserWarning: the model has never seen the objectives in the space, or no space is named.
+        """
         if isinstance(models, str | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
+        self.check_space(space, objectives)
         return self.predict_text([from_onnx(m) for m in models], objectives, quantiles, space=space)
 
     def predict_text(
@@ -264,6 +272,19 @@ class RLM:
         parsed = [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
         bar = tqdm(parsed, "text", unit="net", disable=not progress)
         return from_architectures(known, bar)
+
+    def check_space(self, space: str, objectives: Sequence[str]) -> None:
+        """Refuse the name of a space that nobody knows, and warn of guesses; see `predict_onnx`."""
+        known = dict.fromkeys([*self.trained_on, *search_spaces.names()])
+        if space and space not in known:
+            raise ValueError(f"there is no space {space!r}; {hint(space, known)}")
+        if space:
+            self._warn_of_unseen(space, objectives)
+        else:
+            warnings.warn(
+                "no space is named: what the model writes of networks unlike those it has seen is a guess",
+                stacklevel=3,
+            )
 
     def _warn_of_unseen(self, space: str, objectives: Sequence[str]) -> None:
         seen = self.trained_on.get(space, Seen(0, ()))

@@ -157,8 +157,10 @@ def _predict(
         values = load(model).predict(found, [a for _, a in read], objectives, computed, progress=True)
     else:
         names = [str(f) for f in files]
+        rlm = load(model)
+        rlm.check_space(space or "", objectives)
         texts = [from_onnx(f) for f in bar(files, "text")]
-        values = load(model).predict_text(texts, objectives, computed, progress=True, space=space or "")
+        values = rlm.predict_text(texts, objectives, computed, progress=True, space=space or "")
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,11 @@ def network(name: str) -> tuple[nn.Module, torch.Tensor]:
         name: one of `NETWORKS`.
 
     Raises:
-        ValueError: there is no such network.
-        ImportError: transformers is not installed.
+        ValueError: there is no such network, or transformers is not installed.
     """
     if name not in NETWORKS:
         raise ValueError(f"no network {name!r}; {hint(name, NETWORKS)}")
+    check_installed()
     import transformers
 
     kind, settings = NETWORKS[name]
@@ -61,6 +62,15 @@ def network(name: str) -> tuple[nn.Module, torch.Tensor]:
     if name in _READERS:
         return module, torch.zeros(1, WORDS, dtype=torch.int64)
     return module, torch.zeros(1, 3, SIDE, SIDE)
+
+
+def check_installed() -> None:
+    """Refuse to go on without what these networks are made with."""
+    missing = [name for name in ("transformers", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"reference networks need {' and '.join(missing)}, expected after: pip install -e '.[foreign]'"
+        )
 
 
 def exports(name: str) -> Iterator[tuple[str, onnx.ModelProto]]:

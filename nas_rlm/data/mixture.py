@@ -12,7 +12,7 @@ import search_spaces
 from nas_rlm.recipe import SpaceTexts, TokenizerRecipe
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
 
-from .foreign import exports
+from .foreign import check_installed, exports
 from .tables import is_held_out, read, texts
 
 
@@ -33,6 +33,8 @@ def mixture(recipe: TokenizerRecipe, progress: bool = False) -> list[str]:
         recipe: of a tokenizer.
         progress: show bars.
     """
+    if recipe.foreign:
+        check_installed()
     found = [t for space in recipe.spaces for t in _of_space(space, recipe, progress)]
     found += list(_of_foreign(recipe, progress)) * recipe.foreign_copies
     return found + [t for path in recipe.tables for t in texts(read(Path(path)).rows)]

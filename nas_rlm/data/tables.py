@@ -14,25 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.files import atomic
-from nas_rlm.text import from_architectures
+from nas_rlm.text import from_architectures, from_onnx
+from nas_rlm.text.operators import is_network
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
     *("val_accuracy", "flops", "params", "metadata", "metainformation"),
 )
-NEEDED = ("identifier", "space", "input", "val_accuracy", "metadata")  # what tables of programs have as well
+NEEDED = ("identifier", "space", "metadata")  # what tables of programs have as well
+SAID = ("arch_str", "input")  # one of them tells what was measured
 COUNTED = ("flops", "params")  # numbers of a table that nobody measured
 METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
 SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
+START = 200  # characters in which ONNX text names its version
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
 MANY = 1000  # made texts, keys or counts are worth remembering
 VERSIONS = {"text": 5, "key": 6}  # raised when what is made changes, so that remembered ones are made again
@@ -119,9 +123,10 @@ def read(path: str | os.PathLike[str]) -> Table:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{str(path)!r} is no parquet file that can be read: {error}") from None
     missing = [c for c in NEEDED if c not in content.column_names]
-    if missing:
+    if missing or not set(SAID) & set(content.column_names):
+        lacking = ", ".join(missing) or " and ".join(SAID)
         raise ValueError(
-            f"{str(path)!r} lacks the columns {', '.join(missing)}; expected {', '.join(COLUMNS)}"
+            f"{str(path)!r} lacks the columns {lacking}; expected {', '.join(NEEDED)}, {' or '.join(SAID)}"
         )
     known = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
     nothing = dict.fromkeys(COLUMNS)
@@ -176,10 +181,34 @@ def keys(rows: Sequence[Row]) -> list[str]:
 
 
 def texts(rows: Sequence[Row]) -> list[str]:
-    """The text of each row, from its input or its space's adapter; made texts are remembered on disk."""
-    made = _of_architectures([row for row in rows if not row.input], "text")
-    rest = iter(made)
-    return [row.input or next(rest) or "" for row in rows]
+    """The text of each row, from its input or its space's adapter; made texts are remembered on disk.
+
+    Raises:
+        ValueError: an input starts as ONNX text does, and is none that can be read.
+    """
+    rest = iter(_of_architectures([row for row in rows if not row.input], "text"))
+    foreign = sorted({row.input for row in rows if is_onnx(row.input) and not is_network(row.input)})
+    key, make = (VERSIONS["text"], foreign), partial(_canonical, foreign)
+    known = dict(zip(foreign, remembered("text", key, len(foreign), make), strict=True))
+    return [known.get(row.input, row.input) or next(rest) or "" for row in rows]
+
+
+def is_onnx(text: str) -> bool:
+    """Whether a text is that of a network, whoever wrote it, not of a program."""
+    start = text[:START].lstrip()
+    return start.startswith("<") and "ir_version" in start
+
+
+def _canonical(foreign: list[str]) -> list[str]:
+    """ONNX texts as `from_onnx` gives them."""
+    found = []
+    for text in tqdm(foreign, "text", unit="net", delay=2):
+        try:
+            found.append(from_onnx(onnx.parser.parse_model(text)))
+        except (onnx.parser.ParseError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ValueError(f"the input {text[:60]!r} is no ONNX text that can be read: {reason}") from None
+    return found
 
 
 def _of_architectures(rows: Sequence[Row], what: str) -> list[str | None]:
@@ -285,11 +314,11 @@ def _is_possible(objective: str, value: object) -> bool:
 
 def _record(row: Row) -> dict[str, Any]:
     metrics = {name: metric for metric, name in METRICS.items() if name in row.targets}
-    named = r"accuracy|flops|params|(accuracy|latency)/.+"
+    named = r"accuracy|flops|params|(accuracy|latency)/[^,\s]+"
     if len(metrics) == 1 and "accuracy" not in row.targets:
         named += "|" + next(iter(metrics))
     for name, value in row.targets.items():
-        if not _is_possible(name, value) or not re.fullmatch(named, name):
+        if not _is_possible(name, value) or math.isnan(value) or not re.fullmatch(named, name):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
     prefixes = {"accuracy/": "acc_", "latency/": "lat_"}
     metadata = {

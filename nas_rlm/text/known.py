@@ -94,6 +94,8 @@ class KnownGraph:
             start, end = attribute(node, "start", 0), attribute(node, "end", len(shape))
             self.keep(node.output[0], np.array(shape[start:end], dtype=np.int64))
             return True
+        if node.op_type == "Identity" and node.input[0] in self.given:
+            return False
         if node.op_type in _RANDOM or any(name and name not in self.constants for name in node.input):
             return False
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):

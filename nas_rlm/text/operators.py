@@ -62,7 +62,7 @@ class Flat:
 
 def is_network(text: str) -> bool:
     """Whether a text is that of a network as `from_onnx` gives it, not of a program."""
-    return _MAIN.match(text) is not None
+    return _MAIN.match(text) is not None and text.rstrip().endswith("}")
 
 
 def operators(text: str) -> Flat:

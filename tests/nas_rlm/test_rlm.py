@@ -69,7 +69,11 @@ def test_every_way_of_naming_a_network_gives_the_same_numbers(rlm, tmp_path):
     path.write_bytes(SPACE.to_onnx(archs[0]).SerializeToString())
     assert np.array_equal(rlm.predict("nasbench201", [str(a) for a in archs], OBJECTIVES), found)
     assert np.array_equal(rlm.predict_text([from_architecture(SPACE, a) for a in archs], OBJECTIVES), found)
-    assert np.array_equal(rlm.predict_onnx([path, SPACE.to_onnx(archs[1])], OBJECTIVES), found[:2])
+    with pytest.warns(UserWarning, match="no space is named: .* is a guess"):
+        assert np.array_equal(rlm.predict_onnx([path, SPACE.to_onnx(archs[1])], OBJECTIVES), found[:2])
+    assert rlm.predict_onnx([path], OBJECTIVES, space="nasbench201") == pytest.approx(found[:1], rel=1e-3)
+    with pytest.raises(ValueError, match="there is no space 'nasbench210'; did you mean nasbench201"):
+        rlm.predict_onnx([path], OBJECTIVES, space="nasbench210")
 
 
 def test_order_duplicates_and_batches_do_not_matter(tiny_checkpoint):

@@ -1,4 +1,5 @@
 import numpy as np
+import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -170,8 +171,44 @@ def test_impossible_rows(tmp_path, changes, message):
         read(written(tmp_path / "t.parquet", record(**changes)))
 
 
-@pytest.mark.parametrize("targets", [{"energy": 3.0}, {"latency/mine": float("inf")}, {"accuracy": 101.0}])
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"energy": 3.0},
+        {"latency/mine": float("inf")},
+        {"latency/mine": float("nan")},
+        {"latency/mine,yours": 2.0},
+        {"accuracy": 101.0},
+    ],
+)
 def test_what_no_table_can_hold_is_not_written(tmp_path, targets):
     with pytest.raises(ValueError, match=f"{next(iter(targets))} of .* has no place for it"):
         write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, targets)])
     assert not (tmp_path / "t.parquet").exists()
+
+
+def test_onnx_text_of_any_kind_is_read_as_the_adapters():
+    space = search_spaces.get("nasbench201")
+    cell = space.sample(np.random.default_rng(0))
+    theirs = onnx.printer.to_text(space.to_onnx(cell))
+    ours = from_architecture(space, cell)
+    program = "def f(x):\n    return x\n"
+    rows = [Row("mine", "", {"accuracy": 50.0}, text) for text in (theirs, ours, program)]
+    assert texts(rows) == [ours, ours, program]
+    for cut in (theirs[: len(theirs) // 2], ours[: len(ours) // 2]):
+        with pytest.raises(ValueError, match=r"the input '<.* is no ONNX text that can be read"):
+            texts([Row("mine", "", {"accuracy": 50.0}, cut)])
+
+
+@pytest.mark.parametrize("left", ["arch_str", "input"])
+def test_one_of_two_columns_is_enough(tmp_path, left):
+    table = pa.table(
+        {"identifier": ["a"], "space": ["NB201"], "metadata": ["{'lat_a': 2.0}"], left: ["text"]}
+    )
+    pq.write_table(table, tmp_path / "small.parquet")
+    assert read(tmp_path / "small.parquet").rows[0].targets == {"latency/a": 2.0}
+    pq.write_table(table.drop_columns([left]), tmp_path / "none.parquet")
+    with pytest.raises(
+        ValueError, match=r"lacks the columns arch_str and input; expected .* arch_str or input"
+    ):
+        read(tmp_path / "none.parquet")

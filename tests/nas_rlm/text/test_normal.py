@@ -148,6 +148,18 @@ def test_what_does_nothing_is_no_part_of_the_text():
     assert from_onnx(wordy.build(wordy.op("Sigmoid", x))) == expected
 
 
+def test_a_bias_that_is_zero_by_chance_stays():
+    """Also where an exporter shares equal weights by Identity."""
+
+    def network(value, shared):
+        g = FlatModel()
+        g.tensors.append(numpy_helper.from_array(np.full(8, value, np.float32), "bias"))
+        bias = g.op("Identity", "bias") if shared else "bias"
+        return from_onnx(g.build(g.op("Conv", "image", g.weight(8, 8, 3, 3), bias)))
+
+    assert len({network(value, shared) for value in (0.0, 1.0) for shared in (True, False)}) == 1
+
+
 def test_padding_before_a_convolution_is_its_own():
     plain, padded = FlatModel(), FlatModel()
     expected = from_onnx(plain.build(plain.op("Conv", "image", plain.weight(8, 8, 3, 3), pads=[1, 1, 1, 1])))
