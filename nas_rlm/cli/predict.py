@@ -142,8 +142,13 @@ def _predict(
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
     from nas_rlm.text import from_onnx
 
-    if bool(files) == (archs is not None) or (archs is not None and space is None):
-        raise ValueError("give either ONNX files, or both --space and --archs, and lists without spaces")
+    if archs is not None and space is None:
+        raise ValueError(f"--archs {archs} without --space: give both, or ONNX files instead")
+    if bool(files) == (archs is not None):
+        given = f"{', '.join(map(str, files))} and --archs {archs}" if files else "nothing to read"
+        raise ValueError(
+            f"{given}: give either ONNX files, or both --space and --archs, and lists without spaces"
+        )
     computed = tuple(sorted({*levels, 0.5}))
     if out and any(
         f.exists() and out.exists() and f.samefile(out) for f in (*files, *([archs] if archs else []))

@@ -116,7 +116,7 @@ def read(path: str | os.PathLike[str]) -> Table:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"no table at {str(path)!r}: NAS_RLM_DATA names the folder of the benchmarks' tables"
+            f"no table at {str(path)!r}: expected a parquet file (NAS_RLM_DATA names the benchmarks' folder)"
         )
     try:
         content = pq.read_table(path)
