@@ -66,7 +66,7 @@ def test_bad_recipes(tmp_path, text, message):
 
 
 def test_no_such_recipe():
-    with pytest.raises(FileNotFoundError, match="expected a YAML file or one of: nas"):
+    with pytest.raises(FileNotFoundError, match="expected a YAML file or one of: joint, nas,"):
         read_recipe("nass")
 
 
