@@ -23,6 +23,7 @@ import search_spaces
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.process import Process, solved, weights_of
+from nas_rlm.text.operators import is_onnx
 
 USUAL = 1000  # random networks that tell what counts are usual
 CHAINS = 4  # operators in the longest chains that are counted
@@ -220,7 +221,7 @@ def experts_of(rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, Expe
     """An expert for each space of which rows tell enough; programs are not asked about."""
     found = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        known = [row for row in group if not row.input or tables.is_onnx(row.input)]
+        known = [row for row in group if not row.input or is_onnx(row.input)]
         told = enough(known, objectives)
         if space and told:
             counts = usual_counts(space) if space in search_spaces.names() else _counts_of(known)

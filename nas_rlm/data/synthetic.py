@@ -212,12 +212,12 @@ def _layers(network: Sequence[Operator]) -> dict[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
     top = max((_side(op) for op in network if _kind(op) is not None), default=0)
     for op in network:
-        kind = _kind(op)
-        if kind is None and op.kind not in MULTIPLYING:
+        if _kind(op) is None and op.kind not in MULTIPLYING:
             continue
+        side = _side(op)
         kernel = "x".join(map(str, op.weights[0][2:])) if op.kind == "Conv" and op.weights else ""
         grouped = "g" if op.group > 1 else ""
-        stage = f"@{round(math.log2(top / _side(op)))}" if top and _side(op) else ""
+        stage = f"@{round(math.log2(top / side))}" if top and side else ""
         macs, name = _macs(op), f"{op.kind}{kernel}{grouped}{stage}"
         found[f"{name}:number"] += 1
         found[f"{name}:activations"] += math.prod(op.shape)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.files import atomic
 from nas_rlm.text import from_architectures, from_onnx
-from nas_rlm.text.operators import is_network
+from nas_rlm.text.operators import is_network, is_onnx
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
@@ -36,7 +36,6 @@ SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
-START = 200  # characters in which ONNX text names its version
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
 MANY = 1000  # made texts, keys or counts are worth remembering
 VERSIONS = {"text": 5, "key": 6}  # raised when what is made changes, so that remembered ones are made again
@@ -191,12 +190,6 @@ def texts(rows: Sequence[Row]) -> list[str]:
     key, make = (VERSIONS["text"], foreign), partial(_canonical, foreign)
     known = dict(zip(foreign, remembered("text", key, len(foreign), make), strict=True))
     return [known.get(row.input, row.input) or next(rest) or "" for row in rows]
-
-
-def is_onnx(text: str) -> bool:
-    """Whether a text is that of a network, whoever wrote it, not of a program."""
-    start = text[:START].lstrip()
-    return start.startswith("<") and "ir_version" in start
 
 
 def _canonical(foreign: list[str]) -> list[str]:

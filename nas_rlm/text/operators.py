@@ -25,6 +25,7 @@ _DECLARED = re.compile(r"(\w+)(?:\[([^\]]*)\])? (\w+)(?:,|$)")
 _HANDED = re.compile(r"(g\d+)=(\d+)")
 _GROUP = re.compile(r":int=@(g\d+)")
 _VALUE = re.compile(r"[xvd]\d+")  # the name of what a network reads, other than its weights
+START = 200  # characters in which ONNX text names its version
 Shape = tuple[int, ...]
 
 
@@ -63,6 +64,12 @@ class Flat:
 def is_network(text: str) -> bool:
     """Whether a text is that of a network as `from_onnx` gives it, not of a program."""
     return _MAIN.match(text) is not None and text.rstrip().endswith("}")
+
+
+def is_onnx(text: str) -> bool:
+    """Whether a text is that of a network, whoever wrote it, not of a program."""
+    start = text[:START].lstrip()
+    return start.startswith("<") and "ir_version" in start
 
 
 def operators(text: str) -> Flat:
