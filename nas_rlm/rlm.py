@@ -21,6 +21,7 @@ from nas_rlm.hints import hint
 from nas_rlm.model import Memory, Network
 from nas_rlm.numbers import TOKENS
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
+from nas_rlm.text.memory import undisturbed
 from nas_rlm.text.tokenizer import PAD
 from search_spaces import SearchSpace
 
@@ -105,9 +106,10 @@ class RLM:
             ValueError: an unknown space or objective, or an architecture that is not of the space.
         """
         self.check(objectives)
-        texts = self._texts(space, architectures, objectives, progress)
         name = space if isinstance(space, str) else space.name
-        return self.predict_text(texts, objectives, quantiles, batch_size, progress, name)
+        with undisturbed():
+            texts = self._texts(space, architectures, objectives, progress)
+            return self.predict_text(texts, objectives, quantiles, batch_size, progress, name)
 
     def predict_onnx(
         self,
@@ -176,9 +178,10 @@ class RLM:
             float64 [N, num_samples, K].
         """
         self.check(objectives)
-        texts = self._texts(space, architectures, objectives)
         name = space if isinstance(space, str) else space.name
-        return self.sample_text(texts, objectives, num_samples, seed, space=name)
+        with undisturbed():
+            texts = self._texts(space, architectures, objectives)
+            return self.sample_text(texts, objectives, num_samples, seed, space=name)
 
     def sample_text(
         self,

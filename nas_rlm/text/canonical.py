@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import onnx
 
 from .direct import network
 from .layers import layered
-from .memory import tidy
+from .memory import tidy, undisturbed
 from .normal import check, normalised
 from .outline import outline
 from .printer import printed
@@ -70,15 +69,6 @@ def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
 
 
 def from_architectures(space: SearchSpace[Any], architectures: Iterable[Any]) -> list[str]:
-    """The text of each architecture.
-
-    The garbage collector pauses meanwhile: nothing here refers to itself, and looking for what does takes as
-    long as the texts.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    """The text of each architecture."""
+    with undisturbed():
         return [from_architecture(space, a) for a in architectures]
-    finally:
-        if was_enabled:
-            gc.enable()

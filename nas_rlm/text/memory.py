@@ -7,7 +7,9 @@ be different objects, and its text another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -37,6 +39,18 @@ def tidy() -> None:
     """Forget everything, if it has become much; to be called before a network is looked at."""
     if size() > MOST:
         forget()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within it the garbage collector pauses: texts make many objects, none of which refers to itself."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def size() -> int:

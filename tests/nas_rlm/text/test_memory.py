@@ -1,3 +1,4 @@
+import gc
 from itertools import pairwise
 
 import numpy as np
@@ -45,3 +46,11 @@ def test_what_is_remembered_is_bounded(monkeypatch):
         sizes.append(memory.size())
     assert max(sizes) < 3000
     assert any(b < a for a, b in pairwise(sizes))
+
+
+def test_the_garbage_collector_pauses_within_and_stays_as_it_was():
+    with memory.undisturbed():
+        with memory.undisturbed():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
