@@ -9,7 +9,8 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data.tables import Row
-from nas_rlm.expert import Counts, enough, expert, random_networks
+from nas_rlm.expert import enough, expert
+from nas_rlm.features import Counts, random_networks
 
 
 def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> list[Row]:

@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 def few_networks_tell_what_is_usual() -> Iterator[None]:
     """Experts count as many random networks as tests have the time for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nas_rlm.expert.USUAL", 100)
+        patch.setattr("nas_rlm.features.USUAL", 100)
         yield
 
 

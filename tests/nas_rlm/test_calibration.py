@@ -6,7 +6,8 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.calibration import calibrate, temperatures
 from nas_rlm.data import Row, Table
-from nas_rlm.expert import expert, usual_counts
+from nas_rlm.expert import expert
+from nas_rlm.features import usual_counts
 from nas_rlm.text import from_architectures
 
 SPACE = search_spaces.get("nasbench201")

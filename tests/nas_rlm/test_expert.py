@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
 
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.tables import texts
-from nas_rlm.expert import CHAINS, Belief, Counts, Expert, Scale, beliefs, expert, experts_of, usual_counts
+from nas_rlm.expert import Expert, beliefs, expert, experts_of
+from nas_rlm.features import usual_counts
 from nas_rlm.metrics import spearman
 from nas_rlm.text import from_architectures
 
@@ -34,35 +34,6 @@ def rows(n, seed=0):
 @pytest.fixture(scope="module")
 def counts():
     return usual_counts("nasbench201")
-
-
-def test_features_vary_alike_in_the_networks_that_are_usual(counts):
-    networks = [row.targets for row in synthetic.table("nasbench201", 100, 0, CHAINS).rows]
-    features = counts.features(networks)
-    assert features.shape == (100, len(counts.names)) == (100, sum(counts.groups))
-    assert features.std(0, correction=0).numpy() == pytest.approx(1)
-    assert features.mean(0).numpy() == pytest.approx(0, abs=1e-9)
-
-
-def test_counts_that_hardly_vary_and_repeated_ones_are_left_out():
-    networks = [
-        {"flops": 1.0, "convs": 2.0, "Gemm:macs": 5.0 * k, "Gemm:number": 3.0 * k} for k in range(100)
-    ]
-    networks[0] |= {"flops": 3.0, "convs": 7.0}
-    networks[1] |= {"flops": 4.0}
-    found = Counts.usual(networks)
-    assert found.names == ("flops", "Gemm:macs")
-    assert found.groups == [1, 0, 0, 0, 0, 1]
-    assert found.features([]).shape == (0, 2)
-
-
-def test_groups_of_counts(counts):
-    assert sum(counts.groups) == len(counts.names)
-    by_group = np.split(np.array(counts.names), np.cumsum(counts.groups)[:-1])
-    assert "flops" in by_group[0] and "convs/mean" in by_group[1] and "sums" in by_group[2]
-    for length, chains in enumerate(by_group[2:-1], 2):
-        assert all(name.count("-") == length - 1 for name in chains if name not in ("sums", "joins"))
-    assert any(name.startswith("Conv3x3@0:") for name in by_group[-1])
 
 
 def test_an_expert_on_networks_it_has_not_seen(counts):
@@ -127,35 +98,6 @@ def test_of_two_experts_the_later_one_is_asked(counts):
     found, none = beliefs([first, second], asked, ["accuracy", "latency/mine"])
     assert none is None
     assert (found.mean == second.believe(counts.read(asked), "accuracy").mean).all()
-
-
-def test_shares_are_those_of_the_normal_distribution():
-    """Values 1 to 99 whose scores are known: between two edges lies what lies between their scores."""
-    scale = Scale(np.arange(1.0, 100.0))
-    belief = Belief(scale, np.array([0.5, -1.0]), np.array([0.8, 0.1]))
-    edges = np.array([20.0, 40.0, 50.0, 60.0, 99.0])
-    found = belief.shares(np.tile(edges, (2, 3, 1)))
-    for row, mean, deviation in zip(found, belief.mean, belief.deviation, strict=True):
-        mass = np.diff(norm.cdf((scale.scored(edges) - mean) / deviation))
-        assert row == pytest.approx(np.tile(mass / mass.sum(), (3, 1)), abs=2e-3)
-    assert found.sum(-1) == pytest.approx(1)
-    far = Belief(scale, np.array([30.0]), np.array([0.1])).shares(edges[None, None])[0, 0]
-    assert far.argmax() == 3
-    nowhere = belief.shares(np.full((2, 1, 5), 7.0))
-    assert np.isfinite(nowhere).all()
-
-
-def test_a_scale_and_back():
-    known = np.array([93.0, 10.0, 91.0, 92.0, 93.0, 94.0])
-    scale = Scale(known, most=100.0)
-    assert scale.values(scale.scores) == pytest.approx(known)
-    assert scale.scored(known) == pytest.approx(scale.scores)
-    beyond = scale.values(np.array([-9.0, 2.0, 2.5, 99.0]))
-    assert beyond[0] == 5.0
-    assert 94 < beyond[1] < beyond[2] < 100
-    assert beyond[3] == 100.0
-    assert scale.scored(beyond[1:3]) == pytest.approx([2.0, 2.5])
-    assert Scale(np.array([3.0, 3.0])).values(np.array([-1.0, 1.0])) == pytest.approx([3.0, 3.0])
 
 
 def test_a_model_with_an_expert_follows_it_and_is_saved_with_it(counts, tiny_checkpoint, tmp_path):

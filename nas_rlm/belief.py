@@ -1,0 +1,103 @@
+"""What is held of numbers: distributions of their scores, and the scale from these to numbers and back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import norm, rankdata
+
+TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
+TINY = 1e-6
+DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What an expert holds of a number of N networks: a normal distribution of each one's score.
+
+    Args:
+        scale: from scores to numbers.
+        mean, deviation: of the scores, float64 [N].
+        temperature: of what this and a network say together.
+    """
+
+    scale: Scale
+    mean: np.ndarray
+    deviation: np.ndarray
+    temperature: float = 1.0
+
+    @property
+    def median(self) -> np.ndarray:
+        """The numbers in the middle of the distributions, float64 [N]."""
+        return self.scale.values(self.mean)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """A number from each distribution, float64 [N]."""
+        return self.scale.values(self.mean + self.deviation * rng.standard_normal(len(self.mean)))
+
+    def shares(self, edges: np.ndarray) -> np.ndarray:
+        """How likely a number is between edges that follow each other, if it is between the outer ones.
+
+        Args:
+            edges: float64 [N, n, E + 1], rising.
+
+        Returns:
+            float64 [N, n, E], each row with a sum of one where there is room between the edges.
+        """
+        z = (self.scale.scored(edges) - self.mean[:, None, None]) / np.maximum(self.deviation, TINY)[
+            :, None, None
+        ]
+        # Of two edges above the mean, the tail beyond them tells the difference more exactly.
+        above = z[..., :-1] > 0
+        small = log_ndtr(np.where(above, -z[..., 1:], z[..., :-1]))
+        large = log_ndtr(np.where(above, -z[..., :-1], z[..., 1:]))
+        with np.errstate(divide="ignore"):
+            logs = large + np.log(-np.expm1(np.minimum(small - large, 0)))
+        total = logsumexp(logs, axis=-1, keepdims=True)
+        told = np.exp(logs - np.where(np.isfinite(total), total, 0))
+        share: np.ndarray = (1 - DOUBT) * told + DOUBT / told.shape[-1]
+        return share
+
+
+class Scale:
+    """Values as the scores of a normal distribution, by their ranks.
+
+    Beyond the known values the scale goes on as steeply as in its tails.
+
+    Args:
+        known: float64 [M].
+        most: that there can be.
+    """
+
+    def __init__(self, known: np.ndarray, most: float = math.inf) -> None:
+        self._most = most
+        self.scores = norm.ppf((rankdata(known) - 0.5) / len(known))
+        self._values, first = np.unique(known, return_index=True)
+        self._scores = self.scores[first]
+        tail = max(1, round(TAIL * len(self._values)))
+        has_tails = len(self._values) > tail
+        self._below = _slope(self._values[[0, tail]], self._scores[[0, tail]]) if has_tails else 0.0
+        self._above = (
+            _slope(self._values[[-1 - tail, -1]], self._scores[[-1 - tail, -1]]) if has_tails else 0.0
+        )
+
+    def values(self, scores: np.ndarray) -> np.ndarray:
+        """From scores to values."""
+        found = np.interp(scores, self._scores, self._values)
+        found += self._above * np.clip(scores - self._scores[-1], 0, None)
+        found -= self._below * np.clip(self._scores[0] - scores, 0, None)
+        return np.clip(found, self._values[0] / 2, self._most)
+
+    def scored(self, values: np.ndarray) -> np.ndarray:
+        """From values to scores."""
+        found: np.ndarray = np.interp(values, self._values, self._scores)
+        found += np.clip(values - self._values[-1], 0, None) / max(self._above, 1e-9)
+        found -= np.clip(self._values[0] - values, 0, None) / max(self._below, 1e-9)
+        return found
+
+
+def _slope(values: np.ndarray, scores: np.ndarray) -> float:
+    return float(np.diff(values)[0] / np.diff(scores)[0])
