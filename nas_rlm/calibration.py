@@ -17,7 +17,7 @@ from tqdm import tqdm
 from nas_rlm import decoding
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
-from nas_rlm.expert import Expert, beliefs
+from nas_rlm.expert import SHARED, Expert, beliefs
 from nas_rlm.metrics import coverage
 from nas_rlm.model import Memory
 from nas_rlm.rlm import RLM
@@ -26,14 +26,16 @@ GRID = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
 LEVELS = (0.1, 0.9)
 WANTED = LEVELS[1] - LEVELS[0]
 LEAST, MOST = 20, 500  # rows with fewer tell nothing; more are not needed
+ALONE, BESIDE = 2.0, 6.0  # guesses for a network that learnt from few rows, without and with an expert
 
 
-def calibrate(rlm: RLM, held: Sequence[Table], progress: bool = False) -> None:
+def calibrate(rlm: RLM, held: Sequence[Table], guessed: int = 0, progress: bool = False) -> None:
     """Give a model and its experts the temperatures at which 80 % intervals hold 80 % of held-out values.
 
     Args:
         rlm: the model; temperatures of each space and each objective of `LEAST` rows or more are new.
         held: rows that it did not learn from.
+        guessed: so many rows a guess counts for, beside what the held-out ones tell.
         progress: show a bar.
     """
     own = {space: dict(known) for space, known in rlm.temperatures.items()}
@@ -46,15 +48,38 @@ def calibrate(rlm: RLM, held: Sequence[Table], progress: bool = False) -> None:
         if not values:
             continue
         texts = tables.texts(part.rows)
-        own[space] = own.get(space, {}) | temperatures(rlm, texts, values)
         known = experts.get(space, ())
         told = {name: v for name, v in values.items() if any(name in one.objectives for one in known)}
+        guesses = {name: guess(name in told) for name in values}
+        found = temperatures(rlm, texts, values)
+        own[space] = own.get(space, {}) | _towards(guesses, found, values, guessed)
         if told:
             both = temperatures(rlm, texts, told, known, own[space])
+            both = _towards(dict.fromkeys(told, SHARED), both, told, guessed)
             experts[space] = [
                 replace(one, temperatures={**one.temperatures, **_of(both, one.objectives)}) for one in known
             ]
     rlm.temperatures, rlm.experts = own, experts
+
+
+def guess(is_told: bool) -> float:
+    """The temperature of a network where too few rows are there to tell it.
+
+    Args:
+        is_told: whether an expert speaks as well, beside which a network that knows little must not count.
+    """
+    return BESIDE if is_told else ALONE
+
+
+def _towards(
+    guesses: Mapping[str, float],
+    found: Mapping[str, float],
+    values: Mapping[str, np.ndarray],
+    guessed: int,
+) -> dict[str, float]:
+    """Temperatures between guesses and what was found, by the rows that each counts for."""
+    shares = {name: np.isfinite(v).sum() / (np.isfinite(v).sum() + guessed) for name, v in values.items()}
+    return {name: float(t ** shares[name] * guesses[name] ** (1 - shares[name])) for name, t in found.items()}
 
 
 def _of(found: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

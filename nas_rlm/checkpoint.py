@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from nas_rlm import __version__
+from nas_rlm.advice import part_of
 from nas_rlm.expert import Expert
 from nas_rlm.files import atomic, write_bytes, write_text
 from nas_rlm.model import Config, Network
@@ -115,6 +116,7 @@ def save(
             space: [
                 {
                     "counts": one.counts.names,
+                    "advisers": [adviser.counts.names for adviser in one.counts.advisers],
                     "objectives": one.objectives,
                     "temperatures": dict(one.temperatures),
                 }
@@ -166,10 +168,10 @@ def _read_experts(path: Path, described: Any) -> dict[str, list[Expert]]:
     try:
         for space, known in described.items():
             for i, one in enumerate(known):
-                start = f"{space}.{i}."
-                own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+                own = part_of(tensors, f"{space}.{i}.")
+                names, advisers = one["counts"], one.get("advisers", [])
                 found.setdefault(space, []).append(
-                    Expert.restored(own, one["counts"], one["objectives"], one["temperatures"])
+                    Expert.restored(own, names, one["objectives"], one["temperatures"], advisers)
                 )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} does not fit config.json: {error}") from None

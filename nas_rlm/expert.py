@@ -18,14 +18,16 @@ import torch
 from torch import Tensor
 
 import search_spaces
+from nas_rlm.advice import Adviser, check_tensors, part_of
 from nas_rlm.belief import Belief, Scale
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.features import CHAINS, Counts, counts_of, usual_counts
+from nas_rlm.features import CHAINS, Counts, usual_counts, usual_networks
 from nas_rlm.process import Process, solved, weights_of
 from nas_rlm.text.operators import is_onnx
 
 LEAST, MOST = 10, 4000  # values of an objective that a process is made of
+ADVISED = "accuracy"  # what experts of other spaces are asked
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
 
@@ -35,7 +37,7 @@ class Expert:
 
     Args:
         counts: what its features are.
-        features: of M measured networks, float64 [M, D].
+        features: of M measured networks, float64 [M, D], D of them with advice.
         values: K numbers of each, float64 [M, K], NaN where one was not measured.
         objectives: their names.
         weights: of the features in each number's process, and its noise, float64 [D + 1].
@@ -62,9 +64,9 @@ class Expert:
         weights, means = {}, {}
         for name, known in zip(objectives, unfitted._known, strict=True):
             scores = torch.from_numpy(unfitted.scales[name].scores)
-            weights[name] = weights_of(features[known], counts.groups, scores)
+            weights[name] = weights_of(features[known], counts.groups, scores, counts.linear)
             means[name] = torch.zeros(len(features), dtype=torch.float64)
-            found = solved(features[known], scores, weights[name], counts.groups[-1])
+            found = solved(features[known], scores, weights[name], counts.linear)
             means[name][known] = found.float().double()  # as saved
         return replace(unfitted, weights=weights, solved=means)
 
@@ -92,9 +94,15 @@ class Expert:
             scores = torch.from_numpy(self.scales[objective].scores)
             means = self.solved[objective][known]
             self._processes[objective] = Process(
-                self.features[known], scores, self.weights[objective], means, self.counts.groups[-1]
+                self.features[known], scores, self.weights[objective], means, self.counts.linear
             )
         return self._processes[objective]
+
+    def adviser(self, objective: str, usual: Sequence[Mapping[str, float]]) -> Adviser | None:
+        """What it knows of a number, for a space whose usual networks have such counts."""
+        known = self._known[self.objectives.index(objective)]
+        scores = torch.from_numpy(self.scales[objective].scores)
+        return Adviser.of(self.counts.names, self.features[known], scores, usual)
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
         """An expert for its other numbers, if there are any."""
@@ -106,7 +114,12 @@ class Expert:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that it is made of, but for names."""
-        return {
+        advice = {
+            f"adviser{i}.{name}": tensor
+            for i, one in enumerate(self.counts.advisers)
+            for name, tensor in one.tensors().items()
+        }
+        return advice | {
             "mean": torch.tensor(self.counts.mean),
             "deviation": torch.tensor(self.counts.deviation),
             "features": self.features.half(),
@@ -122,8 +135,16 @@ class Expert:
         names: Sequence[str],
         objectives: Sequence[str],
         temperatures: Mapping[str, float],
+        advisers: Sequence[Sequence[str]] = (),
     ) -> Expert:
-        """From its `tensors`, the names of its counts, its objectives and their temperatures.
+        """From its `tensors` and its names.
+
+        Args:
+            tensors: see `tensors`.
+            names: of its counts.
+            objectives: that it tells.
+            temperatures: of these.
+            advisers: the names of the counts of each.
 
         Raises:
             ValueError: they do not fit each other, or no process has such numbers.
@@ -132,28 +153,24 @@ class Expert:
             raise ValueError(f"counts {names} and objectives {objectives} are not all names")
         if len(set(objectives)) < len(objectives):
             raise ValueError(f"objectives {objectives} are not different names")
-        missing = {"mean", "deviation", "features", "values", "weights", "solved"} - tensors.keys()
-        if missing:
-            raise ValueError(f"{', '.join(sorted(missing))} missing")
-        m, d, k = len(tensors["features"]), len(names), len(objectives)
+        m, d, k = len(tensors.get("features", ())), len(names), len(objectives)
         shapes = {
             "mean": (d,),
             "deviation": (d,),
-            "features": (m, d),
+            "features": (m, d + len(advisers)),
             "values": (m, k),
-            "weights": (k, d + 1),
+            "weights": (k, d + len(advisers) + 1),
             "solved": (k, m),
         }
-        for name, shape in shapes.items():
-            if tuple(tensors[name].shape) != shape:
-                raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
-        if not (tensors["deviation"] > 0).all() or not (tensors["weights"] > 0).all():
-            raise ValueError("a deviation or a weight is not above 0")
+        check_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
         if not all(0 < t < math.inf for t in temperatures.values()):
             raise ValueError("a temperature is not above 0")
-        counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
+        advice = tuple(
+            Adviser.restored(part_of(tensors, f"adviser{i}."), known) for i, known in enumerate(advisers)
+        )
+        counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy(), advice)
         weights = dict(zip(objectives, tensors["weights"], strict=True))
         means = dict(zip(objectives, tensors["solved"].double(), strict=True))
         features, values = tensors["features"].double(), tensors["values"].double().numpy()
@@ -166,16 +183,48 @@ class Expert:
         return Belief(self.scales[objective], mean.numpy(), deviation.numpy(), temperature)
 
 
-def experts_of(rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, Expert]:
-    """An expert for each space of which rows tell enough; programs are not asked about."""
+def experts_of(
+    rows: Sequence[Row], objectives: Sequence[str], others: Mapping[str, Sequence[Expert]] | None = None
+) -> dict[str, Expert]:
+    """An expert for each space of which rows tell enough; programs are not asked about.
+
+    Args:
+        rows: measured networks, of any spaces.
+        objectives: which of their numbers to tell of others.
+        others: of each space the experts that there are; of accuracy they advise those of other spaces.
+    """
     found = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         known = [row for row in group if not row.input or is_onnx(row.input)]
         told = enough(known, objectives)
         if space and told:
-            counts = usual_counts(space) if space in search_spaces.names() else counts_of(known)
+            has_adapter = space in search_spaces.names()
+            counts = usual_counts(space) if has_adapter else Counts.usual(usual_networks(space, known))
+            if ADVISED in told and others:
+                counts = replace(counts, advisers=advisers(space, known, others))
             found[space] = expert(counts, known, told)
     return found
+
+
+def advisers(space: str, rows: Sequence[Row], others: Mapping[str, Sequence[Expert]]) -> tuple[Adviser, ...]:
+    """Who can tell of a space from accuracies of other spaces.
+
+    Args:
+        space: that is told of.
+        rows: of it, where nobody can draw from it.
+        others: experts of each space.
+    """
+    knowing = [
+        known
+        for other, experts in others.items()
+        for known in [one for one in experts if ADVISED in one.objectives][-1:]
+        if other != space
+    ]
+    if not knowing:
+        return ()
+    usual = usual_networks(space, rows)
+    found = [one.adviser(ADVISED, usual) for one in knowing]
+    return tuple(one for one in found if one is not None)
 
 
 def enough(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
+
+if TYPE_CHECKING:
+    from nas_rlm.advice import Adviser
 
 USUAL = 1000  # random networks that tell what counts are usual
 CHAINS = 4  # operators in the longest chains that are counted
@@ -29,11 +33,13 @@ class Counts:
     Args:
         names: D counts, see `nas_rlm.data.synthetic.metrics`, group by group.
         mean, deviation: of their logarithms, but of what layers cost itself, float64 [D].
+        advisers: A that know other spaces; what each holds of a network is a feature as well.
     """
 
     names: tuple[str, ...]
     mean: np.ndarray
     deviation: np.ndarray
+    advisers: tuple[Adviser, ...] = ()
 
     @classmethod
     def usual(cls, counted: Sequence[Mapping[str, float]]) -> Counts:
@@ -41,45 +47,69 @@ class Counts:
         every = dict.fromkeys(name for found in counted for name in found)
         names = tuple(sorted(every, key=_group))
         found = _scaled(counted, names)
-        mean, deviation = found.mean(0), found.std(0)
-        varies = deviation > STILL * np.maximum(1, np.abs(mean))
-        some = np.flatnonzero(varies & ((found != np.median(found, 0)).mean(0) >= RARE))
+        some = np.flatnonzero(_varies(found) & ((found != np.median(found, 0)).mean(0) >= RARE))
         alike = np.abs(np.corrcoef(found[:, some], rowvar=False).reshape(len(some), -1)) > 1 - STILL
         some = some[~np.triu(alike, 1).any(0)]
-        return cls(tuple(names[k] for k in some), mean[some], deviation[some])
+        found = found[:, some]
+        return cls(tuple(names[k] for k in some), found.mean(0), found.std(0))
+
+    @classmethod
+    def carried(cls, counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> Counts:
+        """Of named counts the costs and paths, which mean the same in every space, where they vary at all."""
+        some = [name for name in names if _group(name) <= PATHS]
+        found = _scaled(counted, some)
+        varies = _varies(found)
+        found = found[:, varies]
+        kept = tuple(name for name, does in zip(some, varies, strict=True) if does)
+        return cls(kept, found.mean(0), found.std(0))
 
     @property
     def groups(self) -> list[int]:
-        """How many features tell costs, paths, chains of each length, and what layers cost."""
-        return [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
+        """How many features tell costs, paths, chains of each length, what layers cost, and advice."""
+        own = [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
+        return [*own, len(self.advisers)]
+
+    @property
+    def linear(self) -> int:
+        """So many features, the last ones, add up: what layers cost, and advice."""
+        return sum(self.groups[SUMS:])
 
     def features(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
-        """The features of N networks, float64 [N, D]."""
+        """The features of N networks, float64 [N, D + A]."""
         if not counted:
-            return torch.empty(0, len(self.names), dtype=torch.float64)
-        return torch.from_numpy((_scaled(counted, self.names) - self.mean) / self.deviation)
+            return torch.empty(0, sum(self.groups), dtype=torch.float64)
+        own = torch.from_numpy((_scaled(counted, self.names) - self.mean) / self.deviation)
+        return torch.cat([own, *(one.advice(counted)[:, None] for one in self.advisers)], 1)
 
     def read(self, texts: Sequence[str]) -> Tensor:
-        """The features of N texts, float64 [N, D]."""
+        """The features of N texts, float64 [N, D + A]."""
         return self.features(synthetic.counted(texts, CHAINS))
 
 
 @cache
 def usual_counts(space: str) -> Counts:
     """The counts of random networks of a space."""
-    return Counts.usual([row.targets for row in random_networks(space, USUAL)])
+    return Counts.usual(usual_networks(space))
 
 
-def counts_of(rows: Sequence[Row]) -> Counts:
-    """The counts of rows of a space that nobody can draw from."""
+def usual_networks(space: str, rows: Sequence[Row] = ()) -> list[Mapping[str, float]]:
+    """What is counted in random networks of a space, or in rows, where nobody can draw from it."""
+    if space in search_spaces.names():
+        return [row.targets for row in random_networks(space, USUAL)]
     some = Table("", list(rows)).sampled(USUAL)
-    return Counts.usual(synthetic.counted(tables.texts(some.rows), CHAINS))
+    return [*synthetic.counted(tables.texts(some.rows), CHAINS)]
 
 
 def random_networks(space: str, networks: int, seed: int = 0) -> list[Row]:
     """Networks of a space with their counts: so many, but no more than half of it."""
     size = search_spaces.get(space).size
     return synthetic.table(space, min(networks, size // 2) if size else networks, seed, CHAINS).rows
+
+
+def _varies(found: np.ndarray) -> np.ndarray:
+    """Which columns hold more than one number."""
+    varies: np.ndarray = found.std(0) > STILL * np.maximum(1, np.abs(found.mean(0)))
+    return varies
 
 
 def _scaled(counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:

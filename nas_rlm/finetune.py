@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nas_rlm.calibration import calibrate
+from nas_rlm.calibration import calibrate, guess
 from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
@@ -20,8 +20,8 @@ from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
-OVERCONFIDENT = 2.0  # the temperature of a network where too few rows are there to tell it
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
+GUESSED = 60  # rows that a guess of a temperature counts for
 GUESS = 30  # epochs where too few rows are there to choose
 
 
@@ -61,27 +61,32 @@ def fine_tune(
     """
     check_names(objectives)
     kept = _kept(rows, objectives)
-    advice = experts_of(kept, objectives) if experts else {}  # first, so that an error costs no training
+    # Experts come first, so that an error costs no training.
+    learnt = experts_of(kept, objectives, rlm.experts) if experts else {}
     tried = None
     if recipe is None:
         recipe, tried = _chosen(rlm, kept, objectives, seed, experts)
     tuned, _ = _tuned(rlm, kept, objectives, recipe)
-    tuned.temperatures = _guessed(kept, rlm.temperatures)
+    tuned.temperatures = _guessed(kept, rlm.temperatures, learnt)
     if tried is not None:
         for space, fitted in tried.temperatures.items():
             tuned.temperatures[space].update(fitted)
         for space, known in tried.experts.items():
-            advice[space] = replace(advice[space], temperatures=known[-1].temperatures)
-    tuned.experts = _joined(rlm.experts, advice, objectives) if experts else {}
+            learnt[space] = replace(learnt[space], temperatures=known[-1].temperatures)
+    tuned.experts = _joined(rlm.experts, learnt, objectives) if experts else {}
     return tuned
 
 
-def _guessed(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
+def _guessed(
+    rows: Sequence[Row], known: Temperatures, learnt: Mapping[str, Expert]
+) -> dict[str, dict[str, float]]:
     """Temperatures of all that rows tell: those that are known, or guesses."""
     found: dict[str, dict[str, float]] = {space: dict(of_space) for space, of_space in known.items()}
     for row in rows:
         for name in row.targets:
-            found.setdefault(row.space, {}).setdefault(name, OVERCONFIDENT)
+            expert = learnt.get(row.space)
+            is_told = expert is not None and name in expert.objectives
+            found.setdefault(row.space, {}).setdefault(name, guess(is_told))
     return found
 
 
@@ -100,8 +105,8 @@ def _chosen(
         return replace(recipe, epochs=min(recipe.epochs, GUESS)), None
     first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held)
     first.temperatures = {}
-    first.experts = _joined({}, experts_of(rest.rows, objectives), objectives) if experts else {}
-    calibrate(first, [held])
+    first.experts = _joined({}, experts_of(rest.rows, objectives, rlm.experts), objectives) if experts else {}
+    calibrate(first, [held], GUESSED)
     if not first.temperatures:
         warnings.warn(
             f"{len(held)} held-out rows are too few to tell how wide intervals should be", stacklevel=4

@@ -48,7 +48,7 @@ class Process:
         return kernel @ self.solved, (self.variance * left).sqrt()
 
 
-def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tensor:
+def weights_of(features: Tensor, groups: Sequence[int], values: Tensor, linear: int = 0) -> Tensor:
     """The weights of features, and the noise, under which values are likeliest.
 
     Each group of features has a gain of its own and each feature a weight near its group's, so that a group
@@ -56,8 +56,9 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
 
     Args:
         features: float64 [M, D], each of about the same spread.
-        groups: sizes of the groups, in the order of the features; the last one is that of the linear kernel.
+        groups: sizes of the groups, in the order of the features.
         values: float64 [M], of about unit variance and mean zero.
+        linear: as for `Process`.
 
     Returns:
         float64 [D + 1], the last one the noise as a share of the signal.
@@ -71,7 +72,7 @@ def weights_of(features: Tensor, groups: Sequence[int], values: Tensor) -> Tenso
     optimizer = torch.optim.Adam([gains, logs, noise], lr=RATE)
     for _ in range(STEPS):
         scaled = features * (logs + gains[group]).exp()
-        root = _root(scaled, LEAST_NOISE + noise.exp(), groups[-1])
+        root = _root(scaled, LEAST_NOISE + noise.exp(), linear)
         white = torch.linalg.solve_triangular(root, values[:, None], upper=False)
         likelihood = -0.5 * len(values) * (white.square().mean() + TINY).log() - root.diagonal().log().sum()
         loss = logs.square().sum() / (2 * SPREAD**2) - likelihood
@@ -87,6 +88,11 @@ def solved(features: Tensor, values: Tensor, weights: Tensor, linear: int = 0) -
     It is all that the means need, so that whoever keeps it need not divide again.
     """
     return torch.cholesky_solve(values[:, None], _root(features * weights[:-1], weights[-1], linear))[:, 0]
+
+
+def means(asked: Tensor, known: Tensor, weights: Tensor, solved: Tensor, linear: int = 0) -> Tensor:
+    """What a process holds likeliest: float64 [N], for features [N, D] and known ones [M, D]."""
+    return _kernel(asked * weights[:-1], known * weights[:-1], linear) @ solved
 
 
 def _root(known: Tensor, noise: Tensor, linear: int) -> Tensor:

@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import norm
 
 import search_spaces
-from nas_rlm import RLM
+from nas_rlm import RLM, calibration
 from nas_rlm.calibration import calibrate, temperatures
 from nas_rlm.data import Row, Table
 from nas_rlm.expert import expert
@@ -79,6 +79,19 @@ def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpo
     }
     (known,) = rlm.experts["nasbench201"]
     assert known.temperatures == {"accuracy": pytest.approx(2, rel=0.4)}
+
+
+def test_what_few_rows_tell_is_moved_towards_a_guess(narrow, tiny_checkpoint):
+    rng = np.random.default_rng(1)
+    rows = [Row("nasbench201", str(c), {"accuracy": 3 * abs(rng.normal())}) for c in cells(50)]
+    found = []
+    for guessed in (0, 50, 10**9):
+        rlm = RLM.load(tiny_checkpoint)
+        calibrate(rlm, [Table("cells", rows)], guessed)
+        found.append(rlm.temperatures["nasbench201"]["accuracy"])
+    told, between, guess = found
+    assert guess == pytest.approx(calibration.ALONE)
+    assert between == pytest.approx((told * guess) ** 0.5)
 
 
 def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm import RLM, finetune
+from nas_rlm import RLM, calibration, finetune
 from nas_rlm.data import Row
 from nas_rlm.data.tables import keys
 from nas_rlm.recipe import Recipe, TableRecipe
@@ -72,7 +72,7 @@ def test_too_few_rows_to_hold_some_out(rlm, trainings):
     with pytest.warns(UserWarning, match="12 rows are too few to hold some out"):
         tuned = rlm.fine_tune(rows(12), ["accuracy"])
     assert [(len(some), held) for some, _, held in trainings] == [(12, [])]
-    assert tuned.temperatures == {"nasbench201": {"accuracy": finetune.OVERCONFIDENT}}
+    assert tuned.temperatures == {"nasbench201": {"accuracy": calibration.BESIDE}}
     assert tuned.experts["nasbench201"][0].temperatures == {}
 
 
@@ -81,9 +81,9 @@ def asked(monkeypatch):
     """The rows that experts are made of."""
     found, experts_of = [], finetune.experts_of
 
-    def noted(some, objectives):
+    def noted(some, objectives, others):
         found.append(some)
-        return experts_of(some, objectives)
+        return experts_of(some, objectives, others)
 
     monkeypatch.setattr(finetune, "experts_of", noted)
     return found
@@ -108,10 +108,12 @@ def test_experts_of_other_numbers_and_spaces_stay(rlm):
     first.temperatures = {"nasbench201": {"accuracy": 2.5}, "fbnet": {"accuracy": 3.0}}
     second = first.fine_tune(rows(20), ["latency/mine"], QUICK)
     assert [e.objectives for e in second.experts["nasbench201"]] == [("accuracy",), ("latency/mine",)]
-    guessed = {"accuracy": 2.5, "latency/mine": finetune.OVERCONFIDENT}
+    guessed = {"accuracy": 2.5, "latency/mine": calibration.BESIDE}
     assert second.temperatures == {"nasbench201": guessed, "fbnet": {"accuracy": 3.0}}
     third = second.fine_tune(rows(5), ["accuracy"], QUICK)
     assert [e.objectives for e in third.experts["nasbench201"]] == [("latency/mine",)]
+    alone = rlm.fine_tune(rows(5), ["accuracy"], QUICK)
+    assert alone.temperatures == {"nasbench201": {"accuracy": calibration.ALONE}}
     assert second.fine_tune(rows(20), ["accuracy"], QUICK, experts=False).experts == {}
 
 

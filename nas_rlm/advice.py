@@ -1,0 +1,111 @@
+"""Advice: what the labels of one space let expect of another, as far as costs and paths tell it.
+
+Networks that are dear and deep among those of their own space are often the more accurate ones there, and how
+carries over: a Gaussian process on counts, each in units of how it varies in its own space, ranks networks of
+spaces of which it has no label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nas_rlm.features import Counts
+from nas_rlm.process import means, solved, weights_of
+
+ADVISING = 1000  # labels of a space, at most, that tell of another
+
+
+@dataclass(frozen=True)
+class Adviser:
+    """A process on costs and paths that knows one space and is asked about another.
+
+    Args:
+        counts: D counts, as they vary in the space that it is asked about.
+        features: of M labelled networks of the space that it knows, float64 [M, D].
+        weights: of the features, and the noise, float64 [D + 1].
+        solved: see `nas_rlm.process.solved`, float64 [M].
+        middle: the mean of what it holds of usual networks of the space that it is asked about, float64 [].
+    """
+
+    counts: Counts
+    features: Tensor
+    weights: Tensor
+    solved: Tensor
+    middle: Tensor
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], features: Tensor, scores: Tensor, usual: Sequence[Mapping[str, float]]
+    ) -> Adviser | None:
+        """An adviser, if anything that it goes by varies in the space that it is asked about.
+
+        Args:
+            names: of D counts.
+            features: of M labelled networks, float64 [M, D].
+            scores: of their labels, float64 [M].
+            usual: the counts of networks of the space that it will be asked about.
+        """
+        counts = Counts.carried(usual, names)
+        if not counts.names:
+            return None
+        columns = [names.index(name) for name in counts.names]
+        some, known = features[:ADVISING, columns], scores[:ADVISING]
+        weights = weights_of(some, counts.groups, known)
+        found = solved(some, known, weights)
+        told = means(counts.features(usual), some, weights, found)
+        return cls(counts, some, weights, found / told.std(), told.mean() / told.std())
+
+    def advice(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
+        """What it holds of N networks, float64 [N]: of mean zero and unit variance among usual ones."""
+        features = self.counts.features(counted)
+        return means(features, self.features, self.weights, self.solved) - self.middle
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it is made of, but for names."""
+        return {
+            "mean": torch.tensor(self.counts.mean),
+            "deviation": torch.tensor(self.counts.deviation),
+            "features": self.features.half(),
+            "weights": self.weights,
+            "solved": self.solved,
+            "middle": self.middle,
+        }
+
+    @classmethod
+    def restored(cls, tensors: Mapping[str, Tensor], names: Sequence[str]) -> Adviser:
+        """From its `tensors` and the names of its counts.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
+        m, d = len(tensors.get("features", ())), len(names)
+        shapes = {"mean": (d,), "deviation": (d,), "features": (m, d), "weights": (d + 1,), "solved": (m,)}
+        check_tensors(tensors, {**shapes, "middle": ()})
+        counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
+        parts = (tensors[name] for name in ("weights", "solved", "middle"))
+        return cls(counts, tensors["features"].double(), *parts)
+
+
+def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse what no process is made of.
+
+    Raises:
+        ValueError: one is missing or has another shape, or a deviation or a weight is not above 0.
+    """
+    missing = shapes.keys() - tensors.keys()
+    if missing:
+        raise ValueError(f"{', '.join(sorted(missing))} missing")
+    for name, shape in shapes.items():
+        if tuple(tensors[name].shape) != shape:
+            raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
+    if not (tensors["deviation"] > 0).all() or not (tensors["weights"] > 0).all():
+        raise ValueError("a deviation or a weight is not above 0")
+
+
+def part_of(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without that beginning."""
+    return {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}

@@ -1,0 +1,98 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.advice import Adviser
+from nas_rlm.data import Row, synthetic
+from nas_rlm.data.tables import texts
+from nas_rlm.expert import Expert, advisers, expert, experts_of
+from nas_rlm.features import CHAINS, usual_counts
+from nas_rlm.metrics import spearman
+
+
+def rows(name, n, seed=0):
+    """Networks that are the more accurate the more convolutions follow each other."""
+    space, rng = search_spaces.get(name), np.random.default_rng(seed)
+    drawn = [Row(name, str(space.sample(rng)), {}) for _ in range(n)]
+    counted = synthetic.counted(texts(drawn))
+    return [
+        replace(r, targets={"accuracy": 50 + c.get("convs/mean", 0) + c.get("convs/most", 0) / 2})
+        for r, c in zip(drawn, counted, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def others():
+    return {"nasbench101": [expert(usual_counts("nasbench101"), rows("nasbench101", 150), ["accuracy"])]}
+
+
+@pytest.fixture(scope="module")
+def asked():
+    found = rows("nasbench201", 80, seed=1)
+    return found, synthetic.counted(texts(found), CHAINS), [r.targets["accuracy"] for r in found]
+
+
+def test_what_one_space_tells_ranks_another(others, asked):
+    (one,) = advisers("nasbench201", [], others)
+    _, counted, true = asked
+    assert spearman(one.advice(counted).numpy(), np.array(true)) > 0.8
+    usual = [row.targets for row in synthetic.table("nasbench201", 100, 0, CHAINS).rows]
+    told = one.advice(usual)
+    assert float(told.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(told.std()) == pytest.approx(1)
+
+
+def test_advice_makes_few_labels_go_further(others, asked):
+    few = rows("nasbench201", 10)
+    asked_rows, _, true = asked
+    with_advice = experts_of(few, ["accuracy"], others)["nasbench201"]
+    alone = experts_of(few, ["accuracy"])["nasbench201"]
+    assert alone.counts.advisers == ()
+    ranked = [
+        spearman(one.believe(one.counts.read(texts(asked_rows)), "accuracy").median, np.array(true))
+        for one in (with_advice, alone)
+    ]
+    assert ranked[0] > ranked[1]
+
+
+def test_who_advises(others):
+    few = rows("nasbench201", 12)
+    latency = [replace(r, targets={"latency/a": r.targets["accuracy"]}) for r in few]
+    assert experts_of(latency, ["latency/a"], others)["nasbench201"].counts.advisers == ()
+    assert advisers("nasbench101", [], others) == ()
+    assert advisers("nasbench201", [], {"nasbench101": []}) == ()
+    nothing_varies = [{"flops": 1.0}, {"flops": 1.0}]
+    known = others["nasbench101"][0]
+    assert known.adviser("accuracy", nothing_varies) is None
+
+
+def test_a_model_is_saved_with_its_advisers(others, asked, tiny_checkpoint, tmp_path):
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.experts = {
+        **others,
+        **{k: [v] for k, v in experts_of(rows("nasbench201", 12), ["accuracy"], others).items()},
+    }
+    archs = [row.arch_str for row in asked[0]]
+    before = rlm.predict("nasbench201", archs, ["accuracy"])
+    rlm.save(tmp_path)
+    again = RLM.load(tmp_path)
+    assert len(again.experts["nasbench201"][0].counts.advisers) == 1
+    assert again.predict("nasbench201", archs, ["accuracy"]) == pytest.approx(before, rel=0.02)
+
+
+def test_advisers_that_cannot_be_asked(others):
+    (one,) = advisers("nasbench201", [], others)
+    names = one.counts.names
+    with pytest.raises(ValueError, match="middle missing"):
+        Adviser.restored({k: v for k, v in one.tensors().items() if k != "middle"}, names)
+    with pytest.raises(ValueError, match=r"mean is \(\d+,\), expected"):
+        Adviser.restored(one.tensors(), names[1:])
+    with pytest.raises(ValueError, match="a deviation or a weight is not above 0"):
+        Adviser.restored({**one.tensors(), "weights": torch.zeros_like(one.weights)}, names)
+    advised = experts_of(rows("nasbench201", 12), ["accuracy"], others)["nasbench201"]
+    with pytest.raises(ValueError, match="features is"):
+        Expert.restored(advised.tensors(), advised.counts.names, ["accuracy"], {})
