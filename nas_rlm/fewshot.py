@@ -6,10 +6,13 @@ Abdelfattah 2024): random labelled architectures, all the others ranked.
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -19,8 +22,9 @@ from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.expert import Expert
+from nas_rlm.expert import ADVISED, Expert, advisers
 from nas_rlm.features import Counts, usual_counts
+from nas_rlm.files import check_target
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
 
@@ -79,12 +83,57 @@ class Score:
     seconds: float
 
 
+class Log:
+    """Results as JSON lines, a line each, so that a benchmark that was interrupted goes on.
+
+    Args:
+        path: of the file; None for none.
+        setting: what else a line tells; lines of another setting are left alone.
+
+    Raises:
+        ValueError: a line of the file is no result.
+    """
+
+    def __init__(self, path: Path | None, setting: Mapping[str, object]) -> None:
+        self.path, self.setting = path, dict(setting)
+        self.scores: dict[tuple[str, int], Score] = {}
+        if path is None:
+            return
+        check_target(path)
+        content = path.read_bytes() if path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                record = json.loads(line)
+                key = str(record["method"]), int(record["seed"])
+                score = Score(*(float(record[f.name]) for f in fields(Score)))
+                is_ours = all(record[k] == v for k, v in self.setting.items())
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise ValueError(f"{path} line {number} is not a result: {line[:80]!r}") from None
+            if is_ours:
+                self.scores[key] = score
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))  # a line that was written in part
+
+    def add(self, method: str, seed: int, score: Score) -> None:
+        """Note a result and wait until it is on disk."""
+        self.scores[method, seed] = score
+        if self.path is not None:
+            figures = {k: round(v, 4) for k, v in asdict(score).items()}
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "a") as file:
+                file.write(json.dumps({**self.setting, "method": method, "seed": seed, **figures}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+
 def few_shot(
     table: Table,
     labels: int,
     methods: dict[str, Method],
     seeds: Sequence[int] = range(5),
     objective: str = "accuracy",
+    done: Collection[tuple[str, int]] = (),
     progress: bool = False,
 ) -> Iterator[tuple[str, int, Score]]:
     """Judge methods on the same random splits.
@@ -95,6 +144,7 @@ def few_shot(
         methods: name to method.
         seeds: a split each.
         objective: what to rank by.
+        done: methods and seeds that are left out.
         progress: show a bar.
 
     Returns:
@@ -103,13 +153,14 @@ def few_shot(
     Raises:
         ValueError: fewer rows than labels and two to ask.
     """
-    with tqdm(total=len(seeds) * len(methods), unit="fit", disable=not progress) as bar:
-        for task in tasks(table, labels, seeds, objective):
+    left = {seed: [name for name in methods if (name, seed) not in done] for seed in seeds}
+    with tqdm(total=sum(map(len, left.values())), unit="fit", disable=not progress) as bar:
+        for task in tasks(table, labels, [seed for seed, names in left.items() if names], objective):
             true = task.values[task.asked]
-            for name, method in methods.items():
+            for name in left[task.seed]:
                 bar.set_description(f"{name}, seed {task.seed}")
                 start = time.perf_counter()
-                found = method(task)[task.asked]
+                found = methods[name](task)[task.asked]
                 seconds = time.perf_counter() - start
                 bar.update()
                 yield name, task.seed, Score(kendall(found, true), spearman(found, true), seconds)
@@ -139,7 +190,7 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
 
     Args:
         table: rows of one space.
-        rlm: a model that has seen no label of it.
+        rlm: a model that has seen no label of it; its experts of other spaces advise.
         objective: of the tasks.
     """
     rows = table.having(objective).rows
@@ -165,6 +216,8 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
     @cache
     def counts() -> tuple[Counts, Tensor]:
         usual = usual_counts(space)
+        if objective == ADVISED:
+            usual = replace(usual, advisers=advisers(space, rows, rlm.experts))
         return usual, usual.read(texts())
 
     def process(task: Task) -> np.ndarray:

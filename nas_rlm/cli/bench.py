@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cyclopts import App
@@ -11,6 +12,9 @@ import search_spaces
 from nas_rlm.cli.app import Names, Whole, app, bar, load
 from nas_rlm.files import check_target
 from nas_rlm.hints import hint
+
+if TYPE_CHECKING:
+    from nas_rlm.data import Table
 
 FILES = {"nds_darts": "darts"}  # tables that are not called as their space
 
@@ -64,7 +68,9 @@ def bench_few_shot(
     model: str = "pretrained",
     data: Path | None = None,
     objective: str = "accuracy",
+    others: Names = (),
     methods: Names = (),
+    out: Path | None = None,
 ) -> None:
     """Learn from a few random architectures, rank all others of a table; every method on the same splits.
 
@@ -75,26 +81,38 @@ def bench_few_shot(
         model: a model that has seen none of the labels: a checkpoint folder, or a shipped model's name.
         data: the table; by default architectures/SPACE.parquet of the data folder.
         objective: what to rank by.
+        others: spaces whose tables, in the data folder, are labelled in full: experts on them advise.
         methods: some of those that the whole table shows; by default all.
+        out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
-    from nas_rlm.data import data_directory, read
-    from nas_rlm.fewshot import Score, few_shot, methods_of
+    from nas_rlm.expert import ADVISED, experts_of
+    from nas_rlm.fewshot import Log, Score, few_shot, methods_of
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
     known = search_spaces.get(space).name
-    table = read(data or data_directory() / "architectures" / f"{FILES.get(known, known)}.parquet")
-    table.rows = [row for row in table.rows if row.space == known]
-    if len(table.having(objective)) == 0:
-        raise ValueError(f"{table.name} has no row of {known} with {objective}")
-    offered = methods_of(table, load(model), objective)
+    table = _measured(known, objective, data)
+    if known in others:
+        raise ValueError(f"--others has {known} itself, whose labels are asked for")
+    rlm = load(model)
+    rlm.experts = dict(rlm.experts)
+    for other in others:
+        rows = _measured(search_spaces.get(other).name, ADVISED).rows
+        rlm.experts |= {name: [expert] for name, expert in experts_of(rows, [ADVISED]).items()}
+    offered = methods_of(table, rlm, objective)
     for name in methods:
         if name not in offered:
             raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
     chosen = {name: offered[name] for name in methods or offered}
+    log = Log(out, {"space": known, "labels": labels, "objective": objective, "others": sorted(others)})
     scores: dict[str, list[Score]] = {name: [] for name in chosen}
-    for name, _, score in few_shot(table, labels, chosen, range(seeds), objective, progress=True):
-        scores[name].append(score)
+    for name, seed, score in few_shot(
+        table, labels, chosen, range(seeds), objective, log.scores, progress=True
+    ):
+        log.add(name, seed, score)
+    for (name, seed), score in log.scores.items():
+        if name in chosen and seed < seeds:
+            scores[name].append(score)
     measured = len(table.having(objective))
     print(f"{measured:,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
@@ -104,6 +122,18 @@ def bench_few_shot(
             values = [getattr(s, figure) for s in of_seeds]
             ranks += f"{np.mean(values):>9.3f} ±{np.std(values):.3f}"
         print(f"{name:<18}{ranks}{np.mean([s.seconds for s in of_seeds]):>9.1f}")
+
+
+def _measured(space: str, objective: str, data: Path | None = None) -> Table:
+    """The rows of a space in its table, or in another, of which some have the objective."""
+    from nas_rlm.data import data_directory, read
+
+    path = data or data_directory() / "architectures" / f"{FILES.get(space, space)}.parquet"
+    table = read(path)
+    table.rows = [row for row in table.rows if row.space == space]
+    if len(table.having(objective)) == 0:
+        raise ValueError(f"{table.name} has no row of {space} with {objective}")
+    return table
 
 
 @bench.command(name="ablation")

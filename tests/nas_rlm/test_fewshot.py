@@ -7,7 +7,9 @@ import search_spaces
 from nas_rlm import RLM, fewshot, finetune
 from nas_rlm.data import Row, Table
 from nas_rlm.data.tables import keys
-from nas_rlm.fewshot import few_shot, methods_of, tasks
+from nas_rlm.expert import experts_of
+from nas_rlm.fewshot import Log, few_shot, methods_of, tasks
+from nas_rlm.metrics import spearman
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -79,3 +81,43 @@ def test_tables_of_several_spaces(table):
     mixed = Table("mixed", [*table.rows, Row("nats_size", "8:8:8:8:8", {"accuracy": 50.0})])
     with pytest.raises(ValueError, match="rows of nasbench201, nats_size; expected one space"):
         next(tasks(mixed, 10, [0]))
+
+
+def test_a_log_goes_on_where_it_was_left(table, tmp_path):
+    path, setting = tmp_path / "log.jsonl", {"space": "nasbench201", "labels": 30}
+    asked = []
+
+    def params(task):
+        asked.append(task.seed)
+        return np.array([SPACE.params(SPACE.parse(row.arch_str)) for row in task.rows], dtype=float)
+
+    for seeds in (1, 3):
+        log = Log(path, setting)
+        for name, seed, score in few_shot(table, 30, {"params": params}, range(seeds), done=log.scores):
+            log.add(name, seed, score)
+        path.write_text(path.read_text() + '{"space": "nasb')
+    assert asked == [0, 1, 2]
+    again = Log(path, setting)
+    assert again.scores.keys() == {("params", 0), ("params", 1), ("params", 2)}
+    assert path.read_text().count("\n") == 3 and path.read_text().endswith("\n")
+    assert again.scores["params", 1].spearman > 0.99
+    assert Log(path, {"space": "nasbench201", "labels": 40}).scores == {}
+    assert Log(None, setting).scores == {}
+    path.write_text("[1]\n")
+    with pytest.raises(ValueError, match="line 1 is not a result"):
+        Log(path, setting)
+
+
+def test_experts_of_other_spaces_advise(table, tiny_checkpoint):
+    rlm = RLM.load(tiny_checkpoint)
+    other = search_spaces.get("nats_size")
+    rng = np.random.default_rng(0)
+    sizes = [other.sample(rng) for _ in range(60)]
+    rows = [Row("nats_size", str(s), {"accuracy": 60 + other.params(s) / 1e5}) for s in sizes]
+    task = next(tasks(table, 12, [0]))
+    alone = methods_of(table, rlm)["process"](task)
+    rlm.experts = {"nats_size": [experts_of(rows, ["accuracy"])["nats_size"]]}
+    advised = methods_of(table, rlm)["process"](task)
+    true = task.values
+    assert (advised != alone).any()
+    assert spearman(advised, true) > 0.9

@@ -2,7 +2,9 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+import search_spaces
 from nas_rlm.ablations import ABLATIONS, Trial
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
@@ -41,10 +43,33 @@ def test_bench_few_shot_prints_a_line_for_each_method(tmp_path, model, capsys):
     assert all(line.count("±") == 2 for line in lines[2:])
     assert "seeds is 0" in refused(capsys, *command, "--labels", "12", "--seeds", "0")
     assert "no method 'gcm'" in refused(capsys, *command, "--labels", "12", "--methods", "gcm")
+    assert "--others has nasbench201 itself" in refused(
+        capsys, *command, "--labels", "12", "--others", "nasbench201"
+    )
     assert "39 labels of 40 rows" in refused(capsys, *command, "--labels", "39", *methods)
     assert "no row of nasbench101" in refused(
         capsys, *command[:5], "nasbench101", *command[6:], "--labels", "12"
     )
+
+
+def test_bench_few_shot_goes_on_and_is_advised_by_other_tables(tmp_path, model, monkeypatch, capsys):
+    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
+    for name in ("nasbench201", "nats_size"):
+        space = search_spaces.get(name)
+        drawn = [space.sample(np.random.default_rng(i)) for i in range(30)]
+        rows = [Row(name, str(a), {"accuracy": 50 + space.params(a) / 1e5}) for a in drawn]
+        write(tmp_path / "architectures" / f"{name}.parquet", rows)
+    out = tmp_path / "few.jsonl"
+    command = ["bench", "few-shot", *model, "--space", "nasbench201", "--labels", "12", "--seeds", "1"]
+    command += ["--methods", "params,process", "--out", str(out)]
+    assert main(command) == main([*command, "--others", "nats_size"]) == main(command) == 0
+    tables = capsys.readouterr().out.split("30 rows of ")[1:]
+    assert tables[0] == tables[2]
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(r["method"], r["others"]) for r in records] == [
+        (method, others) for others in ([], ["nats_size"]) for method in ("params", "process")
+    ]
+    assert records[0]["spearman"] == records[2]["spearman"] == pytest.approx(1)
 
 
 def test_bench_ablation_prints_a_line_for_each_trial_and_appends(tmp_path, monkeypatch, capsys):
