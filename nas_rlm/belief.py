@@ -73,7 +73,7 @@ class Scale:
     """
 
     def __init__(self, known: np.ndarray, most: float = math.inf) -> None:
-        self._most = most
+        self.known, self._most = known, most
         self.scores = norm.ppf((rankdata(known) - 0.5) / len(known))
         self._values, first = np.unique(known, return_index=True)
         self._scores = self.scores[first]

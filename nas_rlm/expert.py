@@ -28,6 +28,8 @@ from nas_rlm.text.operators import is_onnx
 
 LEAST, MOST = 10, 4000  # values of an objective that a process is made of
 ADVISED = "accuracy"  # what experts of other spaces are asked
+MOST_ACCURATE = 100.0
+RIGHT = 0.8  # correlation of advice with the truth in spaces that are alike
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
 
@@ -79,7 +81,7 @@ class Expert:
     def scales(self) -> dict[str, Scale]:
         """For each number, how its values are spread."""
         return {
-            name: Scale(column[known], 100.0 if name.startswith("accuracy") else math.inf)
+            name: Scale(column[known], MOST_ACCURATE if name.startswith(ADVISED) else math.inf)
             for name, column, known in zip(self.objectives, self.values.T, self._known, strict=True)
         }
 
@@ -214,17 +216,52 @@ def advisers(space: str, rows: Sequence[Row], others: Mapping[str, Sequence[Expe
         rows: of it, where nobody can draw from it.
         others: experts of each space.
     """
-    knowing = [
-        known
-        for other, experts in others.items()
-        for known in [one for one in experts if ADVISED in one.objectives][-1:]
-        if other != space
-    ]
+    knowing = _knowing(space, others)
     if not knowing:
         return ()
     usual = usual_networks(space, rows)
     found = [one.adviser(ADVISED, usual) for one in knowing]
     return tuple(one for one in found if one is not None)
+
+
+def _knowing(space: str, others: Mapping[str, Sequence[Expert]]) -> list[Expert]:
+    """Of each other space the last expert on accuracy."""
+    return [
+        known
+        for other, experts in others.items()
+        for known in [one for one in experts if ADVISED in one.objectives][-1:]
+        if other != space
+    ]
+
+
+def stranger(space: str, others: Mapping[str, Sequence[Expert]]) -> Expert:
+    """An expert on accuracy for a space without labels: it holds what others advise, on average.
+
+    Its numbers are those of the other spaces, so that their order alone says something.
+
+    Args:
+        space: that one can draw from.
+        others: of each space the experts that there are.
+
+    Raises:
+        ValueError: none of them can tell of this space.
+    """
+    advice = advisers(space, [], others)
+    if not advice:
+        raise ValueError(
+            f"no expert on {ADVISED} of another space can tell of {space}: expected one at least"
+        )
+    usual = usual_networks(space)
+    counts = Counts((), np.empty(0), np.empty(0), advice)
+    features = counts.features(usual)
+    told = (features.mean(1) / features.mean(1).std()).numpy()
+    doubt = np.random.default_rng(0).standard_normal(
+        len(told)
+    )  # so that intervals are as wide as they should
+    scores = RIGHT * told + (1 - RIGHT**2) ** 0.5 * doubt
+    known = [one.scales[ADVISED].known for one in _knowing(space, others)]
+    values = Scale(np.concatenate(known), MOST_ACCURATE).values(scores)
+    return Expert.fitted(counts, features, values[:, None], [ADVISED])
 
 
 def enough(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:

@@ -20,9 +20,10 @@ from tqdm import tqdm
 
 from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
+from nas_rlm.calibration import BESIDE
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.expert import ADVISED, Expert, advisers
+from nas_rlm.expert import ADVISED, Expert, advisers, stranger
 from nas_rlm.features import Counts, usual_counts
 from nas_rlm.files import check_target
 from nas_rlm.metrics import kendall, spearman
@@ -65,6 +66,7 @@ class Task:
         return found
 
 
+UNLABELLED = {"flops", "params", "process", "rlm"}  # methods that need no labels of the space
 Method = Callable[[Task], np.ndarray]  # from a task to predictions for all its rows
 
 
@@ -140,7 +142,7 @@ def few_shot(
 
     Args:
         table: measured rows of one space.
-        labels: so many are known to the methods; all others are asked.
+        labels: so many are known to the methods; all others are asked. With 0 of them, only `UNLABELLED`.
         methods: name to method.
         seeds: a split each.
         objective: what to rank by.
@@ -151,8 +153,12 @@ def few_shot(
         As each is done: a method's name, the seed and the score.
 
     Raises:
-        ValueError: fewer rows than labels and two to ask.
+        ValueError: fewer rows than labels and two to ask, or a method that needs labels where there are none.
     """
+    if not labels and not methods.keys() <= UNLABELLED:
+        raise ValueError(
+            f"without labels there are {', '.join(sorted(UNLABELLED))}; got {', '.join(methods)}"
+        )
     left = {seed: [name for name in methods if (name, seed) not in done] for seed in seeds}
     with tqdm(total=sum(map(len, left.values())), unit="fit", disable=not progress) as bar:
         for task in tasks(table, labels, [seed for seed, names in left.items() if names], objective):
@@ -172,10 +178,10 @@ def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "acc
     spaces = {row.space for row in rows}
     if len(spaces) > 1:
         raise ValueError(f"{table.name} has rows of {', '.join(sorted(spaces))}; expected one space")
-    if labels < 2 or len(rows) < labels + 2:
+    if labels == 1 or len(rows) < labels + 2:
         raise ValueError(
             f"{labels} labels of {len(rows)} rows with {objective} in {table.name};"
-            " expected at least 2 labels, and 2 rows more than labels"
+            " expected none or at least 2 labels, and 2 rows more than labels"
         )
     keys = np.array(tables.keys(rows))
     for seed in seeds:
@@ -210,7 +216,12 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
         key = task.seed, len(task.known)
         if key not in tuned:
             tuned.clear()
-            tuned[key] = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
+            if task.labelled:
+                tuned[key] = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
+            else:
+                tuned[key] = rlm.with_objectives([task.objective])
+                tuned[key].experts = {space: [stranger(space, rlm.experts)]}
+                tuned[key].temperatures = {space: {task.objective: BESIDE}}
         return tuned[key].predict_text(texts(), [task.objective], space="" if alone else space)[:, 0]
 
     @cache
@@ -221,6 +232,9 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
         return usual, usual.read(texts())
 
     def process(task: Task) -> np.ndarray:
+        if not task.labelled:
+            known = stranger(space, rlm.experts)
+            return known.believe(known.counts.read(texts()), task.objective).median
         usual, every = counts()
         expert = Expert.fitted(usual, every[task.known], task.labels[:, None], [task.objective])
         return expert.believe(every, task.objective).median

@@ -76,7 +76,7 @@ def bench_few_shot(
 
     Args:
         space: whose table.
-        labels: so many architectures are known.
+        labels: so many architectures are known; 0 with --others, whose labels are all that is known then.
         seeds: so many splits, with seeds from 0.
         model: a model that has seen none of the labels: a checkpoint folder, or a shipped model's name.
         data: the table; by default architectures/SPACE.parquet of the data folder.
@@ -86,7 +86,7 @@ def bench_few_shot(
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
     from nas_rlm.expert import ADVISED, experts_of
-    from nas_rlm.fewshot import Log, Score, few_shot, methods_of
+    from nas_rlm.fewshot import UNLABELLED, Log, Score, few_shot, methods_of
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
@@ -103,7 +103,8 @@ def bench_few_shot(
     for name in methods:
         if name not in offered:
             raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
-    chosen = {name: offered[name] for name in methods or offered}
+    default = offered if labels else [name for name in offered if name in UNLABELLED]
+    chosen = {name: offered[name] for name in methods or default}
     log = Log(out, {"space": known, "labels": labels, "objective": objective, "others": sorted(others)})
     scores: dict[str, list[Score]] = {name: [] for name in chosen}
     for name, seed, score in few_shot(

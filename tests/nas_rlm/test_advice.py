@@ -9,7 +9,7 @@ from nas_rlm import RLM
 from nas_rlm.advice import Adviser
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.tables import texts
-from nas_rlm.expert import Expert, advisers, expert, experts_of
+from nas_rlm.expert import Expert, advisers, expert, experts_of, stranger
 from nas_rlm.features import CHAINS, usual_counts
 from nas_rlm.metrics import spearman
 
@@ -68,6 +68,19 @@ def test_who_advises(others):
     nothing_varies = [{"flops": 1.0}, {"flops": 1.0}]
     known = others["nasbench101"][0]
     assert known.adviser("accuracy", nothing_varies) is None
+
+
+def test_a_space_without_a_label_is_ranked_by_advice(others, asked):
+    found = stranger("nasbench201", others)
+    belief = found.believe(found.counts.read(texts(asked[0])), "accuracy")
+    assert spearman(belief.median, np.array(asked[2])) > 0.8
+    assert found.objectives == ("accuracy",) and found.counts.names == ()
+    again = Expert.restored(found.tensors(), (), ["accuracy"], {}, [found.counts.advisers[0].counts.names])
+    assert again.believe(again.counts.read(texts(asked[0])), "accuracy").median == pytest.approx(
+        belief.median, rel=0.01
+    )
+    with pytest.raises(ValueError, match="no expert on accuracy of another space can tell of nasbench101"):
+        stranger("nasbench101", others)
 
 
 def test_a_model_is_saved_with_its_advisers(others, asked, tiny_checkpoint, tmp_path):

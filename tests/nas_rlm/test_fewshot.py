@@ -8,7 +8,7 @@ from nas_rlm import RLM, fewshot, finetune
 from nas_rlm.data import Row, Table
 from nas_rlm.data.tables import keys
 from nas_rlm.expert import experts_of
-from nas_rlm.fewshot import Log, few_shot, methods_of, tasks
+from nas_rlm.fewshot import UNLABELLED, Log, few_shot, methods_of, tasks
 from nas_rlm.metrics import spearman
 
 SPACE = search_spaces.get("nasbench201")
@@ -121,3 +121,13 @@ def test_experts_of_other_spaces_advise(table, tiny_checkpoint):
     true = task.values
     assert (advised != alone).any()
     assert spearman(advised, true) > 0.9
+    methods = methods_of(table, rlm)
+    unlabelled = {name: methods[name] for name in UNLABELLED}
+    scores = {name: score.spearman for name, _, score in few_shot(table, 0, unlabelled, [0])}
+    assert scores["params"] > 0.99
+    assert scores["process"] > 0.9
+    assert scores["rlm"] > 0.5
+    with pytest.raises(
+        ValueError, match=r"without labels there are flops, params, process, rlm; got .*trees"
+    ):
+        next(few_shot(table, 0, methods, [0]))
