@@ -47,7 +47,9 @@ class Counts:
         every = dict.fromkeys(name for found in counted for name in found)
         names = tuple(sorted(every, key=_group))
         found = _scaled(counted, names)
-        some = np.flatnonzero(_varies(found) & ((found != np.median(found, 0)).mean(0) >= RARE))
+        middle = np.median(found, 0)
+        differs = np.abs(found - middle) > STILL * np.maximum(1, np.abs(middle))
+        some = np.flatnonzero(_varies(found) & (differs.mean(0) >= RARE))
         alike = np.abs(np.corrcoef(found[:, some], rowvar=False).reshape(len(some), -1)) > 1 - STILL
         some = some[~np.triu(alike, 1).any(0)]
         found = found[:, some]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +22,8 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.data.tables import Row, Table, remembered
 from nas_rlm.text import from_architectures
-from nas_rlm.text.ir import carrying
-from nas_rlm.text.operators import Flat, Operator, operators
+from nas_rlm.text.memory import undisturbed
+from nas_rlm.text.operators import Body, Call, Operator, operators
 
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
@@ -30,6 +32,7 @@ VERSION = 4  # raised when the metrics change, so that remembered ones are count
 DRAWS = 100  # at random for each network that a table is to have, at most
 MULTIPLYING = ("Conv", "Gemm", "MatMul")
 MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
+CUT, ENTRY = -1, -1  # no value; no operator since a function began
 _ANY = len(KINDS)
 
 
@@ -63,39 +66,11 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
         its kernel and how often the sides were halved before it, as in `Conv3x3@1:macs`.
     """
     network = operators(text)
-    found = _costs(network.operators)
+    costs = _cost_of.__wrapped__(network)
+    found = costs.totals()
     if chains:
-        found |= _layers(network.operators)
-    steps, results = _steps(network)
-    paths = {name: _Paths.start() for name in network.inputs}
-    before: dict[str, Counter[int]] = {name: Counter() for name in network.inputs}
-    counts: Counter[int] = Counter()
-    pairs: Counter[tuple[int, int]] = Counter()
-    for kind, _, read, outputs in steps:
-        here = _Paths.joined([paths[v] for v in read])
-        last = before[read[0]] if len(read) == 1 else sum((before[v] for v in read), Counter())
-        if kind is not None:
-            here = here.through(kind)
-            counts[kind] += 1
-            for k, n in last.items():
-                pairs[k, kind] += n
-            last = Counter({kind: 1})
-        paths |= dict.fromkeys(outputs, here)
-        before |= dict.fromkeys(outputs, last)
-    ends = [paths[v] for v in results]
-    if not ends:
-        return found
-    end = _Paths.joined(ends)
-    counts[_ANY] = counts.total()
-    found["paths"] = end.number / math.log(2)
-    for k, name in enumerate(LAYERS):
-        found[name] = float(counts[k])
-        found[f"{name}/mean"], found[f"{name}/std"] = end.mean[k], math.sqrt(end.variance[k])
-        found[f"{name}/least"], found[f"{name}/most"] = end.least[k], end.most[k]
-    for j, first in enumerate(KINDS):
-        for k, second in enumerate(KINDS):
-            found[f"{first}/{second}"] = float(pairs[j, k])
-    return found | _chains(steps, network.inputs, chains)
+        found |= costs.layers()
+    return found | _on_paths(network, chains)
 
 
 def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Table:
@@ -140,90 +115,88 @@ def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Tab
 
 def counted(texts: Iterable[str], chains: int = 0) -> list[dict[str, float]]:
     """The metrics of many texts; a bar is shown where it takes long."""
-    return [metrics(text, chains) for text in tqdm(texts, "metrics", unit="net", delay=2)]
+    with undisturbed():
+        return [metrics(text, chains) for text in tqdm(texts, "metrics", unit="net", delay=2)]
 
 
-class _Step(NamedTuple):
-    """An operator on the way from input to output that is of a kind, or in which several values meet.
+class _Costs:
+    """Sums over operators.
 
-    Args:
-        kind: the position in `KINDS`, if it is of one.
-        name: of the kind or of the meeting, if there is one.
-        read: the values, those that arrive through pointwise operators under the names that they had before.
-        outputs: what it makes.
+    Attributes:
+        network: of all operators: multiply-accumulates, parameters, activations.
+        kinds: of the operators of each kind, `COSTS`.
+        layers: of those of one operator, kernel and side: number, activations, multiply-accumulates, roots.
+        top: the longest side.
     """
 
-    kind: int | None
-    name: str | None
-    read: list[str]
-    outputs: tuple[str, ...]
+    def __init__(self) -> None:
+        self.network = [0.0] * 3
+        self.kinds = [[0.0] * len(COSTS) for _ in KINDS]
+        self._layers: dict[tuple[str, int], list[float]] = {}
+        self.top = 0
 
-
-def _steps(network: Flat) -> tuple[list[_Step], list[str]]:
-    """What lies on the paths of a network, and the values in which they end."""
-    live = carrying(
-        network.inputs, network.outputs, [(o.values, o.outputs) for o in network.operators if not o.is_zero]
-    )
-    source = {v: v for v in live}  # where a value that passes pointwise operators alone comes from
-    steps = []
-    for o in network.operators:
-        read = [source[v] for v in o.values if v in live]
-        if o.is_zero or not read or live.isdisjoint(o.outputs):
-            continue
-        kind = _kind(o)
-        if kind is None and len(read) == 1:
-            source |= dict.fromkeys(o.outputs, read[0])
-            continue
-        name = KINDS[kind] if kind is not None else MEETINGS.get(o.kind)
-        steps.append(_Step(kind, name, read, o.outputs))
-    return steps, [source[v] for v in network.outputs if v in live]
-
-
-def _costs(network: Sequence[Operator]) -> dict[str, float]:
-    """Costs of all operators together, and of each kind."""
-    totals = ("flops", "params", "activations", *(f"{kind}/{cost}" for kind in KINDS for cost in COSTS))
-    found = dict.fromkeys(totals, 0.0)
-    for op in network:
+    def count(self, op: Operator) -> None:
+        """Add an operator."""
         sizes = [math.prod(shape) for shape in op.weights]
         learnt = sizes[:2] if op.kind == "BatchNormalization" else sizes  # the others are statistics
-        macs = _macs(op)
-        activations = float(math.prod(op.shape))
-        found["flops"] += macs
-        found["params"] += sum(learnt)
-        found["activations"] += activations
-        kind = _kind(op)
-        if kind is None:
-            continue
-        of_op = {
-            "macs": macs,
-            "params": float(sum(sizes)),
-            "activations": activations,
-            "sides": float(op.shape[2]) if len(op.shape) > 2 else 0.0,
-            "roots": math.sqrt(macs),
-            "logs": math.log2(macs) if macs else 0.0,
-        }
-        for cost, value in of_op.items():
-            found[f"{KINDS[kind]}/{cost}"] += value
-    return found
+        macs, activations, kind = _macs(op), float(math.prod(op.shape)), _kind(op)
+        _add(self.network, (macs, float(sum(learnt)), activations))
+        if kind is not None:
+            height = float(op.shape[2]) if len(op.shape) > 2 else 0.0
+            logs = math.log2(macs) if macs else 0.0
+            _add(self.kinds[kind], (macs, float(sum(sizes)), activations, height, math.sqrt(macs), logs))
+        if kind is not None or op.kind in MULTIPLYING:
+            kernel = "x".join(map(str, op.weights[0][2:])) if op.kind == "Conv" and op.weights else ""
+            side = _side(op)
+            self.top = max(self.top, side if kind is not None else 0)
+            key = f"{op.kind}{kernel}{'g' if op.group > 1 else ''}", side
+            _add(self._layers.setdefault(key, [0.0] * 4), (1.0, activations, macs, math.sqrt(macs)))
+
+    def add(self, others: _Costs, times: int) -> None:
+        """Add what has been counted elsewhere, so often."""
+        _add(self.network, others.network, times)
+        for own, other in zip(self.kinds, others.kinds, strict=True):
+            _add(own, other, times)
+        for key, other in others._layers.items():
+            _add(self._layers.setdefault(key, [0.0] * 4), other, times)
+        self.top = max(self.top, others.top)
+
+    def totals(self) -> dict[str, float]:
+        """The sums by name, layers apart."""
+        found = dict(zip(("flops", "params", "activations"), self.network, strict=True))
+        for kind, sums in zip(KINDS, self.kinds, strict=True):
+            found |= {f"{kind}/{cost}": value for cost, value in zip(COSTS, sums, strict=True)}
+        return found
+
+    def layers(self) -> dict[str, float]:
+        """What layers of one kernel at one stage cost: the time of a network is nearly a sum of it."""
+        found: dict[str, float] = {}
+        for (name, side), sums in self._layers.items():
+            stage = f"@{round(math.log2(self.top / side))}" if self.top and side else ""
+            for cost, value in zip(("number", "activations", "macs", "roots"), sums, strict=True):
+                key = f"{name}{stage}:{cost}"
+                found[key] = found.get(key, 0.0) + value
+        return found
 
 
-def _layers(network: Sequence[Operator]) -> dict[str, float]:
-    """What layers of one kernel at one stage cost together: the time that a network takes is nearly a sum."""
-    found: defaultdict[str, float] = defaultdict(float)
-    top = max((_side(op) for op in network if _kind(op) is not None), default=0)
-    for op in network:
-        if _kind(op) is None and op.kind not in MULTIPLYING:
-            continue
-        side = _side(op)
-        kernel = "x".join(map(str, op.weights[0][2:])) if op.kind == "Conv" and op.weights else ""
-        grouped = "g" if op.group > 1 else ""
-        stage = f"@{round(math.log2(top / side))}" if top and side else ""
-        macs, name = _macs(op), f"{op.kind}{kernel}{grouped}{stage}"
-        found[f"{name}:number"] += 1
-        found[f"{name}:activations"] += math.prod(op.shape)
-        found[f"{name}:macs"] += macs
-        found[f"{name}:roots"] += math.sqrt(macs)
-    return dict(found)
+def _add(sums: list[float], others: Sequence[float], times: int = 1) -> None:
+    for k, value in enumerate(others):
+        sums[k] += value * times
+
+
+@lru_cache(maxsize=1 << 12)
+def _cost_of(body: Body) -> _Costs:
+    """What a function costs, those that it calls among it."""
+    costs = _Costs()
+    calls: Counter[Body] = Counter()
+    for step in body.steps:
+        if isinstance(step, Call):
+            calls[step.body] += 1
+        else:
+            costs.count(step)
+    for called, times in calls.items():
+        costs.add(_cost_of(called), times)
+    return costs
 
 
 def _side(op: Operator) -> int:
@@ -239,30 +212,260 @@ def _macs(op: Operator) -> float:
     return float(max(map(math.prod, op.weights), default=0) * places)
 
 
-def _chains(steps: Sequence[_Step], inputs: Sequence[str], longest: int) -> dict[str, float]:
-    """How often operators follow each other, and the number of joins and sums."""
-    if longest < 1:
+def _on_paths(network: Body, chains: int) -> dict[str, float]:
+    """What lies on the paths from the inputs of a network to its results."""
+    way = _way_of.__wrapped__(network)
+    tally = _Tally()
+    start = _State(_Paths.start(), {}, {(): 1.0})
+    ends = _walked(way, [start] * way.inputs, frozenset(range(len(way.outputs))), chains, tally)
+    reached = [state for state in ends if state is not None]
+    if not reached:
         return {}
-    found: defaultdict[str, float] = defaultdict(float)
-    ends: dict[str, dict[tuple[str, ...], float]] = {name: {(): 1.0} for name in inputs}
-    for _, name, read, outputs in steps:
-        arriving: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        for value in read:
-            for chain, number in ends[value].items():
-                arriving[chain] += number
-        if name is None:
-            ends |= dict.fromkeys(outputs, arriving)
+    end = _Paths.joined([state.paths for state in reached])
+    counts = [*tally.counts, sum(tally.counts)]
+    found = {"paths": end.number / math.log(2)}
+    for k, name in enumerate(LAYERS):
+        found[name] = float(counts[k])
+        found[f"{name}/mean"], found[f"{name}/std"] = end.mean[k], math.sqrt(end.variance[k])
+        found[f"{name}/least"], found[f"{name}/most"] = end.least[k], end.most[k]
+    for j, first in enumerate(KINDS):
+        for k, second in enumerate(KINDS):
+            found[f"{first}/{second}"] = float(tally.pairs.get((j, k), 0))
+    return found | tally.chains
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """How values reach the results of a function, sizes apart: one object for all that are alike.
+
+    Values are numbers, those of the inputs first. Operators on one value that are of no kind are left out, as
+    are those whose result a product with zero cuts off.
+
+    Args:
+        inputs: so many.
+        steps: the operators of a kind, those in which several values meet, and calls.
+        outputs: the results; `CUT` where no value of the inputs reaches one.
+        values: so many.
+    """
+
+    inputs: int
+    steps: tuple[_Step, ...]
+    outputs: tuple[int, ...]
+    values: int
+
+
+class _Step(NamedTuple):
+    """What happens to values on their way.
+
+    Args:
+        kind: the position in `KINDS`, if it is an operator of one.
+        name: of the kind or of the meeting, if there is one.
+        called: of a function that is called, its way.
+        read: the values; `CUT` where a function is given one that does not count.
+        made: the values that it makes.
+    """
+
+    kind: int | None
+    name: str | None
+    called: _Way | None
+    read: tuple[int, ...]
+    made: range
+
+
+@lru_cache(maxsize=1 << 12)
+def _way_of(body: Body) -> _Way:
+    number = {name: k for k, name in enumerate(body.inputs)}
+    values = len(number)
+    steps = []
+    for step in body.steps:
+        kind = name = called = None
+        read = tuple([number.get(v, CUT) for v in step.values])
+        if isinstance(step, Call):
+            called = _way_of(step.body)
+        else:
+            read = tuple([v for v in read if v != CUT])
+            if step.is_zero:
+                continue
+            kind = _kind(step)
+            name = KINDS[kind] if kind is not None else MEETINGS.get(step.kind)
+            if kind is None and len(read) == 1:
+                number |= dict.fromkeys(step.outputs, read[0])
+                continue
+        if not read:
             continue
-        found[name] += 1
-        passed: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        total = math.fsum(arriving.values())
-        for chain, number in arriving.items():
-            longer = (*chain, name)
-            for n in range(2, len(longer) + 1):
-                found["-".join(longer[-n:])] += number
-            passed[longer[max(0, len(longer) - longest + 1) :]] += number / total
-        ends |= dict.fromkeys(outputs, passed)
-    return dict(found)
+        made = range(values, values + len(step.outputs))
+        values = made.stop
+        number |= dict(zip(step.outputs, made, strict=True))
+        steps.append(_Step(kind, name, called, read, made))
+    return _way(len(body.inputs), tuple(steps), tuple([number.get(v, CUT) for v in body.outputs]), values)
+
+
+@lru_cache(maxsize=1 << 12)
+def _way(inputs: int, steps: tuple[_Step, ...], outputs: tuple[int, ...], values: int) -> _Way:
+    return _Way(inputs, steps, outputs, values)
+
+
+@lru_cache(maxsize=1 << 12)
+def _needed(way: _Way, outputs: frozenset[int]) -> frozenset[int]:
+    """The values that some of the outputs depend on."""
+    needed = {way.outputs[k] for k in outputs}
+    for step in reversed(way.steps):
+        wanted = frozenset([k for k, v in enumerate(step.made) if v in needed])
+        if not wanted:
+            continue
+        if step.called is None:
+            needed.update(step.read)
+        else:
+            inside = _needed(step.called, wanted)
+            needed.update([v for k, v in enumerate(step.read) if k in inside])
+    needed.discard(CUT)
+    return frozenset(needed)
+
+
+class _State(NamedTuple):
+    """What is known where a value is.
+
+    Args:
+        paths: to it.
+        before: how often each kind is the last before it; `ENTRY` where none is since the function began.
+        ends: the chains with which paths end here, and their shares.
+    """
+
+    paths: _Paths
+    before: Mapping[int, int]
+    ends: Mapping[tuple[str, ...], float]
+
+
+class _Tally:
+    """What has been counted: operators of each kind, which kind follows which, and chains."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(KINDS)
+        self.pairs: Counter[tuple[int, int]] = Counter()
+        self.chains: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, inside: _Tally, before: Mapping[int, int]) -> None:
+        """Add what a function counts, given which kinds are before it."""
+        for k, n in enumerate(inside.counts):
+            self.counts[k] += n
+        for (j, k), n in inside.pairs.items():
+            if j != ENTRY:
+                self.pairs[j, k] += n
+                continue
+            for last, times in before.items():
+                self.pairs[last, k] += times * n
+        for name, number in inside.chains.items():
+            self.chains[name] += number
+
+
+def _walked(
+    way: _Way, given: Sequence[_State | None], outputs: frozenset[int], chains: int, tally: _Tally
+) -> list[_State | None]:
+    """Follow the paths of a function.
+
+    Args:
+        way: of the function.
+        given: what is known of each input, None where it does not count.
+        outputs: those that count.
+        chains: as for `metrics`.
+        tally: to which all on the paths is added.
+
+    Returns:
+        What is known of each output, None where it does not count.
+    """
+    needed = _needed(way, outputs)
+    states: list[_State | None] = [*given, *[None] * (way.values - way.inputs)]
+    for step in way.steps:
+        wanted = frozenset([k for k, v in enumerate(step.made) if v in needed])
+        if not wanted:
+            continue
+        if step.called is not None:
+            arriving = [states[v] if v != CUT and v in needed else None for v in step.read]
+            made = _through(step.called, arriving, wanted, chains, tally)
+        else:
+            read = [state for v in step.read if (state := states[v]) is not None]
+            if not read:
+                continue
+            made = [_after(step, read, chains, tally)] * len(step.made)
+        states[step.made.start : step.made.stop] = made
+    return [states[v] if v != CUT and k in outputs else None for k, v in enumerate(way.outputs)]
+
+
+def _through(
+    way: _Way, arriving: Sequence[_State | None], outputs: frozenset[int], chains: int, tally: _Tally
+) -> list[_State | None]:
+    """Follow the paths of a called function; where one value arrives, what was found before is used again."""
+    present = [(k, state) for k, state in enumerate(arriving) if state is not None]
+    if len(present) != 1:
+        return _walked(way, arriving, outputs, chains, tally) if present else [None] * len(way.outputs)
+    ((k, state),) = present
+    found, inside = _alone(way, k, outputs, chains, tuple(state.ends.items()))
+    tally.add(inside, state.before)
+    return [None if one is None else _behind(state, one) for one in found]
+
+
+@lru_cache(maxsize=1 << 12)
+def _alone(
+    way: _Way,
+    entry: int,
+    outputs: frozenset[int],
+    chains: int,
+    ends: tuple[tuple[tuple[str, ...], float], ...],
+) -> tuple[list[_State | None], _Tally]:
+    """What a function does to the paths of one value, as if they began there."""
+    tally = _Tally()
+    given: list[_State | None] = [None] * way.inputs
+    given[entry] = _State(_Paths.start(), {ENTRY: 1}, dict(ends))
+    return _walked(way, given, outputs, chains, tally), tally
+
+
+def _behind(state: _State, inside: _State) -> _State:
+    """What is known behind a function, by what is known before it and what it does."""
+    before = Counter({k: n for k, n in inside.before.items() if k != ENTRY})
+    for k, n in state.before.items():
+        before[k] += n * inside.before.get(ENTRY, 0)
+    return _State(state.paths.followed(inside.paths), {k: n for k, n in before.items() if n}, inside.ends)
+
+
+def _after(step: _Step, read: Sequence[_State], chains: int, tally: _Tally) -> _State:
+    """What is known behind an operator."""
+    if step.kind is None and len(read) == 1:
+        return read[0]
+    paths = _Paths.joined([state.paths for state in read])
+    before: Mapping[int, int] = read[0].before
+    if len(read) > 1:
+        met: Counter[int] = Counter()
+        for state in read:
+            met.update(state.before)
+        before = met
+    if step.kind is not None:
+        paths = paths.through(step.kind)
+        tally.counts[step.kind] += 1
+        for k, n in before.items():
+            tally.pairs[k, step.kind] += n
+        before = {step.kind: 1}
+    return _State(paths, before, _ends(step.name, read, chains, tally.chains) if chains else {})
+
+
+def _ends(
+    name: str | None, read: Sequence[_State], longest: int, found: defaultdict[str, float]
+) -> Mapping[tuple[str, ...], float]:
+    """The chains that end behind an operator, each of which is counted."""
+    arriving: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for state in read:
+        for chain, number in state.ends.items():
+            arriving[chain] += number
+    if name is None:
+        return arriving
+    found[name] += 1
+    passed: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    total = math.fsum(arriving.values())
+    for chain, number in arriving.items():
+        longer = (*chain, name)
+        for n in range(2, len(longer) + 1):
+            found["-".join(longer[-n:])] += number
+        passed[longer[max(0, len(longer) - longest + 1) :]] += number / total
+    return passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +500,20 @@ class _Paths:
         least = tuple(map(min, zip(*(p.least for p in parts), strict=True)))
         most = tuple(map(max, zip(*(p.most for p in parts), strict=True)))
         return cls(top + math.log(total), mean, variance, least, most)
+
+    def followed(self, other: _Paths) -> _Paths:
+        """These paths, each made longer by each of some others."""
+
+        def both(own: tuple[float, ...], others: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(map(operator.add, own, others))
+
+        return _Paths(
+            self.number + other.number,
+            both(self.mean, other.mean),
+            both(self.variance, other.variance),
+            both(self.least, other.least),
+            both(self.most, other.most),
+        )
 
     def through(self, kind: int) -> _Paths:
         """The same paths, made longer by an operator."""

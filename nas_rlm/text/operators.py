@@ -1,15 +1,15 @@
-"""The operators of a text, one after the other, with the shapes of what they read and make.
+"""The operators of a text, function by function, with the shapes of what they read and make.
 
-Texts say the same things again and again, so that ONNX is asked once for what an operator makes of values of
-some types.
+Texts say the same things again and again. So ONNX is asked once for what an operator makes of values of some
+types, and what a function does with values of some types is one object wherever it is called.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,17 +25,18 @@ _DECLARED = re.compile(r"(\w+)(?:\[([^\]]*)\])? (\w+)(?:,|$)")
 _HANDED = re.compile(r"(g\d+)=(\d+)")
 _GROUP = re.compile(r":int=@(g\d+)")
 _VALUE = re.compile(r"[xvd]\d+")  # the name of what a network reads, other than its weights
+_PREFIX = f"{DOMAIN}."
 START = 200  # characters in which ONNX text names its version
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator of a flat graph.
+    """An operator.
 
     Args:
         kind: the ONNX operator.
-        values: that it reads of what is computed from the network's inputs.
+        values: that it reads of what is computed from the inputs.
         weights: the shapes of the weights that it reads.
         outputs: the values that it makes.
         shape: of the first; a dimension that is not known is 0.
@@ -52,12 +53,27 @@ class Operator:
     is_zero: bool = False
 
 
-@dataclass(frozen=True)
-class Flat:
-    """A network without functions: the values that it is given, its operators in order, its results."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call of a function: what it does, the values that it is given, and those that it makes."""
+
+    body: Body
+    values: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """What a network does, or a function with values of some types: one object for all calls that are alike.
+
+    Args:
+        inputs: the values that it is given, weights apart.
+        steps: in order.
+        outputs: the values that are its results.
+    """
 
     inputs: tuple[str, ...]
-    operators: list[Operator]
+    steps: tuple[Operator | Call, ...]
     outputs: tuple[str, ...]
 
 
@@ -72,14 +88,15 @@ def is_onnx(text: str) -> bool:
     return start.startswith("<") and "ir_version" in start
 
 
-def operators(text: str) -> Flat:
+def operators(text: str) -> Body:
     """The operators of a network's text.
 
     >>> import numpy as np, search_spaces
     >>> from nas_rlm.text import from_architecture
     >>> space = search_spaces.get("nats_size")
-    >>> flat = operators(from_architecture(space, space.sample(np.random.default_rng(0))))
-    >>> flat.operators[0].kind, flat.operators[0].shape[2:]
+    >>> network = operators(from_architecture(space, space.sample(np.random.default_rng(0))))
+    >>> first = network.steps[0].body.steps[0]
+    >>> first.kind, first.shape[2:]
     ('Conv', (32, 32))
 
     Args:
@@ -89,7 +106,7 @@ def operators(text: str) -> Flat:
         ValueError: it is no such text.
     """
     try:
-        return _Reader(text).flat()
+        return _network(text)
     except (ValueError, KeyError, RuntimeError, onnx.parser.ParseError) as error:
         raise ValueError(f"{text[:60]!r} is not the text of a network: {error}") from None
 
@@ -105,7 +122,7 @@ class _Known(NamedTuple):
     """What is known of a value where it is read.
 
     Args:
-        name: in the flat graph.
+        name: where it is made.
         type: None if ONNX does not tell.
         constant: the attributes of the operator that makes it, if it is a constant.
         is_weight: whether it is a weight of the network.
@@ -128,10 +145,28 @@ class _Statement(NamedTuple):
     arguments: tuple[str, ...]
 
 
-class _Function(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Definition:
+    """A function as its text has it, which may call others by name."""
+
+    name: str
     parameters: tuple[str, ...]
     outputs: tuple[str, ...]
     statements: tuple[_Statement, ...]
+
+    @cached_property
+    def calls(self) -> tuple[str, ...]:
+        """The names of the functions that it calls."""
+        called = [s.op.removeprefix(_PREFIX) for s in self.statements if s.op.startswith(_PREFIX)]
+        return tuple(dict.fromkeys(called))
+
+
+@dataclass(frozen=True, eq=False)
+class _Function:
+    """A function, and the functions that it calls."""
+
+    definition: _Definition
+    called: dict[str, _Function]
 
 
 class _Made(NamedTuple):
@@ -141,66 +176,81 @@ class _Made(NamedTuple):
     group: int
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        main, *functions = text.split(f'\n<domain:"{DOMAIN}",')
-        head = _MAIN.match(main)
-        if head is None:
-            raise ValueError("expected a text as from_onnx gives it")
-        given = [
-            _Known(*_declared(*d), is_weight=not _VALUE.fullmatch(d[2])) for d in _DECLARED.findall(head[1])
-        ]
-        self.inputs = tuple([v.name for v in given if not v.is_weight])
-        if not self.inputs:
-            raise ValueError("it has no input x0 or v0")
-        self.main = _Function(
-            (), tuple([d[2] for d in _DECLARED.findall(head[2])]), _statements(main[head.end() :])
-        )
-        self.functions = dict(map(_function, functions))
-        self.names = {v.name: v for v in given}
-        self.operators: list[Operator] = []
+class _Signature(NamedTuple):
+    """What a function must know of what it is given; of a weight no less than of a value."""
 
-    def flat(self) -> Flat:
-        outputs = self.call(self.main, self.names, {})
-        return Flat(self.inputs, self.operators, tuple([v.name for v in outputs]))
+    type: _Type | None
+    constant: str
+    is_weight: bool
 
-    def call(self, function: _Function, names: dict[str, _Known], groups: dict[str, str]) -> list[_Known]:
-        """Take down what a function does, and tell what it returns."""
-        for outputs, op, attributes, arguments in function.statements:
-            if groups and "=@g" in attributes:
-                attributes = _GROUP.sub(lambda m: f"={groups[m[1]]}", attributes)
-            if op == "Constant":
-                names[outputs[0]] = _Known(outputs[0], _constant(attributes).type, attributes)
-                continue
-            read = [names[a] if a else None for a in arguments]
-            if op.startswith(f"{DOMAIN}."):
-                called = self.functions[op[len(DOMAIN) + 1 :]]
-                inside = dict(zip(called.parameters, [v for v in read if v], strict=True))
-                made = self.call(called, inside, dict(_HANDED.findall(attributes)))
-            else:
-                made = self.operator(op, attributes, read, len(outputs))
-            names.update(zip(outputs, made, strict=True))
-        return [names[v] for v in function.outputs]
 
-    def operator(self, op: str, attributes: str, read: Sequence[_Known | None], outputs: int) -> list[_Known]:
-        """Take down an operator, and tell what it makes."""
-        types = tuple([None if v is None else (v.type, v.constant) for v in read])
-        known = _made(op, attributes, types, outputs)
-        number = len(self.operators)
-        made = [_Known(f"{number}.{k}", t) for k, t in enumerate(known.types)]
+def _network(text: str) -> Body:
+    main, *functions = text.split(f'\n<domain:"{DOMAIN}",')
+    head = _MAIN.match(main)
+    if head is None:
+        raise ValueError("expected a text as from_onnx gives it")
+    given = [_Known(*_declared(*d), is_weight=not _VALUE.fullmatch(d[2])) for d in _DECLARED.findall(head[1])]
+    if all(v.is_weight for v in given):
+        raise ValueError("it has no input x0 or v0")
+    outputs = tuple([d[2] for d in _DECLARED.findall(head[2])])
+    definition = _Definition("", (), outputs, _statements(main[head.end() :]))
+    known = {d.name: d for d in map(_definition, functions)}
+    function = _Function(definition, {name: _linked(name, known) for name in definition.calls})
+    body, _ = _body(function, {v.name: v for v in given}, {})
+    return body
+
+
+def _linked(name: str, known: Mapping[str, _Definition]) -> _Function:
+    definition = known[name]
+    return _function(definition, tuple([_linked(called, known) for called in definition.calls]))
+
+
+@lru_cache(maxsize=1 << 12)
+def _function(definition: _Definition, called: tuple[_Function, ...]) -> _Function:
+    return _Function(definition, {one.definition.name: one for one in called})
+
+
+@lru_cache(maxsize=1 << 12)
+def _called(
+    function: _Function, given: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...]
+) -> tuple[Body, tuple[_Type | None, ...]]:
+    """What a function does with what it is given, and the types of its results."""
+    parameters = function.definition.parameters
+    names = {p: _Known(p, *one) for p, one in zip(parameters, given, strict=True)}
+    return _body(function, names, dict(groups))
+
+
+def _body(
+    function: _Function, names: dict[str, _Known], groups: Mapping[str, str]
+) -> tuple[Body, tuple[_Type | None, ...]]:
+    inputs = tuple([v.name for v in names.values() if not v.is_weight and not v.constant])
+    steps: list[Operator | Call] = []
+    for outputs, op, attributes, arguments in function.definition.statements:
+        if groups and "=@g" in attributes:
+            attributes = _GROUP.sub(lambda m: f"={groups[m[1]]}", attributes)
+        if op == "Constant":
+            names[outputs[0]] = _Known(outputs[0], _constant(attributes).type, attributes)
+            continue
+        read = [names[a] if a else None for a in arguments]
         present = [v for v in read if v]
-        self.operators.append(
-            Operator(
-                op,
-                tuple([v.name for v in present if not v.is_weight and not v.constant]),
-                tuple([v.type.shape for v in present if v.is_weight and v.type]),
-                tuple([v.name for v in made]),
-                known.types[0].shape if known.types[0] else (),
-                known.group,
-                op == "Mul" and any(v.is_zero for v in present),
+        values = tuple([v.name for v in present if not v.is_weight and not v.constant])
+        types: tuple[_Type | None, ...]
+        if op.startswith(_PREFIX):
+            signature = tuple([_Signature(v.type, v.constant, v.is_weight) for v in present])
+            handed = tuple(_HANDED.findall(attributes))
+            body, types = _called(function.called[op.removeprefix(_PREFIX)], signature, handed)
+            steps.append(Call(body, values, outputs))
+        else:
+            known = tuple([None if v is None else (v.type, v.constant) for v in read])
+            types, group = _made(op, attributes, known, len(outputs))
+            weights = tuple([v.type.shape for v in present if v.is_weight and v.type])
+            is_zero = op == "Mul" and any(v.is_zero for v in present)
+            steps.append(
+                Operator(op, values, weights, outputs, types[0].shape if types[0] else (), group, is_zero)
             )
-        )
-        return made
+        names.update({name: _Known(name, t) for name, t in zip(outputs, types, strict=True)})
+    results = [names[v] for v in function.definition.outputs]
+    return Body(inputs, tuple(steps), tuple([v.name for v in results])), tuple([v.type for v in results])
 
 
 def _declared(element: str, shape: str, name: str) -> tuple[str, _Type]:
@@ -210,13 +260,13 @@ def _declared(element: str, shape: str, name: str) -> tuple[str, _Type]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _function(text: str) -> tuple[str, _Function]:
-    """A function's name and definition, from the text after its domain."""
+def _definition(text: str) -> _Definition:
+    """A function, from the text after its domain."""
     _, head, body = text.split("\n", 2)
     found = _HEAD.fullmatch(head)
     if found is None:
         raise ValueError(f"{head[:60]!r} is no head of a function")
-    return found[1], _Function(_names(found[2]), _names(found[3]), _statements(body))
+    return _Definition(found[1], _names(found[2]), _names(found[3]), _statements(body))
 
 
 def _statements(body: str) -> tuple[_Statement, ...]:

@@ -154,3 +154,12 @@ def test_any_network_can_be_counted():
 def test_other_texts_are_refused():
     with pytest.raises(ValueError, match=r"'def f\(\): pass' is not the text of a network"):
         metrics("def f(): pass")
+
+
+@pytest.mark.parametrize("name", search_spaces.names())
+def test_functions_and_the_operators_in_their_place_count_the_same(name):
+    space, rng = search_spaces.get(name), np.random.default_rng(11)
+    for _ in range(2):
+        model = space.to_onnx(space.sample(rng))
+        whole, flat = (metrics(from_onnx(model, outlined=o), chains=4) for o in (True, False))
+        assert whole == pytest.approx(flat)

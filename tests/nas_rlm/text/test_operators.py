@@ -6,8 +6,13 @@ import pytest
 
 import search_spaces
 from nas_rlm.text import from_architecture, from_onnx
-from nas_rlm.text.operators import is_network, operators
+from nas_rlm.text.operators import Call, is_network, operators
 from search_spaces.graph import Graph
+
+
+def flat(body):
+    """The operators of a network and of its functions, in order."""
+    return [o for s in body.steps for o in (flat(s.body) if isinstance(s, Call) else [s])]
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
@@ -19,34 +24,59 @@ def test_operators_are_those_that_the_builder_wrote(name):
     written = Counter(
         (o.kind, o.output.channels * max(1, o.output.side * o.output.width)) for o in graph.ops()
     )
-    flat = operators(from_architecture(space, architecture))
-    found = Counter((o.kind, int(np.prod(o.shape))) for o in flat.operators)
-    assert len(flat.inputs) == len(flat.outputs) == 1
+    network = operators(from_architecture(space, architecture))
+    found = Counter((o.kind, int(np.prod(o.shape))) for o in flat(network))
+    assert len(network.inputs) == len(network.outputs) == 1
     assert found <= written if name.startswith("nds") else found == written  # what nothing reads is left out
 
 
 def test_operands_are_values_weights_and_zeros():
     space = search_spaces.get("nasbench201")
     cell = space.parse("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
-    flat = operators(from_architecture(space, cell))
-    first, second = flat.operators[:2]
+    network = operators(from_architecture(space, cell))
+    stem = network.steps[0]
+    assert (stem.values, stem.outputs) == (network.inputs, network.steps[1].values)
+    first, second = stem.body.steps
     assert (first.kind, first.values, first.weights, first.shape) == (
         "Conv",
-        flat.inputs,
+        stem.body.inputs,
         ((16, 3, 3, 3),),
         (1, 16, 32, 32),
     )
-    assert (second.values, second.weights) == (first.outputs, ((16,),) * 4)
-    zeros = [o for o in flat.operators if o.is_zero]
+    assert (second.values, second.weights, second.outputs) == (
+        first.outputs,
+        ((16,),) * 4,
+        stem.body.outputs,
+    )
+    zeros = [o for o in flat(network) if o.is_zero]
     assert {o.kind for o in zeros} == {"Mul"}
     assert all(len(o.values) == 1 and not o.weights for o in zeros)
     assert len(zeros) == 15 * 5
 
 
+def called(body):
+    """What each call in a network does, those within functions among them."""
+    return [b for s in body.steps if isinstance(s, Call) for b in (s.body, *called(s.body))]
+
+
+def test_calls_that_are_alike_share_what_they_do():
+    """Five cells of each of three widths, and layers that another text has as well."""
+    space = search_spaces.get("nasbench201")
+    cells = [
+        space.parse(f"|nor_conv_3x3~0|+|{operator}~0|none~1|+|nor_conv_3x3~0|none~1|skip_connect~2|")
+        for operator in ("none", "skip_connect")
+    ]
+    first, second = (Counter(called(operators(from_architecture(space, c)))) for c in cells)
+    layers = [n for body, n in first.items() if not any(isinstance(s, Call) for s in body.steps)]
+    assert sorted(layers)[-3:] == [10, 11, 11]  # the widths but the first have one in the reduction as well
+    assert len(first.keys() & second.keys()) > 3
+    assert first.keys() != second.keys()
+
+
 def test_groups_of_convolutions():
     space = search_spaces.get("fbnet")
-    flat = operators(from_architecture(space, space.sample(np.random.default_rng(0))))
-    depthwise = [o for o in flat.operators if o.kind == "Conv" and o.group > 1]
+    network = operators(from_architecture(space, space.sample(np.random.default_rng(0))))
+    depthwise = [o for o in flat(network) if o.kind == "Conv" and o.group > 1]
     assert depthwise
     assert all(o.group * o.weights[0][1] == o.shape[1] or o.weights[0][1] > 1 for o in depthwise)
 
@@ -66,8 +96,7 @@ def test_a_network_from_elsewhere():
           d = their.own.Fold(b)
           y = Concat<axis=1>(c, d)
         }""")
-    flat = operators(from_onnx(model))
-    found = {o.kind: o for o in flat.operators}
+    found = {o.kind: o for o in flat(operators(from_onnx(model)))}
     assert found["Reshape"].shape == (2, 16)
     assert found["Reshape"].values == found["MatMul"].outputs
     assert len(found["Split"].outputs) == 2
