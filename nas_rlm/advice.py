@@ -17,6 +17,7 @@ from nas_rlm.features import Counts
 from nas_rlm.process import means, solved, weights_of
 
 ADVISING = 1000  # labels of a space, at most, that tell of another
+WEIGHING = 300  # of them tell the weights
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Adviser:
             return None
         columns = [names.index(name) for name in counts.names]
         some, known = features[:ADVISING, columns], scores[:ADVISING]
-        weights = weights_of(some, counts.groups, known)
+        weights = weights_of(some[:WEIGHING], counts.groups, known[:WEIGHING])
         found = solved(some, known, weights)
         told = means(counts.features(usual), some, weights, found)
         return cls(counts, some, weights, found / told.std(), told.mean() / told.std())
