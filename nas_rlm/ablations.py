@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,8 +107,10 @@ class Outcome:
     seconds: float
 
 
-def run(name: str, seeds: Sequence[int] = (0, 1)) -> Iterator[Outcome]:
-    """The trials of one of `ABLATIONS`, one after the other.
+def run(
+    name: str, seeds: Sequence[int] = (0, 1), done: Collection[tuple[str, int]] = ()
+) -> Iterator[Outcome]:
+    """The trials of one of `ABLATIONS`, one after the other, but for those that are done with a seed.
 
     Raises:
         ValueError: there is no such ablation.
@@ -117,6 +119,8 @@ def run(name: str, seeds: Sequence[int] = (0, 1)) -> Iterator[Outcome]:
         raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
     for seed in seeds:
         for label, trial in ABLATIONS[name].items():
+            if (label, seed) in done:
+                continue
             start = time.perf_counter()
             found = list(_ranks(trial, seed))
             seconds = time.perf_counter() - start

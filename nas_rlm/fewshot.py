@@ -6,13 +6,10 @@ Abdelfattah 2024): random labelled architectures, all the others ranked.
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -25,7 +22,6 @@ from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.expert import ADVISED, Expert, advisers, stranger
 from nas_rlm.features import Counts, usual_counts
-from nas_rlm.files import check_target
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
 
@@ -83,50 +79,6 @@ class Score:
     kendall: float
     spearman: float
     seconds: float
-
-
-class Log:
-    """Results as JSON lines, a line each, so that a benchmark that was interrupted goes on.
-
-    Args:
-        path: of the file; None for none.
-        setting: what else a line tells; lines of another setting are left alone.
-
-    Raises:
-        ValueError: a line of the file is no result.
-    """
-
-    def __init__(self, path: Path | None, setting: Mapping[str, object]) -> None:
-        self.path, self.setting = path, dict(setting)
-        self.scores: dict[tuple[str, int], Score] = {}
-        if path is None:
-            return
-        check_target(path)
-        content = path.read_bytes() if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                record = json.loads(line)
-                key = str(record["method"]), int(record["seed"])
-                score = Score(*(float(record[f.name]) for f in fields(Score)))
-                is_ours = all(record[k] == v for k, v in self.setting.items())
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise ValueError(f"{path} line {number} is not a result: {line[:80]!r}") from None
-            if is_ours:
-                self.scores[key] = score
-        if len(whole) < len(content):
-            os.truncate(path, len(whole))  # a line that was written in part
-
-    def add(self, method: str, seed: int, score: Score) -> None:
-        """Note a result and wait until it is on disk."""
-        self.scores[method, seed] = score
-        if self.path is not None:
-            figures = {k: round(v, 4) for k, v in asdict(score).items()}
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a") as file:
-                file.write(json.dumps({**self.setting, "method": method, "seed": seed, **figures}) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
 
 
 def few_shot(

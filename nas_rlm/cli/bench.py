@@ -12,6 +12,7 @@ import search_spaces
 from nas_rlm.cli.app import Names, Whole, app, bar, load
 from nas_rlm.files import check_target
 from nas_rlm.hints import hint
+from nas_rlm.results import Results
 
 if TYPE_CHECKING:
     from nas_rlm.data import Table
@@ -85,8 +86,10 @@ def bench_few_shot(
         methods: some of those that the whole table shows; by default all.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
+    from dataclasses import asdict, fields
+
     from nas_rlm.expert import ADVISED, experts_of
-    from nas_rlm.fewshot import UNLABELLED, Log, Score, few_shot, methods_of
+    from nas_rlm.fewshot import UNLABELLED, Score, few_shot, methods_of
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
@@ -94,6 +97,10 @@ def bench_few_shot(
     table = _measured(known, objective, data)
     if known in others:
         raise ValueError(f"--others has {known} itself, whose labels are asked for")
+    setting = {"space": known, "labels": labels, "objective": objective, "others": sorted(others)}
+    setting["model"] = model
+    figures = [f.name for f in fields(Score)]
+    results = Results(out, [*setting, "method", "seed", *figures])
     rlm = load(model)
     rlm.experts = dict(rlm.experts)
     for other in others:
@@ -105,15 +112,16 @@ def bench_few_shot(
             raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
     default = offered if labels else [name for name in offered if name in UNLABELLED]
     chosen = {name: offered[name] for name in methods or default}
-    log = Log(out, {"space": known, "labels": labels, "objective": objective, "others": sorted(others)})
-    scores: dict[str, list[Score]] = {name: [] for name in chosen}
-    for name, seed, score in few_shot(
-        table, labels, chosen, range(seeds), objective, log.scores, progress=True
-    ):
-        log.add(name, seed, score)
-    for (name, seed), score in log.scores.items():
-        if name in chosen and seed < seeds:
-            scores[name].append(score)
+    done = {
+        (r["method"], r["seed"]): Score(*(r[name] for name in figures))
+        for r in results.records
+        if all(r[name] == value for name, value in setting.items())
+    }
+    for name, seed, score in few_shot(table, labels, chosen, range(seeds), objective, done, progress=True):
+        rounded = {figure: round(value, 4) for figure, value in asdict(score).items()}
+        results.add({**setting, "method": name, "seed": seed, **rounded})
+        done[name, seed] = score
+    scores = {name: [done[name, seed] for seed in range(seeds)] for name in chosen}
     measured = len(table.having(objective))
     print(f"{measured:,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
@@ -144,27 +152,25 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
     Args:
         name: of the ablation.
         seeds: trainings of each, with seeds from 0.
-        out: a file to which the outcomes are appended, a line of JSON each.
+        out: a file of JSON lines to which each outcome is added; what is there already is not done again.
     """
-    import json
-    from dataclasses import asdict
+    from dataclasses import asdict, fields
 
-    from nas_rlm.ablations import ABLATIONS, run
+    from nas_rlm.ablations import ABLATIONS, Outcome, run
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
-    if out is not None:
-        check_target(out)
-        out.parent.mkdir(parents=True, exist_ok=True)
+    results = Results(out, [f.name for f in fields(Outcome)])
+    done = {(r["trial"], r["seed"]) for r in results.records if r["ablation"] == name}
+    for o in run(name, range(seeds), done):
+        results.add(asdict(o))
     print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")
-    for o in run(name, range(seeds)):
-        ranks = f"{o.tokens:>8,.0f}{o.spearman:>10.3f}{o.kendall:>9.3f}{o.seconds:>9.0f}"
-        print(f"{o.trial:<22}{o.seed:>5}  {o.space:<14}{ranks}", flush=True)
-        if out is not None:
-            with open(out, "a") as file:
-                file.write(json.dumps(asdict(o)) + "\n")
+    for r in results.records:
+        if r["ablation"] == name and r["seed"] < seeds:
+            ranks = f"{r['tokens']:>8,.0f}{r['spearman']:>10.3f}{r['kendall']:>9.3f}{r['seconds']:>9.0f}"
+            print(f"{r['trial']:<22}{r['seed']:>5}  {r['space']:<14}{ranks}")
 
 
 @bench.command(name="reliability")
