@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 import search_spaces
 from nas_rlm import baselines
@@ -26,6 +27,7 @@ from nas_rlm.hints import hint
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Cache, Config, Memory, Network
 from nas_rlm.numbers import MINUS, PLUS, ZERO, NumberScheme
+from nas_rlm.plots import HUES, INK, MUTED
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx
@@ -125,6 +127,38 @@ def run(
             found = list(_ranks(trial, seed))
             seconds = time.perf_counter() - start
             yield from (Outcome(name, label, seed, *ranks, seconds) for ranks in found)
+
+
+def figure(records: Sequence[Mapping[str, Any]]) -> Figure:
+    """A panel for each ablation: Kendall's tau of each trial and space, and how far seeds differ.
+
+    Args:
+        records: of `Outcome`, as `nas-rlm bench ablation --out` writes them.
+    """
+    spaces = list(dict.fromkeys(r["space"] for r in records))
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for r in records:
+        of_trial = found.setdefault(r["ablation"], {}).setdefault(r["trial"], {})
+        of_trial.setdefault(r["space"], []).append(r["kendall"])
+    heights = [len(trials) for trials in found.values()]
+    drawn = Figure(figsize=(7, 0.6 * sum(heights) + 0.7 * len(heights)), layout="constrained")
+    panels = drawn.subplots(len(found), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for panel, (name, trials) in zip(panels, found.items(), strict=True):
+        for row, of_trial in enumerate(trials.values()):
+            for k, (space, values) in enumerate(of_trial.items()):
+                hue, y = HUES[spaces.index(space)], row + 0.3 * (k - (len(of_trial) - 1) / 2)
+                panel.plot([min(values), max(values)], [y, y], color=hue, linewidth=4, alpha=0.3)
+                panel.plot(np.mean(values), y, "o", color=hue, label=space)
+        panel.set_yticks(range(len(trials)), list(trials))
+        panel.set_ylim(len(trials) - 0.5, -0.5)
+        panel.set_title(name, loc="left", color=INK)
+        panel.tick_params(colors=MUTED)
+    panels[-1].set_xlabel("Kendall's tau on held-out networks; dot: mean, bar: all seeds")
+    handles = {label: h for p in panels for h, label in zip(*p.get_legend_handles_labels(), strict=True)}
+    drawn.legend(
+        handles.values(), handles.keys(), loc="outside upper right", frameon=False, ncols=len(handles)
+    )
+    return drawn
 
 
 def _ranks(trial: Trial, seed: int) -> Iterator[tuple[str, float, float, float]]:

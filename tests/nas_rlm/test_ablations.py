@@ -6,7 +6,7 @@ import pytest
 
 import search_spaces
 from nas_rlm import ablations
-from nas_rlm.ablations import ABLATIONS, Generic, NumbersAsText, Trial, run
+from nas_rlm.ablations import ABLATIONS, Generic, NumbersAsText, Trial, figure, run
 from nas_rlm.data import Row, write
 from nas_rlm.numbers import MINUS, PLUS
 
@@ -75,3 +75,19 @@ def test_what_is_no_number():
 def test_an_unknown_ablation():
     with pytest.raises(ValueError, match="no ablation 'head'; did you mean heads"):
         next(run("head"))
+
+
+def test_a_panel_for_each_ablation_and_a_dot_for_each_trial_and_space():
+    records = [
+        {"ablation": ablation, "trial": trial, "space": space, "seed": seed, "kendall": 0.5 + 0.1 * seed}
+        for ablation, trial in (("heads", "decoder"), ("heads", "head"), ("text", "flat"))
+        for space in ("nasbench101", "nasbench201")
+        for seed in (0, 1)
+    ]
+    panels = figure(records).axes
+    assert [panel.get_title(loc="left") for panel in panels] == ["heads", "text"]
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["decoder", "head"]
+    bars, dots = panels[0].lines[::2], panels[0].lines[1::2]
+    assert len(bars) == len(dots) == 4
+    assert all(list(bar.get_xdata()) == [0.5, 0.6] for bar in bars)
+    assert all(dot.get_xdata()[0] == pytest.approx(0.55) for dot in dots)
