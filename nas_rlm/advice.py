@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nas_rlm.features import Counts
+from nas_rlm.features import STILL, Counts
 from nas_rlm.process import means, solved, weights_of
 
 ADVISING = 1000  # labels of a space, at most, that tell of another
@@ -42,7 +42,7 @@ class Adviser:
     def of(
         cls, names: Sequence[str], features: Tensor, scores: Tensor, usual: Sequence[Mapping[str, float]]
     ) -> Adviser | None:
-        """An adviser, if anything that it goes by varies in the space that it is asked about.
+        """An adviser, if what it goes by and what it says vary in the space that it is asked about.
 
         Args:
             names: of D counts.
@@ -58,6 +58,8 @@ class Adviser:
         weights = weights_of(some[:WEIGHING], counts.groups, known[:WEIGHING])
         found = solved(some, known, weights)
         told = means(counts.features(usual), some, weights, found)
+        if not told.std() > STILL:
+            return None
         return cls(counts, some, weights, found / told.std(), told.mean() / told.std())
 
     def advice(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
@@ -83,11 +85,13 @@ class Adviser:
         Raises:
             ValueError: they do not fit each other.
         """
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"counts {names} are not all names")
         m, d = len(tensors.get("features", ())), len(names)
         shapes = {"mean": (d,), "deviation": (d,), "features": (m, d), "weights": (d + 1,), "solved": (m,)}
         check_tensors(tensors, {**shapes, "middle": ()})
         counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
-        parts = (tensors[name] for name in ("weights", "solved", "middle"))
+        parts = (tensors[name].double() for name in ("weights", "solved", "middle"))
         return cls(counts, tensors["features"].double(), *parts)
 
 
@@ -101,6 +105,8 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
     if missing:
         raise ValueError(f"{', '.join(sorted(missing))} missing")
     for name, shape in shapes.items():
+        if not tensors[name].is_floating_point():
+            raise ValueError(f"{name} is {tensors[name].dtype}, expected floating point")
         if tuple(tensors[name].shape) != shape:
             raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
     if not (tensors["deviation"] > 0).all() or not (tensors["weights"] > 0).all():

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from nas_rlm import decoding
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
-from nas_rlm.expert import SHARED, Expert, beliefs
+from nas_rlm.expert import BESIDE, SHARED, Expert, beliefs
 from nas_rlm.metrics import coverage
 from nas_rlm.model import Memory
 from nas_rlm.rlm import RLM
@@ -26,7 +26,7 @@ GRID = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
 LEVELS = (0.1, 0.9)
 WANTED = LEVELS[1] - LEVELS[0]
 LEAST, MOST = 20, 500  # rows with fewer tell nothing; more are not needed
-ALONE, BESIDE = 2.0, 6.0  # guesses for a network that learnt from few rows, without and with an expert
+ALONE = 2.0  # temperature of a network that learnt from few rows, where too few are there to tell it
 
 
 def calibrate(rlm: RLM, held: Sequence[Table], guessed: int = 0, progress: bool = False) -> None:
@@ -50,36 +50,29 @@ def calibrate(rlm: RLM, held: Sequence[Table], guessed: int = 0, progress: bool 
         texts = tables.texts(part.rows)
         known = experts.get(space, ())
         told = {name: v for name, v in values.items() if any(name in one.objectives for one in known)}
-        guesses = {name: guess(name in told) for name in values}
         found = temperatures(rlm, texts, values)
-        own[space] = own.get(space, {}) | _towards(guesses, found, values, guessed)
+        own[space] = own.get(space, {}) | _towards(ALONE, found, values, guessed)
         if told:
-            both = temperatures(rlm, texts, told, known, own[space])
-            both = _towards(dict.fromkeys(told, SHARED), both, told, guessed)
+            beside = _towards(BESIDE, found, told, guessed)
+            both = temperatures(rlm, texts, told, known, beside)
+            both = _towards(SHARED, both, told, guessed)
             experts[space] = [
-                replace(one, temperatures={**one.temperatures, **_of(both, one.objectives)}) for one in known
+                replace(
+                    one,
+                    temperatures={**one.temperatures, **_of(both, one.objectives)},
+                    beside={**one.beside, **_of(beside, one.objectives)},
+                )
+                for one in known
             ]
     rlm.temperatures, rlm.experts = own, experts
 
 
-def guess(is_told: bool) -> float:
-    """The temperature of a network where too few rows are there to tell it.
-
-    Args:
-        is_told: whether an expert speaks as well, beside which a network that knows little must not count.
-    """
-    return BESIDE if is_told else ALONE
-
-
 def _towards(
-    guesses: Mapping[str, float],
-    found: Mapping[str, float],
-    values: Mapping[str, np.ndarray],
-    guessed: int,
+    guess: float, found: Mapping[str, float], values: Mapping[str, np.ndarray], guessed: int
 ) -> dict[str, float]:
-    """Temperatures between guesses and what was found, by the rows that each counts for."""
+    """Temperatures of values, between a guess and what was found, by the rows that each counts for."""
     shares = {name: np.isfinite(v).sum() / (np.isfinite(v).sum() + guessed) for name, v in values.items()}
-    return {name: float(t ** shares[name] * guesses[name] ** (1 - shares[name])) for name, t in found.items()}
+    return {name: float(found[name] ** share * guess ** (1 - share)) for name, share in shares.items()}
 
 
 def _of(found: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

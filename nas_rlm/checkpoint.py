@@ -119,6 +119,7 @@ def save(
                     "advisers": [adviser.counts.names for adviser in one.counts.advisers],
                     "objectives": one.objectives,
                     "temperatures": dict(one.temperatures),
+                    "beside": dict(one.beside),
                 }
                 for one in known
             ]
@@ -171,7 +172,9 @@ def _read_experts(path: Path, described: Any) -> dict[str, list[Expert]]:
                 own = part_of(tensors, f"{space}.{i}.")
                 names, advisers = one["counts"], one.get("advisers", [])
                 found.setdefault(space, []).append(
-                    Expert.restored(own, names, one["objectives"], one["temperatures"], advisers)
+                    Expert.restored(
+                        own, names, one["objectives"], one["temperatures"], advisers, one.get("beside")
+                    )
                 )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} does not fit config.json: {error}") from None

@@ -30,6 +30,7 @@ LEAST, MOST = 10, 4000  # values of an objective that a process is made of
 ADVISED = "accuracy"  # what experts of other spaces are asked
 MOST_ACCURATE = 100.0
 RIGHT = 0.8  # correlation of advice with the truth in spaces that are alike
+BESIDE = 6.0  # temperature of a network that learnt from few rows or none, beside an expert that knows more
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
 
@@ -46,6 +47,7 @@ class Expert:
         solved: the means of each number's process, see `nas_rlm.process.solved`, float64 [M], 0 where the
             number was not measured.
         temperatures: of what network and expert say together of each number, see `nas_rlm.calibration`.
+        beside: of the network for each number, where it is heard with this expert; elsewhere its own.
     """
 
     counts: Counts
@@ -55,6 +57,7 @@ class Expert:
     weights: Mapping[str, Tensor]
     solved: Mapping[str, Tensor]
     temperatures: Mapping[str, float] = field(default_factory=dict)
+    beside: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def fitted(
@@ -138,6 +141,7 @@ class Expert:
         objectives: Sequence[str],
         temperatures: Mapping[str, float],
         advisers: Sequence[Sequence[str]] = (),
+        beside: Mapping[str, float] | None = None,
     ) -> Expert:
         """From its `tensors` and its names.
 
@@ -147,6 +151,7 @@ class Expert:
             objectives: that it tells.
             temperatures: of these.
             advisers: the names of the counts of each.
+            beside: temperatures of a network with it.
 
         Raises:
             ValueError: they do not fit each other, or no process has such numbers.
@@ -167,7 +172,7 @@ class Expert:
         check_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
-        if not all(0 < t < math.inf for t in temperatures.values()):
+        if not all(0 < t < math.inf for known in (temperatures, beside or {}) for t in known.values()):
             raise ValueError("a temperature is not above 0")
         advice = tuple(
             Adviser.restored(part_of(tensors, f"adviser{i}."), known) for i, known in enumerate(advisers)
@@ -176,7 +181,16 @@ class Expert:
         weights = dict(zip(objectives, tensors["weights"], strict=True))
         means = dict(zip(objectives, tensors["solved"].double(), strict=True))
         features, values = tensors["features"].double(), tensors["values"].double().numpy()
-        return cls(counts, features, values, tuple(objectives), weights, means, dict(temperatures))
+        return cls(
+            counts,
+            features,
+            values,
+            tuple(objectives),
+            weights,
+            means,
+            dict(temperatures),
+            dict(beside or {}),
+        )
 
     def believe(self, features: Tensor, objective: str) -> Belief:
         """What it holds of a number of other networks, whose features are float64 [N, D]."""
@@ -261,7 +275,8 @@ def stranger(space: str, others: Mapping[str, Sequence[Expert]]) -> Expert:
     scores = RIGHT * told + (1 - RIGHT**2) ** 0.5 * doubt
     known = [one.scales[ADVISED].known for one in _knowing(space, others)]
     values = Scale(np.concatenate(known), MOST_ACCURATE).values(scores)
-    return Expert.fitted(counts, features, values[:, None], [ADVISED])
+    found = Expert.fitted(counts, features, values[:, None], [ADVISED])
+    return replace(found, beside={ADVISED: BESIDE})
 
 
 def enough(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:

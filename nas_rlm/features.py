@@ -59,6 +59,8 @@ class Counts:
     def carried(cls, counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> Counts:
         """Of named counts the costs and paths, which mean the same in every space, where they vary at all."""
         some = [name for name in names if _group(name) <= PATHS]
+        if not counted or not some:
+            return cls((), np.empty(0), np.empty(0))
         found = _scaled(counted, some)
         varies = _varies(found)
         found = found[:, varies]

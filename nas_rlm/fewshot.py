@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
-from nas_rlm.calibration import BESIDE
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.expert import ADVISED, Expert, advisers, stranger
@@ -107,6 +106,8 @@ def few_shot(
     Raises:
         ValueError: fewer rows than labels and two to ask, or a method that needs labels where there are none.
     """
+    if not labels and objective != ADVISED:
+        raise ValueError(f"without labels only {ADVISED} can be asked for, not {objective}")
     if not labels and not methods.keys() <= UNLABELLED:
         raise ValueError(
             f"without labels there are {', '.join(sorted(UNLABELLED))}; got {', '.join(methods)}"
@@ -130,7 +131,7 @@ def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "acc
     spaces = {row.space for row in rows}
     if len(spaces) > 1:
         raise ValueError(f"{table.name} has rows of {', '.join(sorted(spaces))}; expected one space")
-    if labels == 1 or len(rows) < labels + 2:
+    if labels < 0 or labels == 1 or len(rows) < labels + 2:
         raise ValueError(
             f"{labels} labels of {len(rows)} rows with {objective} in {table.name};"
             " expected none or at least 2 labels, and 2 rows more than labels"
@@ -173,7 +174,6 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
             else:
                 tuned[key] = rlm.with_objectives([task.objective])
                 tuned[key].experts = {space: [stranger(space, rlm.experts)]}
-                tuned[key].temperatures = {space: {task.objective: BESIDE}}
         return tuned[key].predict_text(texts(), [task.objective], space="" if alone else space)[:, 0]
 
     @cache

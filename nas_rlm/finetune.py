@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from nas_rlm.calibration import calibrate, guess
+from nas_rlm.calibration import ALONE, calibrate
 from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
-from nas_rlm.expert import Expert, experts_of
+from nas_rlm.expert import BESIDE, Expert, experts_of
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
@@ -65,28 +65,26 @@ def fine_tune(
     learnt = experts_of(kept, objectives, rlm.experts) if experts else {}
     tried = None
     if recipe is None:
+        learnt = {s: replace(e, beside=dict.fromkeys(e.objectives, BESIDE)) for s, e in learnt.items()}
         recipe, tried = _chosen(rlm, kept, objectives, seed, experts)
     tuned, _ = _tuned(rlm, kept, objectives, recipe)
-    tuned.temperatures = _guessed(kept, rlm.temperatures, learnt)
+    tuned.temperatures = _guessed(kept, rlm.temperatures)
     if tried is not None:
         for space, fitted in tried.temperatures.items():
             tuned.temperatures[space].update(fitted)
         for space, known in tried.experts.items():
-            learnt[space] = replace(learnt[space], temperatures=known[-1].temperatures)
+            told, own = known[-1], learnt[space]
+            learnt[space] = replace(own, temperatures=told.temperatures, beside={**own.beside, **told.beside})
     tuned.experts = _joined(rlm.experts, learnt, objectives) if experts else {}
     return tuned
 
 
-def _guessed(
-    rows: Sequence[Row], known: Temperatures, learnt: Mapping[str, Expert]
-) -> dict[str, dict[str, float]]:
+def _guessed(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
     """Temperatures of all that rows tell: those that are known, or guesses."""
     found: dict[str, dict[str, float]] = {space: dict(of_space) for space, of_space in known.items()}
     for row in rows:
         for name in row.targets:
-            expert = learnt.get(row.space)
-            is_told = expert is not None and name in expert.objectives
-            found.setdefault(row.space, {}).setdefault(name, guess(is_told))
+            found.setdefault(row.space, {}).setdefault(name, ALONE)
     return found
 
 

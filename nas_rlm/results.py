@@ -16,7 +16,7 @@ class Results:
 
     Args:
         path: of the file; None for none.
-        names: what each result tells at least.
+        names: what each result tells at least, the first one first.
 
     Attributes:
         records: all results, the newest last.
@@ -32,6 +32,8 @@ class Results:
         if path is None:
             return
         check_target(path)
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{str(path)!r} is no regular file: expected a new one, or results")
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), 1):
@@ -45,7 +47,7 @@ class Results:
                 ) from None
             self.records.append(record)
         rest = content[len(whole) :]
-        if rest and not rest.startswith(b"{"):
+        if rest and not (self.records or rest.startswith(f'{{"{names[0]}": '.encode())):
             raise ValueError(f"{str(path)!r} is no file of results: it holds {rest[:80]!r}")
         if rest:
             os.truncate(path, len(whole))

@@ -221,8 +221,13 @@ class RLM:
         return fine_tune(self, rows, objectives, recipe, seed, experts)
 
     def temperatures_of(self, space: str, objectives: Sequence[str]) -> list[float]:
-        """The temperature of each objective: the space's, or the mean of those that are known, or 1."""
-        own = self.temperatures.get(space, {})
+        """The network's temperature for each objective.
+
+        It is what the space's expert says, the space's own, the mean of those that are known, or 1.
+        """
+        experts = {name: one.beside for one in self.experts.get(space, ()) for name in one.objectives}
+        own = {**self.temperatures.get(space, {})}
+        own |= {name: beside[name] for name, beside in experts.items() if name in beside}
         found = []
         for name in objectives:
             known = [own[name]] if name in own else [t[name] for t in self.temperatures.values() if name in t]

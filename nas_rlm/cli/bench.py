@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,19 +94,24 @@ def bench_few_shot(
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
+    seeds = seeds if labels else 1  # without labels all seeds are the same
     known = search_spaces.get(space).name
     table = _measured(known, objective, data)
     if known in others:
         raise ValueError(f"--others has {known} itself, whose labels are asked for")
-    setting = {"space": known, "labels": labels, "objective": objective, "others": sorted(others)}
-    setting["model"] = model
+    if others and objective != ADVISED:
+        raise ValueError(f"--others tell of {ADVISED} alone, not of {objective}")
+    setting = {"space": known, "labels": labels, "objective": objective}
+    setting |= {"others": sorted(set(others)), "model": model, "table": table.name}
     figures = [f.name for f in fields(Score)]
     results = Results(out, [*setting, "method", "seed", *figures])
     rlm = load(model)
     rlm.experts = dict(rlm.experts)
     for other in others:
-        rows = _measured(search_spaces.get(other).name, ADVISED).rows
-        rlm.experts |= {name: [expert] for name, expert in experts_of(rows, [ADVISED]).items()}
+        found = experts_of(_measured(search_spaces.get(other).name, ADVISED).rows, [ADVISED])
+        if not found:
+            raise ValueError(f"--others has {other}, which has too few labels to tell of another space")
+        rlm.experts |= {name: [expert] for name, expert in found.items()}
     offered = methods_of(table, rlm, objective)
     for name in methods:
         if name not in offered:
@@ -166,6 +172,7 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
     done = {(r["trial"], r["seed"]) for r in results.records if r["ablation"] == name}
     for o in run(name, range(seeds), done):
         results.add(asdict(o))
+        print(f"{o.trial}, seed {o.seed}, {o.space}: {o.seconds:.0f} seconds", file=sys.stderr)
     print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")
     for r in results.records:
         if r["ablation"] == name and r["seed"] < seeds:

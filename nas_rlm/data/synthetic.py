@@ -12,7 +12,7 @@ import math
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from nas_rlm.text.operators import Body, Call, Operator, operators
 KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 LAYERS = (*KINDS, "layers")  # the last counts them all
 COSTS = ("macs", "params", "activations", "sides", "roots", "logs")
-VERSION = 4  # raised when the metrics change, so that remembered ones are counted again
+VERSION = 5  # raised when the metrics change, so that remembered ones are counted again
 DRAWS = 100  # at random for each network that a table is to have, at most
 MULTIPLYING = ("Conv", "Gemm", "MatMul")
 MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
@@ -214,7 +214,7 @@ def _macs(op: Operator) -> float:
 
 def _on_paths(network: Body, chains: int) -> dict[str, float]:
     """What lies on the paths from the inputs of a network to its results."""
-    way = _way_of.__wrapped__(network)
+    way = _Way(*_described(network))
     tally = _Tally()
     start = _State(_Paths.start(), {}, {(): 1.0})
     ends = _walked(way, [start] * way.inputs, frozenset(range(len(way.outputs))), chains, tally)
@@ -246,12 +246,14 @@ class _Way:
         steps: the operators of a kind, those in which several values meet, and calls.
         outputs: the results; `CUT` where no value of the inputs reaches one.
         values: so many.
+        known: what was found by `_needed`.
     """
 
     inputs: int
     steps: tuple[_Step, ...]
     outputs: tuple[int, ...]
     values: int
+    known: dict[frozenset[int], frozenset[int]] = field(default_factory=dict)
 
 
 class _Step(NamedTuple):
@@ -274,6 +276,11 @@ class _Step(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def _way_of(body: Body) -> _Way:
+    return _way(*_described(body))
+
+
+def _described(body: Body) -> tuple[int, tuple[_Step, ...], tuple[int, ...], int]:
+    """What a way is made of."""
     number = {name: k for k, name in enumerate(body.inputs)}
     values = len(number)
     steps = []
@@ -297,7 +304,7 @@ def _way_of(body: Body) -> _Way:
         values = made.stop
         number |= dict(zip(step.outputs, made, strict=True))
         steps.append(_Step(kind, name, called, read, made))
-    return _way(len(body.inputs), tuple(steps), tuple([number.get(v, CUT) for v in body.outputs]), values)
+    return len(body.inputs), tuple(steps), tuple([number.get(v, CUT) for v in body.outputs]), values
 
 
 @lru_cache(maxsize=1 << 12)
@@ -305,9 +312,10 @@ def _way(inputs: int, steps: tuple[_Step, ...], outputs: tuple[int, ...], values
     return _Way(inputs, steps, outputs, values)
 
 
-@lru_cache(maxsize=1 << 12)
 def _needed(way: _Way, outputs: frozenset[int]) -> frozenset[int]:
     """The values that some of the outputs depend on."""
+    if outputs in way.known:
+        return way.known[outputs]
     needed = {way.outputs[k] for k in outputs}
     for step in reversed(way.steps):
         wanted = frozenset([k for k, v in enumerate(step.made) if v in needed])
@@ -319,7 +327,8 @@ def _needed(way: _Way, outputs: frozenset[int]) -> frozenset[int]:
             inside = _needed(step.called, wanted)
             needed.update([v for k, v in enumerate(step.read) if k in inside])
     needed.discard(CUT)
-    return frozenset(needed)
+    way.known[outputs] = frozenset(needed)
+    return way.known[outputs]
 
 
 class _State(NamedTuple):

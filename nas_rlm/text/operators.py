@@ -213,8 +213,8 @@ def _function(definition: _Definition, called: tuple[_Function, ...]) -> _Functi
 @lru_cache(maxsize=1 << 12)
 def _called(
     function: _Function, given: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...]
-) -> tuple[Body, tuple[_Type | None, ...]]:
-    """What a function does with what it is given, and the types of its results."""
+) -> tuple[Body, tuple[_Signature, ...]]:
+    """What a function does with what it is given, and what is known of its results."""
     parameters = function.definition.parameters
     names = {p: _Known(p, *one) for p, one in zip(parameters, given, strict=True)}
     return _body(function, names, dict(groups))
@@ -222,7 +222,7 @@ def _called(
 
 def _body(
     function: _Function, names: dict[str, _Known], groups: Mapping[str, str]
-) -> tuple[Body, tuple[_Type | None, ...]]:
+) -> tuple[Body, tuple[_Signature, ...]]:
     inputs = tuple([v.name for v in names.values() if not v.is_weight and not v.constant])
     steps: list[Operator | Call] = []
     for outputs, op, attributes, arguments in function.definition.statements:
@@ -234,23 +234,25 @@ def _body(
         read = [names[a] if a else None for a in arguments]
         present = [v for v in read if v]
         values = tuple([v.name for v in present if not v.is_weight and not v.constant])
-        types: tuple[_Type | None, ...]
+        made: tuple[_Signature, ...]
         if op.startswith(_PREFIX):
             signature = tuple([_Signature(v.type, v.constant, v.is_weight) for v in present])
             handed = tuple(_HANDED.findall(attributes))
-            body, types = _called(function.called[op.removeprefix(_PREFIX)], signature, handed)
+            body, made = _called(function.called[op.removeprefix(_PREFIX)], signature, handed)
             steps.append(Call(body, values, outputs))
         else:
-            known = tuple([None if v is None else (v.type, v.constant) for v in read])
-            types, group = _made(op, attributes, known, len(outputs))
+            given = tuple([None if v is None else (v.type, v.constant) for v in read])
+            types, group = _made(op, attributes, given, len(outputs))
             weights = tuple([v.type.shape for v in present if v.is_weight and v.type])
             is_zero = op == "Mul" and any(v.is_zero for v in present)
+            made = tuple([_Signature(t, "", False) for t in types])
             steps.append(
                 Operator(op, values, weights, outputs, types[0].shape if types[0] else (), group, is_zero)
             )
-        names.update({name: _Known(name, t) for name, t in zip(outputs, types, strict=True)})
+        names.update({name: _Known(name, *known) for name, known in zip(outputs, made, strict=True)})
     results = [names[v] for v in function.definition.outputs]
-    return Body(inputs, tuple(steps), tuple([v.name for v in results])), tuple([v.type for v in results])
+    told = tuple([_Signature(v.type, v.constant, v.is_weight) for v in results])
+    return Body(inputs, tuple(steps), tuple([v.name for v in results])), told
 
 
 def _declared(element: str, shape: str, name: str) -> tuple[str, _Type]:

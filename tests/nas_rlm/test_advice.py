@@ -65,6 +65,10 @@ def test_who_advises(others):
     assert experts_of(latency, ["latency/a"], others)["nasbench201"].counts.advisers == ()
     assert advisers("nasbench101", [], others) == ()
     assert advisers("nasbench201", [], {"nasbench101": []}) == ()
+    same = [replace(r, targets={"accuracy": 70.0}) for r in rows("nasbench101", 20)]
+    constant = {"nasbench101": [expert(usual_counts("nasbench101"), same, ["accuracy"])]}
+    assert advisers("nasbench201", [], constant) == ()
+    assert advisers("mine", [], others) == ()
     nothing_varies = [{"flops": 1.0}, {"flops": 1.0}]
     known = others["nasbench101"][0]
     assert known.adviser("accuracy", nothing_varies) is None
@@ -106,6 +110,10 @@ def test_advisers_that_cannot_be_asked(others):
         Adviser.restored(one.tensors(), names[1:])
     with pytest.raises(ValueError, match="a deviation or a weight is not above 0"):
         Adviser.restored({**one.tensors(), "weights": torch.zeros_like(one.weights)}, names)
+    with pytest.raises(ValueError, match="are not all names"):
+        Adviser.restored(one.tensors(), [*names[1:], 3])
+    with pytest.raises(ValueError, match=r"solved is torch\.int64, expected floating point"):
+        Adviser.restored({**one.tensors(), "solved": one.solved.long()}, names)
     advised = experts_of(rows("nasbench201", 12), ["accuracy"], others)["nasbench201"]
     with pytest.raises(ValueError, match="features is"):
         Expert.restored(advised.tensors(), advised.counts.names, ["accuracy"], {})

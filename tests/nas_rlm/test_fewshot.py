@@ -120,3 +120,7 @@ def test_experts_of_other_spaces_advise(table, tiny_checkpoint):
         ValueError, match=r"without labels there are flops, params, process, rlm; got .*trees"
     ):
         next(few_shot(table, 0, methods, [0]))
+    with pytest.raises(ValueError, match="without labels only accuracy can be asked for, not latency/a"):
+        next(few_shot(table, 0, unlabelled, [0], "latency/a"))
+    with pytest.raises(ValueError, match="-1 labels of 140 rows"):
+        next(few_shot(table, -1, methods, [0]))

@@ -7,6 +7,7 @@ import search_spaces
 from nas_rlm import RLM, calibration, finetune
 from nas_rlm.data import Row
 from nas_rlm.data.tables import keys
+from nas_rlm.expert import BESIDE
 from nas_rlm.recipe import Recipe, TableRecipe
 
 SPACE = search_spaces.get("nasbench201")
@@ -72,8 +73,14 @@ def test_too_few_rows_to_hold_some_out(rlm, trainings):
     with pytest.warns(UserWarning, match="12 rows are too few to hold some out"):
         tuned = rlm.fine_tune(rows(12), ["accuracy"])
     assert [(len(some), held) for some, _, held in trainings] == [(12, [])]
-    assert tuned.temperatures == {"nasbench201": {"accuracy": calibration.BESIDE}}
-    assert tuned.experts["nasbench201"][0].temperatures == {}
+    assert tuned.temperatures == {"nasbench201": {"accuracy": calibration.ALONE}}
+    (expert,) = tuned.experts["nasbench201"]
+    assert expert.temperatures == {}
+    assert expert.beside == {"accuracy": BESIDE}
+    assert tuned.temperatures_of("nasbench201", ["accuracy"]) == [BESIDE]
+    assert tuned.temperatures_of("", ["accuracy"]) == [pytest.approx(calibration.ALONE)]
+    again = tuned.fine_tune(rows(12), ["accuracy"], QUICK)
+    assert again.temperatures_of("nasbench201", ["accuracy"]) == [calibration.ALONE]
 
 
 @pytest.fixture
@@ -108,7 +115,7 @@ def test_experts_of_other_numbers_and_spaces_stay(rlm):
     first.temperatures = {"nasbench201": {"accuracy": 2.5}, "fbnet": {"accuracy": 3.0}}
     second = first.fine_tune(rows(20), ["latency/mine"], QUICK)
     assert [e.objectives for e in second.experts["nasbench201"]] == [("accuracy",), ("latency/mine",)]
-    guessed = {"accuracy": 2.5, "latency/mine": calibration.BESIDE}
+    guessed = {"accuracy": 2.5, "latency/mine": calibration.ALONE}
     assert second.temperatures == {"nasbench201": guessed, "fbnet": {"accuracy": 3.0}}
     third = second.fine_tune(rows(5), ["accuracy"], QUICK)
     assert [e.objectives for e in third.experts["nasbench201"]] == [("latency/mine",)]

@@ -27,6 +27,7 @@ def test_without_a_file_results_are_kept_alone():
         ("[1]\n", "line 1 is no result"),
         ('{"method": "a", "seed": 0}\n{"seed": 1}\n', "line 2 is no result"),
         ("a letter", "is no file of results"),
+        ('{"a": [1, 2]}', "is no file of results"),
     ],
 )
 def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path, content, message):

@@ -105,6 +105,24 @@ def test_a_network_from_elsewhere():
     assert set(found["Concat"].values) == {*found["Clip"].outputs, *found["their.own.Fold"].outputs}
 
 
+def test_what_a_function_returns_as_it_was_given():
+    text = """<ir_version:10,opset_import:["":21,"f":1]>
+main(float[1,4] v0,float[4,4] W4_4)=>(float[1,4] v2)
+{
+v1,W=f.same(v0,W4_4)
+v2=MatMul(v1,W)
+}
+<domain:"f",opset_import:["":21,"f":1]>
+same(x0,w0)=>(x0,w0)
+{
+x1=Relu(x0)
+}
+"""
+    product = operators(text).steps[-1]
+    assert product.kind == "MatMul"
+    assert (product.values, product.weights) == (("v1",), ((4, 4),))
+
+
 @pytest.mark.parametrize(
     "change",
     [
