@@ -230,22 +230,18 @@ def advisers(space: str, rows: Sequence[Row], others: Mapping[str, Sequence[Expe
         rows: of it, where nobody can draw from it.
         others: experts of each space.
     """
-    knowing = _knowing(space, others)
-    if not knowing:
+    able = _able(space, others)
+    if not able:
         return ()
     usual = usual_networks(space, rows)
-    found = [one.adviser(ADVISED, usual) for one in knowing]
+    found = [one.adviser(ADVISED, usual) for one in able]
     return tuple(one for one in found if one is not None)
 
 
-def _knowing(space: str, others: Mapping[str, Sequence[Expert]]) -> list[Expert]:
-    """Of each other space the last expert on accuracy."""
-    return [
-        known
-        for other, experts in others.items()
-        for known in [one for one in experts if ADVISED in one.objectives][-1:]
-        if other != space
-    ]
+def _able(space: str, others: Mapping[str, Sequence[Expert]]) -> list[Expert]:
+    """Of each other space the expert on accuracy."""
+    found = [knowing(experts).get(ADVISED) for other, experts in others.items() if other != space]
+    return [one for one in found if one is not None]
 
 
 def stranger(space: str, others: Mapping[str, Sequence[Expert]]) -> Expert:
@@ -269,11 +265,10 @@ def stranger(space: str, others: Mapping[str, Sequence[Expert]]) -> Expert:
     counts = Counts((), np.empty(0), np.empty(0), advice)
     features = counts.features(usual)
     told = (features.mean(1) / features.mean(1).std()).numpy()
-    doubt = np.random.default_rng(0).standard_normal(
-        len(told)
-    )  # so that intervals are as wide as they should
+    # With doubt, intervals are as wide as they should.
+    doubt = np.random.default_rng(0).standard_normal(len(told))
     scores = RIGHT * told + (1 - RIGHT**2) ** 0.5 * doubt
-    known = [one.scales[ADVISED].known for one in _knowing(space, others)]
+    known = [one.scales[ADVISED].known for one in _able(space, others)]
     values = Scale(np.concatenate(known), MOST_ACCURATE).values(scores)
     found = Expert.fitted(counts, features, values[:, None], [ADVISED])
     return replace(found, beside={ADVISED: BESIDE})
@@ -300,6 +295,11 @@ def expert(counts: Counts, rows: Sequence[Row], objectives: Sequence[str]) -> Ex
     return Expert.fitted(counts, counts.read(tables.texts(some.rows)), values, objectives)
 
 
+def knowing(experts: Sequence[Expert]) -> dict[str, Expert]:
+    """Of each number the expert who is asked: the last one of a space that knows it."""
+    return {name: one for one in experts for name in one.objectives}
+
+
 def beliefs(
     experts: Sequence[Expert], texts: Sequence[str], objectives: Sequence[str]
 ) -> list[Belief | None]:
@@ -310,8 +310,8 @@ def beliefs(
         texts: of N networks.
         objectives: K names.
     """
-    knowing = {name: one for one in experts for name in one.objectives}
-    asked = [knowing.get(name) for name in objectives]
+    known = knowing(experts)
+    asked = [known.get(name) for name in objectives]
     counted = [synthetic.metrics(text, CHAINS) for text in texts] if any(asked) else []
     features = {id(one): one.counts.features(counted) for one in asked if one}
     pairs = zip(asked, objectives, strict=True)

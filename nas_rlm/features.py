@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic, tables
+from nas_rlm.data.costs import COSTS as COSTS_OF_KINDS
+from nas_rlm.data.paths import MEETINGS
 from nas_rlm.data.tables import COUNTED, Row, Table
 
 if TYPE_CHECKING:
@@ -99,9 +101,14 @@ def usual_counts(space: str) -> Counts:
 def usual_networks(space: str, rows: Sequence[Row] = ()) -> list[Mapping[str, float]]:
     """What is counted in random networks of a space, or in rows, where nobody can draw from it."""
     if space in search_spaces.names():
-        return [row.targets for row in random_networks(space, USUAL)]
+        return _drawn(space)
     some = Table("", list(rows)).sampled(USUAL)
     return [*synthetic.counted(tables.texts(some.rows), CHAINS)]
+
+
+@lru_cache(maxsize=4)  # they take some megabytes each
+def _drawn(space: str) -> list[Mapping[str, float]]:
+    return [row.targets for row in random_networks(space, USUAL)]
 
 
 def random_networks(space: str, networks: int, seed: int = 0) -> list[Row]:
@@ -130,8 +137,8 @@ def _group(name: str) -> int:
     """Of a count: what a network costs, what lies on its paths, chains by their length, what layers cost."""
     if ":" in name:
         return SUMS
-    if name.split("/")[-1] in (*COUNTED, *synthetic.COSTS):
+    if name.split("/")[-1] in (*COUNTED, *COSTS_OF_KINDS):
         return COSTS
-    if "-" in name or name in synthetic.MEETINGS.values():
+    if "-" in name or name in MEETINGS.values():
         return max(PATHS, name.count("-")) + 1
     return PATHS

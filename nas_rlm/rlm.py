@@ -16,7 +16,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm import checkpoint, decoding
 from nas_rlm.checkpoint import Seen, Temperatures
-from nas_rlm.expert import Expert, beliefs
+from nas_rlm.expert import Expert, beliefs, knowing
 from nas_rlm.hints import hint
 from nas_rlm.model import Memory, Network
 from nas_rlm.numbers import TOKENS
@@ -225,9 +225,10 @@ class RLM:
 
         It is what the space's expert says, the space's own, the mean of those that are known, or 1.
         """
-        experts = {name: one.beside for one in self.experts.get(space, ()) for name in one.objectives}
-        own = {**self.temperatures.get(space, {})}
-        own |= {name: beside[name] for name, beside in experts.items() if name in beside}
+        own = dict(self.temperatures.get(space, {}))
+        for name, one in knowing(self.experts.get(space, ())).items():
+            if name in one.beside:
+                own[name] = one.beside[name]
         found = []
         for name in objectives:
             known = [own[name]] if name in own else [t[name] for t in self.temperatures.values() if name in t]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import count
 from types import EllipsisType
-from typing import TypeVar
 
 from .memory import remembered
 from .order import Form, canonical_order
@@ -17,7 +16,6 @@ COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "E
 GROUP = "group"  # the type of a leaf that is a convolution's group attribute
 MOST_OF_A_PART = 10
 FRESH = count(1 << 32)  # values that no graph has yet
-_Value = TypeVar("_Value", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,16 +330,7 @@ def uses(block: Block) -> dict[int, list[int]]:
 def live_values(block: Block) -> set[int]:
     """Values that carry the input to the output: not cut off from either by a product with zero."""
     steps = [(n.values, n.outs) for n in block.nodes if not n.spec.is_zeroing]
-    return carrying(block.inputs, block.outputs, steps)
-
-
-def carrying(
-    inputs: Iterable[_Value],
-    outputs: Iterable[_Value],
-    steps: Sequence[tuple[Sequence[_Value], Sequence[_Value]]],
-) -> set[_Value]:
-    """Values on the way from inputs to outputs, by the values that each step reads and makes, in order."""
-    forward, backward = set(inputs), set(outputs)
+    forward, backward = set(block.inputs), set(block.outputs)
     for read, made in steps:
         if not forward.isdisjoint(read):
             forward.update(made)
