@@ -44,7 +44,13 @@ class Figures:
     uid: str = ""
 
 
-def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), samples: int = SAMPLES) -> str:
+def report(
+    rlm: RLM,
+    data: Path | None = None,
+    objectives: Sequence[str] = (),
+    samples: int = SAMPLES,
+    validation: bool = False,
+) -> str:
     """The table that `nas-rlm evaluate` prints.
 
     Args:
@@ -53,12 +59,13 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), s
             of the spaces that the model has seen.
         objectives: what to judge; by default all that model and table share.
         samples: hold the median of so many samples beside the model's own median; 0 for none.
+        validation: the recipe's validation rows, which told temperatures, instead of its test rows.
     """
     if samples < 0:
         raise ValueError(f"samples is {samples}: expected 0 or more")
     if data is not None:
-        return show(evaluate(rlm, tables.read(data), objectives, samples=samples))
-    halves = sides(rlm)
+        return show(evaluate(rlm, whole(data, validation), objectives, samples=samples))
+    halves = sides(rlm, validation)
     measured = list(dict.fromkeys(name for _, held in halves for name in held.objectives))
     _check(objectives, measured, ", ".join(held.name for _, held in halves))
     found: list[Figures] = []
@@ -69,22 +76,37 @@ def report(rlm: RLM, data: Path | None = None, objectives: Sequence[str] = (), s
     return show(found)
 
 
-def sides(rlm: RLM) -> list[tuple[Table, Table]]:
+def whole(data: Path, validation: bool) -> Table:
+    """A table all of whose rows are asked.
+
+    Raises:
+        ValueError: validation rows are asked for, which only the shipped model's tables have.
+    """
+    if validation:
+        raise ValueError(f"all rows of {str(data)!r} are asked: validation rows are those of no --data")
+    return tables.read(data)
+
+
+def sides(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
     """Training and test rows of the shipped model's tables, of those spaces that a model has seen.
+
+    Args:
+        rlm: the model.
+        validation: rows that told temperatures instead of test rows.
 
     Raises:
         ValueError: the model has seen none of them.
     """
     recipe = read_recipe("nas")
-    whole = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
-    whole = [t for t in whole if any(row.space in rlm.trained_on for row in t.rows)]
-    if not whole:
+    every = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
+    every = [t for t in every if any(row.space in rlm.trained_on for row in t.rows)]
+    if not every:
         seen = ", ".join(rlm.trained_on) or "nothing"
         raise ValueError(
             f"the model has seen {seen}, none of the shipped model's tables: name one of your own"
         )
-    parts = [tables.split_in_three(table, recipe.validation, recipe.seed) for table in whole]
-    return [(training, test) for training, _, test in parts]
+    parts = [tables.split_in_three(table, recipe.validation, recipe.seed) for table in every]
+    return [(training, told if validation else test) for training, told, test in parts]
 
 
 def evaluate(

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
 from nas_rlm.files import atomic
-from nas_rlm.metrics import coverage
+from nas_rlm.metrics import coverage, spearman
 from nas_rlm.plots import FAINT, HUES, INK, MUTED
 from nas_rlm.rlm import RLM
 
@@ -33,6 +33,8 @@ class Reliability:
         held: the share of true values within each of `INTERVALS`.
         certain: median relative error of the half of the rows with the narrower 80 % intervals.
         uncertain: the same of the other half.
+        shared: Spearman of the signed errors with those of accuracy on the rows that have both; None of
+            accuracy itself and where it was not asked for.
     """
 
     table: str
@@ -41,6 +43,7 @@ class Reliability:
     held: tuple[float, ...]
     certain: float
     uncertain: float
+    shared: float | None = None
 
 
 def reliability(rlm: RLM, held: Table, objectives: Sequence[str]) -> list[Reliability]:
@@ -54,9 +57,11 @@ def reliability(rlm: RLM, held: Table, objectives: Sequence[str]) -> list[Reliab
     texts, space = tables.texts(held.rows), held.rows[0].space
     decoded = rlm.predict_text(texts, objectives, LEVELS, progress=True, space=space)
     found = []
+    errors: dict[str, dict[int, float]] = {}
     for name, of_name in zip(objectives, decoded.transpose(1, 0, 2), strict=True):
         measured = [i for i, row in enumerate(held.rows) if row.measured(name)]
         true = np.array([held.rows[i].targets[name] for i in measured])
+        errors[name] = dict(zip(measured, of_name[measured, len(INTERVALS)] - true, strict=True))
         quantiles = np.sort(of_name[measured], axis=1)
         counted = tuple(
             coverage(quantiles[:, len(INTERVALS) - 1 - k], quantiles[:, len(INTERVALS) + 1 + k], true)
@@ -64,7 +69,17 @@ def reliability(rlm: RLM, held: Table, objectives: Sequence[str]) -> list[Reliab
         )
         halves = _halves(quantiles, true)
         found.append(Reliability(held.name, name, len(measured), counted, *halves))
-    return found
+    of_accuracy = errors.pop("accuracy", {})
+    shared = {name: _shared(of_name, of_accuracy) for name, of_name in errors.items()}
+    return [replace(r, shared=shared.get(r.objective)) for r in found]
+
+
+def _shared(one: Mapping[int, float], other: Mapping[int, float]) -> float | None:
+    """Spearman of errors, by position, on the rows that have both."""
+    both = [i for i in one if i in other]
+    if len(both) < 2:
+        return None
+    return spearman(np.array([one[i] for i in both]), np.array([other[i] for i in both]))
 
 
 def _halves(quantiles: np.ndarray, true: np.ndarray) -> tuple[float, float]:

@@ -112,7 +112,7 @@ class Inception(SearchSpace[Stages]):
 
     def parse(self, text: str) -> Stages:
         expected = f"JSON of four stages such as {EXAMPLE}"
-        content = read_json(text, expected)
+        content = read_json(text, expected, ("blocks", "wide", "paths", "ops", "inner"))
         try:
             stages = [(s["blocks"], s["wide"], [(p["ops"], p["inner"]) for p in s["paths"]]) for s in content]
             is_typed = all(

@@ -125,7 +125,7 @@ class NASBench101(SearchSpace[Cell101]):
 
     def parse(self, text: str) -> Cell101:
         expected = f"JSON with adjacency and ops, such as {EXAMPLE}"
-        content = read_json(text, expected)
+        content = read_json(text, expected, ("adjacency", "ops"))
         try:
             given, ops = content["adjacency"], content["ops"]
             n = len(ops) if isinstance(ops, list) else -1

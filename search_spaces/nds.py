@@ -92,7 +92,10 @@ class CellSpace(SearchSpace[Genotype]):
         return np.array([*edges, *near])
 
     def parse(self, text: str) -> Genotype:
-        """From the JSON of the public nds files, or from DARTS' Genotype(...): 20 cells, width 36."""
+        """From the JSON of the public nds files, or from DARTS' Genotype(...): 20 cells, width 36.
+
+        Settings of the training, which the public files have as well, do not matter.
+        """
         content = _genotype(text) if text.strip().startswith("Genotype(") else _json(text)
         cells = []
         for name in ("normal", "reduce"):

@@ -76,7 +76,7 @@ class TwoPath(SearchSpace[Paths]):
 
     def parse(self, text: str) -> Paths:
         expected = f"JSON of two paths such as {EXAMPLE}"
-        content = read_json(text, expected)
+        content = read_json(text, expected, ("ops", "reduce"))
         try:
             blocks = [[(b["ops"], b["reduce"]) for b in path] for path in content]
         except (KeyError, TypeError):

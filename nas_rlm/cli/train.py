@@ -54,7 +54,12 @@ def finetune(
 
 @app.command
 def evaluate(
-    *, model: str = "nas", data: Path | None = None, objectives: Names = (), samples: Whole = 64
+    *,
+    model: str = "nas",
+    data: Path | None = None,
+    objectives: Names = (),
+    samples: Whole = 64,
+    validation: Flag = False,
 ) -> None:
     """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
 
@@ -64,10 +69,11 @@ def evaluate(
             that the model has seen.
         objectives: what to judge; by default every one that model and table share.
         samples: hold the median of so many samples beside the model's median; 0, which is quick, for none.
+        validation: without --data, the rows that told the model's temperatures instead of the test rows.
     """
     from nas_rlm import evaluate as evaluation
 
-    print(evaluation.report(load(model), data, objectives, samples))
+    print(evaluation.report(load(model), data, objectives, samples, validation))
 
 
 @tokenizer.command(name="train")

@@ -1,12 +1,13 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import search_spaces
 from nas_rlm import RLM
-from nas_rlm.data import Row, Table
-from nas_rlm.evaluate import Figures, evaluate, report, show
+from nas_rlm.data import Row, Table, tables
+from nas_rlm.evaluate import Figures, evaluate, report, show, sides
 from nas_rlm.metrics import spearman
 
 SPACE = search_spaces.get("nasbench201")
@@ -91,6 +92,19 @@ def test_what_cannot_be_judged(rlm):
 def test_a_model_of_none_of_the_shipped_tables(rlm, shared_data):
     with pytest.raises(ValueError, match="the model has seen nothing, none of"):
         report(rlm)
+
+
+def test_validation_rows_are_those_that_neither_teach_nor_judge(tiny_checkpoint, shared_data):
+    seen = RLM.load(tiny_checkpoint)
+    seen.trained_on = {"nds_darts": []}
+    ((training, test),) = sides(seen)
+    ((same, told),) = sides(seen, validation=True)
+    assert same.rows == training.rows
+    keys = [set(tables.keys(part.rows)) for part in (training, test, told)]
+    assert all(keys)
+    assert len(set.union(*keys)) == sum(map(len, keys))
+    with pytest.raises(ValueError, match=r"all rows of 'mine\.parquet' are asked"):
+        report(seen, Path("mine.parquet"), validation=True)
 
 
 def test_one_row_has_no_rank(rlm):

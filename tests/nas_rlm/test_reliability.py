@@ -47,6 +47,22 @@ def test_the_real_decoder_is_asked(held, tiny_checkpoint):
     assert found.held[INTERVALS.index(0.8)] == ((low <= true) & (true <= high)).mean()
 
 
+def test_errors_of_a_latency_are_held_against_those_of_accuracy(held, tiny_checkpoint, monkeypatch):
+    rlm = RLM.load(tiny_checkpoint)
+    noise = np.random.default_rng(1).normal(size=600)
+    for i, row in enumerate(held.rows):
+        row.targets["accuracy"] = 90 + noise[i]
+        row.targets["latency/pixel3"] = 100 - noise[i] ** 3 if i < 300 else 0.0
+    monkeypatch.setattr(
+        rlm, "predict_text", lambda _, names, *__, **___: np.full((600, len(names), len(LEVELS)), 95.0)
+    )
+    accuracy, latency = reliability(rlm, held, ["accuracy", "latency/pixel3"])
+    assert accuracy.shared is None
+    assert latency.shared == pytest.approx(-1)
+    (alone,) = reliability(rlm, held, ["latency/pixel3"])
+    assert alone.shared is None
+
+
 def test_a_picture_is_written(tmp_path):
     draw([Reliability("cells", "accuracy", 9, (0.1, 0.2, 0.3, 0.4, 0.5), 0.1, 0.2)], tmp_path / "r.png")
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")

@@ -25,6 +25,25 @@ def test_json():
             read_json(text, "a list of numbers")
 
 
+def test_keys_that_nobody_reads_are_refused():
+    with pytest.raises(ValueError, match=r"has 'c', where only a, b are known; expected JSON"):
+        read_json('{"a": [{"b": 1, "c": 2}]}', "JSON", ("a", "b"))
+    with pytest.raises(ValueError, match=r"has 'a' twice; expected JSON"):
+        read_json('{"a": 1, "a": 2}', "JSON")
+
+
+@pytest.mark.parametrize("name", ["nasbench101", "two_path", "inception", "ofa_mbv3", "ofa_resnet50"])
+def test_an_architecture_with_a_key_more_is_refused(name):
+    space = search_spaces.get(name)
+    content = json.loads(str(space.sample(np.random.default_rng(0))))
+    place = content
+    while not isinstance(place, dict):
+        place = place[0]
+    place["depth"] = 3
+    with pytest.raises(ValueError, match=r"has 'depth', where only"):
+        space.parse(json.dumps(content))
+
+
 def test_long_texts_are_shown_in_part():
     assert shown("abc") == "'abc'"
     assert len(shown("a" * 100_000)) < 600

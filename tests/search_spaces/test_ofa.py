@@ -87,7 +87,7 @@ def test_resolution_changes_the_work_but_not_the_size():
         ({"r": 100}, "r of .* is 100"),
         ({"ks": [3] * 19}, "ks of .* expected 20 values"),
         ({"e": [3] * 19 + [5]}, "e\\[19\\] of .* is 5, expected one of 3, 4, 6"),
-        ({"x": 1}, "has ks, e, d, r, x"),
+        ({"x": 1}, "has 'x', where only ks, e, d, r are known"),
     ],
 )
 def test_malformed_text_names_the_bad_part(values, part):

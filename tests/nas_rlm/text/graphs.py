@@ -76,7 +76,8 @@ def random_network(rng: np.random.Generator, size: int, repeats: int) -> FlatMod
             if kind == 0:
                 values.append(g.op("Add", left, right))
             elif kind == 1:
-                values.append(g.op("Concat", left, right, axis=1))
+                both = g.op("Concat", left, right, axis=1)
+                values.append(g.op("Conv", both, g.weight(8, 16, 1, 1)))
             elif kind == 2:
                 values.append(g.op("Relu", left))
             elif kind == 3:

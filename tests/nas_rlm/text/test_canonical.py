@@ -90,15 +90,15 @@ def test_weight_values_never_enter_the_text():
 
 
 def test_default_attributes_do_not_matter():
-    def network(**attributes: object) -> str:
+    def network(inputs: int = 8, **attributes: object) -> str:
         g = FlatModel()
-        x = g.op("Conv", "image", g.weight(8, 8, 3, 3), pads=[1, 1, 1, 1], **attributes)
+        x = g.op("Conv", "image", g.weight(8, inputs, 3, 3), pads=[1, 1, 1, 1], **attributes)
         return from_onnx(g.build(g.op("Relu", x)))
 
     plain = network()
     assert plain == network(strides=[1, 1], dilations=[1, 1], group=1, kernel_shape=[3, 3], auto_pad="NOTSET")
     assert plain != network(strides=[2, 2])
-    assert "<g0=2>" in network(group=2)
+    assert "<g0=2>" in network(4, group=2)
 
 
 def test_identity_nodes_are_no_part_of_the_computation():
