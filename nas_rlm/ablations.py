@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,15 @@ class Outcome:
 
 
 def run(
-    name: str, seeds: Sequence[int] = (0, 1), done: Collection[tuple[str, int]] = ()
+    name: str, seeds: Sequence[int] = (0, 1), done: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[Outcome]:
-    """The trials of one of `ABLATIONS`, one after the other, but for those that are done with a seed.
+    """The trials of one of `ABLATIONS`, one after the other.
+
+    Args:
+        name: of the ablation.
+        seeds: each trial is run with each.
+        done: records of `Outcome`. What they tell of this ablation is left out, and what they tell of the
+            same trial in another one is told again instead of being run twice.
 
     Raises:
         ValueError: there is no such ablation.
@@ -121,12 +127,22 @@ def run(
         raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
     for seed in seeds:
         for label, trial in ABLATIONS[name].items():
-            if (label, seed) in done:
+            same = [r for r in done if r["seed"] == seed and _trial(r) == trial]
+            if any((r["ablation"], r["trial"]) == (name, label) for r in same):
+                continue
+            if same:
+                of_first = [r for r in same if r["ablation"] == same[0]["ablation"]]
+                yield from (Outcome(**{**r, "ablation": name, "trial": label}) for r in of_first)
                 continue
             start = time.perf_counter()
             found = list(_ranks(trial, seed))
             seconds = time.perf_counter() - start
             yield from (Outcome(name, label, seed, *ranks, seconds) for ranks in found)
+
+
+def _trial(record: Mapping[str, Any]) -> Trial | None:
+    """What a record is of, if there is still such a trial."""
+    return ABLATIONS.get(record["ablation"], {}).get(record["trial"])
 
 
 def figure(records: Sequence[Mapping[str, Any]]) -> Figure:

@@ -155,6 +155,8 @@ def _measured(space: str, objective: str, data: Path | None = None) -> Table:
 def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> None:
     """Vary one choice, all else equal: heads, numbers, tokenizer, length, text, pretraining or joint.
 
+    Ablations share some trials, which are run once where they share --out.
+
     Args:
         name: of the ablation.
         seeds: trainings of each, with seeds from 0.
@@ -169,8 +171,7 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
     results = Results(out, [f.name for f in fields(Outcome)])
-    done = {(r["trial"], r["seed"]) for r in results.records if r["ablation"] == name}
-    for o in run(name, range(seeds), done):
+    for o in run(name, range(seeds), results.records):
         results.add(asdict(o))
         print(f"{o.trial}, seed {o.seed}, {o.space}: {o.seconds:.0f} seconds", file=sys.stderr)
     print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")

@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -36,6 +36,20 @@ def test_every_trial_ranks_every_space(small, name):
         (label, space) for label, trial in ABLATIONS[name].items() for space in trial.spaces
     ]
     assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in outcomes)
+
+
+def test_what_another_ablation_tells_is_not_run_again(small, monkeypatch):
+    records = [asdict(outcome) for outcome in run("heads", [0])]
+    monkeypatch.setattr(ablations, "_ranks", lambda trial, seed: iter([("nasbench101", 9.0, 0.5, 0.4)]))
+    first, same, other = run("numbers", [0], records)
+    assert [asdict(o) for o in (first, same)] == [
+        {**r, "ablation": "numbers", "trial": "digits"} for r in records if r["trial"] == "decoder"
+    ]
+    assert (other.trial, other.kendall) == ("as text", 0.4)
+    records += [asdict(o) for o in (first, same, other)]
+    assert list(run("numbers", [0], records)) == []
+    again = list(run("numbers", [0, 1], records))
+    assert [(o.trial, o.seed, o.kendall) for o in again] == [("digits", 1, 0.4), ("as text", 1, 0.4)]
 
 
 def test_a_generic_tokenizer_takes_more_tokens(small):
