@@ -83,7 +83,7 @@ def whole(data: Path, validation: bool) -> Table:
         ValueError: validation rows are asked for, which only the shipped model's tables have.
     """
     if validation:
-        raise ValueError(f"all rows of {str(data)!r} are asked: validation rows are those of no --data")
+        raise ValueError(f"validation rows are those of the shipped model's tables, not of {str(data)!r}")
     return tables.read(data)
 
 

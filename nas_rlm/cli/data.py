@@ -27,6 +27,8 @@ def import_table(kind: str, file: Path, *, out: Path, allow_pickle: Flag = False
     from nas_rlm.data.official import read_official
 
     check_target(out)
+    if file.exists() and out.exists() and file.samefile(out):
+        raise ValueError(f"--out {str(out)!r} is the file to read: choose another")
     rows = read_official(kind, file, allow_pickle)
     write(out, rows)
     print(f"{len(rows):,} rows: {out}")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, shape_inference, version_converter
+from onnx import TensorProto, helper, version_converter
 
-from .known import KnownGraph, attribute, bare_weight
+from .fit import check_fit
+from .known import KnownGraph, bare_weight
 from .reader import FOLDED, OPSET
 from .rules import RULES
 
@@ -32,11 +33,10 @@ def normalised(model: onnx.ModelProto) -> onnx.ModelProto:
             bare = version_converter.convert_version(bare, OPSET)
         except (RuntimeError, version_converter.ConvertError) as error:
             raise ValueError(f"operator set {version} cannot be converted to {OPSET}: {error}") from None
-    _check_shapes(bare)
+    check_fit(bare)
     changed, given = True, {t.name for t in model.graph.initializer}
     while changed:  # each round knows more shapes than the one before
         graph = KnownGraph(bare, given)
-        _check_channels(graph)
         changed = graph.simplify(RULES)
         while graph.simplify(RULES):
             pass
@@ -65,32 +65,6 @@ def check(model: onnx.ModelProto) -> None:
         )
         model = copy
     onnx.checker.check_model(model)
-
-
-def _check_shapes(model: onnx.ModelProto) -> None:
-    """Refuse operators that do not fit their inputs, as far as ONNX infers it."""
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
-    del bare.graph.value_info[:]  # what a file claims of later values is ignored by runtimes too
-    for output in bare.graph.output:
-        output.ClearField("type")
-    try:
-        shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
-    except shape_inference.InferenceError as error:
-        raise ValueError(f"types or shapes contradict each other: {error}") from None
-
-
-def _check_channels(graph: KnownGraph) -> None:
-    """Refuse convolutions whose weights are for another number of channels, which ONNX does not look at."""
-    for node in graph.nodes:
-        if node.op_type == "Conv" and all(name in graph.shapes for name in node.input[:2]):
-            given, weight = (graph.shapes[name] for name in node.input[:2])
-            groups = attribute(node, "group", 1)
-            if given[1] != weight[1] * groups or weight[0] % groups:
-                raise ValueError(
-                    f"a Conv of {groups} groups reads {given[1]} channels with a weight of shape"
-                    f" {list(weight)}: expected {weight[1] * groups} channels, and a multiple of {groups} out"
-                )
 
 
 def _without_values(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -103,7 +103,7 @@ def test_validation_rows_are_those_that_neither_teach_nor_judge(tiny_checkpoint,
     keys = [set(tables.keys(part.rows)) for part in (training, test, told)]
     assert all(keys)
     assert len(set.union(*keys)) == sum(map(len, keys))
-    with pytest.raises(ValueError, match=r"all rows of 'mine\.parquet' are asked"):
+    with pytest.raises(ValueError, match=r"not of 'mine\.parquet'"):
         report(seen, Path("mine.parquet"), validation=True)
 
 

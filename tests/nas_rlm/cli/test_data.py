@@ -24,6 +24,10 @@ def test_data_import_writes_a_table_or_nothing(tmp_path, capsys):
     assert not other.exists()
     line = refused(capsys, "data", "import", "nasbench201", tmp_path / "ResNet.json", "--out", other)
     assert "--allow-pickle" in line
+    table = out.read_bytes()
+    line = refused(capsys, "data", "import", "parquet", out, "--out", tmp_path / "." / "table.parquet")
+    assert "is the file to read: choose another" in line
+    assert out.read_bytes() == table
     assert "did you mean nds" in refused(capsys, "data", "import", "ndss", tmp_path, "--out", other)
 
 
