@@ -157,7 +157,7 @@ def _predict(
     if archs is not None:
         assert space is not None
         found = search_spaces.get(space)
-        read = _read_architectures(found, archs)
+        read = read_architectures(found, archs)
         names = [line for line, _ in read]
         values = load(model).predict(found, [a for _, a in read], objectives, computed, progress=True)
     else:
@@ -169,7 +169,8 @@ def _predict(
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 
-def _read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:
+def read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:
+    """The lines of a file, each with its architecture."""
     read = []
     for number, line in enumerate(read_text(path, "an architecture a line").splitlines(), 1):
         if line.strip():

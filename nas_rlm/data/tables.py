@@ -31,6 +31,7 @@ COLUMNS = (
 NEEDED = ("identifier", "space", "metadata")  # what tables of programs have as well
 SAID = ("arch_str", "input")  # one of them tells what was measured
 COUNTED = ("flops", "params")  # numbers of a table that nobody measured
+KINDS = {"acc": "accuracy", "lat": "latency", "mem": "memory"}  # names of numbers in metadata begin so
 METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
 SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
@@ -50,7 +51,7 @@ class Row:
         arch_str: the benchmark's notation.
         targets: objective to value: percent, milliseconds, multiply-accumulates, parameters.
         input: the text; empty where the space's adapter makes it.
-        identifier, uid: as in the file.
+        identifier, uid, metainformation: as in the file.
     """
 
     space: str
@@ -59,6 +60,7 @@ class Row:
     input: str = ""
     identifier: str = ""
     uid: str = ""
+    metainformation: str = ""
 
     def measured(self, objective: str) -> bool:
         """Whether there is a value; a latency near zero is none, nor is what is not finite."""
@@ -105,8 +107,8 @@ def read(path: str | os.PathLike[str]) -> Table:
     """A parquet table.
 
     `val_accuracy` is the objective `accuracy`, or what a column `metric_type` says: `memory` (bytes) or
-    `latency` (ms). `acc_X` and `lat_X` of the metadata are `accuracy/X` and `latency/X`; `flops` and `params`
-    keep their names. Missing values are left out.
+    `latency` (ms). `acc_X`, `lat_X` and `mem_X` of the metadata are `accuracy/X`, `latency/X` and `memory/X`;
+    `flops` and `params` keep their names. Missing values are left out.
 
     Raises:
         FileNotFoundError: no such file.
@@ -269,14 +271,14 @@ def _row(record: dict[str, Any], path: Path) -> Row:
     found = {target: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
     for name, value in pairs:
         kind, _, rest = str(name).partition("_")
-        if kind in ("acc", "lat") and rest:
-            found[f"{'accuracy' if kind == 'acc' else 'latency'}/{rest}"] = value
+        if kind in KINDS and rest:
+            found[f"{KINDS[kind]}/{rest}"] = value
     for name, value in found.items():
         if value is not None and not _is_possible(name, value):
             expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
             shown = f"{name} of {record['identifier']!r} is {str(value)[:40]!r}"
             raise ValueError(f"{str(path)!r}: {shown}, expected {expected}")
-    for name in ("arch_str", "input", "space"):
+    for name in ("arch_str", "input", "space", "metainformation"):
         if not isinstance(record[name], str | None):
             raise ValueError(
                 f"{str(path)!r}: {name} of {record['identifier']!r} is {record[name]!r}, expected text"
@@ -294,6 +296,7 @@ def _row(record: dict[str, Any], path: Path) -> Row:
         record["input"] or "",
         record["identifier"] or "",
         record["uid"] or "",
+        record["metainformation"] or "",
     )
 
 
@@ -307,18 +310,17 @@ def _is_possible(objective: str, value: object) -> bool:
 
 def _record(row: Row) -> dict[str, Any]:
     metrics = {name: metric for metric, name in METRICS.items() if name in row.targets}
-    named = r"accuracy|flops|params|(accuracy|latency)/[^,\s]+"
+    named = r"accuracy|flops|params|(accuracy|latency|memory)/[^,\s]+"
     if len(metrics) == 1 and "accuracy" not in row.targets:
         named += "|" + next(iter(metrics))
     for name, value in row.targets.items():
         if not _is_possible(name, value) or math.isnan(value) or not re.fullmatch(named, name):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
-    prefixes = {"accuracy/": "acc_", "latency/": "lat_"}
     metadata = {
-        prefix + name.removeprefix(start): value
+        f"{kind}_{name.removeprefix(start + '/')}": value
         for name, value in row.targets.items()
-        for start, prefix in prefixes.items()
-        if name.startswith(start)
+        for kind, start in KINDS.items()
+        if name.startswith(f"{start}/")
     }
     public = {adapter: name for name, adapter in SPACES.items()}
     record = {
@@ -332,7 +334,7 @@ def _record(row: Row) -> dict[str, Any]:
         "flops": row.targets.get("flops"),
         "params": row.targets.get("params"),
         "metadata": repr(metadata),
-        "metainformation": "",
+        "metainformation": row.metainformation,
     }
     for name, metric in metrics.items():
         record |= {"val_accuracy": row.targets[name], "metric_type": metric}

@@ -1,0 +1,159 @@
+"""How networks are measured: warm, in several windows, in an order that has nothing to do with their size.
+
+On a machine that becomes slower while it measures, the networks of the end would seem slow. So the windows of
+many networks are shuffled among each other, and a network's windows lie far apart; how much they differ is
+told beside their median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nas_rlm.devices.connection import Connection, Died, Refused
+from nas_rlm.devices.device import Device
+
+WINDOWS, SECONDS = 5, 0.2
+TOGETHER = 20  # networks whose windows are shuffled
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one network takes.
+
+    Args:
+        median, p10, p90: of the times of all runs, ms.
+        spread: of the windows' medians, the difference between largest and smallest by `median`.
+        runs: so many.
+        memory: bytes that the process grew by at most, where that was asked for.
+        environment: the machine, and how busy it was.
+    """
+
+    median: float
+    p10: float
+    p90: float
+    spread: float
+    runs: int
+    memory: float | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, windows: list[list[float]], environment: dict[str, Any], memory: float | None) -> Measurement:
+        """From the times of each window, in seconds."""
+        low, median, high = 1e3 * np.quantile(np.concatenate(windows), (0.1, 0.5, 0.9))
+        medians = [1e3 * np.median(times) for times in windows]
+        spread = float((max(medians) - min(medians)) / median)
+        runs = sum(map(len, windows))
+        return cls(float(median), float(low), float(high), spread, runs, memory, environment)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a network has no measurement."""
+
+    error: str
+
+
+def measure(
+    networks: Iterable[tuple[Key, bytes]],
+    device: Device,
+    windows: int = WINDOWS,
+    seconds: float = SECONDS,
+    seed: int = 0,
+    memory: bool = False,
+    python: str = "",
+) -> Iterator[tuple[Key, Measurement | Failure]]:
+    """Measure networks on a device.
+
+    Args:
+        networks: each with what it is called and its ONNX file, whose weights are initialisers.
+        device: where.
+        windows: times that each is measured, with others in between.
+        seconds: of each window.
+        seed: of the order.
+        memory: measure memory as well, for which each network gets a process of its own.
+        python: see `Connection`.
+
+    Returns:
+        Each network with its result, in order, some at a time.
+
+    Raises:
+        ValueError: the runtime is not there, or no worker starts.
+    """
+    rng, rest = np.random.default_rng(seed), iter(networks)
+    while some := list(islice(rest, TOGETHER)):
+        grown = [_memory(content, device, python) if memory else None for _, content in some]
+        yield from _measured(some, grown, device, windows, seconds, rng, python)
+
+
+def _measured(
+    some: list[tuple[Key, bytes]],
+    grown: list[float | None],
+    device: Device,
+    windows: int,
+    seconds: float,
+    rng: np.random.Generator,
+    python: str,
+) -> Iterator[tuple[Key, Measurement | Failure]]:
+    """Networks whose windows are shuffled; when one of them ends the process, the others get a new one."""
+    failures: dict[int, str] = {}
+    times: list[list[list[float]]] = [[] for _ in some]
+    environment: dict[str, Any] = {}
+    asked = [i for _ in range(windows) for i in rng.permutation(len(some)).tolist()]
+    while asked:
+        with Connection(python) as worker:
+            environment = opened(worker, device) if not environment else environment | opened(worker, device)
+            loaded: set[int] = set()
+            at = -1
+            try:
+                for at in sorted(set(asked)):
+                    try:
+                        worker.ask("load", some[at][1], number=at)
+                        loaded.add(at)
+                    except Refused as refused:
+                        failures[at] = str(refused)
+                asked = [i for i in asked if i in loaded]
+                while asked:
+                    at = asked[0]
+                    try:
+                        times[at].append(worker.ask("window", number=at, seconds=seconds)["times"])
+                        asked.pop(0)
+                    except Refused as refused:
+                        failures[at] = str(refused)
+                        asked = [i for i in asked if i != at]
+            except Died as died:
+                failures[at] = str(died)
+                asked = [i for i in asked if i != at and i not in failures]
+    for i, (key, _) in enumerate(some):
+        if i in failures:
+            yield key, Failure(failures[i])
+        else:
+            yield key, Measurement.of(times[i], environment, grown[i])
+
+
+def opened(worker: Connection, device: Device) -> dict[str, Any]:
+    """Tell a worker its device.
+
+    Raises:
+        ValueError: it does not start.
+    """
+    try:
+        return worker.ask("open", device=str(device))
+    except Died as died:
+        raise ValueError(f"{' '.join(worker.command)!r} is no worker: {died}") from None
+
+
+def _memory(content: bytes, device: Device, python: str) -> float | None:
+    """What a process of its own grows by when it loads and runs a network."""
+    with Connection(python) as worker:
+        opened(worker, device)
+        try:
+            return float(worker.ask("load", content, number=0)["memory"])
+        except (Refused, Died):
+            return None

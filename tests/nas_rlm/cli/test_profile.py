@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from nas_rlm.cli import main
+from nas_rlm.data import read
+from tests.nas_rlm.cli.commands import refused
+from tests.nas_rlm.devices.networks import SPACE, fake
+
+
+def test_profile_measures_and_goes_on(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    out = tmp_path / "runs" / "t.parquet"
+    command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--seconds", "0.01"]
+    command += ["--windows", "2", "--out", str(out)]
+    assert main([*command, "--sample", "2"]) == main([*command, "--sample", "3", "--memory"]) == 0
+    said = capsys.readouterr().out
+    assert "3 networks with latency/onnxruntime-cpu-1t" in said
+    assert "windows of a network differ by" in said
+    rng = np.random.default_rng(0)
+    rows = read(out).rows
+    assert [r.arch_str for r in rows] == [str(SPACE.sample(rng)) for _ in range(3)]
+    assert all(r.measured("latency/onnxruntime-cpu-1t") for r in rows)
+    assert [("memory/onnxruntime-cpu-1t" in r.targets) for r in rows] == [False, False, True]
+
+
+def test_profile_chooses(tmp_path, tiny_checkpoint):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    out = tmp_path / "t.parquet"
+    command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--seconds", "0.001"]
+    command += ["--windows", "1", "--model", str(tiny_checkpoint), "--sample", "30", "--choose", "4"]
+    assert main([*command, "--out", str(out)]) == 0
+    assert len(read(out)) == 4
+
+
+def test_what_fails_is_said_and_kept(tmp_path, capsys):
+    out, archs = tmp_path / "t.parquet", tmp_path / "archs.txt"
+    archs.write_text(f"{SPACE.sample(np.random.default_rng(0))}\n")
+    command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--archs", str(archs)]
+    assert main([*command, "--out", str(out), "--python", fake(tmp_path / "log")]) == 0
+    assert "1 cannot run there, the first one: the process ended with code 1" in capsys.readouterr().out
+    (row,) = read(out).rows
+    assert not row.measured("latency/onnxruntime-cpu-1t")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ((), "give ONNX files, or --space"),
+        (("--space", "nasbench201"), "nothing to measure: give --sample N"),
+        (("--space", "nasbench201", "--sample", "-1"), "--sample is -1"),
+        (("--space", "nasbench201", "--sample", "2", "--windows", "0"), "--windows is 0"),
+        (("--space", "nasbench201", "--sample", "2", "--seconds", "0"), "--seconds is 0"),
+        (("--space", "nasbench201", "--sample", "2", "--choose", "5"), "5 of 2 networks that differ"),
+        (("m.onnx", "--sample", "2"), "--choose are for spaces"),
+        (("nowhere.onnx",), "nowhere.onnx"),
+        (("--space", "nasbench201", "--sample", "1", "--python", "false"), "is no worker"),
+    ],
+)
+def test_what_profile_refuses(tmp_path, capsys, more, message):
+    line = refused(capsys, "profile", "--device", "torch", *more, "--out", tmp_path / "t.parquet")
+    assert message in line
+    assert not (tmp_path / "t.parquet").exists()
+
+
+def test_an_unknown_device(tmp_path, capsys):
+    command = ("profile", "--space", "nasbench201", "--sample", "1", "--out", tmp_path / "t.parquet")
+    assert "no runtime 'tensorrt'" in refused(capsys, *command, "--device", "tensorrt")

@@ -1,0 +1,46 @@
+"""A worker whose networks are their own names: `refuse`, `die`, `die late`, `babble`, or a time in seconds.
+
+python fake_worker.py LOG [slow=SECONDS] -m nas_rlm.devices.worker
+"""
+
+import json
+import os
+import sys
+import time
+
+log, *rest = sys.argv[1:]
+slow = float(next((r.split("=")[1] for r in rest if r.startswith("slow=")), 0))
+networks = {}
+
+
+def reply(**values):
+    sys.stdout.buffer.write(json.dumps(values).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    content = sys.stdin.buffer.read(request.get("bytes", 0)).decode()
+    name = content or networks.get(request.get("number"), "")
+    with open(log, "a") as file:
+        print(request["do"], name, file=file)
+    if request["do"] == "open":
+        reply(processor="fake", device=request["device"])
+    elif request["do"] == "load":
+        networks[request["number"]] = name
+        if name == "refuse":
+            reply(error="no kernel for Foo")
+        elif name == "die":
+            print("core dumped", file=sys.stderr, flush=True)
+            os._exit(7)
+        elif name == "babble":
+            print("hello", flush=True)
+        else:
+            time.sleep(slow)
+            reply(memory=1000)
+    elif name == "die late":
+        os.kill(os.getpid(), 9)
+    elif name == "refuse late":
+        reply(error="out of memory")
+    else:
+        reply(times=[float(name)] * 3)

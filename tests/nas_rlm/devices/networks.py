@@ -1,0 +1,28 @@
+"""Networks to be measured, and a worker that tells what it is told to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import search_spaces
+
+SPACE = search_spaces.get("nasbench201")
+FAKE = Path(__file__).parent / "fake_worker.py"
+
+
+def cells(count: int, seed: int = 0) -> list:
+    rng = np.random.default_rng(seed)
+    return [SPACE.sample(rng) for _ in range(count)]
+
+
+def contents(count: int) -> list[tuple[int, bytes]]:
+    return [(i, SPACE.to_onnx(a, weights=True).SerializeToString()) for i, a in enumerate(cells(count))]
+
+
+def fake(log: Path, **behaviour: str) -> str:
+    """A command for `python` that starts the fake worker, which notes what it is asked in a log."""
+    told = " ".join(f"{name}={value}" for name, value in behaviour.items())
+    return f"{sys.executable} {FAKE} {log} {told}".strip()

@@ -1,0 +1,51 @@
+import importlib.util
+
+import numpy as np
+import onnx
+import pytest
+
+from nas_rlm.devices import Device
+from nas_rlm.devices.runtimes import RUNTIMES, batched, load
+
+from .networks import SPACE, cells
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SPACE.to_onnx(cells(1)[0], weights=True)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "torch-compile"])
+def test_a_network_runs(name, model):
+    needed = {"ncnn": "pnnx", "litert": "litert_torch"}.get(name, RUNTIMES[name][1])
+    if not all(importlib.util.find_spec(m) for m in (RUNTIMES[name][1], needed)):
+        pytest.skip(f"{name} is not installed")
+    if name == "mnn":
+        pytest.skip("its converter dies of an illegal instruction on some processors")
+    run = load(model, Device(name))
+    assert all(1e-6 < run() < 10 for _ in range(3))
+
+
+def test_what_is_not_installed_is_said(model, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"openvino is not installed: pip install 'nas-rlm\[openvino\]'"):
+        load(model, Device("openvino"))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_batch_is_set(batch, model):
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    changed = batched(onnx.inliner.inline_local_functions(model), batch)
+    session = ort.InferenceSession(changed.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.zeros((batch, 3, 32, 32), np.float32)
+    assert session.run(None, {session.get_inputs()[0].name: x})[0].shape == (batch, 10)
+    assert session.get_inputs()[0].shape[0] == batch
+
+
+def test_a_model_of_two_inputs_is_refused():
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["":21]>'
+        "g (float[1,3] x, float[1,3] z) => (float[1,3] y) { y = Add(x, z) }"
+    )
+    with pytest.raises(ValueError, match="the model reads x, z: expected one tensor of float"):
+        batched(model, 1)
