@@ -1,8 +1,9 @@
-"""Advice: what the labels of one space let expect of another, as far as costs and paths tell it.
+"""Advice: what labels let expect of other numbers: of another space's, or of another device's.
 
 Networks that are dear and deep among those of their own space are often the more accurate ones there, and how
 carries over: a Gaussian process on counts, each in units of how it varies in its own space, ranks networks of
-spaces of which it has no label.
+spaces of which it has no label, as far as costs and paths tell it. And what is slow on one device is slow on
+another, more or less.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WEIGHING = 300  # of them tell the weights
 
 @dataclass(frozen=True)
 class Adviser:
-    """A process on costs and paths that knows one space and is asked about another.
+    """A process that knows one number of one space and is asked about another number or space.
 
     Args:
         counts: D counts, as they vary in the space that it is asked about.
@@ -56,16 +57,41 @@ class Adviser:
         columns = [names.index(name) for name in counts.names]
         some, known = features[:ADVISING, columns], scores[:ADVISING]
         weights = weights_of(some[:WEIGHING], counts.groups, known[:WEIGHING])
-        found = solved(some, known, weights)
-        told = means(counts.features(usual), some, weights, found)
+        return cls.weighted(counts, some, known, weights, counts.features(usual))
+
+    @classmethod
+    def weighted(
+        cls,
+        counts: Counts,
+        features: Tensor,
+        scores: Tensor,
+        weights: Tensor,
+        usual: Tensor,
+    ) -> Adviser | None:
+        """An adviser whose weights are known, if what it says varies among usual networks.
+
+        Args:
+            counts: D of them, without advisers of their own.
+            features: of M labelled networks, float64 [M, D].
+            scores: of their labels, float64 [M].
+            weights: of the features, and the noise, float64 [D + 1].
+            usual: features of networks of the space that it will be asked about, float64 [N, D].
+        """
+        some, known = features[:ADVISING], scores[:ADVISING]
+        found = solved(some, known, weights, counts.linear)
+        told = means(usual, some, weights, found, counts.linear)
         if not told.std() > STILL:
             return None
         return cls(counts, some, weights, found / told.std(), told.mean() / told.std())
 
-    def advice(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
-        """What it holds of N networks, float64 [N]: of mean zero and unit variance among usual ones."""
-        features = self.counts.features(counted)
-        return means(features, self.features, self.weights, self.solved) - self.middle
+    def advice(self, features: Tensor) -> Tensor:
+        """What it holds of N networks, float64 [N], of mean zero and unit variance among usual ones.
+
+        Args:
+            features: `counts` of them, float64 [N, D].
+        """
+        told = means(features, self.features, self.weights, self.solved, self.counts.linear)
+        return told - self.middle
 
     def tensors(self) -> dict[str, Tensor]:
         """All that it is made of, but for names."""

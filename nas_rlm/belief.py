@@ -70,11 +70,16 @@ class Scale:
     Args:
         known: float64 [M].
         most: that there can be.
+        few: by their logarithms as well: how far few values are from each other tells more than their ranks.
     """
 
-    def __init__(self, known: np.ndarray, most: float = math.inf) -> None:
+    def __init__(self, known: np.ndarray, most: float = math.inf, few: bool = False) -> None:
         self.known, self._most = known, most
         self.scores = norm.ppf((rankdata(known) - 0.5) / len(known))
+        logs = np.log(np.maximum(known, TINY))
+        if few and logs.std() > 0:
+            both = self.scores / self.scores.std() + (logs - logs.mean()) / logs.std()
+            self.scores = both / both.std()
         self._values, first = np.unique(known, return_index=True)
         self._scores = self.scores[first]
         tail = max(1, round(TAIL * len(self._values)))

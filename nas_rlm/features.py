@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,16 @@ class Counts:
         kept = tuple(name for name, does in zip(some, varies, strict=True) if does)
         return cls(kept, found.mean(0), found.std(0))
 
+    def costs(self) -> Counts:
+        """The costs alone, which few labels can weigh."""
+        some = [k for k, name in enumerate(self.names) if _group(name) == COSTS]
+        return replace(
+            self,
+            names=tuple(self.names[k] for k in some),
+            mean=self.mean[some],
+            deviation=self.deviation[some],
+        )
+
     @property
     def groups(self) -> list[int]:
         """How many features tell costs, paths, chains of each length, what layers cost, and advice."""
@@ -85,11 +95,22 @@ class Counts:
         if not counted:
             return torch.empty(0, sum(self.groups), dtype=torch.float64)
         own = torch.from_numpy((_scaled(counted, self.names) - self.mean) / self.deviation)
-        return torch.cat([own, *(one.advice(counted)[:, None] for one in self.advisers)], 1)
+        return torch.cat([own, *(advice[:, None] for advice in advised(self.advisers, counted))], 1)
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """The features of N texts, float64 [N, D + A]."""
         return self.features(synthetic.counted(texts, CHAINS))
+
+
+def advised(advisers: Sequence[Adviser], counted: Sequence[Mapping[str, float]]) -> Iterator[Tensor]:
+    """What each adviser holds of N networks, float64 [N]; those who go by the same counts share them."""
+    known: dict[tuple[tuple[str, ...], bytes, bytes], Tensor] = {}
+    for one in advisers:
+        counts = one.counts
+        key = counts.names, counts.mean.tobytes(), counts.deviation.tobytes()
+        if key not in known:
+            known[key] = counts.features(counted)
+        yield one.advice(known[key])
 
 
 @cache

@@ -13,7 +13,7 @@ from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
-from nas_rlm.expert import BESIDE, Expert, experts_of
+from nas_rlm.expert import BESIDE, Expert, experts_of, knowing
 from nas_rlm.hints import hint
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
@@ -65,7 +65,10 @@ def fine_tune(
     learnt = experts_of(kept, objectives, rlm.experts) if experts else {}
     tried = None
     if recipe is None:
-        learnt = {s: replace(e, beside=dict.fromkeys(e.objectives, BESIDE)) for s, e in learnt.items()}
+        learnt = {
+            space: [replace(one, beside=dict.fromkeys(one.objectives, BESIDE)) for one in known]
+            for space, known in learnt.items()
+        }
         recipe, tried = _chosen(rlm, kept, objectives, seed, experts)
     tuned, _ = _tuned(rlm, kept, objectives, recipe)
     tuned.temperatures = _guessed(kept, rlm.temperatures)
@@ -73,8 +76,8 @@ def fine_tune(
         for space, fitted in tried.temperatures.items():
             tuned.temperatures[space].update(fitted)
         for space, known in tried.experts.items():
-            told, own = known[-1], learnt[space]
-            learnt[space] = replace(own, temperatures=told.temperatures, beside={**own.beside, **told.beside})
+            told = knowing(known)
+            learnt[space] = [_as_tried(one, told) for one in learnt[space]]
     tuned.experts = _joined(rlm.experts, learnt, objectives) if experts else {}
     return tuned
 
@@ -142,13 +145,21 @@ def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     return [row for row in wanted if any(row.measured(name) for name in row.targets)]
 
 
+def _as_tried(own: Expert, told: Mapping[str, Expert]) -> Expert:
+    """An expert with the temperatures that those who learnt from fewer rows were given."""
+    names = [name for name in own.objectives if name in told]
+    temperatures = {n: told[n].temperatures[n] for n in names if n in told[n].temperatures}
+    beside = {n: told[n].beside[n] for n in names if n in told[n].beside}
+    return replace(own, temperatures=temperatures, beside={**own.beside, **beside})
+
+
 def _joined(
-    old: Mapping[str, Sequence[Expert]], new: Mapping[str, Expert], objectives: Sequence[str]
+    old: Mapping[str, Sequence[Expert]], new: Mapping[str, Sequence[Expert]], objectives: Sequence[str]
 ) -> dict[str, list[Expert]]:
     """Experts in their places: new ones, and old ones for other numbers and other spaces."""
     found = {space: [one for e in known if (one := e.without(objectives))] for space, known in old.items()}
-    for space, one in new.items():
-        found.setdefault(space, []).append(one)
+    for space, known in new.items():
+        found.setdefault(space, []).extend(known)
     return found
 
 

@@ -78,9 +78,9 @@ def run(
     checks = [_watched(side[1], recipe) for side in sides]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
     rlm.experts = {
-        space: [one]
+        space: known
         for side, use in zip(sides, uses, strict=True)
-        for space, one in experts_of(side[0].rows, _of_kinds(rlm.objectives, use.experts)).items()
+        for space, known in experts_of(side[0].rows, _of_kinds(rlm.objectives, use.experts)).items()
     }
     calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)

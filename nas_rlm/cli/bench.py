@@ -111,7 +111,7 @@ def bench_few_shot(
         found = experts_of(_measured(search_spaces.get(other).name, ADVISED).rows, [ADVISED])
         if not found:
             raise ValueError(f"--others has {other}, which has too few labels to tell of another space")
-        rlm.experts |= {name: [expert] for name, expert in found.items()}
+        rlm.experts |= found
     offered = methods_of(table, rlm, objective)
     for name in methods:
         if name not in offered:
@@ -141,13 +141,18 @@ def bench_few_shot(
 
 def _measured(space: str, objective: str, data: Path | None = None) -> Table:
     """The rows of a space in its table, or in another, of which some have the objective."""
-    from nas_rlm.data import data_directory, read
-
-    path = data or data_directory() / "architectures" / f"{FILES.get(space, space)}.parquet"
-    table = read(path)
-    table.rows = [row for row in table.rows if row.space == space]
+    table = _table_of(space, data)
     if len(table.having(objective)) == 0:
         raise ValueError(f"{table.name} has no row of {space} with {objective}")
+    return table
+
+
+def _table_of(space: str, data: Path | None) -> Table:
+    """The rows of a space in its table, or in another."""
+    from nas_rlm.data import data_directory, read
+
+    table = read(data or data_directory() / "architectures" / f"{FILES.get(space, space)}.parquet")
+    table.rows = [row for row in table.rows if row.space == space]
     return table
 
 
@@ -179,6 +184,74 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
         if r["ablation"] == name and r["seed"] < seeds:
             ranks = f"{r['tokens']:>8,.0f}{r['spearman']:>10.3f}{r['kendall']:>9.3f}{r['seconds']:>9.0f}"
             print(f"{r['trial']:<22}{r['seed']:>5}  {r['space']:<14}{ranks}")
+
+
+@bench.command(name="devices")
+def bench_devices(
+    *,
+    space: str,
+    samples: Whole = 20,
+    seeds: Whole = 5,
+    split: str = "one-out",
+    model: str = "nas",
+    data: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Learn a new device from a few networks: Spearman over networks of which no device is known.
+
+    Args:
+        space: whose table.
+        samples: networks that are measured on the new device, of 1,000 that could be.
+        seeds: draws and choices of them, with seeds from 0.
+        split: one-out, each device in turn is new and all others are known; or help, the nine known and six
+            new devices of HELP and NASFLAT.
+        model: whose experts know the others: a checkpoint folder, or the name of a shipped model.
+        data: the table; by default architectures/SPACE.parquet of the data folder.
+        out: a file of JSON lines to which each result is added; what is there already is not done again.
+    """
+    from dataclasses import asdict, fields
+
+    from nas_rlm.devices.transfer import Score, Transfer, summary
+    from nas_rlm.expert import LATENCY
+
+    for name, value, least in (("--seeds", seeds, 1), ("--samples", samples, 10)):
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected at least {least}")
+    if split not in ("one-out", "help"):
+        raise ValueError(f"--split is {split!r}: expected one-out or help")
+    known = search_spaces.get(space).name
+    transfer = Transfer(_table_of(known, data))
+    experts = load(model).experts.get(known, ())
+    able = [n for one in experts for n in one.objectives if n.startswith(LATENCY)]
+    sources, targets = transfer.split() if split == "help" else (able, transfer.devices)
+    for name in sources if split == "help" else ():
+        if name not in able:
+            raise ValueError(f"{model} has no expert on {name} of {known}; {hint(name, able)}")
+    if len(able) < 2:
+        raise ValueError(f"{model} has no experts on two latencies of {known} at least")
+    others = [n for one in experts for n in one.objectives if n not in sources]
+    experts = [one for e in experts if (one := e.without(others))]
+    setting = {
+        "space": known,
+        "samples": samples,
+        "split": split,
+        "model": model,
+        "table": transfer.known.name,
+    }
+    figures = [f.name for f in fields(Score)]
+    results = Results(out, [*setting, "target", "selection", "seed", *figures])
+    done = {
+        (r["target"], r["selection"], r["seed"]): Score(*(r[name] for name in figures))
+        for r in results.records
+        if all(r[name] == value for name, value in setting.items())
+    }
+    found = transfer.scores(experts, targets, samples, range(seeds), done, progress=True)
+    for target, selection, seed, score in found:
+        rounded = {figure: round(value, 4) for figure, value in asdict(score).items()}
+        results.add({**setting, "target": target, "selection": selection, "seed": seed, **rounded})
+        done[target, selection, seed] = score
+    print(f"{samples} samples of a new device, {len(transfer.asked):,} networks of {known} asked")
+    print(summary(done, targets, range(seeds)))
 
 
 @bench.command(name="reliability")

@@ -52,10 +52,14 @@ def profile(
         memory: measure memory as well, in a process for each network.
         python: a command that starts the Python where networks run; by default this one.
     """
+    from nas_rlm.data.synthetic import counted
     from nas_rlm.devices import Device
     from nas_rlm.devices.choice import choose as chosen
+    from nas_rlm.devices.choice import profiles_of
     from nas_rlm.devices.profile import Architecture, File, Network, notes
     from nas_rlm.devices.profile import profile as run
+    from nas_rlm.features import CHAINS
+    from nas_rlm.text import from_architectures
 
     for name, value, least in (
         ("--sample", sample, 0),
@@ -88,12 +92,14 @@ def profile(
         if not some:
             raise ValueError("nothing to measure: give --sample N, --archs FILE or --arch ARCHITECTURE …")
         if choose:
-            some = [some[i] for i in chosen(load(model), known, some, choose, seed)]
+            counts = [*counted(from_architectures(known, some), CHAINS)]
+            told = profiles_of(load(model).experts.get(space, ()), space, counts)
+            some = [some[i] for i in chosen(told, choose, seed)]
         networks = [Architecture(known, a) for a in some]
     table = run(networks, where, out, windows, seconds, seed, memory, python, progress=True)
-    told = [notes(row).get(str(where), {}) for row in table.rows]
-    failed = [entry["error"] for entry in told if "error" in entry]
-    spreads = [entry["spread"] for entry in told if "spread" in entry]
+    found = [notes(row).get(str(where), {}) for row in table.rows]
+    failed = [entry["error"] for entry in found if "error" in entry]
+    spreads = [entry["spread"] for entry in found if "spread" in entry]
     print(f"{len(spreads):,} networks with latency/{where}: {out}")
     if spreads:
         print(f"windows of a network differ by {np.median(spreads):.1%} (median), {max(spreads):.1%} at most")

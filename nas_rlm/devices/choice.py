@@ -2,63 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from nas_rlm.expert import knowing
+from nas_rlm.expert import LATENCY, Expert
 from nas_rlm.features import usual_counts
-from nas_rlm.rlm import RLM
-from nas_rlm.text import from_architectures
-from search_spaces import SearchSpace
 
 ROUNDS = 50  # of k-means
 
 
-def choose(
-    rlm: RLM, space: SearchSpace[Any], architectures: Sequence[Any], count: int, seed: int = 0
-) -> list[int]:
-    """Networks in the middle of as many groups, by how fast a model holds them on the devices that it knows.
+def choose(profiles: np.ndarray, count: int, seed: int = 0) -> list[int]:
+    """Those in the middle of as many groups.
+
+    >>> import numpy as np
+    >>> choose(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]), 2)
+    [1, 4]
 
     Args:
-        rlm: whose experts know latencies in the space; without any, counts of operators take their place.
-        space: the search space.
-        architectures: N to choose from.
+        profiles: of N networks, see `profiles_of`, float64 [N, D].
         count: so many are chosen.
-        seed: of the grouping.
+        seed: of the groups.
 
     Returns:
-        Their positions, rising.
+        Their positions, rising: of networks with equal profiles never two.
 
     Raises:
-        ValueError: there are no more than that many that differ.
+        ValueError: there are not that many different profiles.
     """
-    texts = from_architectures(space, architectures)
-    first = np.array(sorted({text: i for i, text in reversed([*enumerate(texts)])}.values()))
-    if not 1 <= count < len(first):
+    different = np.unique(profiles, axis=0, return_index=True)[1]
+    if not 1 <= count <= len(different):
         raise ValueError(
-            f"{count} of {len(first)} networks that differ cannot be chosen: expected at least 1, and fewer"
+            f"{count} of {len(different)} networks that differ cannot be chosen:"
+            f" expected 1 to {len(different)}"
         )
-    known = profiles(rlm, space.name, [texts[i] for i in first])
-    centres = kmeans2(known, count, iter=ROUNDS, minit="++", rng=np.random.default_rng(seed))[0]
-    distances = ((known[:, None] - centres[None]) ** 2).sum(2)
+    some = profiles[different]
+    centres = kmeans2(some, count, iter=ROUNDS, minit="++", rng=np.random.default_rng(seed))[0]
+    distances = ((some[:, None] - centres[None]) ** 2).sum(2)
     chosen: list[int] = []
-    for k in range(count):
-        order = distances[:, k].argsort(kind="stable")
-        chosen.append(next(i for i in order.tolist() if i not in chosen))
-    return sorted(first[chosen].tolist())
+    for order in distances.argsort(0, kind="stable").T.tolist():
+        chosen.append(next(i for i in order if i not in chosen))
+    return sorted(different[chosen].tolist())
 
 
-def profiles(rlm: RLM, space: str, texts: Sequence[str]) -> np.ndarray:
-    """What is held of latencies, each of zero mean and unit variance: float64 [N, D] of D devices."""
-    experts = {n: e for n, e in knowing(rlm.experts.get(space, ())).items() if n.startswith("latency/")}
-    if experts:
-        features = {id(e): e.counts.read(texts) for e in experts.values()}
-        found = np.stack([e.believe(features[id(e)], name).mean for name, e in experts.items()], 1)
-    else:
-        found = usual_counts(space).read(texts).numpy()
+def profiles_of(experts: Sequence[Expert], space: str, counted: Sequence[Mapping[str, float]]) -> np.ndarray:
+    """How fast networks are held to be on each known device, or where none is known, what can be counted.
+
+    Args:
+        experts: of the space.
+        space: whose networks they are.
+        counted: in N networks, see `nas_rlm.data.synthetic.counted`.
+
+    Returns:
+        float64 [N, D], each column of mean zero and unit variance.
+    """
+    able = [one for one in experts if any(name.startswith(LATENCY) for name in one.objectives)]
+    columns = []
+    for one in able:
+        features = one.counts.features(counted)
+        names = [name for name in one.objectives if name.startswith(LATENCY)]
+        columns += [one.believe(features, name).mean for name in names]
+    found = np.stack(columns, 1) if columns else usual_counts(space).features(counted).numpy()
     varies = found.std(0) > 0
     scaled: np.ndarray = (found[:, varies] - found[:, varies].mean(0)) / found[:, varies].std(0)
     return scaled

@@ -39,9 +39,9 @@ def asked():
 def test_what_one_space_tells_ranks_another(others, asked):
     (one,) = advisers("nasbench201", [], others)
     _, counted, true = asked
-    assert spearman(one.advice(counted).numpy(), np.array(true)) > 0.8
+    assert spearman(one.advice(one.counts.features(counted)).numpy(), np.array(true)) > 0.8
     usual = [row.targets for row in synthetic.table("nasbench201", 100, 0, CHAINS).rows]
-    told = one.advice(usual)
+    told = one.advice(one.counts.features(usual))
     assert float(told.mean()) == pytest.approx(0, abs=1e-6)
     assert float(told.std()) == pytest.approx(1)
 
@@ -49,8 +49,8 @@ def test_what_one_space_tells_ranks_another(others, asked):
 def test_advice_makes_few_labels_go_further(others, asked):
     few = rows("nasbench201", 10)
     asked_rows, _, true = asked
-    with_advice = experts_of(few, ["accuracy"], others)["nasbench201"]
-    alone = experts_of(few, ["accuracy"])["nasbench201"]
+    with_advice = experts_of(few, ["accuracy"], others)["nasbench201"][0]
+    alone = experts_of(few, ["accuracy"])["nasbench201"][0]
     assert alone.counts.advisers == ()
     ranked = [
         spearman(one.believe(one.counts.read(texts(asked_rows)), "accuracy").median, np.array(true))
@@ -62,7 +62,7 @@ def test_advice_makes_few_labels_go_further(others, asked):
 def test_who_advises(others):
     few = rows("nasbench201", 12)
     latency = [replace(r, targets={"latency/a": r.targets["accuracy"]}) for r in few]
-    assert experts_of(latency, ["latency/a"], others)["nasbench201"].counts.advisers == ()
+    assert experts_of(latency, ["latency/a"], others)["nasbench201"][0].counts.advisers == ()
     assert advisers("nasbench101", [], others) == ()
     assert advisers("nasbench201", [], {"nasbench101": []}) == ()
     same = [replace(r, targets={"accuracy": 70.0}) for r in rows("nasbench101", 20)]
@@ -91,7 +91,7 @@ def test_a_model_is_saved_with_its_advisers(others, asked, tiny_checkpoint, tmp_
     rlm = RLM.load(tiny_checkpoint)
     rlm.experts = {
         **others,
-        **{k: [v] for k, v in experts_of(rows("nasbench201", 12), ["accuracy"], others).items()},
+        **experts_of(rows("nasbench201", 12), ["accuracy"], others),
     }
     archs = [row.arch_str for row in asked[0]]
     before = rlm.predict("nasbench201", archs, ["accuracy"])
@@ -114,6 +114,6 @@ def test_advisers_that_cannot_be_asked(others):
         Adviser.restored(one.tensors(), [*names[1:], 3])
     with pytest.raises(ValueError, match=r"solved is torch\.int64, expected floating point"):
         Adviser.restored({**one.tensors(), "solved": one.solved.long()}, names)
-    advised = experts_of(rows("nasbench201", 12), ["accuracy"], others)["nasbench201"]
+    advised = experts_of(rows("nasbench201", 12), ["accuracy"], others)["nasbench201"][0]
     with pytest.raises(ValueError, match="features is"):
         Expert.restored(advised.tensors(), advised.counts.names, ["accuracy"], {})

@@ -105,7 +105,7 @@ def test_experts_of_other_spaces_advise(table, tiny_checkpoint):
     rows = [Row("nats_size", str(s), {"accuracy": 60 + other.params(s) / 1e5}) for s in sizes]
     task = next(tasks(table, 12, [0]))
     alone = methods_of(table, rlm)["process"](task)
-    rlm.experts = {"nats_size": [experts_of(rows, ["accuracy"])["nats_size"]]}
+    rlm.experts = experts_of(rows, ["accuracy"])
     advised = methods_of(table, rlm)["process"](task)
     true = task.values
     assert (advised != alone).any()

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from nas_rlm.data import Row, Table, tables
+from nas_rlm.devices.transfer import SELECTIONS, SOURCES, TARGETS, Transfer, summary
+from nas_rlm.expert import experts_of
+
+from .networks import SPACE, cells
+
+DEVICES = ("quick", "slow", "odd", "new")
+
+
+def measured(count, names=DEVICES):
+    """Cells on devices whose times are sums of costs; the new one is between two others."""
+    rng, rows = np.random.default_rng(0), []
+    for a in {SPACE.key(a): a for a in cells(count)}.values():
+        macs, convs = SPACE.flops(a) / 1e7, str(a).count("conv")
+        times = {"quick": 1 + macs, "slow": 2 + convs, "odd": 1 + rng.random(), "new": 1 + macs + convs}
+        rows.append(Row("nasbench201", str(a), {f"latency/{n}": times.get(n, 1 + macs) for n in names}))
+    return Table("cells", rows)
+
+
+@pytest.fixture(scope="module")
+def transfer():
+    return Transfer(measured(400))
+
+
+@pytest.fixture(scope="module")
+def experts(transfer):
+    return experts_of(transfer.known.rows, transfer.devices)["nasbench201"]
+
+
+def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
+    assert not set(tables.keys(transfer.known.rows)) & set(tables.keys(transfer.asked.rows))
+    scores = transfer.scores(experts, ["latency/new"], 12, [0, 1])
+    found = {(target, how, seed): score for target, how, seed, score in scores}
+    assert list(found) == [("latency/new", how, seed) for how in SELECTIONS for seed in (0, 1)]
+    for score in found.values():
+        assert score.spearman > 0.95
+        assert score.best > 0.8
+        assert score.seconds > 0
+    again = list(transfer.scores(experts, ["latency/new"], 12, [0, 1], done=[*found][:3]))
+    assert [(t, how, seed) for t, how, seed, _ in again] == [*found][3:]
+    assert again[0][3].spearman == found[[*found][3]].spearman
+    lines = summary(found, ["latency/new"], [0, 1]).splitlines()
+    assert lines[1].split()[:2] == ["latency/new", f"{again[0][3].flops:.3f}"]
+    assert lines[2].startswith("mean of 1")
+
+
+def test_what_experts_know_of_a_target_does_not_help(transfer, experts):
+    told = [e.without(["latency/new"]) for e in experts]
+    scores = [next(transfer.scores(e, ["latency/new"], 12, [0]))[3] for e in (experts, told)]
+    assert scores[0].spearman == scores[1].spearman
+
+
+def test_the_split_of_help():
+    names = [name.format("256") for name in (*SOURCES, *TARGETS)]
+    sources, targets = Transfer(measured(30, names)).split()
+    assert (len(sources), len(targets)) == (9, 6)
+    assert sources[2] == "latency/1080ti_256"
+    with pytest.raises(ValueError, match="cells has no latency/1080ti_1"):
+        Transfer(measured(30)).split()
+
+
+def test_tables_without_devices():
+    for table in (measured(20, ["one"]), Table("none", [])):
+        with pytest.raises(ValueError, match="expected one space, and two devices at least"):
+            Transfer(table)
