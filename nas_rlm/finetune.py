@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from nas_rlm.calibration import ALONE, calibrate
 from nas_rlm.checkpoint import Temperatures
@@ -15,6 +17,7 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
 from nas_rlm.expert import BESIDE, Expert, experts_of, knowing
 from nas_rlm.hints import hint
+from nas_rlm.model import Network
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate
@@ -22,6 +25,7 @@ from nas_rlm.train import check_of, fit, seen, shown, validate
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
 GUESSED = 60  # rows that a guess of a temperature counts for
+PARTS = ("all", "decoder", "token")  # of a network that can learn
 GUESS = 30  # epochs where too few rows are there to choose
 
 
@@ -32,6 +36,7 @@ def fine_tune(
     recipe: Recipe | None = None,
     seed: int = 0,
     experts: bool = True,
+    learn: str = "all",
 ) -> RLM:
     """Continue training a model on new rows; objectives that it did not know become tokens of their own.
 
@@ -49,17 +54,22 @@ def fine_tune(
         recipe: how, without holding anything out; its tables and size do not matter.
         seed: of the split and the batches, where there is no recipe.
         experts: without them the network alone tells the numbers, those of before too.
+        learn: which part of the network does: "all", "decoder", or "token", the objectives' own, so that what
+            it says of other objectives stays as it is.
 
     Returns:
         A new model.
 
     Raises:
-        ValueError: no row has one of the objectives, or they are no list of different names.
+        ValueError: no row has one of the objectives, they are no list of different names, or there is no such
+            part.
 
     Warns:
         UserWarning: the rows are too few to hold any out, or to tell how wide intervals should be.
     """
     check_names(objectives)
+    if learn not in PARTS:
+        raise ValueError(f"there is no part {learn!r} of a network; {hint(learn, PARTS)}")
     kept = _kept(rows, objectives)
     # Experts come first, so that an error costs no training.
     learnt = experts_of(kept, objectives, rlm.experts) if experts else {}
@@ -69,8 +79,8 @@ def fine_tune(
             space: [replace(one, beside=dict.fromkeys(one.objectives, BESIDE)) for one in known]
             for space, known in learnt.items()
         }
-        recipe, tried = _chosen(rlm, kept, objectives, seed, experts)
-    tuned, _ = _tuned(rlm, kept, objectives, recipe)
+        recipe, tried = _chosen(rlm, kept, objectives, seed, experts, learn)
+    tuned, _ = _tuned(rlm, kept, objectives, recipe, learn)
     tuned.temperatures = _guessed(kept, rlm.temperatures)
     if tried is not None:
         for space, fitted in tried.temperatures.items():
@@ -92,7 +102,7 @@ def _guessed(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, fl
 
 
 def _chosen(
-    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], seed: int, experts: bool
+    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], seed: int, experts: bool, learn: str
 ) -> tuple[Recipe, RLM | None]:
     """How long to train, as a training on a part of the rows tells; and the model after that, calibrated."""
     recipe = default(len(rows), seed)
@@ -104,7 +114,7 @@ def _chosen(
             stacklevel=4,
         )
         return replace(recipe, epochs=min(recipe.epochs, GUESS)), None
-    first, epochs = _tuned(rlm, rest.rows, objectives, recipe, held)
+    first, epochs = _tuned(rlm, rest.rows, objectives, recipe, learn, held)
     first.temperatures = {}
     first.experts = _joined({}, experts_of(rest.rows, objectives, rlm.experts), objectives) if experts else {}
     calibrate(first, [held], GUESSED)
@@ -164,18 +174,43 @@ def _joined(
 
 
 def _tuned(
-    rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], recipe: Recipe, held: Table | None = None
+    rlm: RLM,
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    recipe: Recipe,
+    learn: str,
+    held: Table | None = None,
 ) -> tuple[RLM, int]:
     """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
     grown = rlm.with_objectives(objectives)
     grown.trained_on = seen(rows, rlm.trained_on)
     use = TableRecipe("", sequences=len(objectives))
     examples = shown(grown, rows, use, recipe.seed)
-    if held is None:
-        fit(grown, examples, recipe)
-        return grown, recipe.epochs
-    checks = [check_of(held, objectives)]
-    each = sum(1 for _ in batches(examples, recipe, 0))
-    recipe = replace(recipe, validate_every=each)
-    best = fit(grown, examples, recipe, lambda: validate(grown, checks), keep_best=True)
-    return grown, max(1, round(best / each))
+    with _learning(grown.network, learn, objectives):
+        if held is None:
+            fit(grown, examples, recipe)
+            return grown, recipe.epochs
+        checks = [check_of(held, objectives)]
+        each = sum(1 for _ in batches(examples, recipe, 0))
+        recipe = replace(recipe, validate_every=each)
+        best = fit(grown, examples, recipe, lambda: validate(grown, checks), keep_best=True)
+        return grown, max(1, round(best / each))
+
+
+@contextmanager
+def _learning(network: Network, learn: str, objectives: Sequence[str]) -> Iterator[None]:
+    """Within it only a part of the network learns."""
+    learns = {"all": "", "decoder": "decoder.", "token": "tokens."}[learn]
+    kept = [p for name, p in network.named_parameters() if not name.startswith((learns, "tokens."))]
+    own = torch.zeros(len(network.tokens.weight), 1)
+    own[network.config.objective_ids(objectives)] = 1
+    hook = network.tokens.weight.register_hook(lambda gradient: gradient * own) if learn == "token" else None
+    for p in kept:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in kept:
+            p.requires_grad_(True)
+        if hook:
+            hook.remove()

@@ -214,11 +214,12 @@ class RLM:
         recipe: Recipe | None = None,
         seed: int = 0,
         experts: bool = True,
+        learn: str = "all",
     ) -> RLM:
         """A new model, trained further on measured architectures; see `nas_rlm.finetune.fine_tune`."""
         from nas_rlm.finetune import fine_tune
 
-        return fine_tune(self, rows, objectives, recipe, seed, experts)
+        return fine_tune(self, rows, objectives, recipe, seed, experts, learn)
 
     def temperatures_of(self, space: str, objectives: Sequence[str]) -> list[float]:
         """The network's temperature for each objective.

@@ -30,7 +30,15 @@ def train(recipe: str, *, out: Path, table: str = "", resume: Flag = False) -> N
 
 @app.command
 def finetune(
-    *, data: Path, objectives: Names, out: Path, model: str = "nas", seed: Whole = 0, no_experts: Flag = False
+    *,
+    data: Path,
+    out: Path,
+    objectives: Names = (),
+    new_objective: str = "",
+    model: str = "nas",
+    learn: str = "all",
+    seed: Whole = 0,
+    no_experts: Flag = False,
 ) -> None:
     """Continue training a model on a table; objectives it did not know become tokens of their own.
 
@@ -38,17 +46,27 @@ def finetune(
 
     Args:
         data: a parquet table in the public schema.
-        objectives: which of its numbers to learn.
         out: a new folder for the checkpoint.
+        objectives: which of its numbers to learn.
+        new_objective: learn this one, such as latency/mybox, and let what the model says of all others be.
         model: a checkpoint folder, or the name of a shipped model.
+        learn: the part of the network that learns: all, decoder, or token, the objectives' own alone.
         seed: of what is held out, and of the batches.
         no_experts: let the network alone tell the numbers, without what counts of operators tell.
     """
     from nas_rlm.data import read
 
+    if bool(objectives) == bool(new_objective):
+        raise ValueError("expected either --objectives NAMES or --new-objective NAME")
     check_folder(out)
     rlm = load(model)
-    rlm.fine_tune(read(data).rows, objectives, seed=seed, experts=not no_experts).save(out)
+    if new_objective in rlm.objectives:
+        raise ValueError(
+            f"{model} knows {new_objective!r} already: --objectives {new_objective} learns it anew"
+        )
+    names = objectives or (new_objective,)
+    part = "token" if new_objective else learn
+    rlm.fine_tune(read(data).rows, names, seed=seed, experts=not no_experts, learn=part).save(out)
     print(f"model: {out}")
 
 

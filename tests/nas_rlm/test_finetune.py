@@ -2,6 +2,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import search_spaces
 from nas_rlm import RLM, calibration, finetune
@@ -37,9 +38,9 @@ def trainings(monkeypatch):
     monkeypatch.setattr(finetune, "EPOCHS", 3)
     found, tuned = [], finetune._tuned
 
-    def noted(rlm, some, objectives, recipe, held=None):
+    def noted(rlm, some, objectives, recipe, learn, held=None):
         found.append((some, recipe.epochs, held.rows if held else []))
-        return tuned(rlm, some, objectives, recipe, held)
+        return tuned(rlm, some, objectives, recipe, learn, held)
 
     monkeypatch.setattr(finetune, "_tuned", noted)
     return found
@@ -155,3 +156,25 @@ def test_rows_without_a_number_to_learn(rlm):
         rlm.fine_tune(rows(3), ["latency/none"])
     with pytest.raises(ValueError, match="none of 3 rows has a value for latency/other above zero"):
         rlm.fine_tune(rows(3), ["latency/other"])
+
+
+@pytest.mark.parametrize(("learn", "moved"), [("token", ["tokens"]), ("decoder", ["decoder", "tokens"])])
+def test_a_part_of_the_network_learns(rlm, learn, moved):
+    some = rows(40)
+    tuned = rlm.fine_tune(some, ["latency/mine"], QUICK, experts=False, learn=learn)
+    before, after = rlm.with_objectives(["latency/mine"]).network, tuned.network
+    parts = {
+        name.split(".")[0]
+        for name, weight in after.named_parameters()
+        if not torch.equal(weight, before.get_parameter(name))
+    }
+    assert parts == set(moved)
+    assert all(p.requires_grad for p in after.parameters())
+    if learn == "token":
+        changed = (after.tokens.weight != before.tokens.weight).any(1).nonzero().flatten().tolist()
+        assert changed == after.config.objective_ids(["latency/mine"])
+        cells = [row.arch_str for row in some]
+        told = [one.predict("nasbench201", cells, ["accuracy"], (0.1, 0.9)) for one in (rlm, tuned)]
+        np.testing.assert_array_equal(*told)
+    with pytest.raises(ValueError, match="no part 'tokens' of a network; did you mean token"):
+        rlm.fine_tune(some, ["latency/mine"], learn="tokens")

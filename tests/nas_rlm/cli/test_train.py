@@ -18,6 +18,22 @@ def test_finetune_teaches_a_new_objective(tmp_path, model, table, archs, capsys)
     assert "latency/x" in line
 
 
+def test_a_new_objective_leaves_the_others_as_they_are(tmp_path, model, table, capsys):
+    tuned = tmp_path / "tuned"
+    command = ["finetune", *model, "--data", str(table)]
+    assert main([*command, "--new-objective", "latency/mybox", "--out", str(tuned)]) == 2
+    assert "none of" in capsys.readouterr().err
+    refusals = {
+        ("--new-objective", "accuracy"): "knows 'accuracy' already",
+        ("--new-objective", "latency/x", "--objectives", "accuracy"): "either --objectives NAMES or",
+        (): "either --objectives NAMES or",
+        ("--objectives", "accuracy", "--learn", "encoder"): "no part 'encoder' of a network",
+    }
+    for more, message in refusals.items():
+        assert message in refused(capsys, *command, *more, "--out", tuned)
+    assert not tuned.exists()
+
+
 def test_finetune_without_experts(tmp_path, model, table):
     command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-experts"]
     assert main([*command, "--out", str(tmp_path / "tuned")]) == 0
