@@ -125,7 +125,8 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
     """Refuse what no process is made of.
 
     Raises:
-        ValueError: one is missing or has another shape, or a deviation or a weight is not above 0.
+        ValueError: one is missing or has another shape, a deviation or noise is not above 0, or a weight is
+            below 0.
     """
     missing = shapes.keys() - tensors.keys()
     if missing:
@@ -135,8 +136,9 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
             raise ValueError(f"{name} is {tensors[name].dtype}, expected floating point")
         if tuple(tensors[name].shape) != shape:
             raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
-    if not (tensors["deviation"] > 0).all() or not (tensors["weights"] > 0).all():
-        raise ValueError("a deviation or a weight is not above 0")
+    weights = tensors["weights"]
+    if not (tensors["deviation"] > 0).all() or not (weights >= 0).all() or not (weights[..., -1] > 0).all():
+        raise ValueError("a deviation or noise is not above 0, or a weight is below 0")
 
 
 def part_of(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:

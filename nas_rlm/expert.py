@@ -8,7 +8,7 @@ to tell apart, the expert decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -22,7 +22,16 @@ from nas_rlm.advice import Adviser, check_tensors, part_of
 from nas_rlm.belief import Belief, Scale
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.features import CHAINS, Counts, advised, usual_counts, usual_networks
+from nas_rlm.features import (
+    ADVICE,
+    CHAINS,
+    COSTS,
+    SUMS,
+    Counts,
+    advised,
+    usual_counts,
+    usual_networks,
+)
 from nas_rlm.metrics import spearman
 from nas_rlm.process import Process, solved, weights_of
 from nas_rlm.text.operators import is_onnx
@@ -33,8 +42,13 @@ MOST_ACCURATE = 100.0
 RIGHT = 0.8  # correlation of advice with the truth in spaces that are alike
 BESIDE = 6.0  # temperature of a network that learnt from few rows or none, beside an expert that knows more
 LATENCY = "latency/"  # how numbers of devices begin
-FEW = 100  # latencies or fewer are told by costs and by what is known of other devices
+FEW = 100  # latencies or fewer are told by what is known of other devices as well
 DEVICES = 8  # of those are asked, at most
+VIEWS = (
+    (ADVICE,),
+    (COSTS, ADVICE),
+    range(ADVICE + 1),
+)  # of few latencies: the mean of them errs less than each
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
 
@@ -47,9 +61,10 @@ class Expert:
         features: of M measured networks, float64 [M, D], D of them with advice.
         values: K numbers of each, float64 [M, K], NaN where one was not measured.
         objectives: their names.
-        weights: of the features in each number's process, and its noise, float64 [D + 1].
-        solved: the means of each number's process, see `nas_rlm.process.solved`, float64 [M], 0 where the
-            number was not measured.
+        weights: of the features in each number's S processes, and their noise, float64 [S, D + 1]; 0 of what
+            one of several does not go by.
+        solved: the means of each number's processes, see `nas_rlm.process.solved`, float64 [S, M], 0 where
+            the number was not measured.
         temperatures: of what network and expert say together of each number, see `nas_rlm.calibration`.
         beside: of the network for each number, where it is heard with this expert; elsewhere its own.
     """
@@ -65,18 +80,32 @@ class Expert:
 
     @classmethod
     def fitted(
-        cls, counts: Counts, features: Tensor, values: np.ndarray, objectives: Sequence[str]
+        cls,
+        counts: Counts,
+        features: Tensor,
+        values: np.ndarray,
+        objectives: Sequence[str],
+        views: Sequence[Collection[int]] = (range(ADVICE + 1),),
     ) -> Expert:
-        """With the weights under which the values are likeliest."""
+        """With the weights under which the values are likeliest.
+
+        Args:
+            counts: what its features are.
+            features: float64 [M, D].
+            values: float64 [M, K].
+            objectives: K names.
+            views: for each of S processes the groups of features that it goes by.
+        """
         features, values = _rounded(features), values.astype(np.float32).astype(float)
         unfitted = cls(counts, features, values, tuple(objectives), {}, {})
         weights, means = {}, {}
         for name, known in zip(objectives, unfitted._known, strict=True):
             scores = torch.from_numpy(unfitted.scales[name].scores)
-            weights[name] = weights_of(features[known], counts.groups, scores, counts.linear)
-            means[name] = torch.zeros(len(features), dtype=torch.float64)
-            found = solved(features[known], scores, weights[name], counts.linear)
-            means[name][known] = found.float().double()  # as saved
+            each = [_weighed(counts, features[known], scores, view) for view in views]
+            weights[name] = torch.stack(each)
+            means[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
+            found = [solved(features[known], scores, one, counts.linear) for one in each]
+            means[name][:, known] = torch.stack(found).float().double()  # as saved
         return replace(unfitted, weights=weights, solved=means)
 
     @property
@@ -97,18 +126,18 @@ class Expert:
         }
 
     @cached_property
-    def _processes(self) -> dict[str, Process]:
+    def _processes(self) -> dict[str, list[Process]]:
         return {}
 
-    def process(self, objective: str) -> Process:
-        """The process of a number, made when it is first asked for."""
+    def processes(self, objective: str) -> list[Process]:
+        """The processes of a number, made when they are first asked for."""
         if objective not in self._processes:
             known = self._known[self.objectives.index(objective)]
             scores = torch.from_numpy(self.scales[objective].scores)
-            means = self.solved[objective][known]
-            self._processes[objective] = Process(
-                self.features[known], scores, self.weights[objective], means, self.counts.linear
-            )
+            self._processes[objective] = [
+                Process(self.features[known], scores, weights, means[known], self.counts.linear)
+                for weights, means in zip(self.weights[objective], self.solved[objective], strict=True)
+            ]
         return self._processes[objective]
 
     def adviser(self, objective: str, usual: Sequence[Mapping[str, float]]) -> Adviser | None:
@@ -121,7 +150,7 @@ class Expert:
         """What it knows of a number, for others of its own space, whose usual networks have such features."""
         known = self._known[self.objectives.index(objective)]
         scores = torch.from_numpy(self.scales[objective].scores)
-        weights = self.weights[objective]
+        weights = self.weights[objective][0]
         return Adviser.weighted(self.counts, self.features[known], scores, weights, usual)
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
@@ -144,8 +173,8 @@ class Expert:
             "deviation": torch.tensor(self.counts.deviation),
             "features": self.features.half(),
             "values": torch.tensor(self.values).float(),
-            "weights": torch.stack([self.weights[name] for name in self.objectives]),
-            "solved": torch.stack([self.solved[name] for name in self.objectives]).float(),
+            "weights": _single(torch.stack([self.weights[name] for name in self.objectives])),
+            "solved": _single(torch.stack([self.solved[name] for name in self.objectives])).float(),
         }
 
     @classmethod
@@ -176,13 +205,15 @@ class Expert:
         if len(set(objectives)) < len(objectives):
             raise ValueError(f"objectives {objectives} are not different names")
         m, d, k = len(tensors.get("features", ())), len(names), len(objectives)
+        of_weights = tensors.get("weights", torch.empty(0)).shape
+        several = of_weights[1:2] if len(of_weights) == 3 else ()
         shapes = {
             "mean": (d,),
             "deviation": (d,),
             "features": (m, d + len(advisers)),
             "values": (m, k),
-            "weights": (k, d + len(advisers) + 1),
-            "solved": (k, m),
+            "weights": (k, *several, d + len(advisers) + 1),
+            "solved": (k, *several, m),
         }
         check_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
@@ -193,8 +224,8 @@ class Expert:
             Adviser.restored(part_of(tensors, f"adviser{i}."), known) for i, known in enumerate(advisers)
         )
         counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy(), advice)
-        weights = dict(zip(objectives, tensors["weights"], strict=True))
-        means = dict(zip(objectives, tensors["solved"].double(), strict=True))
+        each = (tensors[name] if several else tensors[name][:, None] for name in ("weights", "solved"))
+        weights, means = (dict(zip(objectives, found.double(), strict=True)) for found in each)
         features, values = tensors["features"].double(), tensors["values"].double().numpy()
         return cls(
             counts,
@@ -209,9 +240,28 @@ class Expert:
 
     def believe(self, features: Tensor, objective: str) -> Belief:
         """What it holds of a number of other networks, whose features are float64 [N, D]."""
-        mean, deviation = self.process(objective).posterior(features)
+        told = [process.posterior(features) for process in self.processes(objective)]
+        means, deviations = (torch.stack(found) for found in zip(*told, strict=True))
+        mean = means.mean(0)
+        variance = (deviations.square() + (means - mean).square()).mean(0)
         temperature = self.temperatures.get(objective, SHARED)
-        return Belief(self.scales[objective], mean.numpy(), deviation.numpy(), temperature)
+        return Belief(self.scales[objective], mean.numpy(), variance.sqrt().numpy(), temperature)
+
+
+def _weighed(counts: Counts, features: Tensor, scores: Tensor, view: Collection[int]) -> Tensor:
+    """The weights of all features, 0 of those in groups that are not in the view; see `weights_of`."""
+    sizes = [size if group in view else 0 for group, size in enumerate(counts.groups)]
+    group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(counts.groups))
+    some = torch.isin(group, torch.tensor(sorted(view)))
+    found = weights_of(features[:, some], sizes, scores, sum(sizes[SUMS:]))
+    weights = torch.zeros(features.shape[1] + 1, dtype=features.dtype)
+    weights[:-1][some], weights[-1] = found[:-1], found[-1]
+    return weights
+
+
+def _single(tensor: Tensor) -> Tensor:
+    """[K, S, …], without the second dimension where it is one."""
+    return tensor[:, 0] if tensor.shape[1] == 1 else tensor
 
 
 def experts_of(
@@ -239,9 +289,10 @@ def experts_of(
             if ADVISED in told and others:
                 counts = replace(counts, advisers=advisers(space, known, others))
             found[space] = [expert(counts, known, rest)] if rest else []
-            own = replace(counts.costs(), advisers=())
             found[space] += [
-                expert(replace(own, advisers=advice), known, [name]) for name, advice in few.items() if advice
+                expert(replace(counts, advisers=advice), known, [name], VIEWS)
+                for name, advice in few.items()
+                if advice
             ]
     return found
 
@@ -339,20 +390,26 @@ def enough(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
     return [name for name in objectives if sum(row.measured(name) for row in rows) >= LEAST]
 
 
-def expert(counts: Counts, rows: Sequence[Row], objectives: Sequence[str]) -> Expert:
+def expert(
+    counts: Counts,
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    views: Sequence[Collection[int]] = (range(ADVICE + 1),),
+) -> Expert:
     """An expert that learns from rows.
 
     Args:
         counts: what its features are.
         rows: measured networks of one space; of each number, `MOST` of those that have it are learnt from.
         objectives: K names, of numbers to tell of others.
+        views: see `Expert.fitted`.
     """
     drawn = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     measured = [[row for row in drawn if row.measured(name)][:MOST] for name in objectives]
     wanted = {id(row) for part in measured for row in part}
     some = Table("", [row for row in drawn if id(row) in wanted])
     values = np.stack([some.column(name) for name in objectives], 1)
-    return Expert.fitted(counts, counts.read(tables.texts(some.rows)), values, objectives)
+    return Expert.fitted(counts, counts.read(tables.texts(some.rows)), values, objectives, views)
 
 
 def knowing(experts: Sequence[Expert]) -> dict[str, Expert]:

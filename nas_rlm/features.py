@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,8 @@ CHAINS = 4  # operators in the longest chains that are counted
 RARE = 0.02  # share of networks: what fewer of them have otherwise than the rest is no feature
 MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
 STILL = 1e-9  # relative standard deviation of a count that never varies
-COSTS, PATHS, SUMS = 0, 1, CHAINS + 1  # groups of features; chains of 2 to `CHAINS` are between the last two
+# Groups of features; chains of 2 to `CHAINS` operators are between paths and sums.
+COSTS, PATHS, SUMS, ADVICE = 0, 1, CHAINS + 1, CHAINS + 2
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,6 @@ class Counts:
         found = found[:, varies]
         kept = tuple(name for name, does in zip(some, varies, strict=True) if does)
         return cls(kept, found.mean(0), found.std(0))
-
-    def costs(self) -> Counts:
-        """The costs alone, which few labels can weigh."""
-        some = [k for k, name in enumerate(self.names) if _group(name) == COSTS]
-        return replace(
-            self,
-            names=tuple(self.names[k] for k in some),
-            mean=self.mean[some],
-            deviation=self.deviation[some],
-        )
 
     @property
     def groups(self) -> list[int]:

@@ -108,7 +108,7 @@ def test_advisers_that_cannot_be_asked(others):
         Adviser.restored({k: v for k, v in one.tensors().items() if k != "middle"}, names)
     with pytest.raises(ValueError, match=r"mean is \(\d+,\), expected"):
         Adviser.restored(one.tensors(), names[1:])
-    with pytest.raises(ValueError, match="a deviation or a weight is not above 0"):
+    with pytest.raises(ValueError, match="a deviation or noise is not above 0"):
         Adviser.restored({**one.tensors(), "weights": torch.zeros_like(one.weights)}, names)
     with pytest.raises(ValueError, match="are not all names"):
         Adviser.restored(one.tensors(), [*names[1:], 3])
