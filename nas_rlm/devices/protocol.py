@@ -141,7 +141,7 @@ def opened(worker: Connection, device: Device) -> dict[str, Any]:
     """Tell a worker its device.
 
     Raises:
-        ValueError: it does not start.
+        ValueError: it does not start, or the device is not there.
     """
     try:
         return worker.ask("open", device=str(device))

@@ -30,15 +30,36 @@ def load(model: onnx.ModelProto, device: Device) -> Run:
         device: where it runs, with the number of threads that the process may use.
 
     Raises:
-        ValueError: the runtime is not installed, or cannot run the model.
+        ValueError: the runtime cannot run the model.
     """
-    _, package, loader = RUNTIMES[device.runtime]
-    if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{device.runtime} is not installed: pip install 'nas-rlm[{device.runtime}]'")
     flat = batched(inlined(model), device.batch)
     shape = [d.dim_value for d in flat.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    return loader(flat, x, device)
+    return RUNTIMES[device.runtime][2](flat, x, device)
+
+
+def check(device: Device) -> None:
+    """Refuse a device that is not here.
+
+    Raises:
+        ValueError: its runtime, or what converts networks for it, is not installed, or there is no GPU.
+    """
+    for module in RUNTIMES[device.runtime][1]:
+        if importlib.util.find_spec(module) is None:
+            extra = device.runtime.partition("-")[0]
+            raise ValueError(
+                f"{device.runtime} needs {module}, which is not installed: pip install 'nas-rlm[{extra}]'"
+            )
+    if device.runtime == "onnxruntime" and device.place == "cuda":
+        import onnxruntime
+
+        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+            raise ValueError("this onnxruntime has no CUDA: expected onnxruntime-gpu")
+    elif device.place == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError("torch finds no CUDA device here")
 
 
 def version_of(runtime: str) -> str:
@@ -101,8 +122,6 @@ def _onnxruntime(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     options.intra_op_num_threads, options.inter_op_num_threads = device.threads, 1
     options.log_severity_level = 3
     provider = "CPUExecutionProvider" if device.place == "cpu" else "CUDAExecutionProvider"
-    if provider not in onnxruntime.get_available_providers():
-        raise ValueError("this onnxruntime has no CUDA: expected onnxruntime-gpu")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[provider])
     bound = session.io_binding()
     where = device.place
@@ -140,8 +159,6 @@ def _ncnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
 
     if device.batch > 1:
         raise ValueError("ncnn runs one example at a time: expected a batch of 1")
-    if importlib.util.find_spec("pnnx") is None:
-        raise ValueError("ncnn reads what pnnx converts: pip install 'nas-rlm[ncnn]'")
     import pnnx
 
     net = ncnn.Net()
@@ -187,8 +204,6 @@ def _torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     from nas_rlm.modules import to_torch
 
     torch.set_num_threads(device.threads)
-    if device.place == "cuda" and not torch.cuda.is_available():
-        raise ValueError("torch finds no CUDA device here")
     module: Any = to_torch(model).eval().to(device.place)
     image = torch.from_numpy(x).to(device.place)
     if device.runtime == "torch-compile":
@@ -225,12 +240,9 @@ def _on_cuda(module: Any, image: Any) -> Run:
 
 
 def _litert(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
-    from ai_edge_litert.interpreter import Interpreter
-
-    if importlib.util.find_spec("litert_torch") is None:
-        raise ValueError("litert reads what litert-torch converts: pip install 'nas-rlm[litert]'")
     import litert_torch
     import torch
+    from ai_edge_litert.interpreter import Interpreter
 
     from nas_rlm.modules import to_torch
 
@@ -257,13 +269,13 @@ def _converted(command: list[str], folder: str, wanted: str) -> None:
         )
 
 
-# Each runtime's distribution, module and loader.
-RUNTIMES: dict[str, tuple[str, str, Callable[[onnx.ModelProto, np.ndarray, Device], Run]]] = {
-    "onnxruntime": ("onnxruntime", "onnxruntime", _onnxruntime),
-    "openvino": ("openvino", "openvino", _openvino),
-    "ncnn": ("ncnn", "ncnn", _ncnn),
-    "litert": ("ai-edge-litert", "ai_edge_litert", _litert),
-    "mnn": ("MNN", "MNN", _mnn),
-    "torch": ("torch", "torch", _torch),
-    "torch-compile": ("torch", "torch", _torch),
+# Each runtime's distribution, the modules that it needs, and its loader.
+RUNTIMES: dict[str, tuple[str, tuple[str, ...], Callable[[onnx.ModelProto, np.ndarray, Device], Run]]] = {
+    "onnxruntime": ("onnxruntime", ("onnxruntime",), _onnxruntime),
+    "openvino": ("openvino", ("openvino",), _openvino),
+    "ncnn": ("ncnn", ("ncnn", "pnnx"), _ncnn),
+    "litert": ("ai-edge-litert", ("ai_edge_litert", "litert_torch"), _litert),
+    "mnn": ("MNN", ("MNN",), _mnn),
+    "torch": ("torch", ("torch",), _torch),
+    "torch-compile": ("torch", ("torch",), _torch),
 }

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import onnx
 
 from nas_rlm.devices.device import Device
-from nas_rlm.devices.runtimes import Run, load, version_of
+from nas_rlm.devices.runtimes import Run, check, load, version_of
 
 WARM, MOST_WARM = 3, 0.3  # runs, and seconds, before any counts
 FEWEST, MOST = 3, 5000  # runs in a window
@@ -38,6 +38,7 @@ class Worker:
     def open(self, device: str) -> dict[str, Any]:
         """Settle on a device, and tell of the machine."""
         self.device = Device.named(device)
+        check(self.device)
         allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
         if self.device.place == "cpu" and allowed:
             os.sched_setaffinity(0, allowed[: self.device.threads])

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from nas_rlm.cli import main
 from nas_rlm.data import read
@@ -59,6 +60,14 @@ def test_what_fails_is_said_and_kept(tmp_path, capsys):
 def test_what_profile_refuses(tmp_path, capsys, more, message):
     line = refused(capsys, "profile", "--device", "torch", *more, "--out", tmp_path / "t.parquet")
     assert message in line
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_here_leaves_no_rows(tmp_path, capsys):
+    command = ("profile", "--space", "nasbench201", "--sample", "2", "--out", tmp_path / "t.parquet")
+    line = refused(capsys, *command, "--device", "torch-cuda")
+    assert "torch finds no CUDA device here" in line
     assert not (tmp_path / "t.parquet").exists()
 
 

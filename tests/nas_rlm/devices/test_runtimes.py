@@ -3,9 +3,10 @@ import importlib.util
 import numpy as np
 import onnx
 import pytest
+import torch
 
 from nas_rlm.devices import Device
-from nas_rlm.devices.runtimes import RUNTIMES, batched, load
+from nas_rlm.devices.runtimes import RUNTIMES, batched, check, load
 
 from .networks import SPACE, cells
 
@@ -17,8 +18,7 @@ def model():
 
 @pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "torch-compile"])
 def test_a_network_runs(name, model):
-    needed = {"ncnn": "pnnx", "litert": "litert_torch"}.get(name, RUNTIMES[name][1])
-    if not all(importlib.util.find_spec(m) for m in (RUNTIMES[name][1], needed)):
+    if not all(map(importlib.util.find_spec, RUNTIMES[name][1])):
         pytest.skip(f"{name} is not installed")
     if name == "mnn":
         pytest.skip("its converter dies of an illegal instruction on some processors")
@@ -26,10 +26,14 @@ def test_a_network_runs(name, model):
     assert all(1e-6 < run() < 10 for _ in range(3))
 
 
-def test_what_is_not_installed_is_said(model, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"openvino is not installed: pip install 'nas-rlm\[openvino\]'"):
-        load(model, Device("openvino"))
+def test_what_is_not_here_is_said(monkeypatch):
+    check(Device("torch-compile"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="torch finds no CUDA device here"):
+        check(Device("torch", "cuda"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name == "ncnn" else None)
+    with pytest.raises(ValueError, match=r"ncnn needs pnnx, .*: pip install 'nas-rlm\[ncnn\]'"):
+        check(Device("ncnn"))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
