@@ -195,35 +195,41 @@ def bench_devices(
     split: str = "one-out",
     model: str = "nas",
     data: Path | None = None,
+    again: Path | None = None,
     out: Path | None = None,
 ) -> None:
-    """Learn a new device from a few networks: Spearman over networks of which no device is known.
+    """Learn a new device from a few networks, and tell how fast others are.
 
     Args:
         space: whose table.
         samples: networks that are measured on the new device, of 1,000 that could be.
         seeds: draws and choices of them, with seeds from 0.
         split: one-out, each device in turn is new and all others are known; or help, the nine known and six
-            new devices of HELP and NASFLAT.
+            new devices of HELP and NASFLAT; of both a tenth of the networks is asked, unknown on any device;
+            or new, devices that the model does not know, where all other networks of the table are asked.
         model: whose experts know the others: a checkpoint folder, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data folder.
+        again: a table in which some of the networks were measured once more: how well the two agree.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
     from dataclasses import asdict, fields
 
-    from nas_rlm.devices.transfer import Score, Transfer, summary
+    from nas_rlm.devices.transfer import Score, Transfer, agreement, summary
     from nas_rlm.expert import LATENCY
 
     for name, value, least in (("--seeds", seeds, 1), ("--samples", samples, 10)):
         if value < least:
             raise ValueError(f"{name} is {value}, expected at least {least}")
-    if split not in ("one-out", "help"):
-        raise ValueError(f"--split is {split!r}: expected one-out or help")
+    if split not in ("one-out", "help", "new"):
+        raise ValueError(f"--split is {split!r}: expected one-out, help or new")
     known = search_spaces.get(space).name
-    transfer = Transfer(_table_of(known, data))
+    table, second = _table_of(known, data), _table_of(known, again) if again else None
+    transfer = Transfer(table, held=0 if split == "new" else 0.1)
     experts = load(model).experts.get(known, ())
     able = [n for one in experts for n in one.objectives if n.startswith(LATENCY)]
     sources, targets = transfer.split() if split == "help" else (able, transfer.devices)
+    if split == "new":
+        targets = [name for name in transfer.devices if name not in able]
     for name in sources if split == "help" else ():
         if name not in able:
             raise ValueError(f"{model} has no expert on {name} of {known}; {hint(name, able)}")
@@ -236,7 +242,7 @@ def bench_devices(
         "samples": samples,
         "split": split,
         "model": model,
-        "table": transfer.known.name,
+        "table": table.name,
     }
     figures = [f.name for f in fields(Score)]
     results = Results(out, [*setting, "target", "selection", "seed", *figures])
@@ -250,8 +256,13 @@ def bench_devices(
         rounded = {figure: round(value, 4) for figure, value in asdict(score).items()}
         results.add({**setting, "target": target, "selection": selection, "seed": seed, **rounded})
         done[target, selection, seed] = score
-    print(f"{samples} samples of a new device, {len(transfer.asked):,} networks of {known} asked")
+    print(f"{samples} samples of a new device, {len(transfer.asked):,} networks of {known}")
     print(summary(done, targets, range(seeds)))
+    if second is not None:
+        for name in targets:
+            count, rank, apart = agreement(table, second, name)
+            if count > 1:
+                print(f"{name} measured twice: {count} networks, Spearman {rank:.3f}, {apart:.1%} apart")
 
 
 @bench.command(name="reliability")

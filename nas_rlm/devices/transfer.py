@@ -6,6 +6,7 @@ known of the networks that are asked, on no device.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from functools import cached_property
 from itertools import groupby
 
 import numpy as np
-from torch import Tensor
 from tqdm import tqdm
 
 from nas_rlm.baselines import flops
@@ -41,39 +41,45 @@ class Score:
     """How a device is told from few samples.
 
     Args:
-        spearman, kendall: over the held-out networks.
+        spearman, kendall: over the networks that are asked.
+        error: median of the absolute errors, relative to what was measured.
         flops: Spearman of multiply-accumulates over the same ones.
-        best: Spearman of the known device that is most like it on the samples.
+        best: Spearman of the known device that is most like it on the samples; of a cost where none is known.
         seconds: to learn it.
     """
 
     spearman: float
     kendall: float
+    error: float
     flops: float
     best: float
     seconds: float
 
 
 class Transfer:
-    """Devices of one table, some of them known.
+    """Devices on which the networks of one table were measured, some of them known.
 
     Args:
-        table: of one space, in which each network was measured on every device.
-        held: share of its networks that are asked.
+        table: of one space.
+        held: share of its networks that are asked, and are not among those that can be measured; with 0 all
+            are asked that were not measured to learn from.
         seed: which ones.
     """
 
     def __init__(self, table: Table, held: float = 0.1, seed: int = 0) -> None:
-        devices = [name for name in table.objectives if name.startswith(LATENCY)]
-        rows = [row for row in table.rows if devices and all(row.measured(name) for name in devices)]
-        spaces = {row.space for row in rows}
-        if len(spaces) != 1 or len(devices) < 2:
+        self.devices = [name for name in table.objectives if name.startswith(LATENCY)]
+        self.rows = [row for row in table.rows if any(row.measured(name) for name in self.devices)]
+        spaces = {row.space for row in self.rows}
+        if len(spaces) != 1:
             raise ValueError(
-                f"{table.name} has {len(rows)} rows of {', '.join(sorted(spaces)) or 'no space'} measured on"
-                f" each of {len(devices)} devices: expected one space, and two devices at least"
+                f"{table.name} has {len(self.rows)} rows of {', '.join(sorted(spaces)) or 'no space'} with a"
+                " latency: expected rows of one space"
             )
-        self.space, self.devices = spaces.pop(), devices
-        self.known, self.asked = tables.split(Table(table.name, rows), held, seed)
+        self.name, self.space = table.name, spaces.pop()
+        is_held = [held > 0 and tables.is_held_out(key, held, seed) for key in tables.keys(self.rows)]
+        able = np.random.default_rng(0).permutation([i for i, h in enumerate(is_held) if not h])
+        self.pool = sorted(able[:POOL].tolist())
+        self.asked = [i for i, h in enumerate(is_held) if h or not held]
 
     def split(self) -> tuple[list[str], list[str]]:
         """The known and the new devices of HELP and NASFLAT.
@@ -85,28 +91,15 @@ class Transfer:
         parts = [[f"{LATENCY}{name.format(largest)}" for name in part] for part in (SOURCES, TARGETS)]
         for name in (*parts[0], *parts[1]):
             if name not in self.devices:
-                raise ValueError(f"{self.known.name} has no {name}: that split is of HW-NAS-Bench and HELP")
+                raise ValueError(f"{self.name} has no {name}: that split is of HW-NAS-Bench and HELP")
         return parts[0], parts[1]
 
     @cached_property
-    def counted(self) -> list[Mapping[str, float]]:
-        """What is counted in those that are asked."""
-        return [*synthetic.counted(tables.texts(self.asked.rows), CHAINS)]
-
-    @cached_property
-    def pool(self) -> Table:
-        """Those that can be measured."""
-        return self.known.sampled(POOL)
-
-    @cached_property
-    def pool_counted(self) -> list[Mapping[str, float]]:
-        """What is counted in these."""
-        return [*synthetic.counted(tables.texts(self.pool.rows), CHAINS)]
-
-    @cached_property
-    def costs(self) -> np.ndarray:
-        """Multiply-accumulates of those that are asked."""
-        return flops(self.asked.rows)
+    def counted(self) -> dict[int, Mapping[str, float]]:
+        """What is counted in those that can be measured or are asked, by position."""
+        some = sorted({*self.pool, *self.asked})
+        found = synthetic.counted(tables.texts([self.rows[i] for i in some]), CHAINS)
+        return dict(zip(some, found, strict=True))
 
     def scores(
         self,
@@ -129,6 +122,9 @@ class Transfer:
 
         Returns:
             As each is done: the target, how samples were selected, the seed and the score.
+
+        Raises:
+            ValueError: too few networks were measured on a target.
         """
         left = [
             (target, selection, seed)
@@ -140,53 +136,65 @@ class Transfer:
         bar = tqdm(left, unit="fit", disable=not progress)
         for target, group in groupby(bar, lambda one: one[0]):
             others = [one for e in experts if (one := e.without([target]))]
-            profiles = profiles_of(others, self.space, self.pool_counted)
+            able = [i for i in self.pool if self.rows[i].measured(target)]
+            if len(able) < samples + 2:
+                raise ValueError(f"{len(able)} networks have {target}: expected {samples + 2} at least")
+            profiles = profiles_of(others, self.space, [self.counted[i] for i in able])
             for _, selection, seed in group:
-                if selection == "chosen":
-                    some = choose(profiles, samples, seed)
-                else:
-                    some = (
-                        np.random.default_rng([seed, samples]).permutation(len(profiles))[:samples].tolist()
-                    )
-                rows = [_alone(self.pool.rows[i], target) for i in some]
-                yield target, selection, seed, self._score(others, rows, target)
+                drawn = np.random.default_rng([seed, samples]).permutation(len(able))[:samples].tolist()
+                some = choose(profiles, samples, seed) if selection == "chosen" else drawn
+                yield target, selection, seed, self._score(others, [able[k] for k in some], target)
 
-    def _score(self, others: Sequence[Expert], rows: Sequence[Row], target: str) -> Score:
+    def _score(self, others: Sequence[Expert], measured: Sequence[int], target: str) -> Score:
+        rows = [_alone(self.rows[i], target) for i in measured]
+        asked = [i for i in self.asked if i not in measured and self.rows[i].measured(target)]
         start = time.perf_counter()
         (own,) = experts_of(rows, [target], {self.space: others})[self.space]
         seconds = time.perf_counter() - start
-        features = own.counts.features(self.counted)
-        found, true = own.believe(features, target).median, self.asked.column(target)
-        best = _best(own, features, rows, target)
+        features = own.counts.features([self.counted[i] for i in asked])
+        found, true = own.believe(features, target).median, _values(self.rows, asked, target)
+        advice = own.counts.features([self.counted[i] for i in measured])[:, len(own.counts.names) :]
+        alike = [spearman(told.numpy(), _values(self.rows, measured, target)) for told in advice.T]
+        nearest = len(own.counts.names) + int(np.argmax(alike)) if alike else 0
         return Score(
             spearman(found, true),
             kendall(found, true),
-            spearman(self.costs, true),
-            spearman(best.numpy(), true),
+            float(np.median(np.abs(found / true - 1))),
+            spearman(flops([self.rows[i] for i in asked]), true),
+            spearman(features[:, nearest].numpy(), true),
             seconds,
         )
+
+
+def agreement(one: Table, other: Table, target: str) -> tuple[int, float, float]:
+    """How well two measurements of the same networks agree, which no prediction can better.
+
+    Returns:
+        So many networks, Spearman, and the median of the absolute differences relative to the first one.
+    """
+    first = {(row.space, row.arch_str): row for row in one.having(target).rows}
+    again = [row for row in other.having(target).rows if (row.space, row.arch_str) in first]
+    a = np.array([first[row.space, row.arch_str].targets[target] for row in again])
+    b = np.array([row.targets[target] for row in again])
+    return len(a), spearman(a, b), float(np.median(np.abs(b / a - 1))) if len(a) else math.nan
+
+
+def _values(rows: Sequence[Row], some: Sequence[int], target: str) -> np.ndarray:
+    return np.array([rows[i].targets[target] for i in some])
 
 
 def _alone(row: Row, target: str) -> Row:
     return Row(row.space, row.arch_str, {target: row.targets[target]}, row.input)
 
 
-def _best(own: Expert, features: Tensor, rows: Sequence[Row], target: str) -> Tensor:
-    """What the adviser says of those asked whose device is most like the target on the measured rows."""
-    count = len(own.counts.advisers)
-    measured = own.counts.read(tables.texts(rows))[:, -count:]
-    true = np.array([row.targets[target] for row in rows])
-    alike = [spearman(told.numpy(), true) for told in measured.T]
-    return features[:, -count:][:, int(np.argmax(alike))]
-
-
 def summary(
     scores: Mapping[tuple[str, str, int], Score], targets: Sequence[str], seeds: Sequence[int]
 ) -> str:
-    """Spearman of each target and their mean, by how samples were selected: mean and deviation over seeds."""
-    kinds = [(selection, figure) for selection in SELECTIONS for figure in ("best", "spearman")]
-    heads = [f"{s}: {'best other' if figure == 'best' else 'learnt'}" for s, figure in kinds]
-    lines = [f"{'Spearman':<30}{'FLOPs':>8}" + "".join(f"{head:>20}" for head in heads)]
+    """Figures of each target and their mean, by how samples were selected: mean and deviation over seeds."""
+    kinds = [(selection, figure) for selection in SELECTIONS for figure in ("best", "spearman", "error")]
+    names = {"best": "best other", "spearman": "learnt", "error": "error"}
+    heads = "".join(f"{s + ': ' + names[figure]:>20}" for s, figure in kinds)
+    lines = [f"{'Spearman, relative error':<30}{'FLOPs':>8}{heads}"]
     for name, some in (*((t, [t]) for t in targets), (f"mean of {len(targets)}", targets)):
         costs = np.mean([scores[t, SELECTIONS[0], seeds[0]].flops for t in some])
         told = ""

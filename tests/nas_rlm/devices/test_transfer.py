@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nas_rlm.data import Row, Table, tables
-from nas_rlm.devices.transfer import SELECTIONS, SOURCES, TARGETS, Transfer, summary
+from nas_rlm.devices.transfer import SELECTIONS, SOURCES, TARGETS, Transfer, agreement, summary
 from nas_rlm.expert import experts_of
 
 from .networks import SPACE, cells
@@ -27,11 +27,12 @@ def transfer():
 
 @pytest.fixture(scope="module")
 def experts(transfer):
-    return experts_of(transfer.known.rows, transfer.devices)["nasbench201"]
+    return experts_of([transfer.rows[i] for i in transfer.pool], transfer.devices)["nasbench201"]
 
 
 def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
-    assert not set(tables.keys(transfer.known.rows)) & set(tables.keys(transfer.asked.rows))
+    sides = [set(tables.keys([transfer.rows[i] for i in part])) for part in (transfer.pool, transfer.asked)]
+    assert all(sides) and not sides[0] & sides[1]
     scores = transfer.scores(experts, ["latency/new"], 12, [0, 1])
     found = {(target, how, seed): score for target, how, seed, score in scores}
     assert list(found) == [("latency/new", how, seed) for how in SELECTIONS for seed in (0, 1)]
@@ -39,6 +40,7 @@ def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
         assert score.spearman > 0.95
         assert score.best > 0.8
         assert score.seconds > 0
+        assert 0 < score.error < 0.3
     again = list(transfer.scores(experts, ["latency/new"], 12, [0, 1], done=[*found][:3]))
     assert [(t, how, seed) for t, how, seed, _ in again] == [*found][3:]
     assert again[0][3].spearman == found[[*found][3]].spearman
@@ -63,6 +65,31 @@ def test_the_split_of_help():
 
 
 def test_tables_without_devices():
-    for table in (measured(20, ["one"]), Table("none", [])):
-        with pytest.raises(ValueError, match="expected one space, and two devices at least"):
+    mixed = Table("mixed", [*measured(9).rows, Row("fbnet", "0", {"latency/quick": 1.0})])
+    for table in (mixed, Table("none", [])):
+        with pytest.raises(ValueError, match="expected rows of one space"):
             Transfer(table)
+
+
+def test_all_others_are_asked_where_none_are_held_out(experts):
+    table = measured(60)
+    table.rows[3].targets.pop("latency/new")
+    transfer = Transfer(table, held=0)
+    assert transfer.pool == transfer.asked == list(range(len(table)))
+    asked = []
+    transfer._score = lambda others, some, target: asked.append(some)
+    list(transfer.scores(experts, ["latency/new"], 12, [0]))
+    assert all(len(set(some)) == 12 and 3 not in some for some in asked)
+    with pytest.raises(ValueError, match="expected 102 at least"):
+        list(transfer.scores(experts, ["latency/new"], 100, [0]))
+
+
+def test_two_measurements_of_the_same_networks():
+    one, other = measured(30), measured(30)
+    for i, row in enumerate(other.rows):
+        row.targets["latency/new"] *= 1.1 if i % 2 else 0.9
+    other.rows = other.rows[:20]
+    count, rank, apart = agreement(one, other, "latency/new")
+    assert count == 20
+    assert 0.5 < rank < 1
+    assert apart == pytest.approx(0.1)
