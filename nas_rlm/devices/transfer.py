@@ -133,12 +133,14 @@ class Transfer:
             for seed in seeds
             if (target, selection, seed) not in done
         ]
+        for target in targets:
+            count = sum(self.rows[i].measured(target) for i in self.pool)
+            if count < samples + 2:
+                raise ValueError(f"{count} networks have {target}: expected {samples + 2} at least")
         bar = tqdm(left, unit="fit", disable=not progress)
         for target, group in groupby(bar, lambda one: one[0]):
             others = [one for e in experts if (one := e.without([target]))]
             able = [i for i in self.pool if self.rows[i].measured(target)]
-            if len(able) < samples + 2:
-                raise ValueError(f"{len(able)} networks have {target}: expected {samples + 2} at least")
             profiles = profiles_of(others, self.space, [self.counted[i] for i in able])
             for _, selection, seed in group:
                 drawn = np.random.default_rng([seed, samples]).permutation(len(able))[:samples].tolist()
