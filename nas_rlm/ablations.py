@@ -206,8 +206,7 @@ def _rows(space: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
         [side.rows[i] for i in rng.permutation(len(side))[:most]]
         for side, most in zip(tables.split(table.having("accuracy")), (count, HELD), strict=True)
     )
-    alone = [replace(row, targets={"accuracy": row.targets["accuracy"]}) for row in known]
-    return alone, held
+    return [row.only(["accuracy"]) for row in known], held
 
 
 def _texts(rows: Sequence[Row], flat: bool) -> list[str]:

@@ -140,18 +140,18 @@ class Expert:
             ]
         return self._processes[objective]
 
+    def _told(self, objective: str) -> tuple[Tensor, Tensor]:
+        """The features of the networks that have a number, and its scores."""
+        known = self._known[self.objectives.index(objective)]
+        return self.features[known], torch.from_numpy(self.scales[objective].scores)
+
     def adviser(self, objective: str, usual: Sequence[Mapping[str, float]]) -> Adviser | None:
         """What it knows of a number, for another space, whose usual networks have such counts."""
-        known = self._known[self.objectives.index(objective)]
-        scores = torch.from_numpy(self.scales[objective].scores)
-        return Adviser.of(self.counts.names, self.features[known], scores, usual)
+        return Adviser.of(self.counts.names, *self._told(objective), usual)
 
     def neighbour(self, objective: str, usual: Tensor) -> Adviser | None:
         """What it knows of a number, for others of its own space, whose usual networks have such features."""
-        known = self._known[self.objectives.index(objective)]
-        scores = torch.from_numpy(self.scales[objective].scores)
-        weights = self.weights[objective][0]
-        return Adviser.weighted(self.counts, self.features[known], scores, weights, usual)
+        return Adviser.weighted(self.counts, *self._told(objective), self.weights[objective][0], usual)
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
         """An expert for its other numbers, if there are any."""

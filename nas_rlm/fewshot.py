@@ -51,8 +51,7 @@ class Task:
     @property
     def labelled(self) -> list[Row]:
         """The labelled rows, with this one number and no other."""
-        some = (self.rows[i] for i in self.known)
-        return [Row(r.space, r.arch_str, {self.objective: r.targets[self.objective]}, r.input) for r in some]
+        return [self.rows[i].only([self.objective]) for i in self.known]
 
     @property
     def labels(self) -> np.ndarray:

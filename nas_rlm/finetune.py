@@ -151,7 +151,7 @@ def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
             raise ValueError(
                 f"none of {len(rows)} rows has a value for {name} above zero; {hint(name, measured)}"
             )
-    wanted = [replace(r, targets={k: v for k, v in r.targets.items() if k in objectives}) for r in rows]
+    wanted = [row.only(objectives) for row in rows]
     return [row for row in wanted if any(row.measured(name) for name in row.targets)]
 
 

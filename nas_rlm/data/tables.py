@@ -7,8 +7,8 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,10 @@ class Row:
         """Whether there is a value; a latency near zero is none, nor is what is not finite."""
         value = self.targets.get(objective, math.nan)
         return math.isfinite(value) and not (objective.startswith("latency/") and value < NEAR_ZERO)
+
+    def only(self, objectives: Collection[str]) -> Row:
+        """The same architecture with these of its numbers and no others."""
+        return replace(self, targets={k: v for k, v in self.targets.items() if k in objectives})
 
 
 @dataclass

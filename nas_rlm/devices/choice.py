@@ -57,12 +57,11 @@ def profiles_of(experts: Sequence[Expert], space: str, counted: Sequence[Mapping
     Returns:
         float64 [N, D], each column of mean zero and unit variance.
     """
-    able = [one for one in experts if any(name.startswith(LATENCY) for name in one.objectives)]
     columns = []
-    for one in able:
-        features = one.counts.features(counted)
-        names = [name for name in one.objectives if name.startswith(LATENCY)]
-        columns += [one.believe(features, name).mean for name in names]
+    for one in experts:
+        if names := [name for name in one.objectives if name.startswith(LATENCY)]:
+            features = one.counts.features(counted)
+            columns += [one.believe(features, name).mean for name in names]
     found = np.stack(columns, 1) if columns else usual_counts(space).features(counted).numpy()
     varies = found.std(0) > 0
     scaled: np.ndarray = (found[:, varies] - found[:, varies].mean(0)) / found[:, varies].std(0)

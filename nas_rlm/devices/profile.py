@@ -33,7 +33,7 @@ class Network:
     @property
     def key(self) -> tuple[str, str]:
         """What tells it apart in a table."""
-        return self.row.space, self.row.arch_str or self.row.identifier
+        return key_of(self.row)
 
     def content(self) -> bytes:
         """The ONNX file with its weights."""
@@ -104,7 +104,7 @@ def profile(
         ValueError: the file is no such table, or no worker starts.
     """
     check_target(out)
-    rows = {(r.space, r.arch_str or r.identifier): r for r in (read(out).rows if out.exists() else ())}
+    rows = {key_of(row): row for row in (read(out).rows if out.exists() else ())}
     wanted = {n.key: n for n in networks}
     left = [n for n in wanted.values() if str(device) not in notes(rows.get(n.key, n.row))]
 
@@ -117,6 +117,11 @@ def profile(
         rows[network.key] = _with(rows.get(network.key, network.row), device, result)
         write(out, rows.values())
     return Table(out.stem, list(rows.values()))
+
+
+def key_of(row: Row) -> tuple[str, str]:
+    """What tells a measured network apart in a table."""
+    return row.space, row.arch_str or row.identifier
 
 
 def notes(row: Row) -> dict[str, Any]:

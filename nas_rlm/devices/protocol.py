@@ -108,7 +108,7 @@ def _measured(
     asked = [i for _ in range(windows) for i in rng.permutation(len(some)).tolist()]
     while asked:
         with Connection(python) as worker:
-            environment = opened(worker, device) if not environment else environment | opened(worker, device)
+            environment |= opened(worker, device)
             loaded: set[int] = set()
             at = -1
             try:

@@ -20,6 +20,7 @@ from nas_rlm.baselines import flops
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.choice import choose, profiles_of
+from nas_rlm.devices.profile import key_of
 from nas_rlm.expert import LATENCY, Expert, experts_of
 from nas_rlm.features import CHAINS
 from nas_rlm.metrics import kendall, spearman
@@ -148,7 +149,7 @@ class Transfer:
                 yield target, selection, seed, self._score(others, [able[k] for k in some], target)
 
     def _score(self, others: Sequence[Expert], measured: Sequence[int], target: str) -> Score:
-        rows = [_alone(self.rows[i], target) for i in measured]
+        rows = [self.rows[i].only([target]) for i in measured]
         asked = [i for i in self.asked if i not in measured and self.rows[i].measured(target)]
         start = time.perf_counter()
         (own,) = experts_of(rows, [target], {self.space: others})[self.space]
@@ -174,19 +175,15 @@ def agreement(one: Table, other: Table, target: str) -> tuple[int, float, float]
     Returns:
         So many networks, Spearman, and the median of the absolute differences relative to the first one.
     """
-    first = {(row.space, row.arch_str): row for row in one.having(target).rows}
-    again = [row for row in other.having(target).rows if (row.space, row.arch_str) in first]
-    a = np.array([first[row.space, row.arch_str].targets[target] for row in again])
+    first = {key_of(row): row for row in one.having(target).rows}
+    again = [row for row in other.having(target).rows if key_of(row) in first]
+    a = np.array([first[key_of(row)].targets[target] for row in again])
     b = np.array([row.targets[target] for row in again])
     return len(a), spearman(a, b), float(np.median(np.abs(b / a - 1))) if len(a) else math.nan
 
 
 def _values(rows: Sequence[Row], some: Sequence[int], target: str) -> np.ndarray:
     return np.array([rows[i].targets[target] for i in some])
-
-
-def _alone(row: Row, target: str) -> Row:
-    return Row(row.space, row.arch_str, {target: row.targets[target]}, row.input)
 
 
 def summary(
