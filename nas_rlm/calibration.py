@@ -2,8 +2,8 @@
 
 Training makes a model too sure of itself where rows are few. Its logits divided by a temperature above 1 give
 wider intervals around a median that hardly moves (Guo et al. 2017, On Calibration of Modern Neural
-Networks). Where an expert speaks as well, the network is heard at its own temperature, so that it counts for
-what it knows, and what both say has a second one, since they err alike.
+Networks). Where an expert speaks as well, the network is heard at the temperature at which both together
+rank held-out rows best, and what both say has a second one, since they err alike.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from nas_rlm import decoding
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
 from nas_rlm.expert import BESIDE, SHARED, Expert, beliefs
-from nas_rlm.metrics import coverage
+from nas_rlm.metrics import coverage, kendall
 from nas_rlm.model import Memory
-from nas_rlm.rlm import RLM
+from nas_rlm.rlm import MEDIAN, RLM
 
 GRID = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
 LEVELS = (0.1, 0.9)
 WANTED = LEVELS[1] - LEVELS[0]
+# temperatures of a network beside an expert, from the guess outwards
+WEIGHTS = [BESIDE * 1.45**k for k in (0, 1, -1, 2, -2, -3, -4, -5, -6)]
 LEAST, MOST = 20, 500  # rows with fewer tell nothing; more are not needed
 ALONE = 2.0  # temperature of a network that learnt from few rows, where too few are there to tell it
 
@@ -53,7 +55,7 @@ def calibrate(rlm: RLM, held: Sequence[Table], guessed: int = 0, progress: bool 
         found = temperatures(rlm, texts, values)
         own[space] = own.get(space, {}) | _towards(ALONE, found, values, guessed)
         if told:
-            beside = _towards(BESIDE, found, told, guessed)
+            beside = _towards(BESIDE, ranking(rlm, texts, told, known), told, guessed)
             both = temperatures(rlm, texts, told, known, beside)
             both = _towards(SHARED, both, told, guessed)
             experts[space] = [
@@ -96,21 +98,60 @@ def temperatures(
         own: these, of each of the objectives, where there are experts.
     """
     names = list(values)
-
-    def decode(memory: Memory, read: list[str]) -> np.ndarray:
-        held = beliefs(experts, read, names)
-        each = []
-        for t in GRID:
-            of_network = [own[name] for name in names] if own else [t] * len(names)
-            of_both = [replace(belief, temperature=t) if belief else None for belief in held]
-            each.append(decoding.quantile(rlm.network, memory, names, LEVELS, of_network, of_both))
-        return np.stack(each, axis=2)
-
-    shape = (len(values), len(GRID), len(LEVELS))
-    bounds = rlm.decode_texts(texts, decode, shape, batch_size=64, progress=False)
+    grid = [([own[name] for name in names] if own else [t] * len(names), t) for t in GRID]
+    bounds = _told(rlm, texts, names, LEVELS, grid, experts)
     found = {}
     for (name, true), of_name in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
         known = np.isfinite(true)
         held = [coverage(low[known], high[known], true[known]) for low, high in of_name]
         found[name] = float(np.exp(np.interp(WANTED, np.maximum.accumulate(held), np.log(GRID))))
     return found
+
+
+def ranking(
+    rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray], experts: Sequence[Expert]
+) -> dict[str, float]:
+    """The network's temperatures at which its medians, with experts, rank true values best.
+
+    Where several do, it is the one nearest to what is usual.
+
+    Args:
+        rlm: the model.
+        texts: N texts that neither it nor the experts learnt from.
+        values: of each objective, float64 [N], NaN where it was not measured.
+        experts: who tell each of the objectives.
+    """
+    names = list(values)
+    grid = [([t] * len(names), SHARED) for t in WEIGHTS]
+    medians = _told(rlm, texts, names, MEDIAN, grid, experts)[..., 0]
+    found = {}
+    for (name, true), of_name in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
+        known = np.isfinite(true)
+        found[name] = WEIGHTS[int(np.argmax([kendall(told[known], true[known]) for told in of_name]))]
+    return found
+
+
+def _told(
+    rlm: RLM,
+    texts: Sequence[str],
+    names: Sequence[str],
+    levels: Sequence[float],
+    grid: Sequence[tuple[Sequence[float], float]],
+    experts: Sequence[Expert],
+) -> np.ndarray:
+    """Quantiles at several temperatures: the network's for each name, and that which experts share with it.
+
+    Returns:
+        float64 [N, names, grid, levels].
+    """
+
+    def decode(memory: Memory, read: list[str]) -> np.ndarray:
+        held = beliefs(experts, read, names)
+        each = []
+        for of_network, shared in grid:
+            of_both = [replace(belief, temperature=shared) if belief else None for belief in held]
+            each.append(decoding.quantile(rlm.network, memory, names, levels, of_network, of_both))
+        return np.stack(each, axis=2)
+
+    shape = (len(names), len(grid), len(levels))
+    return rlm.decode_texts(texts, decode, shape, batch_size=64, progress=False)

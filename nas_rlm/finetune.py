@@ -24,9 +24,11 @@ from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
+PATIENCE = 8  # epochs without a better one, after which the best one is taken
 GUESSED = 60  # rows that a guess of a temperature counts for
 PARTS = ("all", "decoder", "token")  # of a network that can learn
 GUESS = 30  # epochs where too few rows are there to choose
+HALVES = ("avx512_bf16", "amx_bf16", "bf16")  # processors with one of them compute in bfloat16
 
 
 def fine_tune(
@@ -139,6 +141,7 @@ def default(rows: int, seed: int = 0) -> Recipe:
         schedule="constant",
         ema=0.98,
         noise=0.3,
+        precision="bfloat16" if any(torch.cpu.get_capabilities().get(name) for name in HALVES) else "float32",
         seed=seed,
     )
 
@@ -192,7 +195,7 @@ def _tuned(
             return grown, recipe.epochs
         checks = [check_of(held, objectives)]
         each = sum(1 for _ in batches(examples, recipe, 0))
-        recipe = replace(recipe, validate_every=each)
+        recipe = replace(recipe, validate_every=each, patience=PATIENCE)
         best = fit(grown, examples, recipe, lambda: validate(grown, checks), keep_best=True)
         return grown, max(1, round(best / each))
 

@@ -4,9 +4,9 @@ from scipy.stats import norm
 
 import search_spaces
 from nas_rlm import RLM, calibration
-from nas_rlm.calibration import calibrate, temperatures
+from nas_rlm.calibration import WEIGHTS, calibrate, ranking, temperatures
 from nas_rlm.data import Row, Table
-from nas_rlm.expert import expert
+from nas_rlm.expert import BESIDE, expert
 from nas_rlm.features import usual_counts
 from nas_rlm.text import from_architectures
 
@@ -78,7 +78,28 @@ def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpo
         "latency/pixel3": pytest.approx(2, rel=0.3),
     }
     (known,) = rlm.experts["nasbench201"]
-    assert known.temperatures == {"accuracy": pytest.approx(2, rel=0.4)}
+    assert known.beside == {"accuracy": BESIDE}  # all temperatures rank alike
+    assert known.temperatures == {"accuracy": pytest.approx(4 / BESIDE, rel=0.4)}
+
+
+def test_beside_an_expert_the_network_counts_as_much_as_ranks_best(tiny_checkpoint, monkeypatch):
+    rng = np.random.default_rng(1)
+    rows = [Row("nasbench201", str(c), {"accuracy": 50 + rng.normal()}) for c in cells(150)]
+    texts, values = from_architectures(SPACE, cells(150)), np.array([r.targets["accuracy"] for r in rows])
+    known = expert(usual_counts("nasbench201"), rows, ["accuracy"])
+    best = WEIGHTS[-1]
+
+    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+        wrong = abs(np.log(temperatures[0] / best))
+        return (values + wrong * rng.normal(size=len(values)))[:, None, None]
+
+    def decoded(rlm, texts, decode, shape, batch_size, progress):
+        return decode(None, texts)
+
+    monkeypatch.setattr("nas_rlm.decoding.quantile", quantile)
+    monkeypatch.setattr(RLM, "decode_texts", decoded)
+    rlm = RLM.load(tiny_checkpoint)
+    assert ranking(rlm, texts, {"accuracy": values}, [known]) == {"accuracy": best}
 
 
 def test_what_few_rows_tell_is_moved_towards_a_guess(narrow, tiny_checkpoint):

@@ -70,6 +70,14 @@ def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monke
     assert tuned.trained_on["nasbench201"].rows == 120
 
 
+def test_epochs_end_when_none_was_better_for_a_while(rlm, trainings, monkeypatch):
+    monkeypatch.setattr(finetune, "PATIENCE", 1)
+    heights = iter([0.6, 0.4])  # a third epoch would find none
+    monkeypatch.setattr(finetune, "validate", lambda *_: {"rows:accuracy": {"spearman": next(heights)}})
+    rlm.fine_tune(rows(120), ["accuracy"], seed=1)
+    assert [epochs for _, epochs, _ in trainings] == [3, 1]
+
+
 def test_too_few_rows_to_hold_some_out(rlm, trainings):
     with pytest.warns(UserWarning, match="12 rows are too few to hold some out"):
         tuned = rlm.fine_tune(rows(12), ["accuracy"])
