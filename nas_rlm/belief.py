@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,10 @@ class Belief:
     def median(self) -> np.ndarray:
         """The numbers in the middle of the distributions, float64 [N]."""
         return self.scale.values(self.mean)
+
+    def quantiles(self, levels: Sequence[float]) -> np.ndarray:
+        """Quantiles of the distributions, float64 [N, levels]."""
+        return self.scale.values(self.mean[:, None] + self.deviation[:, None] * norm.ppf(levels))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A number from each distribution, float64 [N]."""

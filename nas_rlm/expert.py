@@ -44,10 +44,11 @@ BESIDE = 6.0  # temperature of a network that learnt from few rows or none, besi
 LATENCY = "latency/"  # how numbers of devices begin
 FEW = 100  # latencies or fewer are told by what is known of other devices as well
 DEVICES = 8  # of those are asked, at most
+ALL = range(ADVICE + 1)  # groups of features
 VIEWS = (
     (ADVICE,),
     (COSTS, ADVICE),
-    range(ADVICE + 1),
+    ALL,
 )  # of few latencies: the mean of them errs less than each
 SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
@@ -85,7 +86,7 @@ class Expert:
         features: Tensor,
         values: np.ndarray,
         objectives: Sequence[str],
-        views: Sequence[Collection[int]] = (range(ADVICE + 1),),
+        views: Sequence[Collection[int]] = (ALL,),
     ) -> Expert:
         """With the weights under which the values are likeliest.
 
@@ -140,18 +141,23 @@ class Expert:
             ]
         return self._processes[objective]
 
-    def _told(self, objective: str) -> tuple[Tensor, Tensor]:
+    def told(self, objective: str) -> tuple[Tensor, np.ndarray]:
+        """The features of the networks that have a number, and their values."""
+        column = self.objectives.index(objective)
+        known = self._known[column]
+        return self.features[known], self.values[known, column]
+
+    def _scored(self, objective: str) -> tuple[Tensor, Tensor]:
         """The features of the networks that have a number, and its scores."""
-        known = self._known[self.objectives.index(objective)]
-        return self.features[known], torch.from_numpy(self.scales[objective].scores)
+        return self.told(objective)[0], torch.from_numpy(self.scales[objective].scores)
 
     def adviser(self, objective: str, usual: Sequence[Mapping[str, float]]) -> Adviser | None:
         """What it knows of a number, for another space, whose usual networks have such counts."""
-        return Adviser.of(self.counts.names, *self._told(objective), usual)
+        return Adviser.of(self.counts.names, *self._scored(objective), usual)
 
     def neighbour(self, objective: str, usual: Tensor) -> Adviser | None:
         """What it knows of a number, for others of its own space, whose usual networks have such features."""
-        return Adviser.weighted(self.counts, *self._told(objective), self.weights[objective][0], usual)
+        return Adviser.weighted(self.counts, *self._scored(objective), self.weights[objective][0], usual)
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
         """An expert for its other numbers, if there are any."""
@@ -394,7 +400,7 @@ def expert(
     counts: Counts,
     rows: Sequence[Row],
     objectives: Sequence[str],
-    views: Sequence[Collection[int]] = (range(ADVICE + 1),),
+    views: Sequence[Collection[int]] = (ALL,),
 ) -> Expert:
     """An expert that learns from rows.
 

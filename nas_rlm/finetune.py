@@ -17,7 +17,7 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
 from nas_rlm.expert import BESIDE, Expert, experts_of, knowing
 from nas_rlm.hints import hint
-from nas_rlm.model import Network
+from nas_rlm.model import Network, has_bfloat16
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate
@@ -28,7 +28,6 @@ PATIENCE = 8  # epochs without a better one, after which the best one is taken
 GUESSED = 60  # rows that a guess of a temperature counts for
 PARTS = ("all", "decoder", "token")  # of a network that can learn
 GUESS = 30  # epochs where too few rows are there to choose
-HALVES = ("avx512_bf16", "amx_bf16", "bf16")  # processors with one of them compute in bfloat16
 
 
 def fine_tune(
@@ -141,7 +140,7 @@ def default(rows: int, seed: int = 0) -> Recipe:
         schedule="constant",
         ema=0.98,
         noise=0.3,
-        precision="bfloat16" if any(torch.cpu.get_capabilities().get(name) for name in HALVES) else "float32",
+        precision="bfloat16" if has_bfloat16() else "float32",
         seed=seed,
     )
 

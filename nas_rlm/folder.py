@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import search_spaces
 from nas_rlm import plots
 from nas_rlm.files import write_text
 from nas_rlm.predictions import predictions_csv
-from nas_rlm.search import QUANTILES, Predictor, Result, Settings
+from nas_rlm.search import FAILED, MEASURED, NOTHING, PREDICTED, QUANTILES, Predictor, Result, Settings
 from search_spaces import SearchSpace
 
 DRAWS = 256  # joint draws of each highlighted architecture, enough for a smooth contour
@@ -35,6 +35,21 @@ class Sampler(Predictor, Protocol):
         seed: int,
     ) -> np.ndarray:
         """Joint draws: float64 [N, num_samples, K]."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A line of a log.
+
+    Args:
+        architecture: of it.
+        values: quantiles of each objective [K][Q].
+        status: `measured`, `failed` or empty, see `Result`.
+    """
+
+    architecture: str
+    values: list[list[float]]
+    status: str
 
 
 class SearchLog:
@@ -59,9 +74,8 @@ class SearchLog:
         """
         end = self.position + len(architectures)
         held = self.rows[self.position : end]
-        for number, ((found, _), expected) in enumerate(
-            zip(held, architectures, strict=False), self.position + 1
-        ):
+        pairs = zip((row.architecture for row in held), architectures, strict=False)
+        for number, (found, expected) in enumerate(pairs, self.position + 1):
             if found != expected:
                 raise ValueError(
                     f"{self.path} line {number} holds {found} where this search evaluates {expected}:"
@@ -73,7 +87,7 @@ class SearchLog:
                 os.truncate(self.path, self.offset)
             return None
         self._advance(self.lines[self.position : end])
-        return np.array([predicted for _, predicted in held])
+        return np.array([one.values for one in held])
 
     def finish(self) -> None:
         """Refuse a log that holds more than the search evaluates."""
@@ -83,7 +97,9 @@ class SearchLog:
                 " it was written by another search or another version"
             )
 
-    def append(self, architectures: Sequence[str], values: np.ndarray) -> None:
+    def append(
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NOTHING
+    ) -> None:
         """Write a generation and wait until it is on disk."""
         rows = [
             {
@@ -91,6 +107,7 @@ class SearchLog:
                 "arch": architecture,
                 "predicted": dict(zip(self.objectives, predicted.tolist(), strict=True)),
             }
+            | ({"status": status[architecture]} if architecture in status else {})
             for architecture, predicted in zip(architectures, values, strict=True)
         ]
         lines = [json.dumps(row).encode() + b"\n" for row in rows]
@@ -99,17 +116,20 @@ class SearchLog:
             file.flush()
             os.fsync(file.fileno())
         self.lines += lines
-        self.rows += zip(architectures, values.tolist(), strict=True)
+        self.rows += [
+            Evaluation(name, predicted.tolist(), status.get(name, ""))
+            for name, predicted in zip(architectures, values, strict=True)
+        ]
         self._advance(lines)
 
-    def parse(self, line: bytes, number: int) -> tuple[str, list[list[float]]]:
-        """The architecture of a line and its predictions [K][Q]."""
+    def parse(self, line: bytes, number: int) -> Evaluation:
+        """What a line tells."""
         try:
             row = json.loads(line)
             predicted = [row["predicted"][o] for o in self.objectives]
-            if not all(map(_are_quantiles, predicted)):
+            if not all(map(_are_quantiles, predicted)) or row.get("status", "") not in ("", MEASURED, FAILED):
                 raise ValueError
-            return str(row["arch"]), predicted
+            return Evaluation(str(row["arch"]), predicted, row.get("status", ""))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{self.path} line {number} is not an evaluation: {line[:80]!r}") from None
 
@@ -151,7 +171,8 @@ def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
             raise ValueError(
                 f"{folder} already holds a search: --resume continues it, or choose another --out"
             )
-        for name in (f.name for f in fields(Settings) if f.name != "generations"):
+        longer = () if settings.device else ("generations",)
+        for name in (f.name for f in fields(Settings) if f.name not in longer):
             if getattr(held, name) != getattr(settings, name):
                 raise ValueError(
                     f"{folder} holds another search, with {name} {getattr(held, name)!r} where"
@@ -176,7 +197,8 @@ def read_settings(folder: Path) -> Settings:
         raise FileNotFoundError(f"{folder} holds no search: there is no settings.json")
     try:
         held = json.loads(path.read_text())
-        if set(held) != {f.name for f in fields(Settings)}:
+        needed = {f.name for f in fields(Settings) if f.default is MISSING}
+        if not needed <= set(held) <= {f.name for f in fields(Settings)}:
             raise ValueError(f"it has {', '.join(map(str, held))}")
         for name in ("objectives", "constraints"):
             if not isinstance(held[name], list) or not all(isinstance(o, str) for o in held[name]):
@@ -195,16 +217,19 @@ def read_result(folder: Path) -> Result:
     log = SearchLog(folder / "log.jsonl", settings.predicted)
     if not log.lines:
         raise ValueError(f"{folder} holds a search that has evaluated nothing yet: --resume continues it")
-    names = [name for name, _ in log.rows]
     space = search_spaces.get(settings.space)
-    for number, name in enumerate(names, 1):
+    last: dict[str, Evaluation] = {}
+    for number, row in enumerate(log.rows, 1):
         try:
-            space.parse(name)
-            if name in names[: number - 1]:
-                raise ValueError(f"{name} is there twice")
+            space.parse(row.architecture)
+            if row.architecture in last and not settings.device:
+                raise ValueError(f"{row.architecture} is there twice")
         except ValueError as error:
             raise ValueError(f"{log.path} line {number}: {error}") from None
-    return Result(settings, names, np.array([values for _, values in log.rows]))
+        last.pop(row.architecture, None)  # so that the order is that of the last ones
+        last[row.architecture] = row
+    status = {name: row.status for name, row in last.items() if row.status}
+    return Result(settings, list(last), np.array([row.values for row in last.values()]), status)
 
 
 def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, result: Result) -> None:
@@ -222,8 +247,9 @@ def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, resul
     samples = joint_samples(space, predictor, result)
     write_text(folder / "samples.json", json.dumps({k: v.tolist() for k, v in samples.items()}) + "\n")
     plots.save(plots.front_info(result, samples), folder / "pareto.png")
+    status = [result.status.get(name, PREDICTED) for name in names] if result.settings.device else ()
     table = predictions_csv(
-        names, result.settings.predicted, result.medians[found], QUANTILES, result.values[found]
+        names, result.settings.predicted, result.medians[found], QUANTILES, result.values[found], status
     )
     write_text(folder / "front.csv", table)
 

@@ -22,7 +22,7 @@ from scipy.stats import gaussian_kde
 from nas_rlm.files import atomic
 from nas_rlm.metrics import spearman
 from nas_rlm.pareto import is_maximised, minimised, nondominated
-from nas_rlm.search import Constraint, Result
+from nas_rlm.search import MEASURED, Constraint, Result
 
 HIGHLIGHTS = 5
 MASSES = (0.8, 0.5)  # share of the model's joint distribution inside each contour, the widest first
@@ -71,6 +71,7 @@ class Panel:
         feasible: evaluated architectures within the constraints [N, 2].
         infeasible: the others [M, 2].
         front: the points of the front [F, 2].
+        measured: which of them were measured on the device, bool [F], where the search measured at all.
         outline: those of them that no other beats in these two objectives alone [G, 2], by x.
         densities: of the highlighted points.
         bounds: constraints on x or y.
@@ -84,6 +85,7 @@ class Panel:
     feasible: np.ndarray
     infeasible: np.ndarray
     front: np.ndarray
+    measured: np.ndarray | None
     outline: np.ndarray
     densities: list[Density]
     bounds: list[Constraint]
@@ -125,11 +127,16 @@ def front_info(result: Result, samples: Mapping[str, np.ndarray]) -> FrontInfo:
     panels = [_panel(result, samples, x, first) for x in others] or [_panel(result, {}, None, first)]
     feasible = int(result.feasible.sum())
     within = f", {feasible:,} within the constraints" if settings.constraints else ""
+    what, on_front = " architectures", ""
+    if settings.device:
+        what = ""
+        within += f", {len(result.status)} measured on {settings.device}"
+        on_front = f", {_measured(result).sum()} of them measured"
     return FrontInfo(
-        title=f"{settings.space}: predicted Pareto front",
+        title=f"{settings.space}: {'' if settings.device else 'predicted '}Pareto front",
         subtitle=(
-            f"{len(result.architectures):,} architectures evaluated by {settings.algorithm}{within};"
-            f" {len(result.front)} on the front"
+            f"{len(result.architectures):,}{what} evaluated by {settings.algorithm}{within};"
+            f" {len(result.front)} on the front{on_front}"
         ),
         panels=panels,
     )
@@ -191,12 +198,20 @@ def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: 
         feasible=points[result.feasible],
         infeasible=points[~result.feasible],
         front=front,
+        measured=_measured(result) if result.settings.device else None,
         outline=outline[outline[:, 0].argsort()],
         densities=densities,
         bounds=[b for b in result.settings.bounds if b.objective in (x, y)],
         xlim=xlim,
         ylim=ylim,
         hidden=int((~inside).sum()),
+    )
+
+
+def _measured(result: Result) -> np.ndarray:
+    """Which points of the front were measured."""
+    return np.array(
+        [result.status.get(result.architectures[i]) == MEASURED for i in result.front], dtype=bool
     )
 
 
@@ -304,9 +319,10 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         corner: Literal["pre", "post"] = "pre" if is_maximised(panel.x) else "post"
         x, y = panel.outline.T
         axis.step(x, y, where=corner, color=FRONT, linewidth=1.4, alpha=0.85)
-    axis.scatter(
-        panel.front[:, 0], panel.front[:, 1], s=30, color=FRONT, edgecolor="white", linewidth=0.7, zorder=4
-    )
+    known = np.ones(len(panel.front), dtype=bool) if panel.measured is None else panel.measured
+    for some, face, edge in ((known, FRONT, "white"), (~known, "white", FRONT)):
+        x, y = panel.front[some].T
+        axis.scatter(x, y, s=30, color=face, edgecolor=edge, linewidth=0.9, zorder=4)
     for density, hue in zip(panel.densities, HUES, strict=False):
         x, y = density.point
         axis.scatter(x, y, s=64, color=hue, edgecolor="white", linewidth=1.2, zorder=5)
@@ -341,7 +357,12 @@ def _draw_legend(figure: Figure, panels: list[Panel]) -> None:
     entries: list[tuple[Line2D | Patch, str]] = [(dot("#8d99ae", 5), "evaluated")]
     if any(len(p.infeasible) for p in panels):
         entries.append((dot(FAINT, 5, "x"), "outside the constraints"))
-    entries.append((Line2D([], [], color=FRONT, marker="o", linewidth=1.4), "predicted front"))
+    words = "predicted front"
+    if panels[0].measured is not None:
+        words = "front, measured"
+        hollow = Line2D([], [], color=FRONT, marker="o", markerfacecolor="white", linestyle="")
+        entries.append((hollow, "front, predicted"))
+    entries.append((Line2D([], [], color=FRONT, marker="o", linewidth=1.4), words))
     for bound in dict.fromkeys(b for p in panels for b in p.bounds):
         line = Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
         entries.append((line, f"{bound.objective} {'≤' if bound.is_upper else '≥'} {bound.bound:g}"))

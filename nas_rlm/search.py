@@ -7,9 +7,10 @@ architectures, their predictions are read instead of computed, and from where th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,11 +25,14 @@ from pymoo.core.termination import NoTermination
 from pymoo.problems.static import StaticProblem
 from tqdm import tqdm
 
+from nas_rlm.expert import LEAST
 from nas_rlm.pareto import minimised, nondominated
 from search_spaces import SearchSpace
 
 QUANTILES = (0.1, 0.5, 0.9)
 MEDIAN = QUANTILES.index(0.5)
+NOTHING: Mapping[str, str] = MappingProxyType({})
+MEASURED, FAILED, PREDICTED = "measured", "failed", "predicted"
 ATTEMPTS = 100  # rounds of sampling that find nothing new before a space counts as exhausted
 
 
@@ -51,8 +55,10 @@ class Log(Protocol):
     def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
         """What was predicted of these when they were evaluated before: [N, K, Q], or None."""
 
-    def append(self, architectures: Sequence[str], values: np.ndarray) -> None:
-        """Remember a generation."""
+    def append(
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NOTHING
+    ) -> None:
+        """Remember a generation, and of some of it whether it was measured."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,8 @@ class Settings:
         generations: rounds of evaluation.
         seed: of all random choices.
         model: fingerprint of the predictor.
+        device: on which networks are measured meanwhile, such as `onnxruntime-cpu-1t`, if on any.
+        budget: so many of them.
     """
 
     space: str
@@ -112,6 +120,8 @@ class Settings:
     generations: int = 20
     seed: int = 0
     model: str = ""
+    device: str = ""
+    budget: int = 0
 
     def __post_init__(self) -> None:
         if not self.objectives:
@@ -122,7 +132,8 @@ class Settings:
         if self.algorithm not in ALGORITHMS:
             near = get_close_matches(self.algorithm, ALGORITHMS, n=1, cutoff=0)
             raise ValueError(f"no algorithm {self.algorithm!r}: did you mean {near[0]!r}?")
-        for name, least in (("population", 2), ("generations", 1), ("seed", 0)):
+        sizes = {"population": 2, "generations": 1, "seed": 0, "budget": LEAST if self.device else 0}
+        for name, least in sizes.items():
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number")
             if getattr(self, name) < least:
@@ -131,6 +142,15 @@ class Settings:
             raise ValueError(f"seed is {self.seed}, expected less than 2**63")
         for constraint in self.constraints:
             Constraint.parse(constraint)
+        if self.device and not self.measured:
+            raise ValueError(
+                f"nothing of {self.device} is among {', '.join(self.predicted)}:"
+                f" expected latency/{self.device} or memory/{self.device}"
+            )
+        if self.budget and not self.device:
+            raise ValueError(
+                f"budget is {self.budget} on no device: expected a device to measure networks on"
+            )
 
     @property
     def bounds(self) -> list[Constraint]:
@@ -142,6 +162,11 @@ class Settings:
         """The objectives, then those that only a constraint names."""
         return tuple(dict.fromkeys([*self.objectives, *(b.objective for b in self.bounds)]))
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Those of them that are measured on the device."""
+        return tuple(name for name in self.predicted if self.device and name.endswith(f"/{self.device}"))
+
 
 @dataclass
 class Result:
@@ -151,11 +176,14 @@ class Result:
         settings: of the search.
         architectures: N strings.
         values: [N, K, Q] quantiles `QUANTILES` of `settings.predicted`, in the objectives' own units.
+        status: `measured` of the architectures whose `settings.measured` are no predictions, `failed` of
+            those that the device cannot run.
     """
 
     settings: Settings
     architectures: list[str] = field(default_factory=list)
     values: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0)))
+    status: Mapping[str, str] = field(default_factory=dict)
 
     def add(self, architectures: Sequence[str], values: np.ndarray) -> None:
         """Append a generation."""
@@ -169,8 +197,9 @@ class Result:
 
     @property
     def feasible(self) -> np.ndarray:
-        """Which architectures meet every constraint: bool [N]."""
-        return np.all(_violations(self.settings, self.medians) <= 0, axis=1)
+        """Which architectures run and meet every constraint: bool [N]."""
+        run = np.array([self.status.get(name) != FAILED for name in self.architectures], dtype=bool)
+        return run & np.all(_violations(self.settings, self.medians) <= 0, axis=1)
 
     @property
     def front(self) -> np.ndarray:

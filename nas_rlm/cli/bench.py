@@ -11,7 +11,7 @@ from cyclopts import App
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Names, Whole, app, bar, load
-from nas_rlm.files import check_target
+from nas_rlm.files import atomic, check_target
 from nas_rlm.hints import hint
 from nas_rlm.results import Results
 
@@ -263,6 +263,100 @@ def bench_devices(
             count, rank, apart = agreement(table, second, name)
             if count > 1:
                 print(f"{name} measured twice: {count} networks, Spearman {rank:.3f}, {apart:.1%} apart")
+
+
+@bench.command(name="measure")
+def bench_measure(
+    *,
+    space: str = "nasbench201",
+    devices: Names = (),
+    budgets: Names = ("20", "40", "60", "100"),
+    seeds: Whole = 5,
+    population: Whole = 50,
+    generations: Whole = 20,
+    model: str = "nas",
+    data: Path | None = None,
+    out: Path | None = None,
+    picture: Path | None = None,
+) -> None:
+    """Search on a new device with few measurements, by three policies; a table tells what is true.
+
+    The policies are search --measure itself; measuring the first networks, and the predicted front once; and
+    measuring at random. Shares are of the hypervolume that the whole table has for accuracy and latency.
+
+    Args:
+        space: whose table.
+        devices: each new in turn, of which the model's experts are not asked; by default the six of HELP.
+        budgets: of measurements.
+        seeds: searches of each, with seeds from 0.
+        population: architectures a generation.
+        generations: rounds of evaluation in each search.
+        model: a checkpoint folder, or the name of a shipped model.
+        data: the table; by default architectures/SPACE.parquet of the data folder.
+        out: a file of JSON lines to which each result is added; what is there already is not done again.
+        picture: hypervolume against measurements: .png, .svg, .pdf or .jpg.
+    """
+    from dataclasses import asdict, fields
+
+    from nas_rlm.devices.policies import POLICIES, Judgement, draw, judged, means
+    from nas_rlm.devices.transfer import LARGEST, TARGETS
+    from nas_rlm.plots import FORMATS
+
+    sizes = [int(b) if b.isdecimal() else 0 for b in budgets]
+    if not sizes or min(sizes) < 10:
+        raise ValueError(
+            f"--budgets is {','.join(budgets)}: expected whole numbers from 10 on, such as 20,40"
+        )
+    for name, value, least in (("--seeds", seeds, 1), ("--population", population, 2)):
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected at least {least}")
+    if picture and picture.suffix not in FORMATS:
+        raise ValueError(f"{str(picture)!r} is no picture: expected {', '.join(FORMATS)}")
+    if picture:
+        check_target(picture)
+    known = search_spaces.get(space)
+    table = _table_of(known.name, data)
+    usual = [name.format(LARGEST.get(known.name, "1")) for name in TARGETS]
+    targets = [f"latency/{name.removeprefix('latency/')}" for name in devices or usual]
+    for name in targets:
+        if name not in table.objectives:
+            raise ValueError(f"{table.name} has no {name}; {hint(name, table.objectives)}")
+    setting = {"space": known.name, "table": table.name, "model": model}
+    sized = {"population": population, "generations": generations}
+    figures = [f.name for f in fields(Judgement)]
+    results = Results(out, [*setting, *sized, "target", "policy", "budget", "seed", *figures])
+    done = {
+        (r["target"], r["policy"], r["budget"], r["seed"]): Judgement(*(r[name] for name in figures))
+        for r in results.records
+        if all(r[name] == value for name, value in (*setting.items(), *sized.items()))
+    }
+    every = judged(
+        load(model), table, targets, sizes, range(seeds), population, generations, done, progress=True
+    )
+    for target, policy, budget, seed, found in every:
+        rounded = {k: round(v, 4) for k, v in asdict(found).items()}
+        key = {"target": target, "policy": policy, "budget": budget, "seed": seed}
+        results.add({**setting, **sized, **key, **rounded})
+        done[target, policy, budget, seed] = found
+    asked = {
+        key: one for key, one in done.items() if key[0] in targets and key[2] in sizes and key[3] < seeds
+    }
+    print(f"{len(targets)} new devices of {known.name}, seeds 0 to {seeds - 1}: mean and deviation")
+    print(f"{'policy':<16}{'budget':>7}{'front':>17}{'measured alone':>17}{'confirmed':>11}")
+    shares = [means(asked, name) for name in ("share", "share_measured")]
+    for budget in sizes:
+        for policy in POLICIES:
+            told = "".join(
+                f"{mean:>10.4f} ±{spread:.4f}"[:17].rjust(17)
+                for mean, spread in (s[policy, budget] for s in shares)
+            )
+            some = [one for key, one in asked.items() if key[1:3] == (policy, budget)]
+            confirmed = sum(one.confirmed for one in some) / max(1, sum(one.front for one in some))
+            print(f"{policy:<16}{budget:>7}{told}{confirmed:>11.0%}")
+    if picture:
+        with atomic(picture) as temporary:
+            draw(asked).savefig(temporary, dpi=150)
+        print(f"picture: {picture}")
 
 
 @bench.command(name="reliability")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load
 from nas_rlm.files import check_target
 
 if TYPE_CHECKING:
+    from nas_rlm.data import Row
     from nas_rlm.rlm import RLM
+    from nas_rlm.search import Settings
+    from search_spaces import SearchSpace
+
+MEASUREMENTS = "measured.parquet"
 
 
 @app.command
@@ -27,12 +33,19 @@ def search(
     population: Whole = 50,
     generations: Whole = 20,
     seed: Whole = 0,
+    measure: str = "",
+    budget: Whole = 0,
+    python: str = "",
     resume: Flag = False,
 ) -> None:
     """Search a space for the architectures with the best predicted trade-offs.
 
     The folder receives front.csv (the front, best in the first objective first), front/ (an .onnx for each),
     pareto.png, log.jsonl (every evaluated architecture, in order), samples.json and settings.json.
+
+    With --measure, networks are measured on a device of which the model need not know anything: first some
+    that together tell most of the others, then those that may be on the front. measured.parquet holds them,
+    front.csv and the picture tell measured points from predicted ones.
 
     Args:
         space: the search space.
@@ -44,28 +57,50 @@ def search(
         population: architectures a generation.
         generations: rounds of evaluation.
         seed: of all random choices.
+        measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
+        budget: networks to measure there.
+        python: a command that starts the Python where they run, such as 'ssh box .venv/bin/python'.
         resume: continue the search in the folder, or start it if there is none; the outcome is the same.
     """
     from nas_rlm import folder
-    from nas_rlm.search import Settings
+    from nas_rlm.devices import Device
+    from nas_rlm.devices.exploring import Learner, Reader, explore
+    from nas_rlm.devices.protocol import check_device
+    from nas_rlm.search import MEASURED, Settings
     from nas_rlm.search import search as run
 
     found = search_spaces.get(space)
     rlm = load(model)
+    device = str(Device.named(measure)) if measure else ""
     settings = Settings(
-        found.name, objectives, constraint, algorithm, population, generations, seed, model=_fingerprint(rlm)
+        *(found.name, objectives, constraint, algorithm, population, generations, seed),
+        model=_fingerprint(rlm),
+        device=device,
+        budget=budget,
     )
-    rlm.check(settings.predicted)
+    told = [name for name in settings.predicted if name not in settings.measured]
+    if told:
+        rlm.check(told)
     if found.size and population > found.size:
         raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
+    if device:
+        check_device(Device.named(device), python)
     log = folder.open_log(out, settings, resume)
-    result = run(found, rlm, settings, log, progress=True)
+    judge: folder.Sampler = rlm
+    if device:
+        judge = Learner(Reader(rlm, found), settings.measured, rlm.experts)
+        result = explore(judge, settings, _measuring(found, settings, out, python), log, progress=True)
+    else:
+        result = run(found, rlm, settings, log, progress=True)
     log.finish()
     evaluated = f"{len(result.architectures):,} architectures evaluated"
     if len(result.front) == 0:
         raise ValueError(f"{evaluated}, none within {' and '.join(constraint)}: loosen a constraint")
-    folder.write_front(out, found, rlm, result)
+    folder.write_front(out, found, judge, result)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
+    if device:
+        on_front = sum(result.status.get(result.architectures[i]) == MEASURED for i in result.front)
+        print(f"{len(result.status)} measured, {on_front} of them on the front: {out / MEASUREMENTS}")
     print(f"picture: {out / 'pareto.png'}")
 
 
@@ -87,6 +122,30 @@ def plot(folder: Path, *, out: Path | None = None) -> None:
     result = read_result(folder)
     plots.save(plots.front_info(result, read_samples(folder, result)), target)
     print(f"picture: {target}")
+
+
+def _measuring(
+    space: SearchSpace[Any], settings: Settings, out: Path, python: str
+) -> Callable[[Sequence[str]], list[Row]]:
+    """How a search measures: into a table in its folder, from which a resumed one reads."""
+    from nas_rlm.devices import Device
+    from nas_rlm.devices.profile import Architecture, profile
+
+    memory = any(name.startswith("memory/") for name in settings.measured)
+
+    def measure(names: Sequence[str]) -> list[Row]:
+        some = [Architecture(space, space.parse(name)) for name in names]
+        table = profile(
+            *(some, Device.named(settings.device), out / MEASUREMENTS),
+            seed=settings.seed,
+            memory=memory,
+            python=python,
+            progress=True,
+        )
+        rows = {row.arch_str: row for row in table.rows}
+        return [rows[name] for name in names]
+
+    return measure
 
 
 def _fingerprint(rlm: RLM) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 
 from nas_rlm.expert import LATENCY, Expert
-from nas_rlm.features import usual_counts
+from nas_rlm.features import STILL, usual_counts
 
 ROUNDS = 50  # of k-means
 
@@ -63,6 +63,6 @@ def profiles_of(experts: Sequence[Expert], space: str, counted: Sequence[Mapping
             features = one.counts.features(counted)
             columns += [one.believe(features, name).mean for name in names]
     found = np.stack(columns, 1) if columns else usual_counts(space).features(counted).numpy()
-    varies = found.std(0) > 0
+    varies = found.std(0) > STILL
     scaled: np.ndarray = (found[:, varies] - found[:, varies].mean(0)) / found[:, varies].std(0)
     return scaled

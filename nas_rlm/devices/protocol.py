@@ -137,6 +137,20 @@ def _measured(
             yield key, Measurement.of(times[i], environment, grown[i])
 
 
+def check_device(device: Device, python: str = "") -> None:
+    """Refuse a device that is not there, before any work is done.
+
+    Args:
+        device: on which networks are to run.
+        python: see `measure`.
+
+    Raises:
+        ValueError: the runtime is not there, or no worker starts.
+    """
+    with Connection(python) as worker:
+        opened(worker, device)
+
+
 def opened(worker: Connection, device: Device) -> dict[str, Any]:
     """Tell a worker its device.
 

@@ -58,6 +58,25 @@ def test_bfloat16_attends_as_float32_does():
     mask = torch.zeros(2, 4, 11, 11).masked_fill_(torch.rand(2, 4, 11, 11) < 0.3, -1e4)
     half = attend(*(x.bfloat16() for x in (q, k, v, mask)))
     assert torch.allclose(attend(q, k, v, mask), half.float(), atol=0.05)
+    with torch.no_grad():
+        assert torch.allclose(
+            attend(q, k, v, mask), attend(*(x.bfloat16() for x in (q, k, v, mask))).float(), atol=0.05
+        )
+
+
+def test_texts_are_encoded_in_bfloat16_where_nothing_is_learnt(monkeypatch):
+    net, ids = network(), torch.tensor([[2, 4, 3, 6, 4, 7], [2, 4, 6, 0, 0, 0]])
+
+    def encoded(half):
+        monkeypatch.setattr("nas_rlm.model.has_bfloat16", lambda: half)
+        ((keys, values),) = net.encode(ids).key_values
+        return torch.stack([keys, values])
+
+    with torch.no_grad():
+        rough, exact = encoded(True), encoded(False)
+    assert rough.dtype == exact.dtype == torch.float32
+    assert 0 < (rough - exact).abs().max() < 0.02 * exact.abs().max()
+    assert (encoded(True) == exact).all()  # as it is learnt from
 
 
 @pytest.mark.parametrize(("name", "value"), [("size", 0), ("vocab_size", "8"), ("mantissa_digits", -1)])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -144,3 +145,17 @@ def test_no_empty_space_hides_a_search_without_a_front(tmp_path):
     info = plots.front_info(nothing, {})
     assert info.panels[0].ylim[0] < 90 < 91 < info.panels[0].ylim[1]
     plots.save(info, tmp_path / "picture.png")
+
+
+def test_measured_points_of_the_front_are_told_from_predicted_ones():
+    result = made([[90, 10], [80, 5], [70, 9]], ("accuracy", "latency/torch-cpu-1t"))
+    settings = replace(result.settings, device="torch-cpu-1t", budget=10)
+    result = replace(result, settings=settings, status={"1": "measured", "2": "measured"})
+    info = plots.front_info(result, {})
+    (panel,) = info.panels
+    assert panel.measured.tolist() == [False, True]
+    assert "2 measured on torch-cpu-1t; 2 on the front, 1 of them measured" in info.subtitle
+    figure = plots.draw(info)
+    texts = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert {"front, measured", "front, predicted"} <= set(texts)
+    assert "predicted" not in info.title

@@ -1,4 +1,8 @@
+import pytest
+
 from nas_rlm.cli import main
+from nas_rlm.data import read
+from nas_rlm.devices.protocol import Measurement
 from tests.nas_rlm.cli.commands import SEARCH, refused, rows
 
 
@@ -49,3 +53,75 @@ def test_the_shipped_model_searches(shipped_rlm, tmp_path):
     accuracies = [float(r["accuracy"]) for r in rows(tmp_path / "run" / "front.csv")]
     assert accuracies == sorted(accuracies, reverse=True)
     assert 80 < accuracies[0] < 96
+
+
+@pytest.fixture
+def measuring(monkeypatch):
+    """A device on which a network takes as long as its ONNX file is; what it is asked is noted."""
+    asked = []
+
+    def measure(networks, device, windows, seconds, seed, memory, python):
+        for network, content in networks:
+            asked.append((str(device), network.row.arch_str, python))
+            yield network, Measurement(len(content) / 1e5, 1.0, 9.0, 0.0, 15)
+
+    monkeypatch.setattr("nas_rlm.devices.profile.measure", measure)
+    monkeypatch.setattr("nas_rlm.devices.protocol.check_device", lambda device, python: None)
+    monkeypatch.setattr("nas_rlm.devices.exploring.POOL", 30)
+    return asked
+
+
+BOX = ("--objectives", "accuracy,latency/torch-cpu-2t", "--measure", "torch-cpu-2t", "--budget", "14")
+
+
+def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
+    arguments = [*SEARCH, *model, *BOX, "--python", "ssh box python", "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    names = ("front.csv", "log.jsonl", "pareto.png", "measured.parquet")
+    kept = {name: (tmp_path / "run" / name).read_bytes() for name in names}
+    table = {
+        row.arch_str: row.targets["latency/torch-cpu-2t"] for row in read(tmp_path / "run" / names[3]).rows
+    }
+    assert len(table) == len(measuring) <= 14
+    assert {(device, python) for device, _, python in measuring} == {("torch-cpu-2t", "ssh box python")}
+    front = rows(tmp_path / "run" / "front.csv")
+    measured = [row["arch"] for row in front if row["status"] == "measured"]
+    assert f"{len(table)} measured, {len(measured)} of them on the front" in said
+    for row in front:
+        assert (row["arch"] in table) == (row["status"] == "measured")
+        if row["arch"] in table:
+            assert float(row["latency/torch-cpu-2t"]) == pytest.approx(table[row["arch"]])
+    (tmp_path / "run" / "log.jsonl").write_bytes(kept["log.jsonl"][:2000])
+    before = len(measuring)
+    assert main([*arguments, "--resume"]) == 0
+    assert {name: (tmp_path / "run" / name).read_bytes() for name in names} == kept
+    assert len(measuring) == before  # nothing is measured twice
+    assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / "again.png")]) == 0
+    assert (tmp_path / "again.png").read_bytes() == kept["pareto.png"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--measure", "torch-cpu-2t"), "budget is 0, expected at least 10"),
+        (("--budget", "20"), "budget is 20 on no device"),
+        (
+            ("--measure", "torch", "--budget", "20"),
+            "nothing of torch-cpu-1t is among accuracy, latency/torch-cpu-2t",
+        ),
+        (("--measure", "toaster", "--budget", "20"), "there is no runtime 'toaster'"),
+        ((), "does not know the objective 'latency/torch-cpu-2t'"),
+    ],
+)
+def test_searches_that_cannot_measure(tmp_path, model, measuring, capsys, more, message):
+    wanted = ("--objectives", "accuracy,latency/torch-cpu-2t", "--out", tmp_path / "run")
+    assert message in refused(capsys, *SEARCH, *model, *wanted, *more)
+    assert not (tmp_path / "run").exists()
+    assert not measuring
+
+
+def test_a_search_without_a_worker_begins_nothing(tmp_path, model, capsys):
+    arguments = [*SEARCH, *model, *BOX, "--out", tmp_path / "run", "--python", "false"]
+    assert "'false -m nas_rlm.devices.worker' is no worker" in refused(capsys, *arguments)
+    assert not (tmp_path / "run").exists()

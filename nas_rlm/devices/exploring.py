@@ -1,0 +1,328 @@
+"""A search that measures where it pays: it learns a device while it looks for the networks that suit it.
+
+First a few networks are measured that together tell most of the others. Then, in turns, the space is searched
+with what has been learnt, and half of the measurements that are left go to networks that may be on the front.
+The last ones confirm it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import moocore
+import numpy as np
+import torch
+from torch import Tensor
+
+from nas_rlm.belief import Belief
+from nas_rlm.data import synthetic
+from nas_rlm.data.tables import Row
+from nas_rlm.devices.choice import choose, profiles_of
+from nas_rlm.expert import ALL, LATENCY, LEAST, VIEWS, Expert, devices, knowing
+from nas_rlm.features import CHAINS, Counts, usual_counts
+from nas_rlm.pareto import minimised
+from nas_rlm.rlm import RLM
+from nas_rlm.search import FAILED, MEASURED, QUANTILES, Log, Random, Result, Settings, search
+from nas_rlm.text import from_architectures
+from search_spaces import SearchSpace
+
+FIRST = 20  # networks, at most, that are measured before any is predicted
+POOL = 500  # of so many at random
+TURNS = 3  # of searching; in each, half of the measurements that are left are spent
+STEP = 5  # measurements at a time that confirm the front in the end
+MARGIN = 0.1  # of the front, beyond it, within which networks count
+
+Measure = Callable[[Sequence[str]], Sequence[Row]]  # from architectures to rows with what was measured
+
+
+class Reader:
+    """What a model tells of architectures and what is counted in them, each of them once.
+
+    Args:
+        rlm: the model.
+        space: of the architectures.
+    """
+
+    def __init__(self, rlm: RLM, space: SearchSpace[Any]) -> None:
+        self.rlm, self.space = rlm, space
+        self._told: dict[tuple[str, str], np.ndarray] = {}
+        self._counted: dict[str, Mapping[str, float]] = {}
+
+    def told(self, names: Sequence[str], objectives: Sequence[str], quantiles: Sequence[float]) -> np.ndarray:
+        """Quantiles of objectives, float64 [N, K, Q]."""
+        key = _key(objectives, quantiles)
+        new = [name for name in dict.fromkeys(names) if (key, name) not in self._told]
+        if new:
+            values = self.rlm.predict(self.space, new, objectives, quantiles)
+            self._told.update(((key, name), of_one) for name, of_one in zip(new, values, strict=True))
+        return np.stack([self._told[key, name] for name in names])
+
+    def remember(self, names: Sequence[str], objectives: Sequence[str], values: np.ndarray) -> None:
+        """Take what the model said, [N, K, `QUANTILES`], as a log has it, to tell the same again."""
+        key = _key(objectives, QUANTILES)
+        for name, of_one in zip(names, values, strict=True):
+            self._told.setdefault((key, name), of_one)
+
+    def counted(self, names: Sequence[str]) -> list[Mapping[str, float]]:
+        """What is counted in architectures."""
+        new = [name for name in dict.fromkeys(names) if name not in self._counted]
+        texts = from_architectures(self.space, [self.space.parse(name) for name in new])
+        self._counted.update(zip(new, synthetic.counted(texts, CHAINS), strict=True))
+        return [self._counted[name] for name in names]
+
+
+def _key(objectives: Sequence[str], quantiles: Sequence[float]) -> str:
+    return ",".join((*objectives, *map(str, quantiles)))
+
+
+class Learner:
+    """A predictor that learns a device from rows, and tells other numbers as a model does.
+
+    Args:
+        reader: of the space whose networks are measured.
+        names: the numbers of the device, such as `latency/onnxruntime-cpu-1t`.
+        experts: of each space; those on other devices advise, and what they know of this one is learnt on.
+
+    Attributes:
+        measured: a row of each network that was measured.
+        own: an expert on each number, once there is one.
+    """
+
+    def __init__(self, reader: Reader, names: Sequence[str], experts: Mapping[str, Sequence[Expert]]) -> None:
+        self.reader, self.names = reader, tuple(names)
+        self.space = reader.space
+        known = experts.get(self.space.name, ())
+        self.others = [one for expert in known if (one := expert.without(self.names))]
+        self.advising = {**experts, self.space.name: self.others}
+        self.before = {name: one for name, one in knowing(known).items() if name in self.names}
+        self.own = dict(self.before)
+        self.measured: dict[str, Row] = {}
+        self._features: dict[tuple[str, str], Tensor] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it knows enough of the device to predict."""
+        return self.own.keys() >= set(self.names)
+
+    def learn(self, rows: Sequence[Row]) -> None:
+        """Learn what was measured; a row without a number is a network that the device cannot run.
+
+        Which of the other devices advise is settled the first time.
+        """
+        self.measured |= {row.arch_str: row for row in rows}
+        status = self.status
+        some = [row for name, row in self.measured.items() if status[name] == MEASURED]
+        if len(some) >= LEAST or self.is_ready:
+            self.own = {name: self._learnt(name, some) for name in self.names}
+
+    def _learnt(self, name: str, rows: Sequence[Row]) -> Expert:
+        """An expert on a number, from these rows and what was known of it before."""
+        counts = self.own[name].counts if name in self.own else self._counts(name, rows)
+        features = self._read(counts, name, [row.arch_str for row in rows])
+        values = np.array([row.targets[name] for row in rows])
+        if name in self.before:
+            told = self.before[name].told(name)
+            features, values = torch.cat([told[0], features]), np.concatenate([told[1], values])
+        views = VIEWS if counts.advisers else (ALL,)
+        return Expert.fitted(counts, features, values[:, None], [name], views)
+
+    def _counts(self, name: str, rows: Sequence[Row]) -> Counts:
+        """What is counted, and for a latency which devices advise."""
+        is_latency = name.startswith(LATENCY)
+        advice = devices(self.space.name, rows, name, self.advising) if is_latency else ()
+        return replace(usual_counts(self.space.name), advisers=advice)
+
+    def _read(self, counts: Counts, objective: str, names: Sequence[str]) -> Tensor:
+        """Features of architectures, which are remembered, float64 [N, D]."""
+        new = [name for name in dict.fromkeys(names) if (objective, name) not in self._features]
+        found = counts.features(self.reader.counted(new))
+        self._features.update(zip(((objective, name) for name in new), found, strict=True))
+        return torch.stack([self._features[objective, name] for name in names])
+
+    @property
+    def status(self) -> dict[str, str]:
+        """Of each network that was to be measured whether it was, or the device could not run it."""
+        return {
+            name: MEASURED if all(row.measured(o) for o in self.names) else FAILED
+            for name, row in self.measured.items()
+        }
+
+    def predict(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] = QUANTILES,
+    ) -> np.ndarray:
+        """Quantiles of each objective, float64 [N, K, Q]; what was measured is all of its quantiles."""
+        names = [str(a) for a in architectures]
+        found = np.empty((len(names), len(objectives), len(quantiles)))
+        told = self._of_model(objectives)
+        if told:
+            found[:, told] = self.reader.told(names, [objectives[k] for k in told], quantiles)
+        for k, name in enumerate(objectives):
+            if name in self.names:
+                found[:, k] = self._belief(names, name).quantiles(quantiles)
+                self._as_measured(found[:, k], names, name)
+        return found
+
+    def sample(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        num_samples: int = 64,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Joint draws of what the model tells, and by themselves of what was learnt: float64 [N, S, K]."""
+        names = [str(a) for a in architectures]
+        found = np.empty((len(names), num_samples, len(objectives)))
+        told = self._of_model(objectives)
+        if told:
+            some = [objectives[k] for k in told]
+            found[:, :, told] = self.reader.rlm.sample(space, architectures, some, num_samples, seed)
+        rng = np.random.default_rng(seed)
+        for k, name in enumerate(objectives):
+            if name in self.names:
+                held = self._belief(names, name)
+                found[:, :, k] = np.stack([held.draw(rng) for _ in range(num_samples)], axis=1)
+                self._as_measured(found[:, :, k], names, name)
+        return found
+
+    def _belief(self, names: Sequence[str], objective: str) -> Belief:
+        own = self.own[objective]
+        return own.believe(self._read(own.counts, objective, names), objective)
+
+    def _as_measured(self, found: np.ndarray, names: Sequence[str], objective: str) -> None:
+        """Put measured values in the place of predicted ones [N, …]."""
+        for i, name in enumerate(names):
+            row = self.measured.get(name)
+            if row is not None and row.measured(objective):
+                found[i] = row.targets[objective]
+
+    def _of_model(self, objectives: Sequence[str]) -> list[int]:
+        """The positions of the numbers that the model tells."""
+        return [k for k, name in enumerate(objectives) if name not in self.names]
+
+    def remember(self, result: Result) -> None:
+        """Take what the model said from a result, so that a log which was replayed tells the same again."""
+        objectives = result.settings.predicted
+        told = self._of_model(objectives)
+        if told:
+            self.reader.remember(result.architectures, [objectives[k] for k in told], result.values[:, told])
+
+
+def explore(
+    learner: Learner,
+    settings: Settings,
+    measure: Measure,
+    log: Log | None = None,
+    progress: bool = False,
+) -> Result:
+    """Search a space and measure `settings.budget` networks where it pays.
+
+    Args:
+        learner: what judges architectures of its space, and learns.
+        settings: of each search; its budget is of measurements in all.
+        measure: the device.
+        log: receives all evaluations, in the end once more those of all architectures as they then are told.
+        progress: show bars.
+
+    Returns:
+        All architectures that were evaluated, as they are told in the end.
+
+    Raises:
+        ValueError: too few networks run on the device.
+    """
+    left, turn = settings.budget, 0
+    seen: dict[str, None] = {}
+    while left and not learner.is_ready:
+        some = first_of(learner, settings)[:left]
+        learner.learn(measure(some))
+        left -= len(some)
+    if not learner.is_ready:
+        raise ValueError(
+            f"{Counter(learner.status.values())[MEASURED]} of {settings.budget} measured networks run on"
+            f" {settings.device}: expected {LEAST} at least"
+        )
+    for turn in range(TURNS):
+        found = search(learner.space, learner, replace(settings, seed=settings.seed + turn), log, progress)
+        learner.remember(found)
+        seen |= dict.fromkeys([*found.architectures, *learner.measured])
+        result = as_told(learner, settings, list(seen))
+        wanted = worth(result, left // 2)
+        if wanted:
+            learner.learn(measure(wanted))
+            left -= len(wanted)
+    while True:
+        result = as_told(learner, settings, list(seen))
+        wanted = worth(result, min(left, STEP), confirming=True)
+        if not wanted:
+            break
+        learner.learn(measure(wanted))
+        left -= len(wanted)
+    if log and log.replay(result.architectures) is None:
+        log.append(result.architectures, result.values, result.status)
+    return result
+
+
+def first_of(learner: Learner, settings: Settings) -> list[str]:
+    """Networks that together tell most of the others, by what is known of other devices."""
+    space = learner.space
+    count = min(FIRST, max(LEAST, settings.budget // 2))
+    pool = replace(settings, population=min(POOL, space.size or POOL))
+    some = [name for a in Random(space, pool).ask() if (name := str(a)) not in learner.measured]
+    profiles = profiles_of(learner.others, space.name, learner.reader.counted(some))
+    return [some[i] for i in choose(profiles, count, settings.seed)]
+
+
+def as_told(learner: Learner, settings: Settings, names: Sequence[str]) -> Result:
+    """Architectures as they are told now."""
+    space = learner.space
+    values = learner.predict(space, [space.parse(name) for name in names], settings.predicted)
+    return Result(settings, list(names), values, learner.status)
+
+
+def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
+    """Architectures that should be measured next: those that may add most to the measured front.
+
+    Each is taken for as good as its measured numbers may well be, so that of two equals the less certain one
+    is measured, and one after the other is chosen by the hypervolume that it then adds.
+
+    Args:
+        result: all that is known now.
+        count: at most so many.
+        confirming: only those that are on the front.
+
+    Returns:
+        Their names, the most worth first.
+    """
+    settings = result.settings
+    columns = [settings.predicted.index(name) for name in settings.measured]
+    hoped = result.medians.copy()
+    hoped[:, columns] = result.values[:, columns, 0]
+    costs = minimised(hoped[:, : len(settings.objectives)], settings.objectives)
+    on_front = np.isin(np.arange(len(costs)), result.front)
+    new = np.array([name not in result.status for name in result.architectures]) & result.feasible
+    known = costs[~new & result.feasible]
+    able = np.flatnonzero(new & on_front if confirming else new)
+    if count < 1 or not len(able):
+        return []
+    # Of the others none adds anything.
+    ahead = moocore.is_nondominated(costs[able], keep_weakly=True)
+    if not confirming:
+        able = able[ahead]
+    low, high = (found(costs[result.front], axis=0) for found in (np.min, np.max))
+    corner = high + MARGIN * np.maximum(high - low, np.finfo(float).tiny)
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(able)):
+        held = np.concatenate([known, costs[chosen]])
+        left = [i for i in able.tolist() if i not in chosen]
+        volumes = [moocore.hypervolume(np.concatenate([held, costs[i : i + 1]]), ref=corner) for i in left]
+        if max(volumes) <= moocore.hypervolume(held, ref=corner):
+            break
+        chosen.append(left[int(np.argmax(volumes))])
+    return [result.architectures[i] for i in chosen]
