@@ -206,7 +206,8 @@ def bench_devices(
         seeds: draws and choices of them, with seeds from 0.
         split: one-out, each device in turn is new and all others are known; or help, the nine known and six
             new devices of HELP and NASFLAT; of both a tenth of the networks is asked, unknown on any device;
-            or new, devices that the model does not know, where all other networks of the table are asked.
+            or new, devices that the model does not know, where all other networks of the table are asked; or
+            another space, which alone tells of devices: here each of them is new.
         model: whose experts know the others: a checkpoint folder, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data folder.
         again: a table in which some of the networks were measured once more: how well the two agree.
@@ -217,24 +218,31 @@ def bench_devices(
     from nas_rlm.devices.transfer import Score, Transfer, agreement, summary
     from nas_rlm.expert import LATENCY
 
+    is_across = split not in ("one-out", "help", "new")
+    if is_across and split not in search_spaces.names():
+        raise ValueError(f"--split is {split!r}: expected one-out, help, new, or the name of another space")
     for name, value, least in (("--seeds", seeds, 1), ("--samples", samples, 10)):
-        if value < least:
+        if value < least and not (is_across and name == "--samples" and value == 0):
             raise ValueError(f"{name} is {value}, expected at least {least}")
-    if split not in ("one-out", "help", "new"):
-        raise ValueError(f"--split is {split!r}: expected one-out, help or new")
     known = search_spaces.get(space).name
     table, second = _table_of(known, data), _table_of(known, again) if again else None
     transfer = Transfer(table, held=0 if split == "new" else 0.1)
-    experts = load(model).experts.get(known, ())
+    teller = search_spaces.get(split).name if is_across else known
+    experts = load(model).experts.get(teller, ())
     able = [n for one in experts for n in one.objectives if n.startswith(LATENCY)]
     sources, targets = transfer.split() if split == "help" else (able, transfer.devices)
     if split == "new":
         targets = [name for name in transfer.devices if name not in able]
+    elif is_across:
+        targets = [name for name in transfer.devices if name in able]
+        if teller == known or not targets:
+            raise ValueError(f"{model} knows no device of {table.name} from {teller} as another space")
     for name in sources if split == "help" else ():
         if name not in able:
             raise ValueError(f"{model} has no expert on {name} of {known}; {hint(name, able)}")
     if len(able) < 2:
-        raise ValueError(f"{model} has no experts on two latencies of {known} at least")
+        raise ValueError(f"{model} has no experts on two latencies of {teller} at least")
+    seeds = seeds if samples else 1  # without samples all seeds are the same
     others = [n for one in experts for n in one.objectives if n not in sources]
     experts = [one for e in experts if (one := e.without(others))]
     setting = {
@@ -251,7 +259,7 @@ def bench_devices(
         for r in results.records
         if all(r[name] == value for name, value in setting.items())
     }
-    found = transfer.scores(experts, targets, samples, range(seeds), done, progress=True)
+    found = transfer.scores({teller: experts}, targets, samples, range(seeds), done, progress=True)
     for target, selection, seed, score in found:
         rounded = {figure: round(value, 4) for figure, value in asdict(score).items()}
         results.add({**setting, "target": target, "selection": selection, "seed": seed, **rounded})

@@ -21,7 +21,7 @@ from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.choice import choose, profiles_of
 from nas_rlm.devices.profile import key_of
-from nas_rlm.expert import LATENCY, Expert, experts_of
+from nas_rlm.expert import LATENCY, Expert, experts_of, stranger
 from nas_rlm.features import CHAINS
 from nas_rlm.metrics import kendall, spearman
 
@@ -104,7 +104,7 @@ class Transfer:
 
     def scores(
         self,
-        experts: Sequence[Expert],
+        experts: Mapping[str, Sequence[Expert]],
         targets: Sequence[str],
         samples: int,
         seeds: Sequence[int],
@@ -114,9 +114,9 @@ class Transfer:
         """Learn each new device from few networks, drawn at random or chosen.
 
         Args:
-            experts: on other devices.
-            targets: new devices; what experts know of a target itself is not used.
-            samples: networks that are measured on it.
+            experts: on devices, of this space or of others.
+            targets: new devices; what experts of this space know of a target itself is not used.
+            samples: networks that are measured on it; with 0 only experts of other spaces tell of it.
             seeds: of the draws and choices.
             done: targets, selections and seeds that are left out.
             progress: show a bar.
@@ -125,12 +125,12 @@ class Transfer:
             As each is done: the target, how samples were selected, the seed and the score.
 
         Raises:
-            ValueError: too few networks were measured on a target.
+            ValueError: too few networks were measured on a target, or without samples nobody knows it.
         """
         left = [
             (target, selection, seed)
             for target in targets
-            for selection in SELECTIONS
+            for selection in (SELECTIONS if samples else SELECTIONS[:1])
             for seed in seeds
             if (target, selection, seed) not in done
         ]
@@ -140,25 +140,30 @@ class Transfer:
                 raise ValueError(f"{count} networks have {target}: expected {samples + 2} at least")
         bar = tqdm(left, unit="fit", disable=not progress)
         for target, group in groupby(bar, lambda one: one[0]):
-            others = [one for e in experts if (one := e.without([target]))]
+            own = [one for e in experts.get(self.space, ()) if (one := e.without([target]))]
+            others = {**experts, self.space: own}
             able = [i for i in self.pool if self.rows[i].measured(target)]
-            profiles = profiles_of(others, self.space, [self.counted[i] for i in able])
+            profiles = profiles_of(own, self.space, [self.counted[i] for i in able])
             for _, selection, seed in group:
                 drawn = np.random.default_rng([seed, samples]).permutation(len(able))[:samples].tolist()
                 some = choose(profiles, samples, seed) if selection == "chosen" else drawn
                 yield target, selection, seed, self._score(others, [able[k] for k in some], target)
 
-    def _score(self, others: Sequence[Expert], measured: Sequence[int], target: str) -> Score:
+    def _score(self, others: Mapping[str, Sequence[Expert]], measured: Sequence[int], target: str) -> Score:
         rows = [self.rows[i].only([target]) for i in measured]
         asked = [i for i in self.asked if i not in measured and self.rows[i].measured(target)]
         start = time.perf_counter()
-        (own,) = experts_of(rows, [target], {self.space: others})[self.space]
+        own = (
+            experts_of(rows, [target], others)[self.space][0]
+            if rows
+            else stranger(self.space, others, target)
+        )
         seconds = time.perf_counter() - start
         features = own.counts.features([self.counted[i] for i in asked])
         found, true = own.believe(features, target).median, _values(self.rows, asked, target)
         advice = own.counts.features([self.counted[i] for i in measured])[:, len(own.counts.names) :]
-        alike = [spearman(told.numpy(), _values(self.rows, measured, target)) for told in advice.T]
-        nearest = len(own.counts.names) + int(np.argmax(alike)) if alike else 0
+        alike = [spearman(told.numpy(), _values(self.rows, measured, target)) for told in advice.T if rows]
+        nearest = len(own.counts.names) + (int(np.argmax(alike)) if alike else 0)
         return Score(
             spearman(found, true),
             kendall(found, true),
@@ -190,7 +195,8 @@ def summary(
     scores: Mapping[tuple[str, str, int], Score], targets: Sequence[str], seeds: Sequence[int]
 ) -> str:
     """Figures of each target and their mean, by how samples were selected: mean and deviation over seeds."""
-    kinds = [(selection, figure) for selection in SELECTIONS for figure in ("best", "spearman", "error")]
+    selections = [how for how in SELECTIONS if any(selection == how for _, selection, _ in scores)]
+    kinds = [(selection, figure) for selection in selections for figure in ("best", "spearman", "error")]
     names = {"best": "best other", "spearman": "learnt", "error": "error"}
     heads = "".join(f"{s + ': ' + names[figure]:>20}" for s, figure in kinds)
     lines = [f"{'Spearman, relative error':<30}{'FLOPs':>8}{heads}"]

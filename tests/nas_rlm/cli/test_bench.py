@@ -112,6 +112,39 @@ def test_bench_reliability_prints_a_line_and_draws(tmp_path, model, table, capsy
         assert message in refused(capsys, *command, "--objectives", objective, "--out", picture)
 
 
+def test_bench_measure_goes_on_and_draws(tmp_path, tiny_checkpoint, capsys, monkeypatch):
+    monkeypatch.setattr("nas_rlm.devices.exploring.POOL", 30)
+    rng = np.random.default_rng(0)
+    cells = {str(c): c for c in (SPACE.sample(rng) for _ in range(200))}
+    rows = [
+        Row(
+            "nasbench201",
+            name,
+            {"accuracy": 85 + 10 * rng.random(), "latency/mine": 1 + SPACE.flops(c) / 1e7},
+        )
+        for name, c in cells.items()
+    ]
+    write(tmp_path / "mine.parquet", rows)
+    command = ["bench", "measure", "--model", str(tiny_checkpoint), "--data", str(tmp_path / "mine.parquet")]
+    command += ["--population", "6", "--generations", "2", "--seeds", "1", "--devices", "mine"]
+    kept = ["--out", str(tmp_path / "m.jsonl"), "--picture", str(tmp_path / "m.png")]
+    assert main([*command, *kept, "--budgets", "12"]) == main([*command, *kept, "--budgets", "12,14"]) == 0
+    records = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert [(r["policy"], r["budget"]) for r in records] == [
+        (policy, budget) for budget in (12, 14) for policy in ("where it pays", "front once", "random")
+    ]
+    assert all(r["measured"] <= r["budget"] and 0 < r["share_measured"] <= 1 for r in records)
+    said = capsys.readouterr().out
+    assert said.count("where it pays        12") == 2
+    assert (tmp_path / "m.png").stat().st_size > 10_000
+    for more, message in (
+        (("--budgets", "12,5"), "--budgets is 12,5: expected whole numbers from 10 on"),
+        (("--devices", "none"), "mine has no latency/none"),
+        (("--picture", tmp_path / "m.txt"), "is no picture"),
+    ):
+        assert message in refused(capsys, *command, *more)
+
+
 def test_bench_devices_learns_new_ones_and_goes_on(tmp_path, tiny_checkpoint, capsys):
     rng = np.random.default_rng(0)
     cells = [SPACE.sample(rng) for _ in range(60)]
@@ -139,7 +172,9 @@ def test_bench_devices_learns_new_ones_and_goes_on(tmp_path, tiny_checkpoint, ca
     given = {"--model": tmp_path / "model", "--data": tmp_path / "mine.parquet", "--samples": "10"}
     for wrong, message in (
         ({"--split": "help"}, "mine has no latency/1080ti_1"),
-        ({"--split": "half"}, "--split is 'half': expected one-out, help or new"),
+        ({"--split": "half"}, "--split is 'half': expected one-out, help, new, or the name of another space"),
+        ({"--split": "nasbench201"}, "knows no device of mine from nasbench201 as another space"),
+        ({"--samples": "0"}, "--samples is 0, expected at least 10"),
         ({"--samples": "9"}, "--samples is 9, expected at least 10"),
         ({"--samples": "59", "--split": "new"}, "expected 61 at least"),
         ({"--model": tiny_checkpoint}, "has no experts on two latencies of nasbench201"),

@@ -27,7 +27,7 @@ def transfer():
 
 @pytest.fixture(scope="module")
 def experts(transfer):
-    return experts_of([transfer.rows[i] for i in transfer.pool], transfer.devices)["nasbench201"]
+    return experts_of([transfer.rows[i] for i in transfer.pool], transfer.devices)
 
 
 def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
@@ -50,9 +50,22 @@ def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
 
 
 def test_what_experts_know_of_a_target_does_not_help(transfer, experts):
-    told = [e.without(["latency/new"]) for e in experts]
+    told = {"nasbench201": [e.without(["latency/new"]) for e in experts["nasbench201"]]}
     scores = [next(transfer.scores(e, ["latency/new"], 12, [0]))[3] for e in (experts, told)]
     assert scores[0].spearman == scores[1].spearman
+
+
+def test_a_device_that_is_known_in_another_space(transfer, experts):
+    elsewhere = {"nasbench101": experts["nasbench201"]}
+    ((target, how, seed, blind),) = transfer.scores(elsewhere, ["latency/new"], 0, [0])
+    assert (target, how, seed) == ("latency/new", "random", 0)
+    assert blind.spearman > 0.8
+    lines = summary({(target, how, seed): blind}, [target], [0]).splitlines()
+    assert "chosen" not in lines[0]
+    told = [score.spearman for *_, score in transfer.scores(elsewhere, ["latency/new"], 12, [0])]
+    assert min(told) > 0.9
+    with pytest.raises(ValueError, match="no expert on latency/odd of another space"):
+        next(transfer.scores(experts, ["latency/odd"], 0, [0]))
 
 
 def test_the_split_of_help():
