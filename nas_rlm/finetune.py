@@ -17,6 +17,7 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
 from nas_rlm.expert import BESIDE, Expert, experts_of, knowing
 from nas_rlm.hints import hint
+from nas_rlm.metrics import spearman
 from nas_rlm.model import Network, has_bfloat16
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
@@ -26,6 +27,7 @@ SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and n
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
 PATIENCE = 8  # epochs without a better one, after which the best one is taken
 GUESSED = 60  # rows that a guess of a temperature counts for
+ASKED = 100  # rows tell which known objective a new one is like
 PARTS = ("all", "decoder", "token")  # of a network that can learn
 GUESS = 30  # epochs where too few rows are there to choose
 
@@ -40,6 +42,8 @@ def fine_tune(
     learn: str = "all",
 ) -> RLM:
     """Continue training a model on new rows; objectives that it did not know become tokens of their own.
+
+    Such a token starts at that of the known objective whose predictions rank the rows most like it.
 
     Without a recipe the epochs are chosen: a fifth of the architectures is held out, the model learns from
     the rest, and the epoch that ranks the held-out ones best is how long a second training takes, on all
@@ -175,6 +179,24 @@ def _joined(
     return found
 
 
+def alike(rlm: RLM, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, str]:
+    """For each objective that a model does not know, the known one of its kind that ranks rows most like it.
+
+    Args:
+        rlm: the model, whose network alone is asked.
+        rows: measured architectures, of which `ASKED` tell.
+        objectives: names, known or new.
+    """
+    found = {}
+    for name in objectives:
+        kind = [o for o in rlm.objectives if o.split("/")[0] == name.split("/")[0]]
+        some = Table("", [row for row in rows if row.measured(name)]).sampled(ASKED)
+        if name not in rlm.objectives and kind and len(some) > 1:
+            told, true = rlm.predict_text(tables.texts(some.rows), kind), some.column(name)
+            found[name] = kind[int(np.argmax([spearman(column, true) for column in told.T]))]
+    return found
+
+
 def _tuned(
     rlm: RLM,
     rows: Sequence[Row],
@@ -184,7 +206,7 @@ def _tuned(
     held: Table | None = None,
 ) -> tuple[RLM, int]:
     """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
-    grown = rlm.with_objectives(objectives)
+    grown = rlm.with_objectives(objectives, alike(rlm, rows, objectives))
     grown.trained_on = seen(rows, rlm.trained_on)
     use = TableRecipe("", sequences=len(objectives))
     examples = shown(grown, rows, use, recipe.seed)

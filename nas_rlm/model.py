@@ -252,7 +252,9 @@ class Network(nn.Module):
         Args:
             ids: int64 [B, T], padded with 0.
         """
-        is_rough = ids.device.type == "cpu" and not torch.is_grad_enabled() and has_bfloat16()
+        weight = self.pieces.weight
+        is_single = weight.device.type == "cpu" and weight.dtype == torch.float32
+        is_rough = is_single and not torch.is_grad_enabled() and has_bfloat16()
         with torch.autocast("cpu", torch.bfloat16) if is_rough else nullcontext():
             x, padding = self.states(ids)
         if is_rough:

@@ -91,6 +91,8 @@ class RLM:
     ) -> np.ndarray:
         """Predict numbers of architectures.
 
+        Where the processor computes in bfloat16, the last digit of a number can depend on the batch it is in.
+
         Args:
             space: a search space or its name.
             architectures: N of its architectures, or their strings.
@@ -236,20 +238,26 @@ class RLM:
             found.append(float(np.exp(np.mean(np.log(known)))) if known else 1.0)
         return found
 
-    def with_objectives(self, names: Sequence[str]) -> RLM:
+    def with_objectives(self, names: Sequence[str], like: Mapping[str, str] | None = None) -> RLM:
         """A copy that knows more objectives, see `starting`."""
-        copied = self.starting(tuple(dict.fromkeys([*self.objectives, *names])))
+        copied = self.starting(tuple(dict.fromkeys([*self.objectives, *names])), like=like)
         copied.trained_on, copied.temperatures = self.trained_on, self.temperatures
         copied.experts = self.experts
         return copied
 
-    def starting(self, objectives: tuple[str, ...], numbers: int | None = None) -> RLM:
+    def starting(
+        self,
+        objectives: tuple[str, ...],
+        numbers: int | None = None,
+        like: Mapping[str, str] | None = None,
+    ) -> RLM:
         """A copy of the network for a training of its own, which has seen nothing.
 
         Args:
             objectives: all that it is to know; the tokens of new ones start at the mean of those of their
                 kind.
             numbers: how many the copy is to write in one sequence; by default as many as before.
+            like: for a new objective a known one, at whose token it starts instead.
         """
         config = self.network.config
         changed = replace(config, objectives=objectives, numbers=numbers or config.numbers)
@@ -257,7 +265,8 @@ class RLM:
         weights = dict(self.network.state_dict())
         tokens = weights["tokens.weight"]
         rows = [tokens[:TOKENS]]
-        for name in objectives:
+        for objective in objectives:
+            name = (like or {}).get(objective, objective)
             kind = [i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
             alike = config.objective_ids([name]) if name in config.objectives else [TOKENS + i for i in kind]
             rows.append(tokens[alike or slice(TOKENS, None)].mean(0, keepdim=True))

@@ -54,6 +54,22 @@ def test_a_new_objective_is_learnt_and_the_old_model_stays(rlm):
     assert tuned.predict(SPACE, [SPACE.sample(np.random.default_rng(0))], ["latency/mine"]).shape == (1, 1)
 
 
+def test_a_new_objective_starts_at_the_known_one_that_is_most_like_it(rlm):
+    some = rows(20)
+    told = rlm.predict("nasbench201", [row.arch_str for row in some], ["latency/eyeriss"])[:, 0]
+    for row, value in zip(some, told, strict=True):
+        row.targets["latency/mine"] = 7 * value + 1
+    assert finetune.alike(rlm, some, ["latency/mine", "accuracy"]) == {"latency/mine": "latency/eyeriss"}
+    assert finetune.alike(rlm, some[:1], ["latency/mine"]) == {}
+    assert finetune.alike(rlm, some, ["memory/mine"]) == {}
+    grown = rlm.with_objectives(["latency/mine"], {"latency/mine": "latency/eyeriss"})
+    first, second = grown.network.config.objective_ids(["latency/mine", "latency/eyeriss"])
+    tokens = grown.network.tokens.weight
+    assert (tokens[first] == tokens[second]).all()
+    mean = rlm.with_objectives(["latency/mine"]).network.tokens.weight[first]
+    assert not torch.allclose(tokens[first], mean)
+
+
 def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monkeypatch):
     heights = iter([0.2, 0.6, 0.4])
     monkeypatch.setattr(finetune, "validate", lambda *_: {"rows:accuracy": {"spearman": next(heights)}})
