@@ -58,6 +58,7 @@ def profile(
     from nas_rlm.devices.choice import profiles_of
     from nas_rlm.devices.profile import Architecture, File, Network, notes
     from nas_rlm.devices.profile import profile as run
+    from nas_rlm.devices.protocol import Plan
     from nas_rlm.features import CHAINS
     from nas_rlm.text import from_architectures
 
@@ -96,7 +97,7 @@ def profile(
             told = profiles_of(load(model).experts.get(space, ()), space, counts)
             some = [some[i] for i in chosen(told, choose, seed)]
         networks = [Architecture(known, a) for a in some]
-    table = run(networks, where, out, windows, seconds, seed, memory, python, progress=True)
+    table = run(networks, where, out, Plan(windows, seconds, seed, memory, python), progress=True)
     found = [notes(row).get(str(where), {}) for row in table.rows]
     failed = [entry["error"] for entry in found if "error" in entry]
     spreads = [entry["spread"] for entry in found if "spread" in entry]

@@ -130,18 +130,14 @@ def _measuring(
     """How a search measures: into a table in its folder, from which a resumed one reads."""
     from nas_rlm.devices import Device
     from nas_rlm.devices.profile import Architecture, profile
+    from nas_rlm.devices.protocol import Plan
 
     memory = any(name.startswith("memory/") for name in settings.measured)
+    plan = Plan(seed=settings.seed, memory=memory, python=python)
 
     def measure(names: Sequence[str]) -> list[Row]:
         some = [Architecture(space, space.parse(name)) for name in names]
-        table = profile(
-            *(some, Device.named(settings.device), out / MEASUREMENTS),
-            seed=settings.seed,
-            memory=memory,
-            python=python,
-            progress=True,
-        )
+        table = profile(some, Device.named(settings.device), out / MEASUREMENTS, plan, progress=True)
         rows = {row.arch_str: row for row in table.rows}
         return [rows[name] for name in names]
 

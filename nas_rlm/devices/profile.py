@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.devices.device import Device
-from nas_rlm.devices.protocol import SECONDS, WINDOWS, Failure, Measurement, measure
+from nas_rlm.devices.protocol import USUAL, Failure, Measurement, Plan, measure
 from nas_rlm.files import check_target
 from nas_rlm.text import from_onnx
 from nas_rlm.text.reader import load
@@ -76,11 +76,7 @@ def profile(
     networks: Sequence[Network],
     device: Device,
     out: Path,
-    windows: int = WINDOWS,
-    seconds: float = SECONDS,
-    seed: int = 0,
-    memory: bool = False,
-    python: str = "",
+    plan: Plan = USUAL,
     progress: bool = False,
 ) -> Table:
     """Measure networks and write each to a table, in which those that the device has measured are left alone.
@@ -89,11 +85,7 @@ def profile(
         networks: to be measured.
         device: where.
         out: a parquet table; what it holds already stays.
-        windows: see `measure`.
-        seconds: see `measure`.
-        seed: see `measure`.
-        memory: see `measure`.
-        python: see `measure`.
+        plan: how.
         progress: show a bar.
 
     Returns:
@@ -112,7 +104,7 @@ def profile(
         for network in left:
             yield network, network.content()
 
-    found = measure(contents(), device, windows, seconds, seed, memory, python)
+    found = measure(contents(), device, plan)
     for network, result in tqdm(found, str(device), len(left), unit="net", disable=not progress):
         rows[network.key] = _with(rows.get(network.key, network.row), device, result)
         write(out, rows.values())

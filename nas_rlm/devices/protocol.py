@@ -24,6 +24,28 @@ Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How networks are measured.
+
+    Args:
+        windows: times that each is measured, with others in between.
+        seconds: of each window.
+        seed: of the order.
+        memory: measure memory as well, for which each network gets a process of its own.
+        python: see `Connection`.
+    """
+
+    windows: int = WINDOWS
+    seconds: float = SECONDS
+    seed: int = 0
+    memory: bool = False
+    python: str = ""
+
+
+USUAL = Plan()
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What one network takes.
 
@@ -61,24 +83,14 @@ class Failure:
 
 
 def measure(
-    networks: Iterable[tuple[Key, bytes]],
-    device: Device,
-    windows: int = WINDOWS,
-    seconds: float = SECONDS,
-    seed: int = 0,
-    memory: bool = False,
-    python: str = "",
+    networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = USUAL
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
     """Measure networks on a device.
 
     Args:
         networks: each with what it is called and its ONNX file, whose weights are initialisers.
         device: where.
-        windows: times that each is measured, with others in between.
-        seconds: of each window.
-        seed: of the order.
-        memory: measure memory as well, for which each network gets a process of its own.
-        python: see `Connection`.
+        plan: how.
 
     Returns:
         Each network with its result, in order, some at a time.
@@ -86,28 +98,26 @@ def measure(
     Raises:
         ValueError: the runtime is not there, or no worker starts.
     """
-    rng, rest = np.random.default_rng(seed), iter(networks)
+    rng, rest = np.random.default_rng(plan.seed), iter(networks)
     while some := list(islice(rest, TOGETHER)):
-        grown = [_memory(content, device, python) if memory else None for _, content in some]
-        yield from _measured(some, grown, device, windows, seconds, rng, python)
+        grown = [_memory(content, device, plan.python) if plan.memory else None for _, content in some]
+        yield from _measured(some, grown, device, plan, rng)
 
 
 def _measured(
     some: list[tuple[Key, bytes]],
     grown: list[float | None],
     device: Device,
-    windows: int,
-    seconds: float,
+    plan: Plan,
     rng: np.random.Generator,
-    python: str,
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
     """Networks whose windows are shuffled; when one of them ends the process, the others get a new one."""
     failures: dict[int, str] = {}
     times: list[list[list[float]]] = [[] for _ in some]
     environment: dict[str, Any] = {}
-    asked = [i for _ in range(windows) for i in rng.permutation(len(some)).tolist()]
+    asked = [i for _ in range(plan.windows) for i in rng.permutation(len(some)).tolist()]
     while asked:
-        with Connection(python) as worker:
+        with Connection(plan.python) as worker:
             environment |= opened(worker, device)
             loaded: set[int] = set()
             at = -1
@@ -122,7 +132,7 @@ def _measured(
                 while asked:
                     at = asked[0]
                     try:
-                        times[at].append(worker.ask("window", number=at, seconds=seconds)["times"])
+                        times[at].append(worker.ask("window", number=at, seconds=plan.seconds)["times"])
                         asked.pop(0)
                     except Refused as refused:
                         failures[at] = str(refused)
@@ -142,7 +152,7 @@ def check_device(device: Device, python: str = "") -> None:
 
     Args:
         device: on which networks are to run.
-        python: see `measure`.
+        python: see `Connection`.
 
     Raises:
         ValueError: the runtime is not there, or no worker starts.

@@ -60,9 +60,9 @@ def measuring(monkeypatch):
     """A device on which a network takes as long as its ONNX file is; what it is asked is noted."""
     asked = []
 
-    def measure(networks, device, windows, seconds, seed, memory, python):
+    def measure(networks, device, plan):
         for network, content in networks:
-            asked.append((str(device), network.row.arch_str, python))
+            asked.append((str(device), network.row.arch_str, plan.python))
             yield network, Measurement(len(content) / 1e5, 1.0, 9.0, 0.0, 15)
 
     monkeypatch.setattr("nas_rlm.devices.profile.measure", measure)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nas_rlm.devices import Device, Failure, Measurement, measure
-from nas_rlm.devices.protocol import TOGETHER
+from nas_rlm.devices.protocol import TOGETHER, Plan
 
 from .networks import contents, fake
 
@@ -11,7 +11,7 @@ DEVICE = Device("onnxruntime")
 
 def results(names, log, **more):
     networks = [(i, name.encode()) for i, name in enumerate(names)]
-    return [r for _, r in measure(networks, DEVICE, windows=3, python=fake(log), **more)]
+    return [r for _, r in measure(networks, DEVICE, Plan(3, python=fake(log), **more))]
 
 
 def test_a_measurement_tells_of_all_runs_in_milliseconds():
@@ -53,7 +53,7 @@ def test_a_network_that_fails_is_told_of_and_the_others_are_measured(tmp_path):
 
 def test_a_network_that_hangs_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("nas_rlm.devices.connection.LONGEST", 0.5)
-    (found,) = measure([(0, b"0.1")], DEVICE, python=fake(tmp_path / "log", slow="30"))
+    (found,) = measure([(0, b"0.1")], DEVICE, Plan(python=fake(tmp_path / "log", slow="30")))
     assert found[1] == Failure("no answer within 0.5 seconds")
 
 
@@ -66,16 +66,16 @@ def test_memory_is_of_a_process_of_its_own(tmp_path):
 
 def test_what_is_no_worker(tmp_path):
     with pytest.raises(ValueError, match=r"'false -m nas_rlm\.devices\.worker' is no worker: .* code 1"):
-        list(measure([(0, b"0.1")], DEVICE, python="false"))
+        list(measure([(0, b"0.1")], DEVICE, Plan(python="false")))
     with pytest.raises(ValueError, match="does not start: No such file"):
-        list(measure([(0, b"0.1")], DEVICE, python=str(tmp_path / "nowhere")))
+        list(measure([(0, b"0.1")], DEVICE, Plan(python=str(tmp_path / "nowhere"))))
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "torch"])
 def test_real_networks(runtime):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     networks = [*contents(2), ("cut", contents(1)[0][1][:500])]
-    found = dict(measure(networks, Device(runtime), windows=2, seconds=0.01, memory=True))
+    found = dict(measure(networks, Device(runtime), Plan(2, 0.01, memory=True)))
     for i in (0, 1):
         assert 0.02 < found[i].median < 1000
         assert found[i].p10 <= found[i].median <= found[i].p90
