@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm, rankdata
 
+LEAST = 10  # values of a number that tell of others
 TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
 TINY = 1e-6
 DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell

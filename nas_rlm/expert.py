@@ -19,7 +19,7 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.advice import Adviser, check_tensors, part_of
-from nas_rlm.belief import Belief, Scale
+from nas_rlm.belief import LEAST, Belief, Scale
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.features import (
@@ -36,7 +36,7 @@ from nas_rlm.metrics import spearman
 from nas_rlm.process import Process, solved, weights_of
 from nas_rlm.text.operators import is_onnx
 
-LEAST, MOST = 10, 4000  # values of an objective that a process is made of
+MOST = 4000  # values of an objective that a process is made of, at most; at least `LEAST`
 ADVISED = "accuracy"  # what experts of other spaces are asked
 MOST_ACCURATE = 100.0
 RIGHT = 0.8  # correlation of advice with the truth in spaces that are alike
@@ -158,6 +158,15 @@ class Expert:
     def neighbour(self, objective: str, usual: Tensor) -> Adviser | None:
         """What it knows of a number, for others of its own space, whose usual networks have such features."""
         return Adviser.weighted(self.counts, *self._scored(objective), self.weights[objective][0], usual)
+
+    def called(self, names: Mapping[str, str]) -> Expert:
+        """The same with other names of some objectives."""
+        return replace(
+            self,
+            objectives=tuple(names.get(name, name) for name in self.objectives),
+            weights={names.get(name, name): weights for name, weights in self.weights.items()},
+            solved={names.get(name, name): means for name, means in self.solved.items()},
+        )
 
     def without(self, objectives: Sequence[str]) -> Expert | None:
         """An expert for its other numbers, if there are any."""

@@ -191,7 +191,7 @@ def alike(rlm: RLM, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str,
     for name in objectives:
         kind = [o for o in rlm.objectives if o.split("/")[0] == name.split("/")[0]]
         some = Table("", [row for row in rows if row.measured(name)]).sampled(ASKED)
-        if name not in rlm.objectives and kind and len(some) > 1:
+        if name not in rlm.objectives and kind and len(some) >= LEAST:
             told, true = rlm.predict_text(tables.texts(some.rows), kind), some.column(name)
             found[name] = kind[int(np.argmax([spearman(column, true) for column in told.T]))]
     return found

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -197,8 +197,8 @@ def read_settings(folder: Path) -> Settings:
         raise FileNotFoundError(f"{folder} holds no search: there is no settings.json")
     try:
         held = json.loads(path.read_text())
-        needed = {f.name for f in fields(Settings) if f.default is MISSING}
-        if not needed <= set(held) <= {f.name for f in fields(Settings)}:
+        known = {f.name for f in fields(Settings)}
+        if not known - {"device", "budget"} <= set(held) <= known:  # folders of before do not have these
             raise ValueError(f"it has {', '.join(map(str, held))}")
         for name in ("objectives", "constraints"):
             if not isinstance(held[name], list) or not all(isinstance(o, str) for o in held[name]):

@@ -80,7 +80,7 @@ class Config:
 @cache
 def has_bfloat16() -> bool:
     """Whether the processor computes in bfloat16."""
-    able = torch.cpu.get_capabilities()
+    able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions do not tell
     return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 

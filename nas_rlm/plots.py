@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ STRAY = 2.0  # interquartile ranges beyond the quartiles: a wrong exponent, not 
 FORMATS = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate", ".jpg": ""}
 UNITS = {"accuracy": "%", "latency": "ms", "memory": "bytes", "flops": "MACs", "params": ""}
 INK, MUTED, FAINT, FRONT = "#1f2430", "#6b7280", "#b8c0cc", "#d1495b"
+OUTSIDE = ("outside the constraints", "outside the constraints, or does not run")
 HUES = ("#1b6ca8", "#2a9d8f", "#8a6fb3", "#e09f3e", "#5c677d")
 
 
@@ -50,6 +51,7 @@ class Density:
         levels: density at the edge of the region that holds each of `MASSES`.
         point: predicted medians (x, y).
         correlation: rank correlation of the draws, the slant; 0 where one of the two does not vary.
+        is_measured: whether x or y was, so that there is no slant; None where the search measured nothing.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Density:
     levels: tuple[float, ...]
     point: tuple[float, float]
     correlation: float
+    is_measured: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,8 @@ def front_info(result: Result, samples: Mapping[str, np.ndarray]) -> FrontInfo:
     what, on_front = " architectures", ""
     if settings.device:
         what = ""
-        within += f", {len(result.status)} measured on {settings.device}"
-        on_front = f", {_measured(result).sum()} of them measured"
+        within += f", {result.is_measured.sum()} measured on {settings.device}"
+        on_front = f", {result.is_measured[result.front].sum()} of them measured"
     return FrontInfo(
         title=f"{settings.space}: {'' if settings.device else 'predicted '}Pareto front",
         subtitle=(
@@ -185,7 +188,10 @@ def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: 
     outline = front if x is None else front[_outline(result, x, y)]
     positions = {name: i for i, name in enumerate(result.architectures)}
     densities = [
-        _density(name, draws[:, [column, row]], points[positions[name]])
+        replace(
+            _density(name, draws[:, [column, row]], points[positions[name]]),
+            is_measured=result.status.get(name) == MEASURED if result.settings.device else None,
+        )
         for name, draws in samples.items()
         if column is not None
     ]
@@ -198,20 +204,13 @@ def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: 
         feasible=points[result.feasible],
         infeasible=points[~result.feasible],
         front=front,
-        measured=_measured(result) if result.settings.device else None,
+        measured=result.is_measured[result.front] if result.settings.device else None,
         outline=outline[outline[:, 0].argsort()],
         densities=densities,
         bounds=[b for b in result.settings.bounds if b.objective in (x, y)],
         xlim=xlim,
         ylim=ylim,
         hidden=int((~inside).sum()),
-    )
-
-
-def _measured(result: Result) -> np.ndarray:
-    """Which points of the front were measured."""
-    return np.array(
-        [result.status.get(result.architectures[i]) == MEASURED for i in result.front], dtype=bool
     )
 
 
@@ -325,7 +324,10 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         axis.scatter(x, y, s=30, color=face, edgecolor=edge, linewidth=0.9, zorder=4)
     for density, hue in zip(panel.densities, HUES, strict=False):
         x, y = density.point
-        axis.scatter(x, y, s=64, color=hue, edgecolor="white", linewidth=1.2, zorder=5)
+        face, edge = ("white", hue) if density.is_measured is False else (hue, "white")
+        axis.scatter(x, y, s=64, color=face, edgecolor=edge, linewidth=1.2, zorder=5)
+        if density.is_measured:
+            continue
         axis.annotate(
             f"ρ {density.correlation:+.2f}",
             _top(density),
@@ -356,7 +358,7 @@ def _draw_legend(figure: Figure, panels: list[Panel]) -> None:
 
     entries: list[tuple[Line2D | Patch, str]] = [(dot("#8d99ae", 5), "evaluated")]
     if any(len(p.infeasible) for p in panels):
-        entries.append((dot(FAINT, 5, "x"), "outside the constraints"))
+        entries.append((dot(FAINT, 5, "x"), OUTSIDE[panels[0].measured is not None]))
     words = "predicted front"
     if panels[0].measured is not None:
         words = "front, measured"

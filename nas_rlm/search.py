@@ -25,13 +25,14 @@ from pymoo.core.termination import NoTermination
 from pymoo.problems.static import StaticProblem
 from tqdm import tqdm
 
-from nas_rlm.expert import LEAST
+from nas_rlm.belief import LEAST
 from nas_rlm.pareto import minimised, nondominated
 from search_spaces import SearchSpace
 
 QUANTILES = (0.1, 0.5, 0.9)
 MEDIAN = QUANTILES.index(0.5)
 NOTHING: Mapping[str, str] = MappingProxyType({})
+NEVER = 1e30  # cost of a network that does not run
 MEASURED, FAILED, PREDICTED = "measured", "failed", "predicted"
 ATTEMPTS = 100  # rounds of sampling that find nothing new before a space counts as exhausted
 
@@ -165,7 +166,8 @@ class Settings:
     @property
     def measured(self) -> tuple[str, ...]:
         """Those of them that are measured on the device."""
-        return tuple(name for name in self.predicted if self.device and name.endswith(f"/{self.device}"))
+        able = {f"{kind}/{self.device}" for kind in ("latency", "memory")} if self.device else set()
+        return tuple(name for name in self.predicted if name in able)
 
 
 @dataclass
@@ -177,7 +179,7 @@ class Result:
         architectures: N strings.
         values: [N, K, Q] quantiles `QUANTILES` of `settings.predicted`, in the objectives' own units.
         status: `measured` of the architectures whose `settings.measured` are no predictions, `failed` of
-            those that the device cannot run.
+            those that the device could not run, or that are like those.
     """
 
     settings: Settings
@@ -199,7 +201,12 @@ class Result:
     def feasible(self) -> np.ndarray:
         """Which architectures run and meet every constraint: bool [N]."""
         run = np.array([self.status.get(name) != FAILED for name in self.architectures], dtype=bool)
-        return run & np.all(_violations(self.settings, self.medians) <= 0, axis=1)
+        return run & np.all(violations(self.settings, self.medians) <= 0, axis=1)
+
+    @property
+    def is_measured(self) -> np.ndarray:
+        """Which architectures were measured: bool [N]."""
+        return np.array([self.status.get(name) == MEASURED for name in self.architectures], dtype=bool)
 
     @property
     def front(self) -> np.ndarray:
@@ -217,6 +224,7 @@ def search(
     settings: Settings,
     log: Log | None = None,
     progress: bool = False,
+    status: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
 ) -> Result:
     """Search a space for the architectures that a predictor finds best.
 
@@ -234,6 +242,7 @@ def search(
         settings: objectives, constraints, algorithm and its size.
         log: receives each generation, and is replayed first.
         progress: show a bar.
+        status: of architectures, see `Result`; what fails is not bred from.
     """
     if space.size and settings.population > space.size:
         raise ValueError(
@@ -248,12 +257,16 @@ def search(
             if not proposed:
                 break
             names = [str(a) for a in proposed]
+            known = status(names) if status else NOTHING
             values = log.replay(names) if log else None
             if values is None:
                 values = predictor.predict(space, proposed, settings.predicted, quantiles=QUANTILES)
                 if log:
-                    log.append(names, values)
-            algorithm.tell(values[:, :, MEDIAN])
+                    log.append(names, values, known)
+            medians = values[:, :, MEDIAN].copy()
+            failed = [known.get(name) == FAILED for name in names]
+            medians[failed] = np.nan
+            algorithm.tell(medians)
             result.add(names, values)
             bar.update(len(names))
     return result
@@ -318,10 +331,14 @@ class Nsga2:
         return [] if self.asked is None else [self.space.decode(individual.X) for individual in self.asked]
 
     def tell(self, medians: np.ndarray) -> None:
-        """Learn the predicted medians [N, K] of the generation asked for."""
+        """Learn the predicted medians [N, K] of the generation asked for, NaN of what does not run."""
         objectives = self.settings.objectives
         costs = minimised(medians[:, : len(objectives)], objectives)
-        judged = StaticProblem(self.problem, F=costs, G=_violations(self.settings, medians))
+        judged = StaticProblem(
+            self.problem,
+            F=np.nan_to_num(costs, nan=NEVER),
+            G=np.nan_to_num(violations(self.settings, medians), nan=NEVER),
+        )
         Evaluator().eval(judged, self.asked)
         self.unseen.remember(self.asked)
         self.algorithm.tell(infills=self.asked)
@@ -331,7 +348,8 @@ Algorithm = Random | Nsga2
 ALGORITHMS: dict[str, Callable[[SearchSpace[Any], Settings], Algorithm]] = {"nsga2": Nsga2, "random": Random}
 
 
-def _violations(settings: Settings, medians: np.ndarray) -> np.ndarray:
+def violations(settings: Settings, medians: np.ndarray) -> np.ndarray:
+    """How far values [N, K] are beyond each constraint: [N, constraints], see `Constraint.violation`."""
     columns = [b.violation(medians[:, settings.predicted.index(b.objective)]) for b in settings.bounds]
     return np.stack(columns, axis=1) if columns else np.zeros((len(medians), 0))
 

@@ -223,7 +223,8 @@ def bench_devices(
         raise ValueError(f"--split is {split!r}: expected one-out, help, new, or the name of another space")
     for name, value, least in (("--seeds", seeds, 1), ("--samples", samples, 10)):
         if value < least and not (is_across and name == "--samples" and value == 0):
-            raise ValueError(f"{name} is {value}, expected at least {least}")
+            none = ", or 0" if is_across and name == "--samples" else ""
+            raise ValueError(f"{name} is {value}, expected at least {least}{none}")
     known = search_spaces.get(space).name
     table, second = _table_of(known, data), _table_of(known, again) if again else None
     transfer = Transfer(table, held=0 if split == "new" else 0.1)

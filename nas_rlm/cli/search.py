@@ -55,7 +55,7 @@ def search(
         model: a checkpoint folder, or the name of a shipped model.
         algorithm: nsga2 or random.
         population: architectures a generation.
-        generations: rounds of evaluation.
+        generations: rounds of evaluation, with --measure of each of three searches.
         seed: of all random choices.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
         budget: networks to measure there.
@@ -66,12 +66,14 @@ def search(
     from nas_rlm.devices import Device
     from nas_rlm.devices.exploring import Learner, Reader, explore
     from nas_rlm.devices.protocol import check_device
-    from nas_rlm.search import MEASURED, Settings
+    from nas_rlm.search import Settings
     from nas_rlm.search import search as run
 
     found = search_spaces.get(space)
     rlm = load(model)
     device = str(Device.named(measure)) if measure else ""
+    if python and not device:
+        raise ValueError(f"--python is {python!r}, where nothing is measured: expected --measure as well")
     settings = Settings(
         *(found.name, objectives, constraint, algorithm, population, generations, seed),
         model=_fingerprint(rlm),
@@ -95,12 +97,14 @@ def search(
     log.finish()
     evaluated = f"{len(result.architectures):,} architectures evaluated"
     if len(result.front) == 0:
-        raise ValueError(f"{evaluated}, none within {' and '.join(constraint)}: loosen a constraint")
+        within = f"none within {' and '.join(constraint)}: loosen a constraint"
+        raise ValueError(f"{evaluated}, {within if constraint else 'of which the device can run none'}")
     folder.write_front(out, found, judge, result)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
-    if device:
-        on_front = sum(result.status.get(result.architectures[i]) == MEASURED for i in result.front)
-        print(f"{len(result.status)} measured, {on_front} of them on the front: {out / MEASUREMENTS}")
+    if isinstance(judge, Learner):
+        failed, on_front = len(judge.measured) - len(judge.run), result.is_measured[result.front].sum()
+        lost = f", {failed} do not run" if failed else ""
+        print(f"{len(judge.run)} measured, {on_front} of them on the front{lost}: {out / MEASUREMENTS}")
     print(f"picture: {out / 'pareto.png'}")
 
 

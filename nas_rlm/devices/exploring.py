@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.belief import Belief
+from nas_rlm.belief import LEAST, Belief
 from nas_rlm.data import synthetic
 from nas_rlm.data.tables import Row
 from nas_rlm.devices.choice import choose, profiles_of
-from nas_rlm.expert import ALL, LATENCY, LEAST, VIEWS, Expert, devices, knowing
+from nas_rlm.expert import ALL, LATENCY, VIEWS, Expert, devices
 from nas_rlm.features import CHAINS, Counts, usual_counts
 from nas_rlm.pareto import minimised
 from nas_rlm.rlm import RLM
-from nas_rlm.search import FAILED, MEASURED, QUANTILES, Log, Random, Result, Settings, search
+from nas_rlm.search import FAILED, MEASURED, QUANTILES, Log, Random, Result, Settings, search, violations
 from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
 
@@ -33,6 +33,7 @@ FIRST = 20  # networks, at most, that are measured before any is predicted
 POOL = 500  # of so many at random
 TURNS = 3  # of searching; in each, half of the measurements that are left are spent
 STEP = 5  # measurements at a time that confirm the front in the end
+FAILURES = 3  # networks with an operator that no running one has tell that it does not run
 MARGIN = 0.1  # of the front, beyond it, within which networks count
 
 Measure = Callable[[Sequence[str]], Sequence[Row]]  # from architectures to rows with what was measured
@@ -84,28 +85,33 @@ class Learner:
     Args:
         reader: of the space whose networks are measured.
         names: the numbers of the device, such as `latency/onnxruntime-cpu-1t`.
-        experts: of each space; those on other devices advise, and what they know of this one is learnt on.
+        experts: of each space; they advise, and what they know of a device of this name is advice as well,
+            since it may be another machine.
 
     Attributes:
-        measured: a row of each network that was measured.
-        own: an expert on each number, once there is one.
+        measured: a row of each network that was to be measured.
+        own: an expert on each number, once there are enough rows.
     """
 
     def __init__(self, reader: Reader, names: Sequence[str], experts: Mapping[str, Sequence[Expert]]) -> None:
         self.reader, self.names = reader, tuple(names)
         self.space = reader.space
-        known = experts.get(self.space.name, ())
-        self.others = [one for expert in known if (one := expert.without(self.names))]
+        before = {name: f"{name} before" for name in self.names}
+        self.others = [one.called(before) for one in experts.get(self.space.name, ())]
         self.advising = {**experts, self.space.name: self.others}
-        self.before = {name: one for name, one in knowing(known).items() if name in self.names}
-        self.own = dict(self.before)
+        self.own: dict[str, Expert] = {}
         self.measured: dict[str, Row] = {}
         self._features: dict[tuple[str, str], Tensor] = {}
 
     @property
     def is_ready(self) -> bool:
         """Whether it knows enough of the device to predict."""
-        return self.own.keys() >= set(self.names)
+        return bool(self.own)
+
+    @property
+    def run(self) -> list[Row]:
+        """The rows of networks that have all numbers."""
+        return [row for row in self.measured.values() if all(row.measured(name) for name in self.names)]
 
     def learn(self, rows: Sequence[Row]) -> None:
         """Learn what was measured; a row without a number is a network that the device cannot run.
@@ -113,21 +119,15 @@ class Learner:
         Which of the other devices advise is settled the first time.
         """
         self.measured |= {row.arch_str: row for row in rows}
-        status = self.status
-        some = [row for name, row in self.measured.items() if status[name] == MEASURED]
-        if len(some) >= LEAST or self.is_ready:
-            self.own = {name: self._learnt(name, some) for name in self.names}
+        if len(self.run) >= LEAST:
+            self.own = {name: self._learnt(name, self.run) for name in self.names}
 
     def _learnt(self, name: str, rows: Sequence[Row]) -> Expert:
-        """An expert on a number, from these rows and what was known of it before."""
+        """An expert on a number, from these rows."""
         counts = self.own[name].counts if name in self.own else self._counts(name, rows)
         features = self._read(counts, name, [row.arch_str for row in rows])
-        values = np.array([row.targets[name] for row in rows])
-        if name in self.before:
-            told = self.before[name].told(name)
-            features, values = torch.cat([told[0], features]), np.concatenate([told[1], values])
-        views = VIEWS if counts.advisers else (ALL,)
-        return Expert.fitted(counts, features, values[:, None], [name], views)
+        values = np.array([[row.targets[name]] for row in rows])
+        return Expert.fitted(counts, features, values, [name], VIEWS if counts.advisers else (ALL,))
 
     def _counts(self, name: str, rows: Sequence[Row]) -> Counts:
         """What is counted, and for a latency which devices advise."""
@@ -142,13 +142,28 @@ class Learner:
         self._features.update(zip(((objective, name) for name in new), found, strict=True))
         return torch.stack([self._features[objective, name] for name in names])
 
-    @property
-    def status(self) -> dict[str, str]:
-        """Of each network that was to be measured whether it was, or the device could not run it."""
-        return {
-            name: MEASURED if all(row.measured(o) for o in self.names) else FAILED
-            for name, row in self.measured.items()
-        }
+    def status(self, names: Sequence[str]) -> dict[str, str]:
+        """Which architectures were measured, and which fail: they did, or they have what only such have.
+
+        What that is, layers or kinds of operators, is told by `FAILURES` networks that failed at least.
+        """
+        ran = {row.arch_str for row in self.run}
+        failed = [name for name in self.measured if name not in ran]
+        counts = Counter(part for name in failed for part in self._parts(name))
+        known = {part for name in ran for part in self._parts(name)}
+        suspect = {part for part, count in counts.items() if count >= FAILURES and part not in known}
+        found = {}
+        for name in names:
+            if name in ran:
+                found[name] = MEASURED
+            elif name in self.measured or (suspect and suspect & self._parts(name)):
+                found[name] = FAILED
+        return found
+
+    def _parts(self, name: str) -> set[str]:
+        """The kinds of operators and of layers that an architecture has."""
+        (counted,) = self.reader.counted([name])
+        return {part for part, count in counted.items() if count and not {"-", "/"} & set(part)}
 
     def predict(
         self,
@@ -237,19 +252,19 @@ def explore(
     Raises:
         ValueError: too few networks run on the device.
     """
-    left, turn = settings.budget, 0
+    left = settings.budget
     seen: dict[str, None] = {}
-    while left and not learner.is_ready:
-        some = first_of(learner, settings)[:left]
+    while left and not learner.is_ready and (some := first_of(learner, settings)[:left]):
         learner.learn(measure(some))
         left -= len(some)
     if not learner.is_ready:
         raise ValueError(
-            f"{Counter(learner.status.values())[MEASURED]} of {settings.budget} measured networks run on"
-            f" {settings.device}: expected {LEAST} at least"
+            f"{len(learner.run)} of {len(learner.measured)} networks could be measured on {settings.device}:"
+            f" expected {LEAST} at least that have {' and '.join(learner.names)}"
         )
     for turn in range(TURNS):
-        found = search(learner.space, learner, replace(settings, seed=settings.seed + turn), log, progress)
+        of_turn = replace(settings, seed=_seed(settings.seed, turn))
+        found = search(learner.space, learner, of_turn, log, progress, learner.status)
         learner.remember(found)
         seen |= dict.fromkeys([*found.architectures, *learner.measured])
         result = as_told(learner, settings, list(seen))
@@ -273,17 +288,29 @@ def first_of(learner: Learner, settings: Settings) -> list[str]:
     """Networks that together tell most of the others, by what is known of other devices."""
     space = learner.space
     count = min(FIRST, max(LEAST, settings.budget // 2))
+    if learner.measured:  # too few of the first ones run
+        count = 2 * (LEAST - len(learner.run))
     pool = replace(settings, population=min(POOL, space.size or POOL))
-    some = [name for a in Random(space, pool).ask() if (name := str(a)) not in learner.measured]
+    drawn = [str(a) for a in Random(space, pool).ask()]
+    status = learner.status(drawn)
+    some = [name for name in drawn if name not in status]
+    if not some:
+        return []
     profiles = profiles_of(learner.others, space.name, learner.reader.counted(some))
+    count = min(count, len(np.unique(profiles, axis=0)))
     return [some[i] for i in choose(profiles, count, settings.seed)]
+
+
+def _seed(seed: int, turn: int) -> int:
+    """Another seed for each turn but the first."""
+    return int(np.random.SeedSequence([seed, turn]).generate_state(1)[0]) if turn else seed
 
 
 def as_told(learner: Learner, settings: Settings, names: Sequence[str]) -> Result:
     """Architectures as they are told now."""
     space = learner.space
     values = learner.predict(space, [space.parse(name) for name in names], settings.predicted)
-    return Result(settings, list(names), values, learner.status)
+    return Result(settings, list(names), values, learner.status(names))
 
 
 def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
@@ -305,24 +332,30 @@ def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
     hoped = result.medians.copy()
     hoped[:, columns] = result.values[:, columns, 0]
     costs = minimised(hoped[:, : len(settings.objectives)], settings.objectives)
-    on_front = np.isin(np.arange(len(costs)), result.front)
-    new = np.array([name not in result.status for name in result.architectures]) & result.feasible
-    known = costs[~new & result.feasible]
-    able = np.flatnonzero(new & on_front if confirming else new)
+    excess = violations(settings, hoped).clip(min=0).sum(1)
+    new = np.array([name not in result.status for name in result.architectures], dtype=bool)
+    known = costs[result.is_measured & result.feasible]
+    able = np.flatnonzero(new & (excess <= 0))
+    if confirming:
+        able = np.intersect1d(able, result.front)
+    elif not len(able):  # what misses the constraints least may meet them
+        nearest = [i for i in np.argsort(excess, kind="stable") if new[i]]
+        return [result.architectures[i] for i in nearest[: max(count, 0)]]
     if count < 1 or not len(able):
         return []
-    # Of the others none adds anything.
-    ahead = moocore.is_nondominated(costs[able], keep_weakly=True)
-    if not confirming:
-        able = able[ahead]
-    low, high = (found(costs[result.front], axis=0) for found in (np.min, np.max))
-    corner = high + MARGIN * np.maximum(high - low, np.finfo(float).tiny)
+    if not confirming:  # of the others none adds anything
+        able = able[moocore.is_nondominated(costs[able], keep_weakly=True)]
+    compared = np.concatenate([known, costs[able]])
+    ahead = compared[moocore.is_nondominated(compared)]
+    low, high = ahead.min(0), ahead.max(0)
+    reach = np.where(high > low, high - low, np.maximum(np.abs(high), 1.0))
+    corner = high + MARGIN * reach
     chosen: list[int] = []
     while len(chosen) < min(count, len(able)):
         held = np.concatenate([known, costs[chosen]])
         left = [i for i in able.tolist() if i not in chosen]
         volumes = [moocore.hypervolume(np.concatenate([held, costs[i : i + 1]]), ref=corner) for i in left]
-        if max(volumes) <= moocore.hypervolume(held, ref=corner):
+        if len(held) and max(volumes) <= moocore.hypervolume(held, ref=corner):
             break
         chosen.append(left[int(np.argmax(volumes))])
     return [result.architectures[i] for i in chosen]

@@ -112,6 +112,8 @@ class Lookup:
         self.corner = [WORST, max(latency for _, latency in self.true.values())]
         self.objectives = (ACCURACY, target)
         self.best = hypervolume(np.array(list(self.true.values())), self.objectives, self.corner)
+        if not self.best:
+            raise ValueError(f"{table.name} has no network with an {ACCURACY} above {WORST:g} and {target}")
 
     def measure(self, names: Sequence[str]) -> list[Row]:
         """Rows with what the table has of networks."""
@@ -162,7 +164,7 @@ class Lookup:
         some = [i for i, name in enumerate(result.architectures) if name in set(measured)]
         ahead = np.flatnonzero(nondominated(result.medians[some], self.objectives))
         own = [result.architectures[some[k]] for k in ahead]
-        confirmed = sum(name in set(measured) for name in front)
+        confirmed = int(result.is_measured[result.front].sum())
         return Judgement(len(measured), len(front), confirmed, self._share(front), self._share(own))
 
     def _share(self, names: Sequence[str]) -> float:
@@ -192,7 +194,7 @@ def judged(
 
     Args:
         rlm: the model.
-        table: of a space's networks.
+        table: of a space's networks, of which those count that have all targets.
         targets: latencies.
         budgets: of measurements.
         seeds: of the searches.
@@ -213,6 +215,7 @@ def judged(
         raise ValueError(f"{table.name} has no two rows with {', '.join(needed)}")
     space = search_spaces.get(rows[0].space)
     reader = Reader(rlm, Known(space, [row.arch_str for row in rows]))
+    held = Table(table.name, rows)
     known = rlm.experts.get(space.name, ())
     left = [
         key
@@ -226,7 +229,7 @@ def judged(
     for target, policy, budget, seed in tqdm(left, unit="search", disable=not progress):
         if target not in lookups:
             others = [one for expert in known if (one := expert.without([target]))]
-            lookups[target] = Lookup(reader, table, target, others)
+            lookups[target] = Lookup(reader, held, target, others)
         found = lookups[target].judge(policy, budget, seed, population, generations)
         yield target, policy, budget, seed, found
 

@@ -163,7 +163,8 @@ class Transfer:
         found, true = own.believe(features, target).median, _values(self.rows, asked, target)
         advice = own.counts.features([self.counted[i] for i in measured])[:, len(own.counts.names) :]
         alike = [spearman(told.numpy(), _values(self.rows, measured, target)) for told in advice.T if rows]
-        nearest = len(own.counts.names) + (int(np.argmax(alike)) if alike else 0)
+        first = len(own.counts.names)  # of the advisers; before it are costs
+        nearest = first + int(np.argmax(alike)) if alike else 0 if rows else first
         return Score(
             spearman(found, true),
             kendall(found, true),

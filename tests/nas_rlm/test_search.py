@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
@@ -182,3 +184,18 @@ def test_bad_constraint_is_shown(text):
 def test_bad_settings_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         run(**changed)
+
+
+def test_searching_does_not_need_torch():
+    code = "import sys, nas_rlm.search, nas_rlm.plots; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_fails_is_not_bred_from():
+    def status(names):
+        return {name: "failed" for name in names if "nor_conv_3x3" in name}
+
+    settings = Settings("nasbench201", ("accuracy", "latency/pixel3"), population=20, generations=8)
+    result = search(SPACE, StubPredictor(), settings, status=status)
+    with_it = [float("nor_conv_3x3" in name) for name in result.architectures]
+    assert sum(with_it[-40:]) < 0.5 * sum(with_it[:40])

@@ -112,6 +112,7 @@ def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
         ),
         (("--measure", "toaster", "--budget", "20"), "there is no runtime 'toaster'"),
         ((), "does not know the objective 'latency/torch-cpu-2t'"),
+        (("--python", "python3"), "--python is 'python3', where nothing is measured"),
     ],
 )
 def test_searches_that_cannot_measure(tmp_path, model, measuring, capsys, more, message):

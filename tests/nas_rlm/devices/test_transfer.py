@@ -49,6 +49,11 @@ def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
     assert lines[2].startswith("mean of 1")
 
 
+def test_with_many_samples_nobody_advises_and_a_cost_stands_for_it(transfer, experts):
+    (found, *_) = transfer.scores(experts, ["latency/new"], 101, [0])
+    assert 0 < abs(found[3].best) <= 1
+
+
 def test_what_experts_know_of_a_target_does_not_help(transfer, experts):
     told = {"nasbench201": [e.without(["latency/new"]) for e in experts["nasbench201"]]}
     scores = [next(transfer.scores(e, ["latency/new"], 12, [0]))[3] for e in (experts, told)]
