@@ -12,6 +12,12 @@ from nas_rlm.model import Config, Network
 from .test_numbers import leaves, numbers_below
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    """Texts are encoded in float32, so that each digit of a number is told."""
+    monkeypatch.setattr("nas_rlm.model.has_bfloat16", lambda: False)
+
+
 @pytest.fixture(scope="module", params=[1, 2])
 def tiny(request):
     """A network with few enough numbers to list, its distribution far from uniform."""
