@@ -25,7 +25,7 @@ from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
-PATIENCE = 8  # epochs without a better one, after which the best one is taken
+PATIENCE, LONGEST = 8, 200  # epochs and steps, at least, without a better one, until the best is taken
 GUESSED = 60  # rows that a guess of a temperature counts for
 ASKED = 100  # rows tell which known objective a new one is like
 PARTS = ("all", "decoder", "token")  # of a network that can learn
@@ -216,7 +216,7 @@ def _tuned(
             return grown, recipe.epochs
         checks = [check_of(held, objectives)]
         each = sum(1 for _ in batches(examples, recipe, 0))
-        recipe = replace(recipe, validate_every=each, patience=PATIENCE)
+        recipe = replace(recipe, validate_every=each, patience=max(PATIENCE, -(-LONGEST // each)))
         best = fit(grown, examples, recipe, lambda: validate(grown, checks), keep_best=True)
         return grown, max(1, round(best / each))
 

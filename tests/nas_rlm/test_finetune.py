@@ -88,10 +88,15 @@ def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monke
 
 def test_epochs_end_when_none_was_better_for_a_while(rlm, trainings, monkeypatch):
     monkeypatch.setattr(finetune, "PATIENCE", 1)
+    monkeypatch.setattr(finetune, "LONGEST", 1)
     heights = iter([0.6, 0.4])  # a third epoch would find none
     monkeypatch.setattr(finetune, "validate", lambda *_: {"rows:accuracy": {"spearman": next(heights)}})
     rlm.fine_tune(rows(120), ["accuracy"], seed=1)
     assert [epochs for _, epochs, _ in trainings] == [3, 1]
+    monkeypatch.setattr(finetune, "LONGEST", 12)  # steps of two epochs
+    heights = iter([0.6, 0.4, 0.5])
+    rlm.fine_tune(rows(120), ["accuracy"], seed=1)
+    assert next(heights, None) is None  # one epoch more
 
 
 def test_too_few_rows_to_hold_some_out(rlm, trainings):
