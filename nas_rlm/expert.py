@@ -141,15 +141,10 @@ class Expert:
             ]
         return self._processes[objective]
 
-    def told(self, objective: str) -> tuple[Tensor, np.ndarray]:
-        """The features of the networks that have a number, and their values."""
-        column = self.objectives.index(objective)
-        known = self._known[column]
-        return self.features[known], self.values[known, column]
-
     def _scored(self, objective: str) -> tuple[Tensor, Tensor]:
         """The features of the networks that have a number, and its scores."""
-        return self.told(objective)[0], torch.from_numpy(self.scales[objective].scores)
+        known = self._known[self.objectives.index(objective)]
+        return self.features[known], torch.from_numpy(self.scales[objective].scores)
 
     def adviser(self, objective: str, usual: Sequence[Mapping[str, float]]) -> Adviser | None:
         """What it knows of a number, for another space, whose usual networks have such counts."""

@@ -119,8 +119,9 @@ class Learner:
         Which of the other devices advise is settled the first time.
         """
         self.measured |= {row.arch_str: row for row in rows}
-        if len(self.run) >= LEAST:
-            self.own = {name: self._learnt(name, self.run) for name in self.names}
+        some = self.run
+        if len(some) >= LEAST:
+            self.own = {name: self._learnt(name, some) for name in self.names}
 
     def _learnt(self, name: str, rows: Sequence[Row]) -> Expert:
         """An expert on a number, from these rows."""
@@ -150,8 +151,9 @@ class Learner:
         ran = {row.arch_str for row in self.run}
         failed = [name for name in self.measured if name not in ran]
         counts = Counter(part for name in failed for part in self._parts(name))
-        known = {part for name in ran for part in self._parts(name)}
-        suspect = {part for part, count in counts.items() if count >= FAILURES and part not in known}
+        suspect = {part for part, count in counts.items() if count >= FAILURES}
+        if suspect:
+            suspect = suspect.difference(*map(self._parts, ran))
         found = {}
         for name in names:
             if name in ran:

@@ -136,36 +136,30 @@ class Lookup:
             budget=budget,
         )
         learner = Learner(self.reader, [self.target], self.experts)
-        asked: list[str] = []
-
-        def measure(names: Sequence[str]) -> list[Row]:
-            asked.extend(names)
-            return self.measure(names)
-
         if policy == "where it pays":
-            result = explore(learner, settings, measure)
+            result = explore(learner, settings, self.measure)
         else:
             first = self._at_random(settings) if policy == "random" else first_of(learner, settings)
-            learner.learn(measure(first))
+            learner.learn(self.measure(first))
             found = search(self.reader.space, learner, settings)
             result = as_told(learner, settings, [*dict.fromkeys([*found.architectures, *first])])
             if policy == "front once":
-                learner.learn(measure(_spread(result, budget - len(first))))
+                learner.learn(self.measure(_spread(result, budget - len(first))))
                 result = as_told(learner, settings, result.architectures)
-        return self._judged(result, asked)
+        return self._judged(result)
 
     def _at_random(self, settings: Settings) -> list[str]:
         return [
             str(a) for a in Random(self.reader.space, replace(settings, population=settings.budget)).ask()
         ]
 
-    def _judged(self, result: Result, measured: Collection[str]) -> Judgement:
+    def _judged(self, result: Result) -> Judgement:
         front = [result.architectures[i] for i in result.front]
-        some = [i for i, name in enumerate(result.architectures) if name in set(measured)]
+        some = np.flatnonzero(result.is_measured)
         ahead = np.flatnonzero(nondominated(result.medians[some], self.objectives))
         own = [result.architectures[some[k]] for k in ahead]
         confirmed = int(result.is_measured[result.front].sum())
-        return Judgement(len(measured), len(front), confirmed, self._share(front), self._share(own))
+        return Judgement(len(some), len(front), confirmed, self._share(front), self._share(own))
 
     def _share(self, names: Sequence[str]) -> float:
         true = np.array([self.true[name] for name in names if name in self.true])
