@@ -93,69 +93,57 @@ class Outcome:
     """What a trial reached on held-out rows of one space.
 
     Args:
-        ablation, trial, seed, space: what.
         tokens: the median of a text, as it is read.
         spearman, kendall: of accuracy.
         seconds: of the whole trial.
     """
 
-    ablation: str
-    trial: str
-    seed: int
-    space: str
     tokens: float
     spearman: float
     kendall: float
     seconds: float
 
 
+Key = tuple[str, str, int, str]
+KEYS = ("ablation", "trial", "seed", "space")  # what an outcome is of
+
+
 def run(
-    name: str, seeds: Sequence[int] = (0, 1), done: Sequence[Mapping[str, Any]] = ()
-) -> Iterator[Outcome]:
+    name: str, seeds: Sequence[int] = (0, 1), done: Mapping[Key, Outcome] | None = None
+) -> Iterator[tuple[Key, Outcome]]:
     """The trials of one of `ABLATIONS`, one after the other.
 
     Args:
         name: of the ablation.
         seeds: each trial is run with each.
-        done: records of `Outcome`. What they tell of this ablation is left out, and what they tell of the
-            same trial in another one is told again instead of being run twice.
+        done: what is known. Of this ablation it is left out, and of the same trial in another one it is told
+            again instead of being run twice.
 
     Raises:
         ValueError: there is no such ablation.
     """
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
+    known: dict[tuple[Trial, int], dict[str, Outcome]] = {}
+    for (ablation, label, seed, space), outcome in (done or {}).items():
+        if trial := ABLATIONS.get(ablation, {}).get(label):
+            known.setdefault((trial, seed), {})[space] = outcome
     for seed in seeds:
         for label, trial in ABLATIONS[name].items():
-            same = [r for r in done if r["seed"] == seed and _trial(r) == trial]
-            if any((r["ablation"], r["trial"]) == (name, label) for r in same):
-                continue
-            if same:
-                of_first = [r for r in same if r["ablation"] == same[0]["ablation"]]
-                yield from (Outcome(**{**r, "ablation": name, "trial": label}) for r in of_first)
-                continue
-            start = time.perf_counter()
-            found = list(_ranks(trial, seed))
-            seconds = time.perf_counter() - start
-            yield from (Outcome(name, label, seed, *ranks, seconds) for ranks in found)
+            found = known.get((trial, seed)) or _outcomes(trial, seed)
+            for space, outcome in found.items():
+                key = name, label, seed, space
+                if key not in (done or {}):
+                    yield key, outcome
 
 
-def _trial(record: Mapping[str, Any]) -> Trial | None:
-    """What a record is of, if there is still such a trial."""
-    return ABLATIONS.get(record["ablation"], {}).get(record["trial"])
-
-
-def figure(records: Sequence[Mapping[str, Any]]) -> Figure:
-    """A panel for each ablation: Kendall's tau of each trial and space, and how far seeds differ.
-
-    Args:
-        records: of `Outcome`, as `nas-rlm bench ablation --out` writes them.
-    """
-    spaces = list(dict.fromkeys(r["space"] for r in records))
+def figure(outcomes: Mapping[Key, Outcome]) -> Figure:
+    """A panel for each ablation: Kendall's tau of each trial and space, and how far seeds differ."""
+    spaces = list(dict.fromkeys(space for *_, space in outcomes))
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for r in records:
-        of_trial = found.setdefault(r["ablation"], {}).setdefault(r["trial"], {})
-        of_trial.setdefault(r["space"], []).append(r["kendall"])
+    for (ablation, trial, _, space), outcome in outcomes.items():
+        of_trial = found.setdefault(ablation, {}).setdefault(trial, {})
+        of_trial.setdefault(space, []).append(outcome.kendall)
     heights = [len(trials) for trials in found.values()]
     drawn = Figure(figsize=(7, 0.6 * sum(heights) + 0.7 * len(heights)), layout="constrained")
     panels = drawn.subplots(len(found), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
@@ -175,6 +163,14 @@ def figure(records: Sequence[Mapping[str, Any]]) -> Figure:
         handles.values(), handles.keys(), loc="outside upper right", frameon=False, ncols=len(handles)
     )
     return drawn
+
+
+def _outcomes(trial: Trial, seed: int) -> dict[str, Outcome]:
+    """Of each space what a trial reaches."""
+    start = time.perf_counter()
+    ranks = list(_ranks(trial, seed))
+    seconds = time.perf_counter() - start
+    return {space: Outcome(tokens, rho, tau, seconds) for space, tokens, rho, tau in ranks}
 
 
 def _ranks(trial: Trial, seed: int) -> Iterator[tuple[str, float, float, float]]:

