@@ -19,9 +19,10 @@ from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.expert import ADVISED, Expert, advisers, stranger
+from nas_rlm.expert import ADVISED, Expert
 from nas_rlm.features import Counts, usual_counts
 from nas_rlm.metrics import kendall, spearman
+from nas_rlm.panel import advisers, stranger
 from nas_rlm.rlm import RLM
 
 

@@ -15,10 +15,11 @@ from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
-from nas_rlm.expert import BESIDE, Expert, experts_of, knowing
+from nas_rlm.expert import BESIDE, Expert, knowing
 from nas_rlm.hints import hint
 from nas_rlm.metrics import spearman
 from nas_rlm.model import Network, has_bfloat16
+from nas_rlm.panel import experts_of
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate

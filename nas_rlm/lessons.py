@@ -9,8 +9,8 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data.tables import Row
-from nas_rlm.expert import enough, expert
 from nas_rlm.features import Counts, random_networks
+from nas_rlm.panel import enough, expert
 
 
 def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> list[Row]:

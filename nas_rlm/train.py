@@ -29,11 +29,11 @@ from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
-from nas_rlm.expert import experts_of
 from nas_rlm.files import atomic, write_text
 from nas_rlm.lessons import lessons
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
+from nas_rlm.panel import experts_of
 from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer

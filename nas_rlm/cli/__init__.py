@@ -10,10 +10,11 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from nas_rlm.cli import bench, data, predict, profile, search, train  # each adds its verbs to the application
+# each adds its verbs to the application
+from nas_rlm.cli import bench, bench_devices, data, predict, profile, search, train
 from nas_rlm.cli.app import app
 
-__all__ = ["bench", "data", "main", "predict", "profile", "search", "train"]
+__all__ = ["bench", "bench_devices", "data", "main", "predict", "profile", "search", "train"]
 
 LONGEST = 1000  # characters of an error
 

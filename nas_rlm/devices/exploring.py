@@ -21,8 +21,9 @@ from nas_rlm.belief import LEAST, Belief
 from nas_rlm.data import synthetic
 from nas_rlm.data.tables import Row
 from nas_rlm.devices.choice import choose, profiles_of
-from nas_rlm.expert import ALL, LATENCY, VIEWS, Expert, devices
+from nas_rlm.expert import ALL, LATENCY, Expert
 from nas_rlm.features import CHAINS, Counts, usual_counts
+from nas_rlm.panel import VIEWS, devices
 from nas_rlm.pareto import minimised
 from nas_rlm.rlm import RLM
 from nas_rlm.search import FAILED, MEASURED, QUANTILES, Log, Random, Result, Settings, search, violations

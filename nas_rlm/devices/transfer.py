@@ -21,9 +21,10 @@ from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.choice import choose, profiles_of
 from nas_rlm.devices.profile import key_of
-from nas_rlm.expert import LATENCY, Expert, experts_of, stranger
+from nas_rlm.expert import LATENCY, Expert
 from nas_rlm.features import CHAINS
 from nas_rlm.metrics import kendall, spearman
+from nas_rlm.panel import experts_of, stranger
 
 POOL = 1000  # networks that can be measured
 SELECTIONS = ("random", "chosen")

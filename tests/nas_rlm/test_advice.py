@@ -9,9 +9,10 @@ from nas_rlm import RLM
 from nas_rlm.advice import Adviser
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.tables import texts
-from nas_rlm.expert import Expert, advisers, expert, experts_of, stranger
+from nas_rlm.expert import Expert
 from nas_rlm.features import CHAINS, usual_counts
 from nas_rlm.metrics import spearman
+from nas_rlm.panel import advisers, expert, experts_of, stranger
 
 
 def rows(name, n, seed=0):

@@ -6,8 +6,9 @@ import search_spaces
 from nas_rlm import RLM, calibration
 from nas_rlm.calibration import WEIGHTS, calibrate, ranking, temperatures
 from nas_rlm.data import Row, Table
-from nas_rlm.expert import BESIDE, expert
+from nas_rlm.expert import BESIDE
 from nas_rlm.features import usual_counts
+from nas_rlm.panel import expert
 from nas_rlm.text import from_architectures
 
 SPACE = search_spaces.get("nasbench201")

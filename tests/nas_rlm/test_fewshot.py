@@ -7,9 +7,9 @@ import search_spaces
 from nas_rlm import RLM, fewshot, finetune
 from nas_rlm.data import Row, Table
 from nas_rlm.data.tables import keys
-from nas_rlm.expert import experts_of
 from nas_rlm.fewshot import UNLABELLED, few_shot, methods_of, tasks
 from nas_rlm.metrics import spearman
+from nas_rlm.panel import experts_of
 
 SPACE = search_spaces.get("nasbench201")
 

@@ -2,10 +2,10 @@ import numpy as np
 
 from nas_rlm.data import Row
 from nas_rlm.data.tables import texts
-from nas_rlm.expert import expert
 from nas_rlm.features import usual_counts
 from nas_rlm.lessons import lessons
 from nas_rlm.metrics import spearman
+from nas_rlm.panel import expert
 
 from .test_expert import rows
 

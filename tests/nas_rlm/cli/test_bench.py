@@ -5,11 +5,9 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm import RLM
 from nas_rlm.ablations import ABLATIONS, Trial
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
-from nas_rlm.expert import experts_of
 from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused
 
 
@@ -110,74 +108,3 @@ def test_bench_reliability_prints_a_line_and_draws(tmp_path, model, table, capsy
         ("latency/x", "does not know the objective 'latency/x'"),
     ):
         assert message in refused(capsys, *command, "--objectives", objective, "--out", picture)
-
-
-def test_bench_measure_goes_on_and_draws(tmp_path, tiny_checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr("nas_rlm.devices.exploring.POOL", 30)
-    rng = np.random.default_rng(0)
-    cells = {str(c): c for c in (SPACE.sample(rng) for _ in range(200))}
-    rows = [
-        Row(
-            "nasbench201",
-            name,
-            {"accuracy": 85 + 10 * rng.random(), "latency/mine": 1 + SPACE.flops(c) / 1e7},
-        )
-        for name, c in cells.items()
-    ]
-    write(tmp_path / "mine.parquet", rows)
-    command = ["bench", "measure", "--model", str(tiny_checkpoint), "--data", str(tmp_path / "mine.parquet")]
-    command += ["--population", "6", "--generations", "2", "--seeds", "1", "--devices", "mine"]
-    kept = ["--out", str(tmp_path / "m.jsonl"), "--picture", str(tmp_path / "m.png")]
-    assert main([*command, *kept, "--budgets", "12"]) == main([*command, *kept, "--budgets", "12,14"]) == 0
-    records = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
-    assert [(r["policy"], r["budget"]) for r in records] == [
-        (policy, budget) for budget in (12, 14) for policy in ("where it pays", "front once", "random")
-    ]
-    assert all(r["measured"] <= r["budget"] and 0 < r["share_measured"] <= 1 for r in records)
-    said = capsys.readouterr().out
-    assert said.count("where it pays        12") == 2
-    assert (tmp_path / "m.png").stat().st_size > 10_000
-    for more, message in (
-        (("--budgets", "12,5"), "--budgets is 12,5: expected whole numbers from 10 on"),
-        (("--devices", "none"), "mine has no latency/none"),
-        (("--picture", tmp_path / "m.txt"), "is no picture"),
-    ):
-        assert message in refused(capsys, *command, *more)
-
-
-def test_bench_devices_learns_new_ones_and_goes_on(tmp_path, tiny_checkpoint, capsys):
-    rng = np.random.default_rng(0)
-    cells = [SPACE.sample(rng) for _ in range(60)]
-    times = {str(c): 1 + SPACE.flops(c) / 1e7 for c in cells}
-
-    def rows(*names):
-        return [Row("nasbench201", c, {f"latency/{n}": t for n in names}) for c, t in times.items()]
-
-    rlm = RLM.load(tiny_checkpoint)
-    rlm.experts = experts_of(rows("pixel3", "eyeriss"), ["latency/pixel3", "latency/eyeriss"])
-    rlm.save(tmp_path / "model")
-    write(tmp_path / "mine.parquet", rows("mine", "pixel3"))
-    command = ["bench", "devices", "--space", "nasbench201", "--model", str(tmp_path / "model")]
-    command += ["--data", str(tmp_path / "mine.parquet"), "--samples", "10"]
-    more = ["--split", "new", "--again", str(tmp_path / "mine.parquet"), "--out", str(tmp_path / "d.jsonl")]
-    assert main([*command, *more, "--seeds", "1"]) == main([*command, *more, "--seeds", "2"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("latency/mine measured twice: 60 networks, Spearman 1.000, 0.0% apart") == 2
-    records = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text().splitlines()]
-    assert [(r["target"], r["selection"], r["seed"]) for r in records] == [
-        *[("latency/mine", how, 0) for how in ("random", "chosen")],
-        *[("latency/mine", how, 1) for how in ("random", "chosen")],
-    ]
-    assert all(r["spearman"] > 0.95 for r in records)
-    given = {"--model": tmp_path / "model", "--data": tmp_path / "mine.parquet", "--samples": "10"}
-    for wrong, message in (
-        ({"--split": "help"}, "mine has no latency/1080ti_1"),
-        ({"--split": "half"}, "--split is 'half': expected one-out, help, new, or the name of another space"),
-        ({"--split": "nasbench201"}, "knows no device of mine from nasbench201 as another space"),
-        ({"--samples": "0"}, "--samples is 0, expected at least 10"),
-        ({"--samples": "9"}, "--samples is 9, expected at least 10"),
-        ({"--samples": "59", "--split": "new"}, "expected 61 at least"),
-        ({"--model": tiny_checkpoint}, "has no experts on two latencies of nasbench201"),
-    ):
-        options = [part for pair in (given | wrong).items() for part in pair]
-        assert message in refused(capsys, "bench", "devices", "--space", "nasbench201", *options)

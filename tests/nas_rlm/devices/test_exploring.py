@@ -7,9 +7,9 @@ import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.devices import exploring
 from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of, worth
-from nas_rlm.expert import expert
 from nas_rlm.features import usual_counts
 from nas_rlm.folder import open_log, read_result, write_front
+from nas_rlm.panel import expert
 from nas_rlm.search import FAILED, MEASURED, Result, Settings
 from tests.nas_rlm.stubs import StubPredictor
 

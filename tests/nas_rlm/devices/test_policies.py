@@ -8,8 +8,8 @@ from nas_rlm.data import Row, Table
 from nas_rlm.devices import exploring
 from nas_rlm.devices.exploring import Reader
 from nas_rlm.devices.policies import POLICIES, Judgement, Known, Lookup, draw, judged, means
-from nas_rlm.expert import expert
 from nas_rlm.features import usual_counts
+from nas_rlm.panel import expert
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")

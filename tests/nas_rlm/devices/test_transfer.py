@@ -3,7 +3,7 @@ import pytest
 
 from nas_rlm.data import Row, Table, tables
 from nas_rlm.devices.transfer import SELECTIONS, SOURCES, TARGETS, Transfer, agreement, summary
-from nas_rlm.expert import experts_of
+from nas_rlm.panel import experts_of
 
 from .networks import SPACE, cells
 
