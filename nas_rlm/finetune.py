@@ -31,6 +31,7 @@ GUESSED = 60  # rows that a guess of a temperature counts for
 ASKED = 100  # rows tell which known objective a new one is like
 PARTS = ("all", "decoder", "token")  # of a network that can learn
 GUESS = 30  # epochs where too few rows are there to choose
+USUAL = 200  # tokens of a text; where they are more, epochs are fewer
 
 
 def fine_tune(
@@ -111,7 +112,7 @@ def _chosen(
     rlm: RLM, rows: Sequence[Row], objectives: Sequence[str], seed: int, experts: bool, learn: str
 ) -> tuple[Recipe, RLM | None]:
     """How long to train, as a training on a part of the rows tells; and the model after that, calibrated."""
-    recipe = default(len(rows), seed)
+    recipe = default(len(rows), _length(rlm, rows), seed)
     rest, held = tables.split(Table("rows", [*rows]), SHARE, seed)
     held = held.sampled(MOST)
     if len(held) < LEAST or len(rest) < LEAST:
@@ -119,7 +120,7 @@ def _chosen(
             f"{len(rows)} rows are too few to hold some out: {GUESS} epochs are a guess, as intervals are",
             stacklevel=4,
         )
-        return replace(recipe, epochs=min(recipe.epochs, GUESS)), None
+        return replace(recipe, epochs=GUESS), None
     first, epochs = _tuned(rlm, rest.rows, objectives, recipe, learn, held)
     first.temperatures = {}
     first.experts = _joined({}, experts_of(rest.rows, objectives, rlm.experts), objectives) if experts else {}
@@ -131,10 +132,23 @@ def _chosen(
     return replace(recipe, epochs=epochs), first
 
 
-def default(rows: int, seed: int = 0) -> Recipe:
-    """How so many rows are learnt where no recipe says it."""
+def _length(rlm: RLM, rows: Sequence[Row]) -> float:
+    """Tokens of a text, in the median."""
+    some = Table("", list(rows)).sampled(ASKED).rows
+    return float(np.median([len(rlm.token_ids(text)) for text in tables.texts(some)]))
+
+
+def default(rows: int, length: float = USUAL, seed: int = 0) -> Recipe:
+    """How so many rows are learnt where no recipe says it.
+
+    Args:
+        rows: that are learnt from.
+        length: of a text, in tokens: an epoch of long ones takes so much time that there are fewer.
+        seed: of the batches.
+    """
     batch = 16
-    epochs = int(np.clip(STEPS * batch // max(1, rows), FEWEST, EPOCHS))
+    most = min(EPOCHS, STEPS * batch / max(1, rows)) * min(1, USUAL / length)
+    epochs = int(np.clip(most, FEWEST, EPOCHS))
     return Recipe(
         (TableRecipe(""),),
         epochs=epochs,

@@ -20,6 +20,7 @@ HEAD = 32
 Rotary = tuple[Tensor, Tensor]
 KeyValue = tuple[Tensor, Tensor]
 _BLOCKED = -1e4
+CACHED = 2**23  # scores of attention that a processor keeps near
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,17 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """Softmax attention [B, H, t, HEAD] under an additive mask.
 
     Where bfloat16 is learnt in, by plain matrix products: there the fused CPU kernel's backward pass is
-    several times slower.
+    several times slower. So few inputs go at once that their scores stay in the processor's cache.
     """
     if q.dtype != torch.bfloat16 or not torch.is_grad_enabled():
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    some = max(1, CACHED // (q.shape[1] * q.shape[2] * k.shape[2]))
+    mask = mask.expand(*q.shape[:3], k.shape[2])
+    parts = zip(*(whole.split(some) for whole in (q, k, v, mask)), strict=True)
+    return torch.cat([_attended(*part) for part in parts])
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     scores = torch.matmul(q * HEAD**-0.5, k.transpose(2, 3)) + mask
     return torch.matmul(scores.softmax(-1), v)
 
@@ -263,11 +271,10 @@ class Network(nn.Module):
 
     def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """What the encoder makes of texts [B, T]: states [B, T, width], and the padding's mask."""
-        mask, padding = self._masks(ids)
         x = self.pieces(ids)
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        mask, padding = mask.to(dtype), padding.to(dtype)
+        mask, padding = self._masks(ids, dtype)
         rotary = rotary_table(0, ids.shape[1], x.device)
         for layer in self.encoder:
             x = layer(x, rotary, mask)
@@ -298,7 +305,7 @@ class Network(nn.Module):
         """Teacher-forced logits [B, t, TOKENS] for texts [B, T] and decoder tokens [B, t]."""
         return self.decode(tokens, self.encode(ids))
 
-    def _masks(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def _masks(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Additive masks: [B, H, T, T] for the encoder's heads and [B, 1, 1, T] for padding.
 
         A statement head sees the tokens of its own statement. A reference head sees, from a value's name,
@@ -323,8 +330,9 @@ class Network(nn.Module):
             allowed += [same_statement] * special + [same_name] * special
         itself = torch.eye(t, dtype=torch.bool, device=ids.device)
         blocked = ~(torch.stack(allowed, 1) | itself)
-        mask = torch.zeros(b, heads, t, t, device=ids.device).masked_fill_(blocked, _BLOCKED)
-        padding = torch.zeros(b, 1, 1, t, device=ids.device).masked_fill_(padded[:, None, None, :], _BLOCKED)
+        mask = torch.zeros(blocked.shape, dtype=dtype, device=ids.device).masked_fill_(blocked, _BLOCKED)
+        padding = torch.zeros(b, 1, 1, t, dtype=dtype, device=ids.device)
+        padding.masked_fill_(padded[:, None, None, :], _BLOCKED)
         return mask, padding
 
 

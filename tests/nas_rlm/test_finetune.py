@@ -180,6 +180,11 @@ def test_the_more_rows_the_fewer_epochs():
     assert (epochs[1], epochs[-1]) == (finetune.EPOCHS, finetune.FEWEST)
 
 
+def test_the_longer_the_texts_the_fewer_epochs():
+    epochs = [finetune.default(100, length).epochs for length in (90, 200, 1000, 10**6)]
+    assert epochs == [finetune.EPOCHS, finetune.EPOCHS, finetune.EPOCHS // 5, finetune.FEWEST]
+
+
 def test_rows_without_a_number_to_learn(rlm):
     with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
         rlm.fine_tune(rows(3), ["latency/none"])

@@ -64,6 +64,15 @@ def test_bfloat16_attends_as_float32_does():
         )
 
 
+def test_inputs_attend_alike_one_at_a_time_and_all_at_once(monkeypatch):
+    q, k, v = torch.randn(3, 5, 4, 11, 32).bfloat16()
+    mask = torch.zeros(5, 1, 1, 11).masked_fill_(torch.rand(5, 1, 1, 11) < 0.3, -1e4).bfloat16()
+    whole = attend(q, k, v, mask)
+    for scores in (1, 2 * 4 * 11 * 11):
+        monkeypatch.setattr("nas_rlm.model.CACHED", scores)
+        assert torch.equal(attend(q, k, v, mask), whole)
+
+
 def test_texts_are_encoded_in_bfloat16_where_nothing_is_learnt(monkeypatch):
     net, ids = network(), torch.tensor([[2, 4, 3, 6, 4, 7], [2, 4, 6, 0, 0, 0]])
 
@@ -99,7 +108,7 @@ def test_masks_follow_statements_and_references():
     net = network()
     #                v   (  end   v   end-of-scope  v   (
     ids = torch.tensor([[4, 2, 6, 4, 7, 4, 2]])
-    mask = net._masks(ids)[0][0] == 0
+    mask = net._masks(ids, torch.float32)[0][0] == 0
     everyone, statement, reference = mask[0], mask[2], mask[3]
     assert everyone.all()
     assert statement[0].tolist() == [True, True, True, False, False, False, False]
@@ -110,5 +119,5 @@ def test_masks_follow_statements_and_references():
 
 
 def test_without_relational_heads_all_heads_see_everything():
-    mask = network(relational=False)._masks(torch.tensor([[4, 2, 6, 4]]))[0]
+    mask = network(relational=False)._masks(torch.tensor([[4, 2, 6, 4]]), torch.float32)[0]
     assert (mask == 0).all()
