@@ -14,13 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nas_rlm.model import Network
+from nas_rlm.model import Network, has_bfloat16
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, pad
 from nas_rlm.text.tokenizer import PAD
 from nas_rlm.train import optimizers
 
-FEW = Recipe((TableRecipe(""),), epochs=40, batch_size=16, optimizer="muon", learning_rate=5e-4)
+FEW = Recipe(
+    (TableRecipe(""),),
+    epochs=40,
+    batch_size=16,
+    optimizer="muon",
+    learning_rate=5e-4,
+    precision="bfloat16" if has_bfloat16() else "float32",
+)
 
 
 def head(
@@ -33,7 +40,7 @@ def head(
         texts: N texts.
         known: positions of M of them, int [M].
         values: what to learn of those, on the scale on which errors are squared, float64 [M].
-        recipe: epochs, batches, optimizer, rate and seed.
+        recipe: epochs, batches, optimizer, rate, precision and seed.
 
     Returns:
         float64 [N].
@@ -46,7 +53,9 @@ def head(
     steps = recipe.epochs * -(-len(known) // recipe.batch_size)
     drawn = (torch.randperm(len(known)).split(recipe.batch_size) for _ in range(recipe.epochs))
     for step, rows in enumerate(batch for epoch in drawn for batch in epoch):
-        loss = F.mse_loss(model(pad([ids[known[i]] for i in rows])), wanted[rows])
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.precision == "bfloat16"):
+            told = model(pad([ids[known[i]] for i in rows]))
+        loss = F.mse_loss(told.float(), wanted[rows])
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
