@@ -12,7 +12,8 @@ import numpy as np
 from nas_rlm.data import Table
 from nas_rlm.data.foreign import exports
 from nas_rlm.pareto import hypervolume, nondominated
-from nas_rlm.search import Predictor, Settings, search
+from nas_rlm.search import Predictor, search
+from nas_rlm.settings import Settings
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
 from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace

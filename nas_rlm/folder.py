@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,24 +17,12 @@ import search_spaces
 from nas_rlm import plots
 from nas_rlm.files import write_text
 from nas_rlm.predictions import predictions_csv
-from nas_rlm.search import FAILED, MEASURED, NOTHING, PREDICTED, QUANTILES, Predictor, Result, Settings
+from nas_rlm.search import FAILED, MEASURED, NOTHING, PREDICTED, Result, Sampler
+from nas_rlm.settings import Settings
 from search_spaces import SearchSpace
 
+LISTS = ("objectives", "constraints", "maximised", "functions")
 DRAWS = 256  # joint draws of each highlighted architecture, enough for a smooth contour
-
-
-class Sampler(Predictor, Protocol):
-    """A predictor that can also draw from its joint distribution; `nas_rlm.RLM` is one."""
-
-    def sample(
-        self,
-        space: SearchSpace[Any],
-        architectures: Sequence[Any],
-        objectives: Sequence[str],
-        num_samples: int,
-        seed: int,
-    ) -> np.ndarray:
-        """Joint draws: float64 [N, num_samples, K]."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +47,8 @@ class SearchLog:
     the same batch and the file ends up the same as without the interruption.
     """
 
-    def __init__(self, path: Path, objectives: Sequence[str]) -> None:
-        self.path, self.objectives = path, objectives
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.path, self.objectives, self.quantiles = path, settings.predicted, settings.quantiles
         content = path.read_bytes() if path.exists() else b""
         self.lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
         self.rows = [self.parse(line, number) for number, line in enumerate(self.lines, 1)]
@@ -127,7 +115,8 @@ class SearchLog:
         try:
             row = json.loads(line)
             predicted = [row["predicted"][o] for o in self.objectives]
-            if not all(map(_are_quantiles, predicted)) or row.get("status", "") not in ("", MEASURED, FAILED):
+            told = (_are_quantiles(values, len(self.quantiles)) for values in predicted)
+            if not all(told) or row.get("status", "") not in ("", MEASURED, FAILED):
                 raise ValueError
             return Evaluation(str(row["arch"]), predicted, row.get("status", ""))
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -139,11 +128,11 @@ class SearchLog:
         self.generation += 1
 
 
-def _are_quantiles(values: object) -> bool:
-    """Whether they are finite numbers, as many as there are quantiles, ascending."""
+def _are_quantiles(values: object, count: int) -> bool:
+    """Whether they are finite numbers, so many, ascending."""
     return (
         isinstance(values, list)
-        and len(values) == len(QUANTILES)
+        and len(values) == count
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
         and all(-1e300 < v < 1e300 for v in values)
         and values == sorted(values)
@@ -151,7 +140,15 @@ def _are_quantiles(values: object) -> bool:
 
 
 def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
-    """The log of a folder, which is made if it is not there.
+    """The log of a folder, which is made if it is not there; see `check_search`."""
+    check_search(folder, settings, resume)
+    log = SearchLog(folder / "log.jsonl", settings)
+    write_text(folder / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
+    return log
+
+
+def check_search(folder: Path, settings: Settings, resume: bool) -> None:
+    """Refuse a folder that is not for a search.
 
     Args:
         folder: of one search.
@@ -164,8 +161,7 @@ def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
     for needed in (folder, folder / "front"):
         if needed.exists() and not needed.is_dir():
             raise ValueError(f"{needed} is a file: a search needs a folder of that name")
-    path = folder / "settings.json"
-    if path.exists():
+    if (folder / "settings.json").exists():
         held = read_settings(folder)
         if not resume:
             raise ValueError(
@@ -185,9 +181,6 @@ def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
             )
     elif folder.exists() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise ValueError(f"{folder} is not empty and holds no search: choose another --out")
-    log = SearchLog(folder / "log.jsonl", settings.predicted)
-    write_text(path, json.dumps(asdict(settings), indent=2) + "\n")
-    return log
 
 
 def read_settings(folder: Path) -> Settings:
@@ -197,10 +190,10 @@ def read_settings(folder: Path) -> Settings:
         raise FileNotFoundError(f"{folder} holds no search: there is no settings.json")
     try:
         held = json.loads(path.read_text())
-        known = {f.name for f in fields(Settings)}
-        if not known - {"device", "budget"} <= set(held) <= known:  # folders of before do not have these
+        known = [f.name for f in fields(Settings)]
+        if not set(known[: known.index("device")]) <= set(held) <= set(known):  # those came later
             raise ValueError(f"it has {', '.join(map(str, held))}")
-        for name in ("objectives", "constraints"):
+        for name in [n for n in LISTS if n in held]:
             if not isinstance(held[name], list) or not all(isinstance(o, str) for o in held[name]):
                 raise ValueError(f"{name} is {held[name]!r}, expected a list of texts")
             held[name] = tuple(held[name])
@@ -214,7 +207,7 @@ def read_settings(folder: Path) -> Settings:
 def read_result(folder: Path) -> Result:
     """What a folder's search has evaluated so far."""
     settings = read_settings(folder)
-    log = SearchLog(folder / "log.jsonl", settings.predicted)
+    log = SearchLog(folder / "log.jsonl", settings)
     if not log.lines:
         raise ValueError(f"{folder} holds a search that has evaluated nothing yet: --resume continues it")
     space = search_spaces.get(settings.space)
@@ -248,8 +241,9 @@ def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, resul
     write_text(folder / "samples.json", json.dumps({k: v.tolist() for k, v in samples.items()}) + "\n")
     plots.save(plots.front_info(result, samples), folder / "pareto.png")
     status = [result.status.get(name, PREDICTED) for name in names] if result.settings.device else ()
+    settings = result.settings
     table = predictions_csv(
-        names, result.settings.predicted, result.medians[found], QUANTILES, result.values[found], status
+        names, settings.predicted, result.medians[found], settings.quantiles, result.values[found], status
     )
     write_text(folder / "front.csv", table)
 

@@ -5,7 +5,7 @@ Everything inside works on minimisation; `minimised` is the only place that know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import moocore
 import numpy as np
@@ -17,23 +17,31 @@ Accuracy below 80 % is of no use to anyone on CIFAR-10; no cell is slower than t
 """
 
 
-def is_maximised(objective: str) -> bool:
-    """Accuracies are maximised, everything else is a cost.
+def is_maximised(objective: str, maximised: Collection[str] = ()) -> bool:
+    """Accuracies are maximised, and what a user says; everything else is a cost.
 
     >>> is_maximised("accuracy/cifar100"), is_maximised("latency/pixel3")
     (True, False)
     """
-    return objective.split("/")[0] == "accuracy"
+    return objective.split("/")[0] == "accuracy" or objective in maximised
 
 
-def minimised(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
+def minimised(values: np.ndarray, objectives: Sequence[str], maximised: Collection[str] = ()) -> np.ndarray:
     """Values with the sign at which smaller is better; applied twice it gives the values back.
 
     Args:
         values: [..., K], in the objectives' own units.
         objectives: K names.
+        maximised: other objectives than accuracies that are maximised.
     """
-    return values * np.array([-1.0 if is_maximised(o) else 1.0 for o in objectives])
+    return values * np.array([-1.0 if is_maximised(o, maximised) else 1.0 for o in objectives])
+
+
+def unbeaten(costs: np.ndarray) -> np.ndarray:
+    """Which costs [N, K] no others beat, bool [N]; of equal ones only the first counts."""
+    if len(costs) == 0:
+        return np.zeros(0, dtype=bool)
+    return np.asarray(moocore.is_nondominated(costs, keep_weakly=False), dtype=bool)
 
 
 def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
@@ -49,9 +57,7 @@ def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
     Returns:
         bool [N].
     """
-    if len(values) == 0:
-        return np.zeros(0, dtype=bool)
-    return np.asarray(moocore.is_nondominated(minimised(values, objectives), keep_weakly=False), dtype=bool)
+    return unbeaten(minimised(values, objectives))
 
 
 def hypervolume(

@@ -21,8 +21,9 @@ from scipy.stats import gaussian_kde
 
 from nas_rlm.files import atomic
 from nas_rlm.metrics import spearman
-from nas_rlm.pareto import is_maximised, minimised, nondominated
-from nas_rlm.search import MEASURED, Constraint, Result
+from nas_rlm.pareto import unbeaten
+from nas_rlm.search import MEASURED, Result
+from nas_rlm.settings import Constraint
 
 HIGHLIGHTS = 5
 MASSES = (0.8, 0.5)  # share of the model's joint distribution inside each contour, the widest first
@@ -81,6 +82,7 @@ class Panel:
         xlim: what is shown.
         ylim: what is shown.
         hidden: points of the front that lie outside.
+        grows: whether more of x is better.
     """
 
     x: str
@@ -95,6 +97,7 @@ class Panel:
     xlim: tuple[float, float]
     ylim: tuple[float, float]
     hidden: int
+    grows: bool
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def highlights(result: Result) -> np.ndarray:
     rows = np.unique(np.concatenate([np.empty(0, dtype=int), *outlines]))
     if len(rows) == 0:
         return rows
-    costs = minimised(result.medians[rows, :1], (first,))[:, 0]
+    costs = result.settings.costs(result.medians[rows], (first,))[:, 0]
     shown = rows[costs <= _fence(costs)][costs[costs <= _fence(costs)].argsort(kind="stable")]
     return shown[np.unique(np.linspace(0, len(shown) - 1, HIGHLIGHTS).round().astype(int))]
 
@@ -178,7 +181,8 @@ def label(objective: str) -> str:
 
 
 def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: str) -> Panel:
-    names = result.settings.predicted
+    settings = result.settings
+    names = settings.predicted
     row = names.index(y)
     column = None if x is None else names.index(x)
     ys = result.medians[:, row]
@@ -195,7 +199,7 @@ def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: 
         for name, draws in samples.items()
         if column is not None
     ]
-    xlim, ylim = _view(points, outline, densities, y)
+    xlim, ylim = _view(points, outline, densities, settings.is_maximised(y))
     low, high = np.transpose([xlim, ylim])
     inside = ((front >= low) & (front <= high)).all(axis=1)
     return Panel(
@@ -211,13 +215,13 @@ def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: 
         xlim=xlim,
         ylim=ylim,
         hidden=int((~inside).sum()),
+        grows=x is not None and settings.is_maximised(x),
     )
 
 
 def _outline(result: Result, x: str, y: str) -> np.ndarray:
     """Which points of the front no other beats in two objectives alone."""
-    columns = [result.settings.predicted.index(o) for o in (x, y)]
-    return nondominated(result.medians[result.front][:, columns], (x, y))
+    return unbeaten(result.settings.costs(result.medians[result.front], (x, y)))
 
 
 def _density(name: str, draws: np.ndarray, point: np.ndarray) -> Density:
@@ -257,10 +261,10 @@ def _fence(costs: np.ndarray) -> float:
 
 
 def _view(
-    points: np.ndarray, front: np.ndarray, densities: list[Density], y: str
+    points: np.ndarray, front: np.ndarray, densities: list[Density], grows: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Limits that show the front and its densities, and of the cloud what lies near."""
-    sign = -1.0 if is_maximised(y) else 1.0
+    sign = -1.0 if grows else 1.0
     base = front if len(front) >= HIGHLIGHTS else points
     costs = base[:, 1] * sign
     shown = base[costs <= _fence(costs)]
@@ -315,7 +319,7 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
             axis.contourf(density.x, density.y, density.density, levels=levels, colors=shades)
         axis.contour(density.x, density.y, density.density, levels=levels[:1], colors=[hue], linewidths=1.0)
     if panel.x != "evaluation":
-        corner: Literal["pre", "post"] = "pre" if is_maximised(panel.x) else "post"
+        corner: Literal["pre", "post"] = "pre" if panel.grows else "post"
         x, y = panel.outline.T
         axis.step(x, y, where=corner, color=FRONT, linewidth=1.4, alpha=0.85)
     known = np.ones(len(panel.front), dtype=bool) if panel.measured is None else panel.measured
@@ -367,7 +371,7 @@ def _draw_legend(figure: Figure, panels: list[Panel]) -> None:
     entries.append((Line2D([], [], color=FRONT, marker="o", linewidth=1.4), words))
     for bound in dict.fromkeys(b for p in panels for b in p.bounds):
         line = Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
-        entries.append((line, f"{bound.objective} {'≤' if bound.is_upper else '≥'} {bound.bound:g}"))
+        entries.append((line, str(bound)))
     if any(p.densities for p in panels):
         patch = Patch(facecolor=f"{HUES[0]}60", edgecolor=HUES[0])
         entries.append((patch, "50 % and 80 % of the model's joint draws, their rank correlation ρ"))

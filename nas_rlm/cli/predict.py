@@ -80,7 +80,7 @@ def predict(
 
     Args:
         files: ONNX files, instead of --space and --archs.
-        objectives: what to predict, such as accuracy,latency/pixel3.
+        objectives: what to predict, such as accuracy,latency/pixel3; flops and params are counted.
         space: the search space of --archs; of files the name of the space that a table gave them.
         archs: a file with an architecture a line.
         model: a checkpoint folder, or the name of a shipped model.
@@ -140,6 +140,7 @@ def _predict(
     out: Path | None,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
+    from nas_rlm.objectives import EXACT, Evaluator
     from nas_rlm.text import from_onnx
 
     if archs is not None and space is None:
@@ -159,13 +160,18 @@ def _predict(
         found = search_spaces.get(space)
         read = read_architectures(found, archs)
         names = [line for line, _ in read]
-        values = load(model).predict(found, [a for _, a in read], objectives, computed, progress=True)
+        evaluator = Evaluator(load(model))
+        evaluator.check(objectives)
+        values = evaluator.predict(found, [a for _, a in read], objectives, computed, progress=True)
     else:
         names = [str(f) for f in files]
         rlm = load(model)
-        rlm.check_space(space or "", objectives)
+        evaluator = Evaluator(rlm)
+        evaluator.check(objectives)
+        if guessed := [name for name in objectives if name not in EXACT]:
+            rlm.check_space(space or "", guessed)
         texts = [from_onnx(f) for f in bar(files, "text")]
-        values = rlm.predict_text(texts, objectives, computed, progress=True, space=space or "")
+        values = evaluator.predict_text(texts, objectives, computed, progress=True, space=space or "")
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 

@@ -15,7 +15,7 @@ from nas_rlm.files import check_target
 if TYPE_CHECKING:
     from nas_rlm.data import Row
     from nas_rlm.rlm import RLM
-    from nas_rlm.search import Settings
+    from nas_rlm.settings import Settings
     from search_spaces import SearchSpace
 
 MEASUREMENTS = "measured.parquet"
@@ -33,6 +33,9 @@ def search(
     population: Whole = 50,
     generations: Whole = 20,
     seed: Whole = 0,
+    function: Many = (),
+    maximise: Names = (),
+    sample: Whole = 200,
     measure: str = "",
     budget: Whole = 0,
     python: str = "",
@@ -40,8 +43,9 @@ def search(
 ) -> None:
     """Search a space for the architectures with the best predicted trade-offs.
 
-    The folder receives front.csv (the front, best in the first objective first), front/ (an .onnx for each),
-    pareto.png, log.jsonl (every evaluated architecture, in order), samples.json and settings.json.
+    First a table tells how objectives range over random architectures and how many of these meet each
+    constraint. The folder receives front.csv (the front, best in the first objective first), front/ (an .onnx
+    for each), pareto.png, log.jsonl (every evaluated architecture, in order), samples.json and settings.json.
 
     With --measure, networks are measured on a device of which the model need not know anything: first some
     that together tell most of the others, then those that may be on the front. measured.parquet holds them,
@@ -50,13 +54,19 @@ def search(
     Args:
         space: the search space.
         objectives: what to optimise, such as accuracy,latency/pixel3: accuracies upwards, others downwards.
+            flops and params are counted, not predicted.
         out: a folder of this search alone.
-        constraint: bounds such as 'latency/pixel3<=20'.
+        constraint: bounds such as 'latency/pixel3<=20', or 'latency/pixel3@0.9<=20' on a quantile; of what is
+            optimised or not.
         model: a checkpoint folder, or the name of a shipped model.
-        algorithm: nsga2 or random.
+        algorithm: nsga2, nsga3, sms-emoa, evolution, local or random.
         population: architectures a generation.
         generations: rounds of evaluation, with --measure of each of three searches.
         seed: of all random choices.
+        function: objectives of your own, such as energy=mine.py:energy: a function from an architecture to a
+            number, which is called once for each. The file is run.
+        maximise: those of them that go upwards.
+        sample: random architectures for the table; 0 for none.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
         budget: networks to measure there.
         python: a command that starts the Python where they run, such as 'ssh box .venv/bin/python'.
@@ -66,34 +76,45 @@ def search(
     from nas_rlm.devices import Device
     from nas_rlm.devices.exploring import Learner, Reader, explore
     from nas_rlm.devices.protocol import check_device
-    from nas_rlm.search import Settings
+    from nas_rlm.feasibility import feasibility
+    from nas_rlm.objectives import Evaluator, load_function
+    from nas_rlm.search import Sampler
     from nas_rlm.search import search as run
+    from nas_rlm.settings import Settings
 
     found = search_spaces.get(space)
     rlm = load(model)
+    evaluator = Evaluator(rlm, dict(map(load_function, function)))
     device = str(Device.named(measure)) if measure else ""
     if python and not device:
         raise ValueError(f"--python is {python!r}, where nothing is measured: expected --measure as well")
     settings = Settings(
         *(found.name, objectives, constraint, algorithm, population, generations, seed),
-        model=_fingerprint(rlm),
+        model=_fingerprint(rlm, function),
         device=device,
         budget=budget,
+        maximised=maximise,
+        functions=function,
     )
     told = [name for name in settings.predicted if name not in settings.measured]
     if told:
-        rlm.check(told)
+        evaluator.check(told)
+    if sample < 0:
+        raise ValueError(f"--sample is {sample}, expected at least 0")
     if found.size and population > found.size:
         raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
     if device:
         check_device(Device.named(device), python)
+    folder.check_search(out, settings, resume)
+    if sample and settings.told:
+        print(feasibility(found, evaluator, settings.told, sample))
     log = folder.open_log(out, settings, resume)
-    judge: folder.Sampler = rlm
+    judge: Sampler = evaluator
     if device:
-        judge = Learner(Reader(rlm, found), settings.measured, rlm.experts)
+        judge = Learner(Reader(evaluator, found), settings.measured, rlm.experts)
         result = explore(judge, settings, _measuring(found, settings, out, python), log, progress=True)
     else:
-        result = run(found, rlm, settings, log, progress=True)
+        result = run(found, evaluator, settings, log, progress=True)
     log.finish()
     evaluated = f"{len(result.architectures):,} architectures evaluated"
     if len(result.front) == 0:
@@ -148,8 +169,11 @@ def _measuring(
     return measure
 
 
-def _fingerprint(rlm: RLM) -> str:
+def _fingerprint(rlm: RLM, functions: Sequence[str]) -> str:
+    """Of the model, and of files with functions."""
     digest = hashlib.sha256()
+    for path in [text.partition("=")[2].rpartition(":")[0] for text in functions]:
+        digest.update(Path(path).read_bytes() if path.endswith(".py") else path.encode())
     tensors = dict(rlm.network.state_dict())
     for space, known in rlm.experts.items():
         tensors |= {f"{space}.{i}.{k}": t for i, one in enumerate(known) for k, t in one.tensors().items()}

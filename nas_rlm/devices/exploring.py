@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nas_rlm.algorithms import Random
 from nas_rlm.belief import LEAST, Belief
 from nas_rlm.data import synthetic
 from nas_rlm.data.tables import Row
@@ -24,9 +25,8 @@ from nas_rlm.devices.choice import choose, profiles_of
 from nas_rlm.expert import ALL, LATENCY, Expert
 from nas_rlm.features import CHAINS, Counts, usual_counts
 from nas_rlm.panel import VIEWS, devices
-from nas_rlm.pareto import minimised
-from nas_rlm.rlm import RLM
-from nas_rlm.search import FAILED, MEASURED, QUANTILES, Log, Random, Result, Settings, search, violations
+from nas_rlm.search import FAILED, MEASURED, Log, Result, Sampler, search
+from nas_rlm.settings import QUANTILES, Settings
 from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
 
@@ -44,12 +44,12 @@ class Reader:
     """What a model tells of architectures and what is counted in them, each of them once.
 
     Args:
-        rlm: the model.
+        model: what tells.
         space: of the architectures.
     """
 
-    def __init__(self, rlm: RLM, space: SearchSpace[Any]) -> None:
-        self.rlm, self.space = rlm, space
+    def __init__(self, model: Sampler, space: SearchSpace[Any]) -> None:
+        self.model, self.space = model, space
         self._told: dict[tuple[str, str], np.ndarray] = {}
         self._counted: dict[str, Mapping[str, float]] = {}
 
@@ -58,13 +58,19 @@ class Reader:
         key = _key(objectives, quantiles)
         new = [name for name in dict.fromkeys(names) if (key, name) not in self._told]
         if new:
-            values = self.rlm.predict(self.space, new, objectives, quantiles)
+            values = self.model.predict(self.space, new, objectives, quantiles)
             self._told.update(((key, name), of_one) for name, of_one in zip(new, values, strict=True))
         return np.stack([self._told[key, name] for name in names])
 
-    def remember(self, names: Sequence[str], objectives: Sequence[str], values: np.ndarray) -> None:
-        """Take what the model said, [N, K, `QUANTILES`], as a log has it, to tell the same again."""
-        key = _key(objectives, QUANTILES)
+    def remember(
+        self,
+        names: Sequence[str],
+        objectives: Sequence[str],
+        quantiles: Sequence[float],
+        values: np.ndarray,
+    ) -> None:
+        """Take what the model said, [N, K, Q], as a log has it, to tell the same again."""
+        key = _key(objectives, quantiles)
         for name, of_one in zip(names, values, strict=True):
             self._told.setdefault((key, name), of_one)
 
@@ -201,7 +207,7 @@ class Learner:
         told = self._of_model(objectives)
         if told:
             some = [objectives[k] for k in told]
-            found[:, :, told] = self.reader.rlm.sample(space, architectures, some, num_samples, seed)
+            found[:, :, told] = self.reader.model.sample(space, architectures, some, num_samples, seed)
         rng = np.random.default_rng(seed)
         for k, name in enumerate(objectives):
             if name in self.names:
@@ -230,7 +236,9 @@ class Learner:
         objectives = result.settings.predicted
         told = self._of_model(objectives)
         if told:
-            self.reader.remember(result.architectures, [objectives[k] for k in told], result.values[:, told])
+            some = [objectives[k] for k in told]
+            quantiles, values = result.settings.quantiles, result.values[:, told]
+            self.reader.remember(result.architectures, some, quantiles, values)
 
 
 def explore(
@@ -312,7 +320,8 @@ def _seed(seed: int, turn: int) -> int:
 def as_told(learner: Learner, settings: Settings, names: Sequence[str]) -> Result:
     """Architectures as they are told now."""
     space = learner.space
-    values = learner.predict(space, [space.parse(name) for name in names], settings.predicted)
+    architectures = [space.parse(name) for name in names]
+    values = learner.predict(space, architectures, settings.predicted, settings.quantiles)
     return Result(settings, list(names), values, learner.status(names))
 
 
@@ -332,10 +341,10 @@ def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
     """
     settings = result.settings
     columns = [settings.predicted.index(name) for name in settings.measured]
-    hoped = result.medians.copy()
-    hoped[:, columns] = result.values[:, columns, 0]
-    costs = minimised(hoped[:, : len(settings.objectives)], settings.objectives)
-    excess = violations(settings, hoped).clip(min=0).sum(1)
+    hoped = result.values.copy()
+    hoped[:, columns] = hoped[:, columns, :1]
+    costs = settings.costs(settings.medians(hoped))
+    excess = settings.violations(hoped).clip(min=0).sum(1)
     new = np.array([name not in result.status for name in result.architectures], dtype=bool)
     known = costs[result.is_measured & result.feasible]
     able = np.flatnonzero(new & (excess <= 0))

@@ -11,13 +11,15 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import search_spaces
+from nas_rlm.algorithms import Random
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of
 from nas_rlm.expert import Expert
 from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.plots import HUES, INK, MUTED
 from nas_rlm.rlm import RLM
-from nas_rlm.search import Random, Result, Settings, search
+from nas_rlm.search import Result, search
+from nas_rlm.settings import Settings
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph, Value
 

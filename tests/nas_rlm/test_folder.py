@@ -8,7 +8,8 @@ import pytest
 
 import search_spaces
 from nas_rlm import folder, plots
-from nas_rlm.search import QUANTILES, Result, Settings, search
+from nas_rlm.search import Result, search
+from nas_rlm.settings import QUANTILES, Settings
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")

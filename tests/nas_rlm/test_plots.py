@@ -6,7 +6,8 @@ import pytest
 
 import search_spaces
 from nas_rlm import plots
-from nas_rlm.search import Result, Settings, search
+from nas_rlm.search import Result, search
+from nas_rlm.settings import Settings
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")

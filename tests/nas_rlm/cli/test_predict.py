@@ -84,6 +84,18 @@ def test_predict_reads_onnx_files_and_says_the_same_of_them(tmp_path, model, arc
     assert [r["accuracy"] for r in from_files] == [r["accuracy"] for r in from_space]
 
 
+def test_costs_are_counted_of_architectures_and_of_files(tmp_path, model, archs, capsys):
+    wanted = ("--objectives", "flops,params,accuracy", *model)
+    assert main(["export", "--space", "nasbench201", "--arch", *ARCHS, "--out", str(tmp_path / "x")]) == 0
+    files = sorted(map(str, (tmp_path / "x").glob("*.onnx")))
+    for given in (archs, files):
+        assert main(["predict", *map(str, given), *wanted, "--out", str(tmp_path / "p.csv")]) == 0
+        cells = [SPACE.parse(a) for a in ARCHS]
+        assert [(float(r["flops"]), float(r["params"])) for r in rows(tmp_path / "p.csv")] == [
+            (SPACE.flops(c), SPACE.params(c)) for c in cells
+        ]
+
+
 def test_rank_puts_the_best_first(tmp_path, model, archs):
     main(
         [

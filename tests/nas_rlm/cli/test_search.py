@@ -3,7 +3,7 @@ import pytest
 from nas_rlm.cli import main
 from nas_rlm.data import read
 from nas_rlm.devices.protocol import Measurement
-from tests.nas_rlm.cli.commands import SEARCH, refused, rows
+from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
 
 
 def test_search_resume_and_plot(tmp_path, model, capsys):
@@ -36,9 +36,36 @@ def test_search_refuses_the_folder_of_another(tmp_path, model, capsys):
 
 def test_search_with_constraints_that_nothing_meets_says_so(tmp_path, model, capsys):
     bound = ("--constraint", "latency/pixel3<=-1")
-    line = refused(capsys, *SEARCH, *model, *bound, "--objectives", "accuracy", "--out", tmp_path / "run")
-    assert "none within latency/pixel3<=-1" in line
+    command = [*SEARCH, *model, *bound, "--objectives", "accuracy", "--out", tmp_path / "run"]
+    assert "none of 260 architectures of nasbench201 meets latency/pixel3 ≤ -1" in refused(capsys, *command)
+    assert not (tmp_path / "run").exists()
+    assert "none within latency/pixel3<=-1" in refused(capsys, *command, "--sample", "0")
     assert not (tmp_path / "run" / "front.csv").exists()
+    assert "--sample is -1" in refused(capsys, *command, "--sample", "-1")
+
+
+def test_search_by_functions_of_the_user_and_counted_costs(tmp_path, model, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text("def skips(cell):\n    return str(cell).count('skip_connect')\n")
+    command = [*SEARCH, *model, "--objectives", "skips,flops", "--function", f"skips={path}:skips"]
+    command += ["--maximise", "skips", "--constraint", "params<=900000", "--out", str(tmp_path / "run")]
+    assert main([*command, "--sample", "30"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in told[:5]] == ["of", "skips", "flops", "params", "params"]
+    front = rows(tmp_path / "run" / "front.csv")
+    assert [float(r["skips"]) for r in front] == sorted((float(r["skips"]) for r in front), reverse=True)
+    for row in front:
+        cell = SPACE.parse(row["arch"])
+        assert [float(row[n]) for n in ("skips", "flops", "params")] == [
+            *(row["arch"].count("skip_connect"), SPACE.flops(cell), SPACE.params(cell))
+        ]
+    assert main(["plot", str(tmp_path / "run")]) == main([*command, "--resume"]) == 0
+    path.write_text(path.read_text() + "# another\n")
+    assert "holds another search, with model" in refused(capsys, *command, "--resume")
+    assert "nobody knows the objective 'skips'" in refused(
+        capsys, *SEARCH, *model, "--objectives", "skips", "--out", tmp_path / "other"
+    )
+    assert "'energy' is to be maximised" in refused(capsys, *command, "--maximise", "energy", "--resume")
 
 
 def test_the_shipped_model_searches(shipped_rlm, tmp_path):
@@ -111,7 +138,7 @@ def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
             "nothing of torch-cpu-1t is among accuracy, latency/torch-cpu-2t",
         ),
         (("--measure", "toaster", "--budget", "20"), "there is no runtime 'toaster'"),
-        ((), "does not know the objective 'latency/torch-cpu-2t'"),
+        ((), "nobody knows the objective 'latency/torch-cpu-2t'"),
         (("--python", "python3"), "--python is 'python3', where nothing is measured"),
     ],
 )

@@ -10,7 +10,8 @@ from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_o
 from nas_rlm.features import usual_counts
 from nas_rlm.folder import open_log, read_result, write_front
 from nas_rlm.panel import expert
-from nas_rlm.search import FAILED, MEASURED, Result, Settings
+from nas_rlm.search import FAILED, MEASURED, Result
+from nas_rlm.settings import Settings
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
