@@ -12,6 +12,7 @@ import numpy as np
 from nas_rlm.data import Table
 from nas_rlm.data.foreign import exports
 from nas_rlm.pareto import hypervolume, nondominated
+from nas_rlm.references import published
 from nas_rlm.search import Predictor, search
 from nas_rlm.settings import Settings
 from nas_rlm.text import Tokenizer, from_architectures, from_onnx
@@ -74,6 +75,7 @@ def judge_search(
     found: dict[tuple[tuple[str, ...], str], list[Judgement]] = {}
     for objectives in pairs:
         true = _true_values(table, objectives)
+        corner = [published(space.name)[name] for name in objectives]
         for seed in range(seeds):
             for method in ("nsga2", "random"):
                 settings = Settings(space.name, objectives, (), method, population, generations, seed)
@@ -84,13 +86,14 @@ def judge_search(
                 judgement = _judge(
                     true,
                     objectives,
+                    corner,
                     len(names),
                     [names[i] for i in result.front],
                     [names[known[i]] for i in within],
                 )
                 found.setdefault((objectives, method), []).append(judgement)
             found.setdefault((objectives, "measured"), []).append(
-                _judge(true, objectives, len(names), names, names)
+                _judge(true, objectives, corner, len(names), names, names)
             )
     return found
 
@@ -162,15 +165,16 @@ def foreign_tokens(name: str, tokenizer: Tokenizer) -> list[ForeignTokens]:
 def _judge(
     true: dict[str, list[float]],
     objectives: tuple[str, ...],
+    corner: Sequence[float],
     evaluations: int,
     chosen: Sequence[str],
     within: Sequence[str],
 ) -> Judgement:
-    best = hypervolume(np.array(list(true.values())), objectives)
+    best = hypervolume(np.array(list(true.values())), objectives, corner)
 
     def share(names: Sequence[str]) -> float:
         known = np.array([true[name] for name in names if name in true]).reshape(-1, len(objectives))
-        return hypervolume(known, objectives) / best
+        return hypervolume(known, objectives, corner) / best
 
     known = sum(name in true for name in chosen)
     return Judgement(evaluations, len(chosen), known, share(chosen), share(within))

@@ -10,12 +10,6 @@ from collections.abc import Collection, Sequence
 import moocore
 import numpy as np
 
-REFERENCE = {"accuracy": 80.0, "latency/pixel3": 40.0, "latency/eyeriss": 11.0}
-"""Reference points for hypervolumes on NAS-Bench-201: percent and milliseconds.
-
-Accuracy below 80 % is of no use to anyone on CIFAR-10; no cell is slower than the two latencies.
-"""
-
 
 def is_maximised(objective: str, maximised: Collection[str] = ()) -> bool:
     """Accuracies are maximised, and what a user says; everything else is a cost.
@@ -61,29 +55,24 @@ def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
 
 
 def hypervolume(
-    values: np.ndarray, objectives: Sequence[str], reference: Sequence[float] | None = None
+    values: np.ndarray,
+    objectives: Sequence[str],
+    reference: Sequence[float],
+    maximised: Collection[str] = (),
 ) -> float:
     """The volume between a set of points and the reference point.
 
-    >>> hypervolume(np.array([[90.0, 30.0]]), ["accuracy", "latency/pixel3"])
+    >>> hypervolume(np.array([[90.0, 30.0]]), ["accuracy", "latency/pixel3"], [80.0, 40.0])
     100.0
 
     Args:
         values: [N, K], in the objectives' own units; points that are worse than the reference add nothing.
         objectives: K names.
-        reference: K values in the objectives' own units; None for the published `REFERENCE`.
-
-    Raises:
-        ValueError: an objective without a published reference value.
+        reference: K values in the objectives' own units, see `nas_rlm.references`.
+        maximised: other objectives than accuracies that are maximised.
     """
-    if reference is None:
-        unknown = [o for o in objectives if o not in REFERENCE]
-        if unknown:
-            raise ValueError(
-                f"no reference value for {', '.join(unknown)}: give one, or use {', '.join(REFERENCE)}"
-            )
-        reference = [REFERENCE[o] for o in objectives]
     if len(values) == 0:
         return 0.0
-    corner = minimised(np.array(reference, dtype=float), objectives)
-    return float(moocore.hypervolume(minimised(np.asarray(values, dtype=float), objectives), ref=corner))
+    corner = minimised(np.array(reference, dtype=float), objectives, maximised)
+    costs = minimised(np.asarray(values, dtype=float), objectives, maximised)
+    return float(moocore.hypervolume(costs, ref=corner))

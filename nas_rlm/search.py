@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from nas_rlm.algorithms import KINDS
-from nas_rlm.pareto import unbeaten
+from nas_rlm.pareto import hypervolume, unbeaten
 from nas_rlm.settings import Settings
 from search_spaces import SearchSpace
 
@@ -100,6 +100,16 @@ class Result:
         """Which architectures were measured: bool [N]."""
         return np.array([self.status.get(name) == MEASURED for name in self.architectures], dtype=bool)
 
+    def hypervolume(self, reference: Sequence[float]) -> float:
+        """The volume between the front and a reference point, see `nas_rlm.references`."""
+        settings = self.settings
+        best = self.medians[self.front, : len(settings.objectives)]
+        return hypervolume(best, settings.objectives, reference, settings.maximised)
+
+    def until(self, evaluations: int) -> Result:
+        """The result as it was after so many evaluations."""
+        return Result(self.settings, self.architectures[:evaluations], self.values[:evaluations], self.status)
+
     @property
     def front(self) -> np.ndarray:
         """Indices of the feasible architectures that no other beats, best in the first objective first."""
@@ -116,6 +126,7 @@ def search(
     log: Log | None = None,
     progress: bool = False,
     status: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
+    reference: Sequence[float] | None = None,
 ) -> Result:
     """Search a space for the architectures that a predictor finds best.
 
@@ -132,8 +143,9 @@ def search(
         predictor: what judges them.
         settings: objectives, constraints, algorithm and its size.
         log: receives each generation, and is replayed first.
-        progress: show a bar.
+        progress: show a bar, with the size of the front and, if there is a reference point, its hypervolume.
         status: of architectures, see `Result`; what fails is not bred from.
+        reference: point, see `nas_rlm.references`.
     """
     if space.size and settings.population > space.size:
         raise ValueError(
@@ -159,4 +171,7 @@ def search(
             algorithm.tell(costs, settings.violations(values))
             result.add(names, values)
             bar.update(len(names))
+            if progress:
+                volume = {"hypervolume": f"{result.hypervolume(reference):.5g}"} if reference else {}
+                bar.set_postfix(front=len(result.front), **volume)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from cyclopts import App
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Names, Whole, app, bar, load
-from nas_rlm.files import check_target
+from nas_rlm.files import check_target, read_text, write_text
 from nas_rlm.hints import hint
 from nas_rlm.results import Results
 
@@ -59,6 +60,33 @@ def bench_search(
         lowest = min(j.share for j in of_seeds)
         shares = "".join(f"{share:>14.2%}" for share in (mean["share"], lowest, mean["share_within"]))
         print(f"{' x '.join(objectives):<28}{method:<10}{counts}{shares}")
+
+
+@bench.command(name="references")
+def bench_references(*, model: str = "nas", count: Whole = 1000, seed: Whole = 0, out: Path) -> None:
+    """Give a reference value to every objective of every space that has none, from random architectures.
+
+    Args:
+        model: what tells accuracies and latencies: a checkpoint folder, or a shipped model's name.
+        count: architectures of each space.
+        seed: of the draw.
+        out: a JSON file; what it holds stays as it is.
+    """
+    from nas_rlm.objectives import EXACT, Evaluator
+    from nas_rlm.references import proposed
+
+    check_target(out)
+    found = json.loads(read_text(out, "reference values")) if out.exists() else {}
+    rlm = load(model)
+    for name in bar(search_spaces.names(), "references"):
+        seen = rlm.trained_on[name].objectives if name in rlm.trained_on else ()
+        known = [o for o in rlm.objectives if o in seen and o.split("/")[0] in ("accuracy", "latency")]
+        new = [o for o in (*known, *EXACT) if o not in found.get(name, {})]
+        if new:
+            told = proposed(search_spaces.get(name), Evaluator(rlm), new, count, seed)
+            found[name] = {**found.get(name, {}), **told}
+    write_text(out, json.dumps(found, indent=1) + "\n")
+    print(f"reference values of {len(found)} spaces: {out}")
 
 
 @bench.command(name="few-shot")
