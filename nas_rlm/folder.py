@@ -1,4 +1,4 @@
-"""The folder of a search: settings.json, log.jsonl, front.csv, front/, samples.json and pareto.png."""
+"""The folder of a search: its settings and log, from which all the rest can be written again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ import numpy as np
 import onnx
 
 import search_spaces
-from nas_rlm import plots
+from nas_rlm import convergence, plots
+from nas_rlm.convergence import hypervolumes
+from nas_rlm.feasibility import Feasibility
 from nas_rlm.files import write_text
 from nas_rlm.predictions import predictions_csv
+from nas_rlm.references import reference
+from nas_rlm.report import page, report_info
 from nas_rlm.search import FAILED, MEASURED, NOTHING, PREDICTED, Result, Sampler
 from nas_rlm.settings import Settings
 from search_spaces import SearchSpace
 
+VOLUMES = "hypervolume.png"
 LISTS = ("objectives", "constraints", "maximised", "functions")
 DRAWS = 256  # joint draws of each highlighted architecture, enough for a smooth contour
 
@@ -225,8 +230,22 @@ def read_result(folder: Path) -> Result:
     return Result(settings, list(last), np.array([row.values for row in last.values()]), status)
 
 
-def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, result: Result) -> None:
-    """Write what a finished search found: front/, samples.json, pareto.png and, last, front.csv."""
+def write_front(
+    folder: Path,
+    space: SearchSpace[Any],
+    result: Result,
+    samples: Mapping[str, np.ndarray],
+    feasibility: Feasibility | None = None,
+) -> None:
+    """Write what a finished search found: front/, pictures, report.html and, last, front.csv.
+
+    Args:
+        folder: of the search.
+        space: of its architectures.
+        result: of it.
+        samples: see `joint_samples`; what the folder holds already is written again.
+        feasibility: what was told before it.
+    """
     found = result.front
     names = [result.architectures[i] for i in found]
     unfinished, finished = folder / ".front", folder / "front"
@@ -237,11 +256,17 @@ def write_front(folder: Path, space: SearchSpace[Any], predictor: Sampler, resul
     shutil.rmtree(finished, ignore_errors=True)
     unfinished.rename(finished)
 
-    samples = joint_samples(space, predictor, result)
     write_text(folder / "samples.json", json.dumps({k: v.tolist() for k, v in samples.items()}) + "\n")
     plots.save(plots.front_info(result, samples), folder / "pareto.png")
-    status = [result.status.get(name, PREDICTED) for name in names] if result.settings.device else ()
     settings = result.settings
+    ranges = feasibility.ranges if feasibility else {}
+    corner = reference(settings.space, settings.objectives, ranges, settings.maximised)
+    curve = hypervolumes(result, corner) if corner else []
+    if curve:
+        convergence.save(curve, f"{settings.space}: {', '.join(settings.objectives)}", folder / VOLUMES)
+    info = report_info(space, result, curve, corner, feasibility)
+    write_text(folder / "report.html", page(info))
+    status = [result.status.get(name, PREDICTED) for name in names] if settings.device else ()
     table = predictions_csv(
         names, settings.predicted, result.medians[found], settings.quantiles, result.values[found], status
     )
@@ -257,6 +282,29 @@ def joint_samples(space: SearchSpace[Any], predictor: Sampler, result: Result) -
     architectures = [space.parse(name) for name in names]
     draws = predictor.sample(space, architectures, settings.predicted, num_samples=DRAWS, seed=settings.seed)
     return dict(zip(names, draws, strict=True))
+
+
+def write_feasibility(folder: Path, feasibility: Feasibility) -> None:
+    """Note in a search's folder what was told before it."""
+    write_text(folder / "feasibility.json", json.dumps(asdict(feasibility), indent=2) + "\n")
+
+
+def read_feasibility(folder: Path) -> Feasibility | None:
+    """What was told before a folder's search, if anything was.
+
+    Raises:
+        ValueError: the file holds something else.
+    """
+    path = folder / "feasibility.json"
+    if not path.is_file():
+        return None
+    try:
+        held = json.loads(path.read_text())
+        ranges = {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in held["ranges"].items()}
+        shares = {str(name): float(share) for name, share in held["shares"].items()}
+        return Feasibility(int(held["architectures"]), ranges, shares, float(held["share"]))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not what nas-rlm search writes: {error}") from None
 
 
 def read_samples(folder: Path, result: Result) -> dict[str, np.ndarray]:

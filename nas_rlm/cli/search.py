@@ -45,7 +45,8 @@ def search(
 
     First a table tells how objectives range over random architectures and how many of these meet each
     constraint. The folder receives front.csv (the front, best in the first objective first), front/ (an .onnx
-    for each), pareto.png, log.jsonl (every evaluated architecture, in order), samples.json and settings.json.
+    for each), report.html (a page with all of it), pareto.png, hypervolume.png, log.jsonl (every evaluated
+    architecture, in order), samples.json, feasibility.json and settings.json.
 
     With --measure, networks are measured on a device of which the model need not know anything: first some
     that together tell most of the others, then those that may be on the front. measured.parquet holds them,
@@ -78,6 +79,7 @@ def search(
     from nas_rlm.devices.protocol import check_device
     from nas_rlm.feasibility import feasibility
     from nas_rlm.objectives import Evaluator, load_function
+    from nas_rlm.references import reference
     from nas_rlm.search import Sampler
     from nas_rlm.search import search as run
     from nas_rlm.settings import Settings
@@ -106,27 +108,33 @@ def search(
     if device:
         check_device(Device.named(device), python)
     folder.check_search(out, settings, resume)
-    if sample and settings.told:
-        print(feasibility(found, evaluator, settings.told, sample))
+    possible = feasibility(found, evaluator, settings.told, sample) if sample and settings.told else None
+    if possible:
+        print(possible)
     log = folder.open_log(out, settings, resume)
+    if possible:
+        folder.write_feasibility(out, possible)
     judge: Sampler = evaluator
     if device:
         judge = Learner(Reader(evaluator, found), settings.measured, rlm.experts)
         result = explore(judge, settings, _measuring(found, settings, out, python), log, progress=True)
     else:
-        result = run(found, evaluator, settings, log, progress=True)
+        ranges = possible.ranges if possible else {}
+        corner = reference(found.name, objectives, ranges, maximise)
+        result = run(found, evaluator, settings, log, progress=True, reference=corner)
     log.finish()
     evaluated = f"{len(result.architectures):,} architectures evaluated"
     if len(result.front) == 0:
         within = f"none within {' and '.join(constraint)}: loosen a constraint"
         raise ValueError(f"{evaluated}, {within if constraint else 'of which the device can run none'}")
-    folder.write_front(out, found, judge, result)
+    samples = folder.joint_samples(found, judge, result)
+    folder.write_front(out, found, result, samples, possible)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
     if isinstance(judge, Learner):
         failed, on_front = len(judge.measured) - len(judge.run), result.is_measured[result.front].sum()
         lost = f", {failed} do not run" if failed else ""
         print(f"{len(judge.run)} measured, {on_front} of them on the front{lost}: {out / MEASUREMENTS}")
-    print(f"picture: {out / 'pareto.png'}")
+    print(f"picture: {out / 'pareto.png'}; report: {out / 'report.html'}")
 
 
 @app.command
@@ -147,6 +155,23 @@ def plot(folder: Path, *, out: Path | None = None) -> None:
     result = read_result(folder)
     plots.save(plots.front_info(result, read_samples(folder, result)), target)
     print(f"picture: {target}")
+
+
+@app.command
+def report(folder: Path) -> None:
+    """Write front.csv, front/, the pictures and report.html of a search again, from its log alone.
+
+    Args:
+        folder: of the search, finished or not.
+    """
+    from nas_rlm.folder import read_feasibility, read_result, read_samples, write_front
+
+    result = read_result(folder)
+    if len(result.front) == 0:
+        raise ValueError(f"{folder} holds a search of which nothing is within the constraints so far")
+    space = search_spaces.get(result.settings.space)
+    write_front(folder, space, result, read_samples(folder, result), read_feasibility(folder))
+    print(f"{len(result.front)} on the front: {folder / 'front.csv'}; report: {folder / 'report.html'}")
 
 
 def _measuring(

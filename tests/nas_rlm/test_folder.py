@@ -8,6 +8,7 @@ import pytest
 
 import search_spaces
 from nas_rlm import folder, plots
+from nas_rlm.feasibility import feasibility
 from nas_rlm.search import Result, search
 from nas_rlm.settings import QUANTILES, Settings
 from tests.nas_rlm.stubs import StubPredictor
@@ -21,12 +22,13 @@ SETTINGS = Settings(
 def run(out, settings=SETTINGS, resume=False, predictor=None):
     predictor = predictor or StubPredictor()
     result = search(SPACE, predictor, settings, folder.open_log(out, settings, resume))
-    folder.write_front(out, SPACE, predictor, result)
+    folder.write_front(out, SPACE, result, folder.joint_samples(SPACE, predictor, result))
     return result
 
 
 def contents(out):
-    names = ["settings.json", "log.jsonl", "front.csv", "samples.json", "pareto.png"]
+    names = ["settings.json", "log.jsonl", "front.csv", "samples.json", "pareto.png", "hypervolume.png"]
+    names += ["report.html"]
     graphs = {p.name: p.read_bytes() for p in (out / "front").iterdir()}
     return {**{n: (out / n).read_bytes() for n in names}, **graphs}
 
@@ -308,3 +310,25 @@ def test_settings_of_another_type_are_named(finished, tmp_path, name, value):
     (tmp_path / "settings.json").write_text(json.dumps({**held, name: value}))
     with pytest.raises(ValueError, match=f"settings.json is not what .*{name} is"):
         folder.read_settings(tmp_path)
+
+
+def test_all_of_a_folder_comes_from_its_log(finished, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    for name in ("front.csv", "pareto.png", "hypervolume.png", "report.html"):
+        (out / name).unlink()
+    shutil.rmtree(out / "front")
+    result = folder.read_result(out)
+    folder.write_front(out, SPACE, result, folder.read_samples(out, result))
+    assert contents(out) == contents(finished)
+
+
+def test_what_was_possible_is_kept(tmp_path):
+    assert folder.read_feasibility(tmp_path) is None
+    told = feasibility(SPACE, StubPredictor(), SETTINGS, 20)
+    folder.write_feasibility(tmp_path, told)
+    assert folder.read_feasibility(tmp_path) == told
+    for content in ("[]", "{", '{"architectures": 3, "ranges": {"a": [1, 2]}, "shares": {}, "share": 1}'):
+        (tmp_path / "feasibility.json").write_text(content)
+        with pytest.raises(ValueError, match=r"feasibility\.json is not what nas-rlm search writes"):
+            folder.read_feasibility(tmp_path)

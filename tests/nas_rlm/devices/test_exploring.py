@@ -8,7 +8,7 @@ from nas_rlm.data import Row
 from nas_rlm.devices import exploring
 from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of, worth
 from nas_rlm.features import usual_counts
-from nas_rlm.folder import open_log, read_result, write_front
+from nas_rlm.folder import joint_samples, open_log, read_result, write_front
 from nas_rlm.panel import expert
 from nas_rlm.search import FAILED, MEASURED, Result
 from nas_rlm.settings import Settings
@@ -135,25 +135,29 @@ def test_fronts_of_few_points_are_measured_too(changed):
     assert all(result.status.get(name) == MEASURED for name in front)
 
 
+def write(out, known, result):
+    write_front(out, SPACE, result, joint_samples(SPACE, known, result))
+
+
 def test_a_search_that_was_killed_while_it_measured_ends_the_same(tmp_path):
     whole, known = tmp_path / "whole", learner()
     result = explore(known, SETTINGS, Box(), open_log(whole, SETTINGS, False))
-    write_front(whole, SPACE, known, result)
+    write(whole, known, result)
     for ends in (0, 1, 2):  # while it measures
         cut = tmp_path / f"cut{ends}"
         with pytest.raises(KeyboardInterrupt):
             explore(learner(), SETTINGS, Box(ends=ends), open_log(cut, SETTINGS, False))
         again = learner()
         log = open_log(cut, SETTINGS, True)
-        write_front(cut, SPACE, again, explore(again, SETTINGS, Box(), log))
+        write(cut, again, explore(again, SETTINGS, Box(), log))
         log.finish()
-        for name in ("log.jsonl", "front.csv", "samples.json", "pareto.png"):
+        for name in ("log.jsonl", "front.csv", "samples.json", "pareto.png", "report.html"):
             assert (cut / name).read_bytes() == (whole / name).read_bytes()
     kept = (whole / "log.jsonl").read_bytes()
     for share in (0.3, 0.6, 0.95):  # while it writes
         (whole / "log.jsonl").write_bytes(kept[: int(share * len(kept))])
         again = learner()
-        write_front(whole, SPACE, again, explore(again, SETTINGS, Box(), open_log(whole, SETTINGS, True)))
+        write(whole, again, explore(again, SETTINGS, Box(), open_log(whole, SETTINGS, True)))
         assert (whole / "log.jsonl").read_bytes() == kept
     read = read_result(whole)
     assert (read.architectures, read.status) == (result.architectures, result.status)

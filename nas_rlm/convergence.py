@@ -1,0 +1,48 @@
+"""How the hypervolume of a search grew, and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from nas_rlm.files import atomic
+from nas_rlm.plots import FORMATS, FRONT, INK, MUTED
+from nas_rlm.search import Result
+
+Curve = Sequence[tuple[int, float]]  # evaluations, and the hypervolume after them
+
+
+def hypervolumes(result: Result, reference: Sequence[float]) -> list[tuple[int, float]]:
+    """The hypervolume of the front after each generation.
+
+    Args:
+        result: of a search.
+        reference: point, see `nas_rlm.references`.
+    """
+    total, step = len(result.architectures), result.settings.population
+    ends = [*range(step, total, step), total]
+    return [(end, result.until(end).hypervolume(reference)) for end in ends]
+
+
+def draw(curve: Curve, title: str) -> Figure:
+    """Hypervolume against evaluations."""
+    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(*zip(*curve, strict=True), color=FRONT, linewidth=1.8)
+    axis.set_title(title, loc="left", fontsize=12, color=INK)
+    axis.set_xlabel("evaluations", color=INK)
+    axis.set_ylabel("hypervolume", color=INK)
+    axis.grid(color="#e8ebf0", linewidth=0.8)
+    axis.tick_params(colors=MUTED, length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    return figure
+
+
+def save(curve: Curve, title: str, path: Path) -> None:
+    """Draw the picture into a file, whole or not at all."""
+    with atomic(path) as temporary:
+        metadata = {FORMATS[path.suffix]: None} if FORMATS[path.suffix] else None
+        draw(curve, title).savefig(temporary, dpi=150, metadata=metadata)
