@@ -27,6 +27,22 @@ from search_spaces import SearchSpace
 
 VOLUMES = "hypervolume.png"
 LISTS = ("objectives", "constraints", "maximised", "functions")
+MODULES = '''"""The networks of this front as torch modules, freshly initialised, to be trained.
+
+>>> module = network(0)  # 000.onnx
+"""
+
+import search_spaces
+from nas_rlm.modules import to_torch
+
+SPACE = search_spaces.get({space!r})
+ARCHITECTURES = {names!r}
+
+
+def network(number):
+    """The torch module of one of the ARCHITECTURES, in training mode, for batches of any size."""
+    return to_torch(SPACE.to_onnx(SPACE.parse(ARCHITECTURES[number]), weights=True))
+'''
 DRAWS = 256  # joint draws of each highlighted architecture, enough for a smooth contour
 
 
@@ -246,19 +262,19 @@ def write_front(
         samples: see `joint_samples`; what the folder holds already is written again.
         feasibility: what was told before it.
     """
-    found = result.front
+    settings, found = result.settings, result.front
     names = [result.architectures[i] for i in found]
     unfinished, finished = folder / ".front", folder / "front"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     for i, name in enumerate(names):
         onnx.save(space.to_onnx(space.parse(name)), unfinished / f"{i:03d}.onnx")
+    write_text(unfinished / "networks.py", MODULES.format(space=settings.space, names=names))
     shutil.rmtree(finished, ignore_errors=True)
     unfinished.rename(finished)
 
     write_text(folder / "samples.json", json.dumps({k: v.tolist() for k, v in samples.items()}) + "\n")
     plots.save(plots.front_info(result, samples), folder / "pareto.png")
-    settings = result.settings
     ranges = feasibility.ranges if feasibility else {}
     corner = reference(settings.space, settings.objectives, ranges, settings.maximised)
     curve = hypervolumes(result, corner) if corner else []

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from matplotlib.patheffects import withStroke
 from scipy.stats import gaussian_kde
 
 from nas_rlm.files import atomic
+from nas_rlm.hints import hint
 from nas_rlm.metrics import spearman
 from nas_rlm.pareto import unbeaten
 from nas_rlm.search import MEASURED, Result
@@ -37,6 +39,8 @@ FORMATS = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate", ".jpg": "
 UNITS = {"accuracy": "%", "latency": "ms", "memory": "bytes", "flops": "MACs", "params": ""}
 INK, MUTED, FAINT, FRONT = "#1f2430", "#6b7280", "#b8c0cc", "#d1495b"
 OUTSIDE = ("outside the constraints", "outside the constraints, or does not run")
+TRUE = "#111827"
+NOTHING_TRUE: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 HUES = ("#1b6ca8", "#2a9d8f", "#8a6fb3", "#e09f3e", "#5c677d")
 
 
@@ -83,6 +87,8 @@ class Panel:
         ylim: what is shown.
         hidden: points of the front that lie outside.
         grows: whether more of x is better.
+        true: of points of the front that a table has, what was predicted and what is true [T, 2, 2].
+        ranks: of the evaluated architectures that it has, how many they are, and Spearman of x and of y.
     """
 
     x: str
@@ -98,6 +104,8 @@ class Panel:
     ylim: tuple[float, float]
     hidden: int
     grows: bool
+    true: np.ndarray
+    ranks: tuple[int, float, float] | None
 
 
 @dataclass(frozen=True)
@@ -121,16 +129,30 @@ def highlights(result: Result) -> np.ndarray:
     return shown[np.unique(np.linspace(0, len(shown) - 1, HIGHLIGHTS).round().astype(int))]
 
 
-def front_info(result: Result, samples: Mapping[str, np.ndarray]) -> FrontInfo:
-    """What to draw of a search: a panel for each objective beside the first.
+def front_info(
+    result: Result,
+    samples: Mapping[str, np.ndarray],
+    pairs: Sequence[tuple[str, str]] = (),
+    truth: Mapping[str, Mapping[str, float]] = NOTHING_TRUE,
+) -> FrontInfo:
+    """What to draw of a search.
 
     Args:
         result: of the search.
         samples: joint draws [S, K] of some architectures, over `settings.predicted`.
+        pairs: objectives across and up, a panel each; by default each one beside the first, and the first.
+        truth: of architectures what was measured of them, to be drawn as well.
+
+    Raises:
+        ValueError: a pair has something that was not predicted.
     """
     settings = result.settings
+    for name in (name for pair in pairs for name in pair):
+        if name not in settings.predicted:
+            raise ValueError(f"the search has no {name}; {hint(name, settings.predicted)}")
     first, *others = settings.objectives
-    panels = [_panel(result, samples, x, first) for x in others] or [_panel(result, {}, None, first)]
+    wanted: list[tuple[str | None, str]] = [*pairs] or [(x, first) for x in others] or [(None, first)]
+    panels = [_panel(result, samples if x else {}, x, y, truth) for x, y in wanted]
     feasible = int(result.feasible.sum())
     within = f", {feasible:,} within the constraints" if settings.constraints else ""
     what, on_front = " architectures", ""
@@ -180,7 +202,13 @@ def label(objective: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: str) -> Panel:
+def _panel(
+    result: Result,
+    samples: Mapping[str, np.ndarray],
+    x: str | None,
+    y: str,
+    truth: Mapping[str, Mapping[str, float]],
+) -> Panel:
     settings = result.settings
     names = settings.predicted
     row = names.index(y)
@@ -216,7 +244,33 @@ def _panel(result: Result, samples: Mapping[str, np.ndarray], x: str | None, y: 
         ylim=ylim,
         hidden=int((~inside).sum()),
         grows=x is not None and settings.is_maximised(x),
+        true=_true(result, points, x, y, truth, result.front),
+        ranks=_ranks(_true(result, points, x, y, truth, np.arange(len(points)))),
     )
+
+
+def _true(
+    result: Result,
+    points: np.ndarray,
+    x: str | None,
+    y: str,
+    truth: Mapping[str, Mapping[str, float]],
+    some: np.ndarray,
+) -> np.ndarray:
+    """Of some architectures what was predicted and what is true, where both numbers are known: [T, 2, 2]."""
+    if x is None:
+        return np.empty((0, 2, 2))
+    known = {i: truth.get(result.architectures[i], {}) for i in some.tolist()}
+    found = [(points[i], (of[x], of[y])) for i, of in known.items() if x in of and y in of]
+    return np.array(found, dtype=float).reshape(-1, 2, 2)
+
+
+def _ranks(pairs: np.ndarray) -> tuple[int, float, float] | None:
+    """How many architectures have true values, and how well predictions rank them; None with fewer than 2."""
+    if len(pairs) < 2:
+        return None
+    across, up = (spearman(pairs[:, 0, k], pairs[:, 1, k]) for k in (0, 1))
+    return len(pairs), across, up
 
 
 def _outline(result: Result, x: str, y: str) -> np.ndarray:
@@ -322,6 +376,14 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         corner: Literal["pre", "post"] = "pre" if panel.grows else "post"
         x, y = panel.outline.T
         axis.step(x, y, where=corner, color=FRONT, linewidth=1.4, alpha=0.85)
+    for predicted, true in panel.true:
+        axis.plot(*np.transpose([predicted, true]), color=TRUE, linewidth=0.8, alpha=0.6, zorder=3)
+    across, up = panel.true[:, 1].T
+    axis.scatter(across, up, s=34, marker="*", color=TRUE, linewidth=0, zorder=4)
+    if panel.ranks:
+        count, *ranks = panel.ranks
+        note = f"Spearman of {count:,} evaluated and measured: {ranks[0]:.3f} across, {ranks[1]:.3f} up"
+        axis.set_title(note, loc="left", fontsize=9.5, color=MUTED)
     known = np.ones(len(panel.front), dtype=bool) if panel.measured is None else panel.measured
     for some, face, edge in ((known, FRONT, "white"), (~known, "white", FRONT)):
         x, y = panel.front[some].T
@@ -369,6 +431,8 @@ def _draw_legend(figure: Figure, panels: list[Panel]) -> None:
         hollow = Line2D([], [], color=FRONT, marker="o", markerfacecolor="white", linestyle="")
         entries.append((hollow, "front, predicted"))
     entries.append((Line2D([], [], color=FRONT, marker="o", linewidth=1.4), words))
+    if any(len(p.true) for p in panels):
+        entries.append((dot(TRUE, 8, "*"), "what is true of the front"))
     for bound in dict.fromkeys(b for p in panels for b in p.bounds):
         line = Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
         entries.append((line, str(bound)))

@@ -138,22 +138,36 @@ def search(
 
 
 @app.command
-def plot(folder: Path, *, out: Path | None = None) -> None:
+def plot(folder: Path, *, pair: Many = (), data: Path | None = None, out: Path | None = None) -> None:
     """Draw the picture of a search again, finished or not.
 
     Args:
         folder: of the search.
+        pair: two objectives, across and up, such as latency/pixel3,latency/eyeriss, for a panel each; by
+            default each objective beside the first.
+        data: a table, whose true values are drawn as well.
         out: the picture; pareto.png in the folder by default.
     """
     from nas_rlm import plots
+    from nas_rlm.data import read
     from nas_rlm.folder import read_result, read_samples
+
+    pairs = [tuple(one.split(",")) for one in pair]
+    for one, names in zip(pair, pairs, strict=True):
+        if len(names) != 2:
+            raise ValueError(f"--pair is {one!r}, expected two objectives such as latency/pixel3,accuracy")
 
     target = out or folder / "pareto.png"
     if target.suffix not in plots.FORMATS:
         raise ValueError(f"{str(target)!r} is no picture: expected {', '.join(plots.FORMATS)}")
     check_target(target)
     result = read_result(folder)
-    plots.save(plots.front_info(result, read_samples(folder, result)), target)
+    rows = read(data).rows if data else []
+    truth = {row.arch_str: row.targets for row in rows if row.space == result.settings.space}
+    if data and not truth.keys() & set(result.architectures):
+        raise ValueError(f"{data} has none of the {len(result.architectures):,} architectures of the search")
+    info = plots.front_info(result, read_samples(folder, result), [(x, y) for x, y in pairs], truth)
+    plots.save(info, target)
     print(f"picture: {target}")
 
 

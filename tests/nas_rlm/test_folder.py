@@ -5,9 +5,11 @@ import shutil
 
 import onnx
 import pytest
+import torch
 
 import search_spaces
 from nas_rlm import folder, plots
+from nas_rlm.data.images import read_images
 from nas_rlm.feasibility import feasibility
 from nas_rlm.search import Result, search
 from nas_rlm.settings import QUANTILES, Settings
@@ -51,7 +53,8 @@ def test_what_a_finished_folder_holds(finished):
     assert [r["arch"] for r in rows] == front
     assert [float(r["accuracy"]) for r in rows] == pytest.approx(result.medians[result.front, 0])
     assert sorted(p.name for p in (finished / "front").iterdir()) == [
-        f"{i:03d}.onnx" for i in range(len(front))
+        *(f"{i:03d}.onnx" for i in range(len(front))),
+        "networks.py",
     ]
     for i, name in enumerate(front):
         assert onnx.load(finished / "front" / f"{i:03d}.onnx") == SPACE.to_onnx(SPACE.parse(name))
@@ -220,7 +223,7 @@ def test_an_empty_front_is_written_as_such(tmp_path):
     result = run(tmp_path / "run", settings)
     assert len(result.front) == 0
     assert (tmp_path / "run" / "front.csv").read_text().startswith("arch,accuracy,")
-    assert list((tmp_path / "run" / "front").iterdir()) == []
+    assert list((tmp_path / "run" / "front").glob("*.onnx")) == []
     assert (tmp_path / "run" / "pareto.png").stat().st_size > 10_000
 
 
@@ -332,3 +335,26 @@ def test_what_was_possible_is_kept(tmp_path):
         (tmp_path / "feasibility.json").write_text(content)
         with pytest.raises(ValueError, match=r"feasibility\.json is not what nas-rlm search writes"):
             folder.read_feasibility(tmp_path)
+
+
+def test_the_networks_of_a_front_can_be_trained(finished, shared_data):
+    code = (finished / "front" / "networks.py").read_text()
+    made: dict = {}
+    exec(code, made)
+    result = folder.read_result(finished)
+    assert made["ARCHITECTURES"] == [result.architectures[i] for i in result.front]
+    images = read_images(shared_data / "cifar-10-batches-py")
+    x = torch.from_numpy(images.train[:64]).float() / 255 - 0.5
+    labels = torch.from_numpy(images.train_labels[:64])
+    torch.manual_seed(0)
+    module = made["network"](0)
+    assert sum(p.numel() for p in module.parameters()) == SPACE.params(SPACE.parse(made["ARCHITECTURES"][0]))
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(5):
+        loss = torch.nn.functional.cross_entropy(module(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]

@@ -160,3 +160,29 @@ def test_measured_points_of_the_front_are_told_from_predicted_ones():
     texts = [t.get_text() for t in figure.legends[0].get_texts()]
     assert {"front, measured", "front, predicted"} <= set(texts)
     assert "predicted" not in info.title
+
+
+def test_any_pair_of_objectives_with_what_is_true_of_them():
+    result, samples = searched(TRIPLE[:2], constraints=("latency/eyeriss<=9",))
+    names = result.architectures
+    true = {names[i]: {"latency/eyeriss": 3.0 + i, "latency/pixel3": 5.0} for i in [*result.front[:2], 7]}
+    true[names[0]] = {"accuracy": 90.0}
+    pairs = [("latency/pixel3", "latency/eyeriss"), ("latency/eyeriss", "accuracy")]
+    devices, accuracy = plots.front_info(result, samples, pairs, true).panels
+    assert [(p.x, p.y) for p in (devices, accuracy)] == pairs
+    assert len(devices.densities) == len(samples)
+    medians = result.medians[result.front][:, [1, 2]]
+    assert np.array_equal(devices.front, medians)
+    assert devices.true.tolist() == [
+        [list(medians[k]), [5.0, 3.0 + i]] for k, i in enumerate(result.front[:2].tolist())
+    ]
+    count, across, up = devices.ranks
+    assert count == len({*result.front[:2], 7} - {0})
+    assert across == 0 and -1 <= up <= 1
+    assert accuracy.ranks is None and len(accuracy.true) == 0
+    figure = plots.draw(plots.front_info(result, samples, pairs, true))
+    assert figure.axes[0].get_title(loc="left").startswith(f"Spearman of {count} evaluated and measured")
+    assert figure.axes[1].get_title(loc="left") == ""
+    assert "what is true of the front" in [t.get_text() for t in figure.legends[0].get_texts()]
+    with pytest.raises(ValueError, match="the search has no latency/pixel; did you mean latency/pixel3"):
+        plots.front_info(result, samples, [("latency/pixel", "accuracy")])

@@ -1,9 +1,16 @@
+import json
+import shutil
+
 import pytest
 
 from nas_rlm.cli import main
-from nas_rlm.data import read
+from nas_rlm.data import Row, read, write
 from nas_rlm.devices.protocol import Measurement
 from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
+
+
+def archs_of(folder):
+    return [json.loads(line)["arch"] for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
 def test_search_resume_and_plot(tmp_path, model, capsys):
@@ -18,6 +25,27 @@ def test_search_resume_and_plot(tmp_path, model, capsys):
     assert {n: (tmp_path / "run" / n).read_bytes() for n in kept} == kept
     assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / "again.png")]) == 0
     assert (tmp_path / "again.png").read_bytes() == kept["pareto.png"]
+    held = [
+        Row("nasbench201", a, {"accuracy": 90.0, "latency/pixel3": 5.0}) for a in archs_of(tmp_path / "run")
+    ]
+    write(tmp_path / "true.parquet", held)
+    pair = [
+        "plot",
+        str(tmp_path / "run"),
+        "--pair",
+        "accuracy,latency/pixel3",
+        "--out",
+        str(tmp_path / "p.png"),
+    ]
+    assert main([*pair, "--data", str(tmp_path / "true.parquet")]) == 0
+    assert (tmp_path / "p.png").read_bytes() != kept["pareto.png"]
+    assert "expected two objectives" in refused(capsys, *pair[:3], "accuracy")
+    assert "the search has no flops" in refused(capsys, *pair[:3], "accuracy,flops")
+    write(tmp_path / "true.parquet", [Row("nasbench101", "x", {"accuracy": 90.0})])
+    assert "has none of the 18 architectures" in refused(capsys, *pair, "--data", tmp_path / "true.parquet")
+    shutil.rmtree(tmp_path / "run" / "front")
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert {n: (tmp_path / "run" / n).read_bytes() for n in kept} == kept
     for name in ("again.svg", "again.pdf", "again.jpg"):
         assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / name)]) == 0
         assert (tmp_path / name).stat().st_size > 10_000
