@@ -118,6 +118,22 @@ class Result:
         rows = rows[unbeaten(costs[rows])]
         return rows[np.lexsort(costs[rows].T[::-1])]
 
+    def shortlist(self, count: int) -> np.ndarray:
+        """Indices of the feasible architectures to look at first: the front, and then what only that beats.
+
+        Args:
+            count: of them at most; of the last layer those that are spread along it.
+        """
+        costs, left = self.settings.costs(self.medians), np.flatnonzero(self.feasible)
+        found: list[int] = []
+        while len(left) and len(found) < count:
+            layer = left[unbeaten(costs[left])]
+            left = np.setdiff1d(left, layer)
+            layer = layer[np.lexsort(costs[layer].T[::-1])]
+            room = min(count - len(found), len(layer))
+            found += layer[np.linspace(0, len(layer) - 1, room).round().astype(int)].tolist()
+        return np.array(found, dtype=int)
+
 
 def search(
     space: SearchSpace[Any],

@@ -12,12 +12,15 @@ from cyclopts import App
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Names, Whole, app, bar, load
-from nas_rlm.files import check_target, read_text, write_text
+from nas_rlm.files import atomic, check_target, read_text, write_text
 from nas_rlm.hints import hint
 from nas_rlm.results import Results
 
 if TYPE_CHECKING:
-    from nas_rlm.data import Table
+    from collections.abc import Sequence
+
+    from nas_rlm.data import Row, Table
+    from nas_rlm.rlm import RLM
 
 FILES = {"nds_darts": "darts"}  # tables that are not called as their space
 
@@ -27,39 +30,64 @@ bench = app.command(App(name="bench", help="Measure the search, few labels, new 
 @bench.command(name="search")
 def bench_search(
     *,
-    model: str = "nas",
+    labels: Whole = 0,
+    model: str = "",
     data: Path | None = None,
     population: Whole = 50,
     generations: Whole = 20,
     seeds: Whole = 5,
+    out: Path | None = None,
+    picture: Path | None = None,
 ) -> None:
-    """Look up what the search finds on NAS-Bench-201 in the benchmark's measurements.
+    """Judge searches of NAS-Bench-201 by its measurements, beside searches that may ask for these.
 
     Args:
-        model: a checkpoint folder, or the name of a shipped model.
+        labels: random cells whose true values the model learns first; with 0 it is taken as it is.
+        model: a checkpoint folder, or a shipped model's name; by default nas, or pretrained where it learns.
         data: the benchmark's table; by default architectures/nasbench201.parquet of the data folder.
         population: architectures a generation.
         generations: rounds of evaluation.
-        seeds: so many searches of each kind, with seeds from 0; the figures are their means.
+        seeds: so many searches of each kind, with seeds from 0.
+        out: a file of JSON lines to which each result is added; what is there already is not done again.
+        picture: hypervolume against evaluations: .png, .svg, .pdf or .jpg.
     """
-    from dataclasses import fields
+    from nas_rlm.contest import KEYS, METHODS, SETS, Judgement, contest, draw, means
+    from nas_rlm.plots import FORMATS
 
-    from nas_rlm.bench import Judgement, judge_search
-    from nas_rlm.data import data_directory, read
+    for name, value, least in (("seeds", seeds, 1), ("labels", labels, 0)):
+        if value < least:
+            raise ValueError(f"--{name} is {value}, expected at least {least}")
+    if picture and picture.suffix not in FORMATS:
+        raise ValueError(f"{str(picture)!r} is no picture: expected {', '.join(FORMATS)}")
+    if picture:
+        check_target(picture)
+    table = table_of("nasbench201", data)
+    name = model or ("pretrained" if labels else "nas")
+    size = {"population": population, "generations": generations}
+    results = Results(out, Judgement, {"table": table.name, "model": name, "labels": labels, **size}, KEYS)
+    rlm = load(name)
 
-    table = read(data or data_directory() / "architectures" / "nasbench201.parquet")
-    space = search_spaces.get("nasbench201")
-    found = judge_search(
-        space, load(model), table, population=population, generations=generations, seeds=seeds, progress=True
+    def model_of(rows: Sequence[Row], objectives: Sequence[str], seed: int) -> RLM:
+        return rlm.fine_tune(rows, objectives, seed=seed) if rows else rlm
+
+    every = contest(
+        table, model_of, labels, SETS, **size, seeds=range(seeds), done=results.found, progress=True
     )
-    columns = ("evaluated", "chosen", "in table", "hypervolume", "lowest", "within table")
-    print(f"{'objectives':<28}{'method':<10}" + "".join(f"{c:>14}" for c in columns))
-    for (objectives, method), of_seeds in found.items():
-        mean = {f.name: np.mean([getattr(j, f.name) for j in of_seeds]) for f in fields(Judgement)}
-        counts = "".join(f"{mean[name]:>14,.0f}" for name in ("evaluations", "chosen", "known"))
-        lowest = min(j.share for j in of_seeds)
-        shares = "".join(f"{share:>14.2%}" for share in (mean["share"], lowest, mean["share_within"]))
-        print(f"{' x '.join(objectives):<28}{method:<10}{counts}{shares}")
+    for key, judgement in every:
+        results.add(key, judgement)
+    found = {key: one for key, one in results.found.items() if key[2] < seeds}
+    shares, shortlists = (means(found, name) for name in ("share", "share_shortlist"))
+    print(f"{'objectives':<58}{'method':<20}{'evaluations':>12}{'front':>16}{'shortlist':>16}")
+    for objectives, method, evaluations in sorted(shares, key=lambda k: (k[0], [*METHODS].index(k[1]), k[2])):
+        told = [
+            f"{100 * mean:.2f} ±{100 * spread:.2f} %"
+            for mean, spread in (s[objectives, method, evaluations] for s in (shares, shortlists))
+        ]
+        print(f"{objectives:<58}{method:<20}{evaluations:>12,}{told[0]:>16}{told[1]:>16}")
+    if picture:
+        with atomic(picture) as temporary:
+            draw(found).savefig(temporary, dpi=150)
+        print(f"picture: {picture}")
 
 
 @bench.command(name="references")

@@ -321,7 +321,7 @@ def _record(row: Row) -> dict[str, Any]:
         if not _is_possible(name, value) or math.isnan(value) or not re.fullmatch(named, name):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
     metadata = {
-        f"{kind}_{name.removeprefix(start + '/')}": value
+        f"{kind}_{name.removeprefix(start + '/')}": value.item() if isinstance(value, np.generic) else value
         for name, value in row.targets.items()
         for kind, start in KINDS.items()
         if name.startswith(f"{start}/")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,15 +14,13 @@ from nas_rlm.algorithms import Random
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of
 from nas_rlm.expert import Expert
+from nas_rlm.lookup import Known
 from nas_rlm.pareto import hypervolume, nondominated
 from nas_rlm.plots import HUES, INK, MUTED
 from nas_rlm.rlm import RLM
 from nas_rlm.search import Result, search
 from nas_rlm.settings import Settings
-from search_spaces import SearchSpace
-from search_spaces.graph import Graph, Value
 
-ATTEMPTS = 20  # to vary an architecture into one that a table has
 ACCURACY, WORST = "accuracy", 80.0  # below it no network is of use
 POLICIES = ("where it pays", "front once", "random")
 
@@ -45,55 +42,6 @@ class Judgement:
     confirmed: int
     share: float
     share_measured: float
-
-
-class Known(SearchSpace[Any]):
-    """The part of a space that a table has.
-
-    Args:
-        whole: the space.
-        names: its architectures that are in the table.
-    """
-
-    def __init__(self, whole: SearchSpace[Any], names: Sequence[str]) -> None:
-        self.whole, self.names = whole, list(names)
-        self.held = set(names)
-        self.name, self.size, self.genes = whole.name, len(self.held), whole.genes
-
-    def decode(self, genome: np.ndarray) -> Any:
-        """As the whole space does."""
-        return self.whole.decode(genome)
-
-    def encode(self, architecture: Any) -> np.ndarray:
-        """As the whole space does."""
-        return self.whole.encode(architecture)
-
-    def parse(self, text: str) -> Any:
-        """As the whole space does."""
-        return self.whole.parse(text)
-
-    def write(self, graph: Graph, architecture: Any) -> Value:
-        """As the whole space does."""
-        return self.whole.write(graph, architecture)
-
-    def shape(self, architecture: Any) -> tuple[int, int, int]:
-        """As the whole space does."""
-        return self.whole.shape(architecture)
-
-    def sample(self, rng: np.random.Generator) -> Any:
-        """One of them."""
-        return self.parse(self.names[rng.integers(len(self.names))])
-
-    def mutate(self, architecture: Any, rng: np.random.Generator) -> Any:
-        """A neighbour among them, or the architecture itself."""
-        return self._held(lambda: self.whole.mutate(architecture, rng), architecture)
-
-    def crossover(self, a: Any, b: Any, rng: np.random.Generator) -> Any:
-        """A child among them, or the first parent."""
-        return self._held(lambda: self.whole.crossover(a, b, rng), a)
-
-    def _held(self, born: Callable[[], Any], otherwise: Any) -> Any:
-        return next((one for _ in range(ATTEMPTS) if str(one := born()) in self.held), otherwise)
 
 
 class Lookup:

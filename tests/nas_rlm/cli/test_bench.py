@@ -8,26 +8,29 @@ import search_spaces
 from nas_rlm.ablations import ABLATIONS, Trial
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
-from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused
+from tests.nas_rlm.cli.commands import SPACE, refused
 
 
-def test_bench_search_prints_a_line_for_each_method(tmp_path, model, capsys):
+def test_bench_search_prints_a_line_for_each_method_and_goes_on(tmp_path, model, monkeypatch, capsys):
     names = ("accuracy", "latency/pixel3", "latency/eyeriss")
-    path = tmp_path / "cells.parquet"
+    monkeypatch.setattr("nas_rlm.contest.SETS", (names[:2], names))
+    path, rng = tmp_path / "cells.parquet", np.random.default_rng(0)
+    cells = {str(SPACE.sample(rng)): None for _ in range(150)}
+    values = [(85 + 5 * rng.random(), *(2 + 5 * rng.random(2))) for _ in cells]
     write(
         path,
-        [
-            Row("nasbench201", a, dict(zip(names, (90.0 + i, 5.0 + i, 3.0), strict=True)))
-            for i, a in enumerate(ARCHS)
-        ],
+        [Row("nasbench201", a, dict(zip(names, v, strict=True))) for a, v in zip(cells, values, strict=True)],
     )
-    size = ("--population", "4", "--generations", "2", "--seeds", "2")
-    assert main(["bench", "search", *model, "--data", str(path), *size]) == 0
+    command = ["bench", "search", *model, "--data", str(path), "--population", "10", "--generations", "6"]
+    kept = ["--out", str(tmp_path / "s.jsonl"), "--picture", str(tmp_path / "s.png")]
+    assert main([*command, *kept, "--seeds", "1"]) == main([*command, *kept, "--seeds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[3:5] for line in lines[1:]] == [
-        [m, "8"] for m in ("nsga2", "random", "measured")
-    ] * 2
-    assert "seeds is 0" in refused(capsys, "bench", "search", *model, "--data", path, "--seeds", "0")
+    assert len([line for line in lines if "evolution on truth" in line]) == 2 * 2 * 2
+    assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 2 * 5 * 2
+    assert (tmp_path / "s.png").stat().st_size > 10_000
+    assert "--seeds is 0" in refused(capsys, *command, "--seeds", "0")
+    assert "150 labels of 150 rows" in refused(capsys, *command, "--labels", "150")
+    assert "is no picture" in refused(capsys, *command, "--picture", tmp_path / "s.txt")
 
 
 def test_bench_few_shot_prints_a_line_for_each_method(tmp_path, model, capsys):

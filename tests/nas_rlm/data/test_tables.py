@@ -56,6 +56,12 @@ def test_tables_of_programs_are_written_as_they_are_read(tmp_path, objective, va
         write(tmp_path / "programs.parquet", both)
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    targets = {"accuracy": np.float64(90.5), "latency/pixel3": np.float64(3.25)}
+    write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, targets)])
+    assert read(tmp_path / "t.parquet").rows[0].targets == targets
+
+
 def test_a_row_without_anything_to_read(tmp_path):
     write(tmp_path / "t.parquet", [Row("nasbench201", "", {"accuracy": 90.0}, "", "x0")])
     with pytest.raises(ValueError, match="'x0' has neither arch_str nor input"):
