@@ -243,7 +243,7 @@ def _learning(network: Network, learn: str, objectives: Sequence[str]) -> Iterat
     kept = [p for name, p in network.named_parameters() if not name.startswith((learns, "tokens."))]
     own = torch.zeros(len(network.tokens.weight), 1)
     own[network.config.objective_ids(objectives)] = 1
-    hook = network.tokens.weight.register_hook(lambda gradient: gradient * own) if learn == "token" else None
+    hook = network.tokens.weight.register_hook(lambda g: g * own.to(g.device)) if learn == "token" else None
     for p in kept:
         p.requires_grad_(False)
     try:

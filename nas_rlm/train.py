@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
+from nas_rlm import parallel
 from nas_rlm.calibration import calibrate
 from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
@@ -39,12 +40,13 @@ from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
+TOKENIZER = "tokenizer.model"
 
 
 def run(
     recipe_path: str | os.PathLike[str], out: str | os.PathLike[str], resume: bool = False, table: str = ""
 ) -> RLM:
-    """Train from a recipe.
+    """Train from a recipe, in as many processes as torchrun started, see `nas_rlm.parallel`.
 
     Args:
         recipe_path: a YAML file, or the name of a shipped recipe.
@@ -55,12 +57,17 @@ def run(
     Raises:
         ValueError: a malformed recipe, or `out` holds another run.
     """
-    recipe, folder = read_recipe(recipe_path), Path(out)
-    recipe = recipe.alone(table) if table else recipe
+    recipe = read_recipe(recipe_path)
+    with parallel.joined():
+        return _trained(recipe.alone(table) if table else recipe, Path(out), resume)
+
+
+def _trained(recipe: Recipe, folder: Path, resume: bool) -> RLM:
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
     read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
     start = RLM.load(recipe.start) if recipe.start else None
-    _claim(folder, recipe, resume)
+    if parallel.is_first():
+        _claim(folder, recipe, resume)
     uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
     sides = [tables.split_in_three(t, recipe.validation, recipe.seed) for t in read]
     objectives = _objectives([side[0] for side in sides])
@@ -68,7 +75,10 @@ def run(
     if start is not None:
         rlm = start.starting(objectives, recipe.numbers)
     else:
-        tokenizer = _tokenizer(folder, recipe, [tables.texts(side[0].rows) for side in sides])
+        if parallel.is_first():
+            _tokenizer(folder, recipe, [tables.texts(side[0].rows) for side in sides])
+        parallel.wait()
+        tokenizer = Tokenizer.load(folder / TOKENIZER)
         config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
         rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
     rlm.trained_on = seen([row for side in sides for row in side[0].rows])
@@ -77,6 +87,8 @@ def run(
     ]
     checks = [_watched(side[1], recipe) for side in sides]
     fit(rlm, examples, recipe, lambda: validate(rlm, checks), folder, resume)
+    if not parallel.is_first():
+        return rlm
     rlm.experts = {
         space: known
         for side, use in zip(sides, uses, strict=True)
@@ -123,13 +135,14 @@ def fit(
     Raises:
         ValueError: no row has a number to learn.
     """
-    network = rlm.network
+    network, device = rlm.network, parallel.device()
+    kept_in = out if parallel.is_first() else None
     if not any(numbers for e in examples for numbers in e.numbers):
         raise ValueError(
             f"none of {sum(map(len, examples))} rows has a number to learn: expected one of"
             f" {', '.join(rlm.objectives)}, and latencies that are not near zero"
         )
-    state = _State(network, recipe)
+    state = _State(network.to(device), recipe)
     per_epoch = sum(1 for _ in batches(examples, recipe, epoch=0))
     total = per_epoch * recipe.epochs
     if resume and out is not None and (out / "state.safetensors").is_file():
@@ -138,7 +151,8 @@ def fit(
     kept: dict[str, Tensor] = {}
     kept_step = 0
     clock, losses, tokens = time.perf_counter(), [], 0
-    with tqdm(total=total, initial=state.step, unit="step", desc="train", disable=total < 20) as bar:
+    is_shown = total >= 20 and parallel.is_first()
+    with tqdm(total=total, initial=state.step, unit="step", desc="train", disable=not is_shown) as bar:
         while state.step < total and not (recipe.patience and since >= recipe.patience):
             epoch, done = divmod(state.step, per_epoch)
             for i, batch in enumerate(batches(examples, recipe, epoch)):
@@ -152,24 +166,27 @@ def fit(
                 bar.update()
                 last = state.step == total
                 if check is not None and (state.step % recipe.validate_every == 0 or last):
-                    with state.averaged():
-                        figures = check()
+                    figures = {}
+                    if parallel.is_first():
+                        with state.averaged():
+                            figures = check()
                     mean = float(np.mean([f["spearman"] for f in figures.values()])) if figures else 0.0
+                    mean = parallel.agreed(mean)
                     if mean > best and keep_best:
                         kept = {n: p.clone() for n, p in state.ema.items()}
                         kept_step = state.step
                     best, since = (mean, 0) if mean > best else (best, since + 1)
                     state.best, state.since = best, since
                     record = {"validation": figures, "mean_spearman": round(mean, 5)}
-                    _log(out, state.step, losses, tokens / (time.perf_counter() - clock), **record)
+                    _log(kept_in, state.step, losses, tokens / (time.perf_counter() - clock), **record)
                     clock, losses, tokens = time.perf_counter(), [], 0
                     bar.set_postfix(spearman=f"{mean:.4f}")
-                if out is not None and (state.step % recipe.checkpoint_every == 0 or last):
-                    state.save(out)
+                if kept_in is not None and (state.step % recipe.checkpoint_every == 0 or last):
+                    state.save(kept_in)
                 if recipe.patience and since >= recipe.patience:
                     break
     network.load_state_dict(kept if keep_best and kept else state.ema, strict=False)
-    network.eval()
+    network.to("cpu").eval()
     return kept_step if keep_best and kept else state.step
 
 
@@ -236,15 +253,20 @@ class _State:
         rate = self.recipe.learning_rate * min(1.0, (self.step + 1) / max(1, self.recipe.warmup))
         if self.recipe.schedule == "cosine":
             rate *= 0.5 * (1 + math.cos(math.pi * self.step / total))
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
-            logits = self.network(ids, given)
+        weights = weights * (wanted != IGNORED)
+        mine, counts = parallel.part(len(ids))
+        device = self.network.pieces.weight.device
+        read, told, asked, by = (t[mine].to(device) for t in (ids, given, wanted, weights))
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+            logits = self.network(read, told)
         each = F.cross_entropy(
-            logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none"
+            logits.float().flatten(0, 1), asked.flatten(), ignore_index=IGNORED, reduction="none"
         )
-        weights = weights.flatten() * (wanted.flatten() != IGNORED)
-        loss = (each * weights).sum() / weights.sum()
+        loss = counts * (each * by.flatten()).sum() / weights.sum().to(device)
         self.network.zero_grad()
         loss.backward()
+        told_apart = loss.detach()
+        parallel.add_up([told_apart, *(p.grad for p in self.network.parameters() if p.grad is not None)])
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -254,7 +276,7 @@ class _State:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.ema.values()), list(self.network.parameters()), 1 - decay)
         self.step += 1
-        return loss.item()
+        return float(told_apart.item())
 
     def averaged(self) -> _Averaged:
         return _Averaged(self.network, self.ema)
@@ -285,7 +307,7 @@ class _State:
             ) from None
         for start, optimizer, weight in self._learned():
             optimizer.state[weight] = {
-                k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)
+                k.removeprefix(start): v.to(weight.device) for k, v in tensors.items() if k.startswith(start)
             }
 
     def _learned(self) -> list[tuple[str, Optimizer, Tensor]]:
@@ -316,17 +338,19 @@ def optimizers(network: nn.Module, recipe: Recipe) -> list[Optimizer]:
 
 
 class _Averaged:
-    """Within it the network holds the averaged weights."""
+    """Within it the network holds the averaged weights, on the CPU."""
 
     def __init__(self, network: Network, ema: dict[str, Tensor]) -> None:
         self.network, self.ema = network, ema
 
     def __enter__(self) -> None:
+        self.device = self.network.pieces.weight.device
         self.own = {n: p.detach().clone() for n, p in self.network.named_parameters()}
         self.network.load_state_dict(self.ema, strict=False)
-        self.network.eval()
+        self.network.to("cpu").eval()
 
     def __exit__(self, *error: object) -> None:
+        self.network.to(self.device)
         self.network.load_state_dict(self.own, strict=False)
         self.network.train()
 
@@ -349,9 +373,9 @@ def _objectives(found: Sequence[Table]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for t in found for name in t.objectives))
 
 
-def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> Tokenizer:
-    """The recipe's tokenizer, or one of the run's own, trained once and kept with it."""
-    path = folder / "tokenizer.model"
+def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> None:
+    """Put the recipe's tokenizer into a run's folder, or one of its own, if there is none."""
+    path = folder / TOKENIZER
     if not path.is_file():
         if recipe.tokenizer:
             shipped = ASSETS / recipe.tokenizer / path.name
@@ -360,7 +384,6 @@ def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> Tokenize
             rng = np.random.default_rng(recipe.seed)
             sample = [t[i] for t in texts for i in sorted(rng.permutation(len(t))[: recipe.tokenizer_texts])]
             Tokenizer.train(sample, recipe.vocab_size, recipe.longest_piece, recipe.seed).save(path)
-    return Tokenizer.load(path)
 
 
 def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:

@@ -1,0 +1,104 @@
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import search_spaces
+from nas_rlm import RLM, parallel, train
+from nas_rlm.data import Row, write
+
+SPACE = search_spaces.get("nasbench201")
+RECIPE = """
+tables: [{path: cells.parquet}]
+numbers: 2
+size: 1
+vocab_size: 900
+epochs: 3
+batch_size: 7
+warmup: 2
+validation: 0.2
+validate_every: 4
+checkpoint_every: 3
+noise: 0.1
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
+    rng = np.random.default_rng(0)
+    rows = [
+        Row("nasbench201", str(SPACE.sample(rng)), {"accuracy": 50 + 40 * rng.random(), "latency/mine": 1.5})
+        for _ in range(40)
+    ]
+    write(tmp_path / "cells.parquet", rows)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    return tmp_path / "recipe.yaml"
+
+
+def in_two(*arguments):
+    """Run nas-rlm in two processes."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*start, "-m", "nas_rlm", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def logged(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_two_processes_train_as_one_does(recipe, tmp_path):
+    alone = train.run(recipe, tmp_path / "alone")
+    in_two("train", recipe, "--out", tmp_path / "two")
+    one, two = logged(tmp_path / "alone"), logged(tmp_path / "two")
+    assert [line["step"] for line in one] == [line["step"] for line in two]
+    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], rel=1e-3)
+    together = dict(RLM.load(tmp_path / "two").network.named_parameters())
+    for name, weight in alone.network.named_parameters():
+        torch.testing.assert_close(together[name], weight, rtol=0.02, atol=2e-3)
+    held = json.loads((tmp_path / "two" / "config.json").read_text())
+    assert held["trained_on"]["nasbench201"]["rows"] == alone.trained_on["nasbench201"].rows
+
+
+def test_two_processes_go_on_where_one_was_stopped(recipe, tmp_path, monkeypatch):
+    alone = train.run(recipe, tmp_path / "alone")
+    advance = train._State.advance
+
+    def killed(state, *arguments):
+        if state.step == 7:
+            raise KeyboardInterrupt
+        return advance(state, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train._State, "advance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train.run(recipe, tmp_path / "two")
+    in_two("train", recipe, "--out", tmp_path / "two", "--resume")
+    together = dict(RLM.load(tmp_path / "two").network.named_parameters())
+    for name, weight in alone.network.named_parameters():
+        torch.testing.assert_close(together[name], weight, rtol=0.02, atol=2e-3)
+
+
+def test_each_row_of_a_batch_counts_once(monkeypatch):
+    assert parallel.part(5)[0].tolist() == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(parallel, "size", lambda: 3)
+    taken = []
+    for rank in range(3):
+        monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
+        rows, counts = parallel.part(2)
+        taken.append((rows.tolist(), counts))
+    assert taken == [([0], 1.0), ([1], 1.0), ([0], 0.0)]
+
+
+def test_a_process_alone_is_the_first_and_agrees_with_itself():
+    assert (parallel.rank(), parallel.size(), parallel.is_first()) == (0, 1, True)
+    assert parallel.agreed(0.1) == 0.1
+    given = torch.ones(3)
+    parallel.add_up([given])
+    assert given.tolist() == [1, 1, 1]
