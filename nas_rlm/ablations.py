@@ -76,7 +76,7 @@ ABLATIONS: dict[str, dict[str, Trial]] = {
         "head, raw": Trial(head="raw"),
     },
     "numbers": {"digits": Trial(), "as text": Trial(plain=True)},
-    "tokenizer": {"learned, 8K": Trial(), "generic, 30.5K": Trial(generic=True)},
+    "tokenizer": {"learned, 8K": LONG, "generic, 30.5K": replace(LONG, generic=True)},
     "length": {f"{n} tokens": Trial(length=n) for n in (16, 32, 64, 128)},
     "text": {"outlined": LONG, "flat": replace(LONG, flat=True)},
     "pretraining": {"from nothing": FEW, "pretrained": replace(FEW, start="pretrained")},
