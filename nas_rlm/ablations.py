@@ -27,7 +27,7 @@ from nas_rlm.hints import hint
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Cache, Config, Memory, Network
 from nas_rlm.numbers import MINUS, PLUS, ZERO, NumberScheme
-from nas_rlm.plots import HUES, INK, MUTED
+from nas_rlm.pictures import HUES, INK, MUTED
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx

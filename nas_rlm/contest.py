@@ -17,7 +17,7 @@ import search_spaces
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.lookup import Known, Truth
 from nas_rlm.pareto import hypervolume
-from nas_rlm.plots import HUES, INK, MUTED
+from nas_rlm.pictures import HUES, INK, plain
 from nas_rlm.references import published
 from nas_rlm.search import Predictor, Result, search
 from nas_rlm.settings import Settings
@@ -165,10 +165,7 @@ def draw(found: Mapping[Key, Judgement]) -> Figure:
         axis.set_xscale("log")
         axis.set_title(objectives, fontsize=10, color=INK, loc="left")
         axis.set_xlabel("evaluations, or true values", color=INK)
-        axis.grid(color="#e8ebf0", linewidth=0.8)
-        axis.tick_params(colors=MUTED, length=0)
-        for spine in axis.spines.values():
-            spine.set_visible(False)
+        plain(axis)
     axes[0].set_ylabel("true hypervolume, of the best possible", color=INK)
     axes[0].legend(frameon=False, fontsize=9.5, labelcolor=INK)
     return figure

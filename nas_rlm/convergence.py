@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from nas_rlm.files import atomic
-from nas_rlm.plots import FORMATS, FRONT, INK, MUTED
+from nas_rlm.pictures import FRONT, INK, plain
 from nas_rlm.search import Result
 
 Curve = Sequence[tuple[int, float]]  # evaluations, and the hypervolume after them
@@ -34,15 +32,5 @@ def draw(curve: Curve, title: str) -> Figure:
     axis.set_title(title, loc="left", fontsize=12, color=INK)
     axis.set_xlabel("evaluations", color=INK)
     axis.set_ylabel("hypervolume", color=INK)
-    axis.grid(color="#e8ebf0", linewidth=0.8)
-    axis.tick_params(colors=MUTED, length=0)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    plain(axis)
     return figure
-
-
-def save(curve: Curve, title: str, path: Path) -> None:
-    """Draw the picture into a file, whole or not at all."""
-    with atomic(path) as temporary:
-        metadata = {FORMATS[path.suffix]: None} if FORMATS[path.suffix] else None
-        draw(curve, title).savefig(temporary, dpi=150, metadata=metadata)

@@ -18,6 +18,7 @@ from nas_rlm import convergence, plots
 from nas_rlm.convergence import hypervolumes
 from nas_rlm.feasibility import Feasibility
 from nas_rlm.files import write_text
+from nas_rlm.pictures import save
 from nas_rlm.predictions import predictions_csv
 from nas_rlm.references import reference
 from nas_rlm.report import page, report_info
@@ -25,7 +26,6 @@ from nas_rlm.search import FAILED, MEASURED, NOTHING, PREDICTED, Result, Sampler
 from nas_rlm.settings import Settings
 from search_spaces import SearchSpace
 
-VOLUMES = "hypervolume.png"
 LISTS = ("objectives", "constraints", "maximised", "functions")
 MODULES = '''"""The networks of this front as torch modules, freshly initialised, to be trained.
 
@@ -274,12 +274,13 @@ def write_front(
     unfinished.rename(finished)
 
     write_text(folder / "samples.json", json.dumps({k: v.tolist() for k, v in samples.items()}) + "\n")
-    plots.save(plots.front_info(result, samples), folder / "pareto.png")
+    save(plots.draw(plots.front_info(result, samples)), folder / "pareto.png")
     ranges = feasibility.ranges if feasibility else {}
     corner = reference(settings.space, settings.objectives, ranges, settings.maximised)
     curve = hypervolumes(result, corner) if corner else []
     if curve:
-        convergence.save(curve, f"{settings.space}: {', '.join(settings.objectives)}", folder / VOLUMES)
+        title = f"{settings.space}: {', '.join(settings.objectives)}"
+        save(convergence.draw(curve, title), folder / "hypervolume.png")
     info = report_info(space, result, curve, corner, feasibility)
     write_text(folder / "report.html", page(info))
     status = [result.status.get(name, PREDICTED) for name in names] if settings.device else ()

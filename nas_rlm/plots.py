@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -20,10 +19,10 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from scipy.stats import gaussian_kde
 
-from nas_rlm.files import atomic
 from nas_rlm.hints import hint
 from nas_rlm.metrics import spearman
 from nas_rlm.pareto import unbeaten
+from nas_rlm.pictures import FAINT, FRONT, HUES, INK, MUTED, plain
 from nas_rlm.search import MEASURED, Result
 from nas_rlm.settings import Constraint
 
@@ -34,14 +33,10 @@ BANDWIDTH = 0.45  # of the kernels, in standard deviations of the draws
 FUZZ = 1e-3  # added to draws, relative to their median,
 BLUR = 0.15  # and to their interquartile range
 STRAY = 2.0  # interquartile ranges beyond the quartiles: a wrong exponent, not a doubt about the value
-# suffix of a picture, and what its writer notes of the day or the program unless told not to
-FORMATS = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate", ".jpg": ""}
 UNITS = {"accuracy": "%", "latency": "ms", "memory": "bytes", "flops": "MACs", "params": ""}
-INK, MUTED, FAINT, FRONT = "#1f2430", "#6b7280", "#b8c0cc", "#d1495b"
 OUTSIDE = ("outside the constraints", "outside the constraints, or does not run")
 TRUE = "#111827"
 NOTHING_TRUE: Mapping[str, Mapping[str, float]] = MappingProxyType({})
-HUES = ("#1b6ca8", "#2a9d8f", "#8a6fb3", "#e09f3e", "#5c677d")
 
 
 @dataclass(frozen=True)
@@ -181,13 +176,6 @@ def draw(info: FrontInfo) -> Figure:
         _draw_panel(axis, panel)
     _draw_legend(figure, info.panels)
     return figure
-
-
-def save(info: FrontInfo, path: Path) -> None:
-    """Draw the picture into a file, whole or not at all."""
-    with atomic(path) as temporary:
-        metadata = {FORMATS[path.suffix]: None} if FORMATS[path.suffix] else None
-        draw(info).savefig(temporary, dpi=150, metadata=metadata)
 
 
 def label(objective: str) -> str:
@@ -347,12 +335,9 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     axis.set(xlim=panel.xlim, ylim=panel.ylim)
     axis.set_xlabel(label(panel.x), fontsize=11, color=INK)
     axis.set_ylabel(label(panel.y), fontsize=11, color=INK)
-    axis.grid(color="#e8ebf0", linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.tick_params(colors=MUTED, length=0)
-    for side, spine in axis.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(FAINT)
+    plain(axis)
+    for side in ("left", "bottom"):
+        axis.spines[side].set(visible=True, color=FAINT)
     axis.scatter(
         panel.infeasible[:, 0],
         panel.infeasible[:, 1],

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
-from nas_rlm.files import atomic
 from nas_rlm.metrics import coverage, spearman
-from nas_rlm.plots import FAINT, HUES, INK, MUTED
+from nas_rlm.pictures import FAINT, HUES, INK, MUTED
 from nas_rlm.rlm import RLM
 
 INTERVALS = (0.2, 0.4, 0.6, 0.8, 0.9)
@@ -93,7 +91,7 @@ def _halves(quantiles: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     return float(np.median(error[order[:half]])), float(np.median(error[order[half:]]))
 
 
-def draw(found: Sequence[Reliability], path: Path) -> None:
+def draw(found: Sequence[Reliability]) -> Figure:
     """A line for each table and objective: what intervals say against what they hold."""
     figure = Figure(figsize=(6.4, 6.4), layout="constrained")
     axis = figure.subplots()
@@ -106,5 +104,4 @@ def draw(found: Sequence[Reliability], path: Path) -> None:
     axis.tick_params(colors=MUTED)
     if len(found) <= 2 * len(HUES):
         axis.legend(frameon=False, fontsize=8)
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    return figure

@@ -12,7 +12,7 @@ from cyclopts import App
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Names, Whole, app, bar, load
-from nas_rlm.files import atomic, check_target, read_text, write_text
+from nas_rlm.files import check_target, read_text, write_text
 from nas_rlm.hints import hint
 from nas_rlm.results import Results
 
@@ -52,15 +52,13 @@ def bench_search(
         picture: hypervolume against evaluations: .png, .svg, .pdf or .jpg.
     """
     from nas_rlm.contest import KEYS, METHODS, SETS, Judgement, contest, draw, means
-    from nas_rlm.plots import FORMATS
+    from nas_rlm.pictures import check_picture, save
 
     for name, value, least in (("seeds", seeds, 1), ("labels", labels, 0)):
         if value < least:
             raise ValueError(f"--{name} is {value}, expected at least {least}")
-    if picture and picture.suffix not in FORMATS:
-        raise ValueError(f"{str(picture)!r} is no picture: expected {', '.join(FORMATS)}")
     if picture:
-        check_target(picture)
+        check_picture(picture)
     table = table_of("nasbench201", data)
     name = model or ("pretrained" if labels else "nas")
     size = {"population": population, "generations": generations}
@@ -85,8 +83,7 @@ def bench_search(
         ]
         print(f"{objectives:<58}{method:<20}{evaluations:>12,}{told[0]:>16}{told[1]:>16}")
     if picture:
-        with atomic(picture) as temporary:
-            draw(found).savefig(temporary, dpi=150)
+        save(draw(found), picture)
         print(f"picture: {picture}")
 
 
@@ -256,11 +253,9 @@ def bench_reliability(
     """
     from nas_rlm import reliability as counted
     from nas_rlm.evaluate import sides, whole
-    from nas_rlm.plots import FORMATS
+    from nas_rlm.pictures import check_picture, save
 
-    if out.suffix not in FORMATS:
-        raise ValueError(f"{str(out)!r} is no picture: expected {', '.join(FORMATS)}")
-    check_target(out)
+    check_picture(out)
     rlm = load(model)
     rlm.check(objectives or rlm.objectives)
     found = []
@@ -286,7 +281,7 @@ def bench_reliability(
         print(
             f"{r.table:<13}{r.objective:<34}{r.rows:>6}{held}{r.certain:>10.2%}{r.uncertain:>11.2%}{shared}"
         )
-    counted.draw(found, out)
+    save(counted.draw(found), out)
     print(f"picture: {out}")
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import search_spaces
 from nas_rlm.cli.app import Names, Whole, load
 from nas_rlm.cli.bench import bench, table_of
-from nas_rlm.files import atomic, check_target
 from nas_rlm.hints import hint
 from nas_rlm.results import Results
 
@@ -117,7 +116,7 @@ def bench_measure(
     """
     from nas_rlm.devices.policies import POLICIES, Judgement, draw, judged, means
     from nas_rlm.devices.transfer import LARGEST, TARGETS
-    from nas_rlm.plots import FORMATS
+    from nas_rlm.pictures import check_picture, save
 
     sizes = [int(b) if b.isdecimal() else 0 for b in budgets]
     if not sizes or min(sizes) < 10:
@@ -127,10 +126,8 @@ def bench_measure(
     for name, value, least in (("--seeds", seeds, 1), ("--population", population, 2)):
         if value < least:
             raise ValueError(f"{name} is {value}, expected at least {least}")
-    if picture and picture.suffix not in FORMATS:
-        raise ValueError(f"{str(picture)!r} is no picture: expected {', '.join(FORMATS)}")
     if picture:
-        check_target(picture)
+        check_picture(picture)
     known = search_spaces.get(space)
     table = table_of(known.name, data)
     usual = [name.format(LARGEST.get(known.name, "1")) for name in TARGETS]
@@ -164,6 +161,5 @@ def bench_measure(
             confirmed = sum(one.confirmed for one in some) / max(1, sum(one.front for one in some))
             print(f"{policy:<16}{budget:>7}{told}{confirmed:>11.0%}")
     if picture:
-        with atomic(picture) as temporary:
-            draw(asked).savefig(temporary, dpi=150)
+        save(draw(asked), picture)
         print(f"picture: {picture}")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load
-from nas_rlm.files import check_target
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
@@ -151,6 +150,7 @@ def plot(folder: Path, *, pair: Many = (), data: Path | None = None, out: Path |
     from nas_rlm import plots
     from nas_rlm.data import read
     from nas_rlm.folder import read_result, read_samples
+    from nas_rlm.pictures import check_picture, save
 
     pairs = [tuple(one.split(",")) for one in pair]
     for one, names in zip(pair, pairs, strict=True):
@@ -158,16 +158,14 @@ def plot(folder: Path, *, pair: Many = (), data: Path | None = None, out: Path |
             raise ValueError(f"--pair is {one!r}, expected two objectives such as latency/pixel3,accuracy")
 
     target = out or folder / "pareto.png"
-    if target.suffix not in plots.FORMATS:
-        raise ValueError(f"{str(target)!r} is no picture: expected {', '.join(plots.FORMATS)}")
-    check_target(target)
+    check_picture(target)
     result = read_result(folder)
     rows = read(data).rows if data else []
     truth = {row.arch_str: row.targets for row in rows if row.space == result.settings.space}
     if data and not truth.keys() & set(result.architectures):
         raise ValueError(f"{data} has none of the {len(result.architectures):,} architectures of the search")
     info = plots.front_info(result, read_samples(folder, result), [(x, y) for x, y in pairs], truth)
-    plots.save(info, target)
+    save(plots.draw(info), target)
     print(f"picture: {target}")
 
 

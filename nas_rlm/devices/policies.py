@@ -16,7 +16,7 @@ from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_o
 from nas_rlm.expert import Expert
 from nas_rlm.lookup import Known
 from nas_rlm.pareto import hypervolume, nondominated
-from nas_rlm.plots import HUES, INK, MUTED
+from nas_rlm.pictures import HUES, INK, plain
 from nas_rlm.rlm import RLM
 from nas_rlm.search import Result, search
 from nas_rlm.settings import Settings
@@ -203,10 +203,7 @@ def draw(found: Mapping[tuple[str, str, int, int], Judgement]) -> Figure:
             axis.fill_between(budgets, mean - deviation, mean + deviation, color=hue, alpha=0.15, linewidth=0)
         axis.set_title(title, fontsize=11, color=INK, loc="left")
         axis.set_xlabel("measurements", color=INK)
-        axis.grid(color="#e8ebf0", linewidth=0.8)
-        axis.tick_params(colors=MUTED, length=0)
-        for spine in axis.spines.values():
-            spine.set_visible(False)
+        plain(axis)
     axes[0].set_ylabel("true hypervolume, of the best possible", color=INK)
     axes[0].legend(frameon=False, fontsize=9.5, labelcolor=INK)
     return figure

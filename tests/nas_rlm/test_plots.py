@@ -6,6 +6,7 @@ import pytest
 
 import search_spaces
 from nas_rlm import plots
+from nas_rlm.pictures import save
 from nas_rlm.search import Result, search
 from nas_rlm.settings import Settings
 from tests.nas_rlm.stubs import StubPredictor
@@ -82,7 +83,7 @@ def test_degenerate_draws_are_drawn(draws, tmp_path):
     density = info.panels[0].densities[0]
     assert np.isfinite(density.density).all()
     assert np.isfinite(density.levels).all()
-    plots.save(info, tmp_path / "picture.png")
+    save(plots.draw(info), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5_000
 
 
@@ -145,7 +146,7 @@ def test_no_empty_space_hides_a_search_without_a_front(tmp_path):
     assert plots.highlights(nothing).tolist() == []
     info = plots.front_info(nothing, {})
     assert info.panels[0].ylim[0] < 90 < 91 < info.panels[0].ylim[1]
-    plots.save(info, tmp_path / "picture.png")
+    save(plots.draw(info), tmp_path / "picture.png")
 
 
 def test_measured_points_of_the_front_are_told_from_predicted_ones():

@@ -63,6 +63,9 @@ def test_errors_of_a_latency_are_held_against_those_of_accuracy(held, tiny_check
     assert alone.shared is None
 
 
-def test_a_picture_is_written(tmp_path):
-    draw([Reliability("cells", "accuracy", 9, (0.1, 0.2, 0.3, 0.4, 0.5), 0.1, 0.2)], tmp_path / "r.png")
-    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+def test_a_line_for_each_objective():
+    figure = draw([Reliability("cells", "accuracy", 9, (0.1, 0.2, 0.3, 0.4, 0.5), 0.1, 0.2)])
+    diagonal, line = figure.axes[0].lines
+    assert line.get_label() == "cells accuracy"
+    assert list(line.get_ydata()) == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
