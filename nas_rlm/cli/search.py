@@ -107,7 +107,9 @@ def search(
     if device:
         check_device(Device.named(device), python)
     folder.check_search(out, settings, resume)
-    possible = feasibility(found, evaluator, settings.told, sample) if sample and settings.told else None
+    possible = folder.read_feasibility(out)  # of a search that goes on
+    if not possible and sample and settings.told:
+        possible = feasibility(found, evaluator, settings.told, sample)
     if possible:
         print(possible)
     log = folder.open_log(out, settings, resume)

@@ -87,7 +87,9 @@ def test_search_by_functions_of_the_user_and_counted_costs(tmp_path, model, caps
         assert [float(row[n]) for n in ("skips", "flops", "params")] == [
             *(row["arch"].count("skip_connect"), SPACE.flops(cell), SPACE.params(cell))
         ]
-    assert main(["plot", str(tmp_path / "run")]) == main([*command, "--resume"]) == 0
+    page = (tmp_path / "run" / "report.html").read_bytes()
+    assert main(["plot", str(tmp_path / "run")]) == main([*command, "--sample", "0", "--resume"]) == 0
+    assert (tmp_path / "run" / "report.html").read_bytes() == page
     path.write_text(path.read_text() + "# another\n")
     assert "holds another search, with model" in refused(capsys, *command, "--resume")
     assert "nobody knows the objective 'skips'" in refused(
