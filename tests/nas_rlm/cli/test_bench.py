@@ -111,3 +111,14 @@ def test_bench_reliability_prints_a_line_and_draws(tmp_path, model, table, capsy
         ("latency/x", "does not know the objective 'latency/x'"),
     ):
         assert message in refused(capsys, *command, "--objectives", objective, "--out", picture)
+
+
+def test_bench_references_adds_what_is_not_there(tmp_path, model, monkeypatch, capsys):
+    monkeypatch.setattr(search_spaces, "names", lambda: ["nasbench201", "hiaml"])
+    out = tmp_path / "references.json"
+    out.write_text('{"nasbench201": {"flops": 3.0}}')
+    assert main(["bench", "references", *model, "--count", "5", "--out", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["nasbench201"]["flops"] == 3
+    assert found["nasbench201"]["params"] > 0 and found["hiaml"]["flops"] > 0
+    assert "reference values of 2 spaces" in capsys.readouterr().out
