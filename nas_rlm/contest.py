@@ -16,8 +16,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.lookup import Known, Truth
-from nas_rlm.pareto import hypervolume
-from nas_rlm.pictures import HUES, INK, plain
+from nas_rlm.pictures import HUES, INK, band, plain
 from nas_rlm.references import published
 from nas_rlm.search import Predictor, Result, search
 from nas_rlm.settings import Settings
@@ -130,11 +129,10 @@ def judged(result: Result, truth: Truth, seconds: float) -> Judgement:
     """What a result is worth in true values."""
     objectives = result.settings.objectives
     corner = [published(result.settings.space)[name] for name in objectives]
-    best = hypervolume(truth.true(list(truth.values), objectives), objectives, corner)
 
     def share(positions: np.ndarray) -> float:
         names = [result.architectures[i] for i in positions]
-        return hypervolume(truth.true(names, objectives), objectives, corner) / best
+        return truth.share(names, objectives, corner)
 
     front = result.front
     return Judgement(len(front), share(front), share(result.shortlist(SHORTLIST)), seconds)
@@ -159,9 +157,7 @@ def draw(found: Mapping[Key, Judgement]) -> Figure:
             marks = sorted(mark for o, m, mark in values if (o, m) == (objectives, method))
             if not marks:
                 continue
-            mean, deviation = np.transpose([values[objectives, method, mark] for mark in marks])
-            axis.plot(marks, mean, color=hue, marker="o", markersize=4, linewidth=1.5, label=method)
-            axis.fill_between(marks, mean - deviation, mean + deviation, color=hue, alpha=0.15, linewidth=0)
+            band(axis, marks, [values[objectives, method, mark] for mark in marks], hue, method)
         axis.set_xscale("log")
         axis.set_title(objectives, fontsize=10, color=INK, loc="left")
         axis.set_xlabel("evaluations, or true values", color=INK)

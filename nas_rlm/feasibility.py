@@ -85,7 +85,7 @@ def _look_further(
         settings: with the constraints.
         drawn: what was told of random architectures, [N, K, Q].
     """
-    short = replace(settings, algorithm="nsga2", generations=TRIES, device="", budget=0)
+    short = replace(settings, algorithm="nsga2", generations=TRIES)
     result = search(space, predictor, short)
     if result.feasible.any():
         return

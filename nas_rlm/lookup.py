@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.data.tables import Table
+from nas_rlm.pareto import hypervolume
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph, Value
 
@@ -83,12 +84,32 @@ class Truth:
             raise ValueError(f"no row of {table.name} has both {' and '.join(objectives)}")
         self.objectives = tuple(objectives)
         self.values = {row.arch_str: [row.targets[name] for name in objectives] for row in rows}
+        self._best: dict[tuple[tuple[str, ...], tuple[float, ...]], float] = {}
 
     def true(self, names: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
         """What was measured of architectures, [N, K]."""
         columns = [self.objectives.index(name) for name in objectives]
         found = np.array([self.values[name] for name in names], dtype=float)
         return found.reshape(-1, len(self.objectives))[:, columns]
+
+    def share(self, names: Sequence[str], objectives: Sequence[str], corner: Sequence[float]) -> float:
+        """The hypervolume of architectures' true values, relative to that of all of them.
+
+        Args:
+            names: of architectures.
+            objectives: K of those that are known.
+            corner: the reference point, K values.
+        """
+        return hypervolume(self.true(names, objectives), objectives, corner) / self.best(
+            tuple(objectives), tuple(corner)
+        )
+
+    def best(self, objectives: tuple[str, ...], corner: tuple[float, ...]) -> float:
+        """The hypervolume of all architectures."""
+        if (objectives, corner) not in self._best:
+            everything = self.true(list(self.values), objectives)
+            self._best[objectives, corner] = hypervolume(everything, objectives, corner)
+        return self._best[objectives, corner]
 
     def predict(
         self,

@@ -57,11 +57,13 @@ class Evaluator:
 
     def check(self, objectives: Sequence[str]) -> None:
         """Refuse objectives that nobody knows, and repeated ones."""
+        from nas_rlm.rlm import check_names
+
+        check_names(objectives)
         known = [*self.functions, *EXACT, *self.model.objectives]
         for name in objectives:
             if name not in known:
                 raise ValueError(f"nobody knows the objective {name!r}; {hint(name, known)}")
-        self.model.check([name for name in objectives if not self._is_own(name)] or self.model.objectives)
 
     def predict(
         self,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -40,3 +42,20 @@ def plain(axis: Axes) -> None:
     axis.tick_params(colors=MUTED, length=0)
     for spine in axis.spines.values():
         spine.set_visible(False)
+
+
+def band(
+    axis: Axes, places: Sequence[float], values: Sequence[tuple[float, float]], hue: str, label: str
+) -> None:
+    """A line of means, in a band of their deviations.
+
+    Args:
+        axis: to draw on.
+        places: along x.
+        values: at each of them mean and deviation.
+        hue: of both.
+        label: of the line.
+    """
+    mean, deviation = np.transpose(values)
+    axis.plot(places, mean, color=hue, marker="o", markersize=4, linewidth=1.5, label=label)
+    axis.fill_between(places, mean - deviation, mean + deviation, color=hue, alpha=0.15, linewidth=0)

@@ -120,7 +120,7 @@ def highlights(result: Result) -> np.ndarray:
     if len(rows) == 0:
         return rows
     costs = result.settings.costs(result.medians[rows], (first,))[:, 0]
-    shown = rows[costs <= _fence(costs)][costs[costs <= _fence(costs)].argsort(kind="stable")]
+    shown = rows[costs <= fence(costs)][costs[costs <= fence(costs)].argsort(kind="stable")]
     return shown[np.unique(np.linspace(0, len(shown) - 1, HIGHLIGHTS).round().astype(int))]
 
 
@@ -296,7 +296,7 @@ def _levels(density: np.ndarray, share: float) -> tuple[float, ...]:
     return tuple(float(ordered[np.searchsorted(mass, min(m, 0.98 * share))]) for m in MASSES)
 
 
-def _fence(costs: np.ndarray) -> float:
+def fence(costs: np.ndarray) -> float:
     """Where outliers begin among costs: one and a half interquartile ranges above the upper quartile."""
     lower, upper = np.quantile(costs, [0.25, 0.75])
     return float(upper + 1.5 * (upper - lower))
@@ -309,7 +309,7 @@ def _view(
     sign = -1.0 if grows else 1.0
     base = front if len(front) >= HIGHLIGHTS else points
     costs = base[:, 1] * sign
-    shown = base[costs <= _fence(costs)]
+    shown = base[costs <= fence(costs)]
     near = points[points[:, 1] * sign <= (shown[:, 1] * sign).max()]
     xs = [
         *shown[:, 0],
@@ -317,7 +317,7 @@ def _view(
         *(edge for d in densities for edge in _extent(d.x, d, 0)),
     ]
     ys = [*shown[:, 1], *(edge for d in densities for edge in _extent(d.y, d, 1))]
-    return _padded(min(xs), max(xs)), _padded(min(ys), max(ys))
+    return padded(min(xs), max(xs)), padded(min(ys), max(ys))
 
 
 def _extent(axis: np.ndarray, density: Density, along: int) -> tuple[float, float]:
@@ -326,8 +326,9 @@ def _extent(axis: np.ndarray, density: Density, along: int) -> tuple[float, floa
     return float(reached.min()), float(reached.max())
 
 
-def _padded(low: float, high: float) -> tuple[float, float]:
-    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+def padded(low: float, high: float, share: float = 0.05) -> tuple[float, float]:
+    """Limits with a margin: a share of their difference, or of what they are."""
+    margin = share * (high - low) or share * abs(high) or 1.0
     return low - margin, high + margin
 
 

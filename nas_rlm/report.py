@@ -15,7 +15,7 @@ import onnx.parser
 
 from nas_rlm.feasibility import Feasibility
 from nas_rlm.objectives import EXACT
-from nas_rlm.plots import label
+from nas_rlm.plots import fence, label, padded
 from nas_rlm.search import MEASURED, PREDICTED, Result
 from nas_rlm.settings import Settings
 from nas_rlm.text import from_architecture
@@ -88,11 +88,8 @@ def command(settings: Settings) -> str:
 def _view(result: Result, medians: np.ndarray) -> list[float]:
     """From where to where one objective is shown: around the front, but for what lies far from most of it."""
     seen = medians[result.front] if len(result.front) else medians
-    lower, upper = np.quantile(seen, [0.25, 0.75])
-    reach = 1.5 * (upper - lower)
-    least, most = max(seen.min(), lower - reach), min(seen.max(), upper + reach)
-    margin = 0.1 * (most - least) or 0.1 * abs(most) or 1.0
-    return [float(least - margin), float(most + margin)]
+    least, most = max(float(seen.min()), -fence(-seen)), min(float(seen.max()), fence(seen))
+    return [*padded(least, most, 0.1)]
 
 
 def _shown(space: SearchSpace[Any], result: Result, index: int, number: int) -> dict[str, Any]:

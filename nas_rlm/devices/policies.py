@@ -16,7 +16,7 @@ from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_o
 from nas_rlm.expert import Expert
 from nas_rlm.lookup import Known
 from nas_rlm.pareto import hypervolume, nondominated
-from nas_rlm.pictures import HUES, INK, plain
+from nas_rlm.pictures import HUES, INK, band, plain
 from nas_rlm.rlm import RLM
 from nas_rlm.search import Result, search
 from nas_rlm.settings import Settings
@@ -198,9 +198,7 @@ def draw(found: Mapping[tuple[str, str, int, int], Judgement]) -> Figure:
         values = means(found, name)
         for policy, hue in zip(POLICIES, HUES, strict=False):
             budgets = sorted(budget for p, budget in values if p == policy)
-            mean, deviation = np.transpose([values[policy, budget] for budget in budgets])
-            axis.plot(budgets, mean, color=hue, marker="o", markersize=4, linewidth=1.5, label=policy)
-            axis.fill_between(budgets, mean - deviation, mean + deviation, color=hue, alpha=0.15, linewidth=0)
+            band(axis, budgets, [values[policy, budget] for budget in budgets], hue, policy)
         axis.set_title(title, fontsize=11, color=INK, loc="left")
         axis.set_xlabel("measurements", color=INK)
         plain(axis)
