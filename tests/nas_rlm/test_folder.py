@@ -14,6 +14,7 @@ from nas_rlm.feasibility import feasibility
 from nas_rlm.search import Result, search
 from nas_rlm.settings import QUANTILES, Settings
 from tests.nas_rlm.stubs import StubPredictor
+from tests.nas_rlm.training import losses
 
 SPACE = search_spaces.get("nasbench201")
 SETTINGS = Settings(
@@ -349,12 +350,5 @@ def test_the_networks_of_a_front_can_be_trained(finished, shared_data):
     torch.manual_seed(0)
     module = made["network"](0)
     assert sum(p.numel() for p in module.parameters()) == SPACE.params(SPACE.parse(made["ARCHITECTURES"][0]))
-    optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(5):
-        loss = torch.nn.functional.cross_entropy(module(x), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0]
+    found = losses(module, x, labels, 5)
+    assert found[-1] < 0.8 * found[0]

@@ -3,41 +3,18 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 
-import search_spaces
 from nas_rlm import RLM, parallel, train
-from nas_rlm.data import Row, write
-
-SPACE = search_spaces.get("nasbench201")
-RECIPE = """
-tables: [{path: cells.parquet}]
-numbers: 2
-size: 1
-vocab_size: 900
-epochs: 3
-batch_size: 7
-warmup: 2
-validation: 0.2
-validate_every: 4
-checkpoint_every: 3
-noise: 0.1
-"""
+from tests.nas_rlm.training import RECIPE, interrupt, prepared
 
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
-    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
-    rng = np.random.default_rng(0)
-    rows = [
-        Row("nasbench201", str(SPACE.sample(rng)), {"accuracy": 50 + 40 * rng.random(), "latency/mine": 1.5})
-        for _ in range(40)
-    ]
-    write(tmp_path / "cells.parquet", rows)
-    (tmp_path / "recipe.yaml").write_text(RECIPE)
-    return tmp_path / "recipe.yaml"
+    path = prepared(tmp_path, monkeypatch)
+    path.write_text(RECIPE.replace("batch_size: 8", "batch_size: 7"))  # which two do not share evenly
+    return path
 
 
 def in_two(*arguments):
@@ -68,15 +45,8 @@ def test_two_processes_train_as_one_does(recipe, tmp_path):
 
 def test_two_processes_go_on_where_one_was_stopped(recipe, tmp_path, monkeypatch):
     alone = train.run(recipe, tmp_path / "alone")
-    advance = train._State.advance
-
-    def killed(state, *arguments):
-        if state.step == 7:
-            raise KeyboardInterrupt
-        return advance(state, *arguments)
-
     with monkeypatch.context() as patched:
-        patched.setattr(train._State, "advance", killed)
+        interrupt(patched, 7)
         with pytest.raises(KeyboardInterrupt):
             train.run(recipe, tmp_path / "two")
     in_two("train", recipe, "--out", tmp_path / "two", "--resume")

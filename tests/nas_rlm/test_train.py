@@ -8,57 +8,18 @@ from nas_rlm import RLM, train
 from nas_rlm.data import Row, write
 from nas_rlm.examples import examples_of
 from nas_rlm.recipe import Recipe, TableRecipe
+from tests.nas_rlm.training import RECIPE, interrupt, prepared, rows
 
 SPACE = search_spaces.get("nasbench201")
-RECIPE = """
-tables: [{path: cells.parquet}]
-numbers: 2
-size: 1
-vocab_size: 900
-epochs: 3
-batch_size: 8
-warmup: 2
-validation: 0.2
-validate_every: 4
-checkpoint_every: 3
-noise: 0.1
-"""
-
-
-def rows(n, seed=0):
-    rng = np.random.default_rng(seed)
-    return [
-        Row(
-            "nasbench201",
-            str(SPACE.sample(rng)),
-            {"accuracy": 50 + 40 * rng.random(), "latency/mine": rng.random() + 1, "latency/other": 0.0},
-        )
-        for _ in range(n)
-    ]
 
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
-    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
-    write(tmp_path / "cells.parquet", rows(40))
-    (tmp_path / "recipe.yaml").write_text(RECIPE)
-    return tmp_path / "recipe.yaml"
+    return prepared(tmp_path, monkeypatch)
 
 
 def weights(rlm):
     return {k: v.numpy() for k, v in rlm.network.state_dict().items()}
-
-
-def interrupt(monkeypatch, step):
-    """Training is killed at a step."""
-    advance = train._State.advance
-
-    def killed(state, *arguments):
-        if state.step == step:
-            raise KeyboardInterrupt
-        return advance(state, *arguments)
-
-    monkeypatch.setattr(train._State, "advance", killed)
 
 
 @pytest.mark.parametrize(("step", "optimizer"), [(1, "adamw"), (4, "muon"), (9, "muon"), (7, "adafactor")])
