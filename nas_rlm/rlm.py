@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nas_rlm.data import Row
     from nas_rlm.recipe import Recipe
 
+Batch = list[tuple[str, list[int]]]  # texts with their tokens
 MEDIAN = (0.5,)
 LEAST_LEVEL = 0.001  # what is rarer than that, no training tells
 
@@ -154,7 +155,7 @@ class RLM:
                 temperatures, and no experts.
         """
         self.check(objectives)
-        levels = _levels(quantiles)
+        levels = levels_of(quantiles)
         temperatures = self.temperatures_of(space, objectives)
 
         def decode(memory: Memory, read: list[str]) -> np.ndarray:
@@ -284,8 +285,7 @@ class RLM:
         objectives: Sequence[str],
         progress: bool = False,
     ) -> list[str]:
-        if isinstance(architectures, str) or not isinstance(architectures, Iterable):
-            raise ValueError(f"architectures is {architectures!r}: expected a list of them")
+        architectures = listed(architectures, "architectures")
         known = search_spaces.get(space) if isinstance(space, str) else space
         self._warn_of_unseen(known.name, objectives)
         parsed = [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
@@ -349,35 +349,72 @@ class RLM:
         Returns:
             float64 [N, *shape].
         """
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
-            raise ValueError(f"texts is {str(texts)[:60]!r}: expected a list of them")
+        texts = listed(texts, "texts")
+        batches = self.in_batches(texts, batch_size)
+
+        def decoded() -> Iterator[np.ndarray]:
+            for batch in batches:
+                ids = pad([row for _, row in batch]).to(self.network.kinds.device)
+                yield decode(self.network.encode(ids), [text for text, _ in batch])
+
+        return gathered(texts, batches, decoded(), shape, progress)
+
+    def in_batches(self, texts: Sequence[str], batch_size: int) -> list[Batch]:
+        """Each distinct text with its tokens, in batches of similar length.
+
+        Raises:
+            ValueError: an empty text, or no size of a batch.
+
+        Warns:
+            UserWarning: a text is longer than the network reads.
+        """
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: expected at least 1")
-        texts = list(texts)
-        distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-        read = list(distinct)
-        ids = [self.tokenizer.encode(text) for text in read]
-        if not all(ids):
+        read = [(text, self.tokenizer.encode(text)) for text in dict.fromkeys(texts)]
+        if not all(ids for _, ids in read):
             raise ValueError(
                 f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx"
             )
-        longest = max(map(len, ids), default=0)
-        if longest > self.network.config.max_length:
+        most = self.network.config.max_length
+        longest = max((len(ids) for _, ids in read), default=0)
+        if longest > most:
             warnings.warn(
-                f"a network has {longest:,} tokens, of which the model reads the first"
-                f" {self.network.config.max_length:,}",
-                stacklevel=3,
+                f"a network has {longest:,} tokens, of which the model reads the first {most:,}", stacklevel=4
             )
-            ids = [row[: self.network.config.max_length] for row in ids]
-        found = np.empty((len(distinct), *shape))
-        order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        with tqdm(total=len(order), disable=not progress, unit="net", desc="predict") as bar:
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                batch = pad([ids[i] for i in rows]).to(self.network.kinds.device)
-                found[rows] = decode(self.network.encode(batch), [read[i] for i in rows])
-                bar.update(len(rows))
-        return found[[distinct[text] for text in texts]] if texts else found
+        read = sorted(((text, ids[:most]) for text, ids in read), key=lambda one: len(one[1]))
+        return [read[start : start + batch_size] for start in range(0, len(read), batch_size)]
+
+
+def gathered(
+    texts: Sequence[str],
+    batches: Sequence[Batch],
+    values: Iterable[np.ndarray],
+    shape: tuple[int, ...],
+    progress: bool,
+) -> np.ndarray:
+    """What was found of batches, for each text: float64 [N, *shape].
+
+    Args:
+        texts: N texts.
+        batches: of them, see `RLM.in_batches`.
+        values: of each batch, one after the other.
+        shape: of one text's numbers.
+        progress: show a bar.
+    """
+    found: dict[str, np.ndarray] = {}
+    total = sum(map(len, batches))
+    with tqdm(total=total, disable=not progress, unit="net", desc="predict") as bar:
+        for batch, numbers in zip(batches, values, strict=True):
+            found.update((text, own) for (text, _), own in zip(batch, numbers, strict=True))
+            bar.update(len(batch))
+    return np.array([found[text] for text in texts], dtype=float).reshape(-1, *shape)
+
+
+def listed(values: Iterable[Any], what: str) -> list[Any]:
+    """Values as a list, unless they are a text or a single thing."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(f"{what} is {str(values)[:60]!r}: expected a list of them")
+    return list(values)
 
 
 def check_names(objectives: Sequence[str]) -> None:
@@ -401,7 +438,8 @@ def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
     return torch.from_numpy(batch)
 
 
-def _levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
+def levels_of(quantiles: Sequence[float] | None) -> tuple[float, ...]:
+    """Levels that are asked for, the median alone if there are none."""
     try:
         levels = tuple(float(q) for q in quantiles) if quantiles is not None else MEDIAN
     except (TypeError, ValueError):

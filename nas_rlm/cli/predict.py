@@ -75,6 +75,7 @@ def predict(
     model: str = "nas",
     quantiles: Levels = (),
     out: Path | None = None,
+    ray: str = "",
 ) -> None:
     """Predict numbers of architectures, as CSV with a row for each, in order.
 
@@ -86,10 +87,11 @@ def predict(
         model: a checkpoint folder, or the name of a shipped model.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
+        ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
     """
     if out:
         check_target(out)
-    names, medians, tails = _predict(files, space, archs, model, objectives, quantiles, out)
+    names, medians, tails = _predict(files, space, archs, model, objectives, quantiles, out, ray)
     _emit(names, objectives, medians, quantiles, tails, out)
 
 
@@ -104,6 +106,7 @@ def rank(
     model: str = "nas",
     quantiles: Levels = (),
     out: Path | None = None,
+    ray: str = "",
 ) -> None:
     """Predict numbers of architectures and list the best first.
 
@@ -117,6 +120,7 @@ def rank(
         model: a checkpoint folder, or the name of a shipped model.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
+        ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
     """
     from nas_rlm.pareto import minimised
 
@@ -125,7 +129,7 @@ def rank(
     if out:
         check_target(out)
     wanted = tuple(dict.fromkeys([*objectives, by]))
-    names, medians, tails = _predict(files, space, archs, model, wanted, quantiles, out)
+    names, medians, tails = _predict(files, space, archs, model, wanted, quantiles, out, ray)
     order = np.argsort(minimised(medians, wanted)[:, wanted.index(by)], kind="stable")[:top]
     _emit([names[i] for i in order], wanted, medians[order], quantiles, tails[order], out)
 
@@ -138,8 +142,10 @@ def _predict(
     objectives: tuple[str, ...],
     levels: tuple[float, ...],
     out: Path | None,
+    ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
+    from nas_rlm.cluster import workers
     from nas_rlm.objectives import EXACT, Evaluator
     from nas_rlm.text import from_onnx
 
@@ -155,23 +161,20 @@ def _predict(
         f.exists() and out.exists() and f.samefile(out) for f in (*files, *([archs] if archs else []))
     ):
         raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
-    if archs is not None:
-        assert space is not None
-        found = search_spaces.get(space)
-        read = read_architectures(found, archs)
-        names = [line for line, _ in read]
-        evaluator = Evaluator(load(model))
-        evaluator.check(objectives)
-        values = evaluator.predict(found, [a for _, a in read], objectives, computed, progress=True)
-    else:
-        names = [str(f) for f in files]
-        rlm = load(model)
+    known = search_spaces.get(space) if archs is not None and space is not None else None
+    read = read_architectures(known, archs) if archs is not None and known is not None else []
+    names = [line for line, _ in read] or [str(f) for f in files]
+    with workers(ray) as there:
+        rlm = there.model(load(model))
         evaluator = Evaluator(rlm)
         evaluator.check(objectives)
-        if guessed := [name for name in objectives if name not in EXACT]:
-            rlm.check_space(space or "", guessed)
-        texts = [from_onnx(f) for f in bar(files, "text")]
-        values = evaluator.predict_text(texts, objectives, computed, progress=True, space=space or "")
+        if known:
+            values = evaluator.predict(known, [a for _, a in read], objectives, computed, progress=True)
+        else:
+            if guessed := [name for name in objectives if name not in EXACT]:
+                rlm.check_space(space or "", guessed)
+            texts = [from_onnx(f) for f in bar(files, "text")]
+            values = evaluator.predict_text(texts, objectives, computed, progress=True, space=space or "")
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 

@@ -28,6 +28,7 @@ def profile(
     seconds: float = 0.2,
     memory: Flag = False,
     python: str = "",
+    ray: str = "",
 ) -> None:
     """Measure how long networks take on a device, as a table that finetune reads.
 
@@ -51,7 +52,9 @@ def profile(
         seconds: of each of them.
         memory: measure memory as well, in a process for each network.
         python: a command that starts the Python where networks run; by default this one.
+        ray: a cluster whose machines, all alike, share the networks: auto, HOST:6379 or ray://HOST:10001.
     """
+    from nas_rlm.cluster import workers
     from nas_rlm.data.synthetic import counted
     from nas_rlm.devices import Device
     from nas_rlm.devices.choice import choose as chosen
@@ -97,7 +100,9 @@ def profile(
             told = profiles_of(load(model).experts.get(space, ()), space, counts)
             some = [some[i] for i in chosen(told, choose, seed)]
         networks = [Architecture(known, a) for a in some]
-    table = run(networks, where, out, Plan(windows, seconds, seed, memory, python), progress=True)
+    plan = Plan(windows, seconds, seed, memory, python)
+    with workers(ray) as there:
+        table = run(networks, where, out, plan, progress=True, measuring=there.measure)
     found = [notes(row).get(str(where), {}) for row in table.rows]
     failed = [entry["error"] for entry in found if "error" in entry]
     spreads = [entry["spread"] for entry in found if "spread" in entry]

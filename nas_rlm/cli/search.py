@@ -13,6 +13,7 @@ from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
+    from nas_rlm.devices.profile import Measuring
     from nas_rlm.rlm import RLM
     from nas_rlm.settings import Settings
     from search_spaces import SearchSpace
@@ -38,6 +39,7 @@ def search(
     measure: str = "",
     budget: Whole = 0,
     python: str = "",
+    ray: str = "",
     resume: Flag = False,
 ) -> None:
     """Search a space for the architectures with the best predicted trade-offs.
@@ -70,12 +72,14 @@ def search(
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
         budget: networks to measure there.
         python: a command that starts the Python where they run, such as 'ssh box .venv/bin/python'.
+        ray: a cluster that predicts and measures: auto, HOST:6379, ray://HOST:10001, or local for processes
+            here. A generation is handed out in pieces of 64 architectures.
         resume: continue the search in the folder, or start it if there is none; the outcome is the same.
     """
     from nas_rlm import folder
+    from nas_rlm.cluster import workers
     from nas_rlm.devices import Device
     from nas_rlm.devices.exploring import Learner, Reader, explore
-    from nas_rlm.devices.protocol import check_device
     from nas_rlm.feasibility import feasibility
     from nas_rlm.objectives import Evaluator, load_function
     from nas_rlm.references import reference
@@ -104,31 +108,34 @@ def search(
         raise ValueError(f"--sample is {sample}, expected at least 0")
     if found.size and population > found.size:
         raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
-    if device:
-        check_device(Device.named(device), python)
     folder.check_search(out, settings, resume)
-    possible = folder.read_feasibility(out)  # of a search that goes on
-    if not possible and sample and settings.told:
-        possible = feasibility(found, evaluator, settings.told, sample)
-    if possible:
-        print(possible)
-    log = folder.open_log(out, settings, resume)
-    if possible:
-        folder.write_feasibility(out, possible)
-    judge: Sampler = evaluator
-    if device:
-        judge = Learner(Reader(evaluator, found), settings.measured, rlm.experts)
-        result = explore(judge, settings, _measuring(found, settings, out, python), log, progress=True)
-    else:
-        ranges = possible.ranges if possible else {}
-        corner = reference(found.name, objectives, ranges, maximise)
-        result = run(found, evaluator, settings, log, progress=True, reference=corner)
-    log.finish()
-    evaluated = f"{len(result.architectures):,} architectures evaluated"
-    if len(result.front) == 0:
-        within = f"none within {' and '.join(constraint)}: loosen a constraint"
-        raise ValueError(f"{evaluated}, {within if constraint else 'of which the device can run none'}")
-    samples = folder.joint_samples(found, judge, result)
+    with workers(ray) as there:
+        evaluator.model = there.model(rlm)
+        if device:
+            there.check_device(Device.named(device), python)
+        possible = folder.read_feasibility(out)  # of a search that goes on
+        if not possible and sample and settings.told:
+            possible = feasibility(found, evaluator, settings.told, sample)
+        if possible:
+            print(possible)
+        log = folder.open_log(out, settings, resume)
+        if possible:
+            folder.write_feasibility(out, possible)
+        judge: Sampler = evaluator
+        if device:
+            judge = Learner(Reader(evaluator, found), settings.measured, rlm.experts)
+            measured = _measuring(found, settings, out, python, there.measure)
+            result = explore(judge, settings, measured, log, progress=True)
+        else:
+            ranges = possible.ranges if possible else {}
+            corner = reference(found.name, objectives, ranges, maximise)
+            result = run(found, evaluator, settings, log, progress=True, reference=corner)
+        log.finish()
+        evaluated = f"{len(result.architectures):,} architectures evaluated"
+        if len(result.front) == 0:
+            within = f"none within {' and '.join(constraint)}: loosen a constraint"
+            raise ValueError(f"{evaluated}, {within if constraint else 'of which the device can run none'}")
+        samples = folder.joint_samples(found, judge, result)
     folder.write_front(out, found, result, samples, possible)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
     if isinstance(judge, Learner):
@@ -189,7 +196,7 @@ def report(folder: Path) -> None:
 
 
 def _measuring(
-    space: SearchSpace[Any], settings: Settings, out: Path, python: str
+    space: SearchSpace[Any], settings: Settings, out: Path, python: str, measuring: Measuring
 ) -> Callable[[Sequence[str]], list[Row]]:
     """How a search measures: into a table in its folder, from which a resumed one reads."""
     from nas_rlm.devices import Device
@@ -201,7 +208,7 @@ def _measuring(
 
     def measure(names: Sequence[str]) -> list[Row]:
         some = [Architecture(space, space.parse(name)) for name in names]
-        table = profile(some, Device.named(settings.device), out / MEASUREMENTS, plan, progress=True)
+        table = profile(some, Device.named(settings.device), out / MEASUREMENTS, plan, True, measuring)
         rows = {row.arch_str: row for row in table.rows}
         return [rows[name] for name in names]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,10 @@ from nas_rlm.files import check_target
 from nas_rlm.text import from_onnx
 from nas_rlm.text.reader import load
 from search_spaces import SearchSpace
+
+Measuring = Callable[
+    [Iterable[tuple["Network", bytes]], Device, Plan], Iterator[tuple["Network", Measurement | Failure]]
+]
 
 
 class Network:
@@ -78,6 +82,7 @@ def profile(
     out: Path,
     plan: Plan = USUAL,
     progress: bool = False,
+    measuring: Measuring = measure,
 ) -> Table:
     """Measure networks and write each to a table, in which those that the device has measured are left alone.
 
@@ -87,6 +92,7 @@ def profile(
         out: a parquet table; what it holds already stays.
         plan: how.
         progress: show a bar.
+        measuring: who measures: this machine, or `nas_rlm.cluster.Cluster.measure`.
 
     Returns:
         The table, with `latency/DEVICE` (ms), `memory/DEVICE` (bytes) and in `metainformation` how they were
@@ -104,7 +110,7 @@ def profile(
         for network in left:
             yield network, network.content()
 
-    found = measure(contents(), device, plan)
+    found = measuring(contents(), device, plan)
     for network, result in tqdm(found, str(device), len(left), unit="net", disable=not progress):
         rows[network.key] = _with(rows.get(network.key, network.row), device, result)
         write(out, rows.values())

@@ -44,6 +44,17 @@ def test_features_that_tell_nothing_weigh_less():
     assert weights[:2].min() > 3 * weights[2:].max()
 
 
+def test_parts_of_many_values_tell_weights_and_their_mean_counts(monkeypatch):
+    torch.manual_seed(5)
+    known = torch.randn(75, 4).double()
+    values = smooth(known)
+    monkeypatch.setattr(processes, "FEW", 20)
+    each = [weights_of(known[i : i + 20], [2, 2], values[i : i + 20]) for i in (0, 20, 40)]
+    assert torch.allclose(weights_of(known, [2, 2], values), (each[0] * each[1] * each[2]) ** (1 / 3))
+    assert torch.allclose(weights_of(known[:39], [2, 2], values[:39]), each[0])
+    assert (weights_of(known[:9], [2, 2], values[:9]) > 0).all()
+
+
 def test_noise_is_told_from_signal():
     torch.manual_seed(2)
     known = torch.randn(150, 2).double()

@@ -51,6 +51,16 @@ def test_search_resume_and_plot(tmp_path, model, capsys):
         assert (tmp_path / name).stat().st_size > 10_000
 
 
+def test_a_cluster_finds_the_same(tmp_path, model, monkeypatch):
+    pytest.importorskip("ray", reason="needs Ray")
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    arguments = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3", "--out"]
+    assert main([*arguments, str(tmp_path / "alone")]) == 0
+    assert main([*arguments, str(tmp_path / "many"), "--ray", "local"]) == 0
+    for name in ("front.csv", "log.jsonl", "feasibility.json", "settings.json"):
+        assert (tmp_path / "many" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
 def test_search_refuses_the_folder_of_another(tmp_path, model, capsys):
     arguments = [*SEARCH, *model, "--objectives", "accuracy", "--out", str(tmp_path / "run")]
     main(arguments)
@@ -122,8 +132,8 @@ def measuring(monkeypatch):
             asked.append((str(device), network.row.arch_str, plan.python))
             yield network, Measurement(len(content) / 1e5, 1.0, 9.0, 0.0, 15)
 
-    monkeypatch.setattr("nas_rlm.devices.profile.measure", measure)
-    monkeypatch.setattr("nas_rlm.devices.protocol.check_device", lambda device, python: None)
+    monkeypatch.setattr("nas_rlm.cluster.measure", measure)
+    monkeypatch.setattr("nas_rlm.cluster.check_device", lambda device, python: None)
     monkeypatch.setattr("nas_rlm.devices.exploring.POOL", 30)
     return asked
 
