@@ -111,8 +111,12 @@ def _measured(
     plan: Plan,
     rng: np.random.Generator,
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
-    """Networks whose windows are shuffled; when one of them ends the process, the others get a new one."""
+    """Networks whose windows are shuffled; when one of them ends the process, all get a new one.
+
+    A connection may be lost as well, so that only a network at which two processes ended is to blame.
+    """
     failures: dict[int, str] = {}
+    ended: set[int] = set()
     times: list[list[list[float]]] = [[] for _ in some]
     environment: dict[str, Any] = {}
     asked = [i for _ in range(plan.windows) for i in rng.permutation(len(some)).tolist()]
@@ -138,8 +142,10 @@ def _measured(
                         failures[at] = str(refused)
                         asked = [i for i in asked if i != at]
             except Died as died:
-                failures[at] = str(died)
-                asked = [i for i in asked if i != at and i not in failures]
+                if at in ended:
+                    failures[at] = str(died)
+                ended.add(at)
+                asked = [i for i in asked if i not in failures]
     for i, (key, _) in enumerate(some):
         if i in failures:
             yield key, Failure(failures[i])

@@ -1,4 +1,4 @@
-"""A worker whose networks are their own names: `refuse`, `die`, `die late`, `babble`, or a time in seconds.
+"""A worker whose networks are their own names: `refuse`, `die`, `die once`, `die late`, `babble`, or seconds.
 
 python fake_worker.py LOG [slow=SECONDS] -m nas_rlm.devices.worker
 """
@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 log, *rest = sys.argv[1:]
 slow = float(next((r.split("=")[1] for r in rest if r.startswith("slow=")), 0))
@@ -33,6 +34,8 @@ for line in sys.stdin.buffer:
         elif name == "die":
             print("core dumped", file=sys.stderr, flush=True)
             os._exit(7)
+        elif name == "die once" and Path(log).read_text().count("load die once") == 1:
+            os._exit(255)  # as ssh does when a connection is lost
         elif name == "babble":
             print("hello", flush=True)
         else:
@@ -43,4 +46,4 @@ for line in sys.stdin.buffer:
     elif name == "refuse late":
         reply(error="out of memory")
     else:
-        reply(times=[float(name)] * 3)
+        reply(times=[0.004 if name == "die once" else float(name)] * 3)

@@ -51,6 +51,12 @@ def test_a_network_that_fails_is_told_of_and_the_others_are_measured(tmp_path):
     assert all(r.runs == 9 for r in found if isinstance(r, Measurement))
 
 
+def test_a_process_that_ends_once_is_not_held_against_its_network(tmp_path):
+    found = results(["0.001", "die once", "0.002"], tmp_path / "log")
+    assert [one.median for one in found] == pytest.approx([1, 4, 2])
+    assert (tmp_path / "log").read_text().splitlines().count("load die once") == 2
+
+
 def test_a_network_that_hangs_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr("nas_rlm.devices.connection.LONGEST", 0.5)
     (found,) = measure([(0, b"0.1")], DEVICE, Plan(python=fake(tmp_path / "log", slow="30")))
