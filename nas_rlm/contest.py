@@ -15,10 +15,11 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.lookup import Known, Truth
+from nas_rlm.devices.exploring import Learner, Reader, propose
+from nas_rlm.lookup import Informed, Known, Truth
 from nas_rlm.pictures import HUES, INK, band, plain
 from nas_rlm.references import published
-from nas_rlm.search import Predictor, Result, search
+from nas_rlm.search import Predictor, Result, Sampler, search
 from nas_rlm.settings import Settings
 
 SETS = (
@@ -29,6 +30,7 @@ SETS = (
 MARKS = (50, 100, 200, 500, 1000, 2000, 5000, 10000)  # evaluations after which a search is judged
 FEW = 10  # architectures a generation where each costs a true value
 SHORTLIST = 100
+TURNS = 4  # in which labels are chosen
 # Name to whether it goes by true values, and the algorithm.
 METHODS = {
     "model": (False, "nsga2"),
@@ -60,8 +62,9 @@ class Judgement:
 
 def contest(
     table: Table,
-    model_of: Callable[[Sequence[Row], Sequence[str], int], Predictor],
+    model_of: Callable[[Sequence[Row], Sequence[str], int], Sampler],
     labels: int = 0,
+    chosen: bool = False,
     sets: Sequence[tuple[str, ...]] = SETS,
     population: int = 50,
     generations: int = 20,
@@ -73,8 +76,10 @@ def contest(
 
     Args:
         table: measurements of one space, of which those rows count that have all objectives.
-        model_of: from labelled rows, objectives and a seed to a model that has learnt these rows.
-        labels: random rows that it is given.
+        model_of: from labelled rows, objectives and a seed to a model that has learnt these rows, if any.
+        labels: rows that it is given: random ones, or chosen ones. They are known, and count as they are.
+        chosen: for each set of objectives those that pay, a quarter at a time, see
+            `nas_rlm.devices.exploring.propose`.
         sets: of objectives, each with a published reference point.
         population: architectures a generation of a search by the model.
         generations: of them; searches by true values may ask for as many values.
@@ -104,18 +109,54 @@ def contest(
         for method in METHODS
         if any((" x ".join(objectives), method, seed, mark) not in done for mark in marks)
     ]
-    models: dict[int, Predictor] = {}
+    held: dict[tuple[int, tuple[str, ...]], tuple[list[Row], Predictor]] = {}
     for seed, objectives, method in tqdm(left, unit="search", disable=not progress):
         is_true, algorithm = METHODS[method]
-        if not is_true and seed not in models:
-            models = {seed: model_of(_drawn(table, truth, labels, seed), needed, seed)}
         each = FEW if is_true else population
         settings = Settings(*(space.name, objectives, (), algorithm, each, total // each, seed))
+        rows: list[Row] = []
+        predictor: Predictor = truth
+        if not is_true:
+            key = seed, objectives if chosen else needed
+            if key not in held:
+                if chosen:
+                    rows = _chosen(known, model_of([], objectives, seed), truth, labels, settings)
+                else:
+                    rows = _drawn(table, truth, labels, seed)
+                held = {key: (rows, model_of(rows, key[1], seed))}
+            rows, model = held[key]
+            predictor = Informed(model, rows)
         start = time.perf_counter()
-        result = search(known, truth if is_true else models[seed], settings)
+        result = search(known, predictor, settings)
         seconds = time.perf_counter() - start
         for mark in marks:
-            yield (" x ".join(objectives), method, seed, mark), judged(result.until(mark), truth, seconds)
+            found = _knowing(result.until(mark), rows)
+            yield (" x ".join(objectives), method, seed, mark), judged(found, truth, seconds)
+
+
+def _chosen(known: Known, model: Sampler, truth: Truth, labels: int, settings: Settings) -> list[Row]:
+    """Rows that pay, with the objectives alone."""
+    objectives = settings.objectives
+    learner = Learner(Reader(model, known), objectives, {})
+    for turn in range(TURNS):
+        count = (labels - len(learner.measured)) // (TURNS - turn)
+        names = propose(learner, settings, count)
+        rows = [
+            Row(known.name, name, dict(zip(objectives, values, strict=True)))
+            for name, values in zip(names, truth.true(names, objectives).tolist(), strict=True)
+        ]
+        learner.learn(rows)
+    return [*learner.measured.values()]
+
+
+def _knowing(result: Result, rows: Sequence[Row]) -> Result:
+    """A result with the rows that were known before, where it has not come upon them."""
+    objectives = result.settings.objectives
+    new = [row for row in rows if row.arch_str not in set(result.architectures)]
+    if new:
+        true = np.array([[row.targets[name] for name in objectives] for row in new])
+        result.add([row.arch_str for row in new], np.repeat(true[:, :, None], result.values.shape[2], 2))
+    return result
 
 
 def _drawn(table: Table, truth: Truth, labels: int, seed: int) -> list[Row]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.data.tables import Table
+from nas_rlm.data.tables import Row, Table
 from nas_rlm.pareto import hypervolume
+from nas_rlm.search import Predictor
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph, Value
 
@@ -121,3 +122,31 @@ class Truth:
         """The same for all quantiles, [N, K, Q]."""
         true = self.true([str(a) for a in architectures], objectives)
         return np.repeat(true[:, :, None], len(quantiles), axis=2)
+
+
+class Informed:
+    """A predictor that tells what was measured of some architectures, and asks another one of the rest.
+
+    Args:
+        model: who is asked.
+        rows: measured ones, of one space.
+    """
+
+    def __init__(self, model: Predictor, rows: Sequence[Row]) -> None:
+        self.model = model
+        self.rows = {row.arch_str: row for row in rows}
+
+    def predict(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        quantiles: Sequence[float],
+    ) -> np.ndarray:
+        """Quantiles of each objective, [N, K, Q]; what was measured is all of its quantiles."""
+        found = self.model.predict(space, architectures, objectives, quantiles)
+        for i, architecture in enumerate(architectures):
+            if row := self.rows.get(str(architecture)):
+                known = [k for k, name in enumerate(objectives) if row.measured(name)]
+                found[i, known] = [[row.targets[objectives[k]]] for k in known]
+        return found

@@ -31,6 +31,7 @@ bench = app.command(App(name="bench", help="Measure the search, few labels, new 
 def bench_search(
     *,
     labels: Whole = 0,
+    chosen: Flag = False,
     model: str = "",
     data: Path | None = None,
     population: Whole = 50,
@@ -43,6 +44,7 @@ def bench_search(
 
     Args:
         labels: random cells whose true values the model learns first; with 0 it is taken as it is.
+        chosen: they are not random, but those that pay, as `propose` finds them.
         model: a checkpoint folder, or a shipped model's name; by default nas, or pretrained where it learns.
         data: the benchmark's table; by default architectures/nasbench201.parquet of the data folder.
         population: architectures a generation.
@@ -57,19 +59,22 @@ def bench_search(
     for name, value, least in (("seeds", seeds, 1), ("labels", labels, 0)):
         if value < least:
             raise ValueError(f"--{name} is {value}, expected at least {least}")
+    if chosen and not labels:
+        raise ValueError("--chosen labels are none: expected --labels as well")
     if picture:
         check_picture(picture)
     table = table_of("nasbench201", data)
     name = model or ("pretrained" if labels else "nas")
     size = {"population": population, "generations": generations}
-    results = Results(out, Judgement, {"table": table.name, "model": name, "labels": labels, **size}, KEYS)
+    setting = {"table": table.name, "model": name, "labels": labels, "chosen": chosen, **size}
+    results = Results(out, Judgement, setting, KEYS)
     rlm = load(name)
 
     def model_of(rows: Sequence[Row], objectives: Sequence[str], seed: int) -> RLM:
         return rlm.fine_tune(rows, objectives, seed=seed) if rows else rlm
 
     every = contest(
-        table, model_of, labels, SETS, **size, seeds=range(seeds), done=results.found, progress=True
+        table, model_of, labels, chosen, SETS, **size, seeds=range(seeds), done=results.found, progress=True
     )
     for key, judgement in every:
         results.add(key, judgement)

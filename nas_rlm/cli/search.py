@@ -1,4 +1,4 @@
-"""search, plot: Pareto fronts and their pictures."""
+"""search, propose, plot, report: Pareto fronts and their pictures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load
+from nas_rlm.files import check_target, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
@@ -143,6 +144,72 @@ def search(
         lost = f", {failed} do not run" if failed else ""
         print(f"{len(judge.run)} measured, {on_front} of them on the front{lost}: {out / MEASUREMENTS}")
     print(f"picture: {out / 'pareto.png'}; report: {out / 'report.html'}")
+
+
+@app.command
+def propose(
+    *,
+    space: str,
+    objectives: Names,
+    count: Whole = 10,
+    data: Path | None = None,
+    constraint: Many = (),
+    model: str = "nas",
+    population: Whole = 50,
+    generations: Whole = 20,
+    seed: Whole = 0,
+    out: Path | None = None,
+) -> None:
+    """Name the architectures to train or measure next: those that may add most to the front.
+
+    What is measured is learnt from a table, and what then may well be ahead is named, one an architecture a
+    line; measured and added to the table, they make the next proposal a better one. As long as the table has
+    fewer than ten rows, those are named that together tell most of the others.
+
+    Args:
+        space: the search space.
+        objectives: what to optimise.
+        count: name so many, or fewer where no others may add anything.
+        data: a table of what was measured; of its rows those count that have all objectives which it has.
+            The model tells the others.
+        constraint: bounds such as 'latency/pixel3<=20'.
+        model: a checkpoint folder, or the name of a shipped model.
+        population: architectures a generation of the search for them.
+        generations: of it.
+        seed: of all random choices.
+        out: a text file; stdout by default.
+    """
+    from nas_rlm.data import read
+    from nas_rlm.devices.exploring import Learner, Reader
+    from nas_rlm.devices.exploring import propose as proposed
+    from nas_rlm.objectives import Evaluator
+    from nas_rlm.settings import Settings
+
+    if count < 1:
+        raise ValueError(f"--count is {count}, expected at least 1")
+    if out:
+        check_target(out)
+    found = search_spaces.get(space)
+    settings = Settings(
+        *(found.name, objectives, constraint, "nsga2", population, generations, seed),
+    )
+    rows = [row for row in read(data).rows if row.space == found.name] if data else []
+    measured = [name for name in settings.predicted if any(row.measured(name) for row in rows)]
+    if data and not measured:
+        raise ValueError(f"{data} has no {' or '.join(settings.predicted)} of {found.name}")
+    rlm = load(model)
+    evaluator = Evaluator(rlm)
+    if rows and (told := [name for name in settings.predicted if name not in measured]):
+        evaluator.check(told)
+    learner = Learner(Reader(evaluator, found), measured or settings.objectives, rlm.experts)
+    learner.learn([row for row in rows if all(row.measured(name) for name in measured)])
+    names = proposed(learner, settings, count, progress=True)
+    text = "".join(f"{name}\n" for name in names)
+    if out:
+        write_text(out, text)
+        print(f"{len(names)} architectures: {out}")
+    else:
+        print(text, end="")
 
 
 @app.command

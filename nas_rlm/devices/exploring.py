@@ -17,14 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nas_rlm.advice import Adviser
 from nas_rlm.algorithms import Random
 from nas_rlm.belief import LEAST, Belief
 from nas_rlm.data import synthetic
 from nas_rlm.data.tables import Row
 from nas_rlm.devices.choice import choose, profiles_of
-from nas_rlm.expert import ALL, LATENCY, Expert
+from nas_rlm.expert import ADVISED, ALL, LATENCY, Expert
 from nas_rlm.features import CHAINS, Counts, usual_counts
-from nas_rlm.panel import VIEWS, devices
+from nas_rlm.panel import VIEWS, advisers, devices
 from nas_rlm.search import FAILED, MEASURED, Log, Result, Sampler, search
 from nas_rlm.settings import QUANTILES, Settings
 from nas_rlm.text import from_architectures
@@ -135,12 +136,16 @@ class Learner:
         counts = self.own[name].counts if name in self.own else self._counts(name, rows)
         features = self._read(counts, name, [row.arch_str for row in rows])
         values = np.array([[row.targets[name]] for row in rows])
-        return Expert.fitted(counts, features, values, [name], VIEWS if counts.advisers else (ALL,))
+        views = VIEWS if name.startswith(LATENCY) and counts.advisers else (ALL,)
+        return Expert.fitted(counts, features, values, [name], views)
 
     def _counts(self, name: str, rows: Sequence[Row]) -> Counts:
-        """What is counted, and for a latency which devices advise."""
-        is_latency = name.startswith(LATENCY)
-        advice = devices(self.space.name, rows, name, self.advising) if is_latency else ()
+        """What is counted, and who advises: for a latency other devices, for accuracy other spaces."""
+        advice: tuple[Adviser, ...] = ()
+        if name.startswith(LATENCY):
+            advice = devices(self.space.name, rows, name, self.advising)
+        elif name == ADVISED:
+            advice = advisers(self.space.name, rows, self.advising)
         return replace(usual_counts(self.space.name), advisers=advice)
 
     def _read(self, counts: Counts, objective: str, names: Sequence[str]) -> Tensor:
@@ -265,7 +270,8 @@ def explore(
     """
     left = settings.budget
     seen: dict[str, None] = {}
-    while left and not learner.is_ready and (some := first_of(learner, settings)[:left]):
+    first = min(FIRST, max(LEAST, left // 2))
+    while left and not learner.is_ready and (some := first_of(learner, settings, first)[:left]):
         learner.learn(measure(some))
         left -= len(some)
     if not learner.is_ready:
@@ -279,13 +285,13 @@ def explore(
         learner.remember(found)
         seen |= dict.fromkeys([*found.architectures, *learner.measured])
         result = as_told(learner, settings, list(seen))
-        wanted = worth(result, left // 2)
+        wanted = worth(result, learner.names, left // 2)
         if wanted:
             learner.learn(measure(wanted))
             left -= len(wanted)
     while True:
         result = as_told(learner, settings, list(seen))
-        wanted = worth(result, min(left, STEP), confirming=True)
+        wanted = worth(result, learner.names, min(left, STEP), confirming=True)
         if not wanted:
             break
         learner.learn(measure(wanted))
@@ -295,10 +301,32 @@ def explore(
     return result
 
 
-def first_of(learner: Learner, settings: Settings) -> list[str]:
-    """Networks that together tell most of the others, by what is known of other devices."""
+def propose(learner: Learner, settings: Settings, count: int, progress: bool = False) -> list[str]:
+    """Architectures to be measured next: those that may add most to the front of the measured ones.
+
+    Args:
+        learner: what it has measured is known; as long as that is too little to predict, those are proposed
+            that together tell most of the others.
+        settings: of the search for them.
+        count: at most so many; fewer where no others may add anything.
+        progress: show a bar.
+    """
+    if not learner.is_ready:
+        return first_of(learner, settings, count)[:count]
+    found = search(learner.space, learner, settings, None, progress, learner.status)
+    seen = dict.fromkeys([*found.architectures, *learner.measured])
+    return worth(as_told(learner, settings, list(seen)), learner.names, count)
+
+
+def first_of(learner: Learner, settings: Settings, count: int) -> list[str]:
+    """Networks that together tell most of the others, by what is known of other devices.
+
+    Args:
+        learner: knows too little of the device.
+        settings: of the search.
+        count: of networks, where none was measured yet.
+    """
     space = learner.space
-    count = min(FIRST, max(LEAST, settings.budget // 2))
     if learner.measured:  # too few of the first ones run
         count = 2 * (LEAST - len(learner.run))
     pool = replace(settings, population=min(POOL, space.size or POOL))
@@ -325,7 +353,7 @@ def as_told(learner: Learner, settings: Settings, names: Sequence[str]) -> Resul
     return Result(settings, list(names), values, learner.status(names))
 
 
-def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
+def worth(result: Result, names: Sequence[str], count: int, confirming: bool = False) -> list[str]:
     """Architectures that should be measured next: those that may add most to the measured front.
 
     Each is taken for as good as its measured numbers may well be, so that of two equals the less certain one
@@ -333,6 +361,7 @@ def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
 
     Args:
         result: all that is known now.
+        names: the numbers that are measured.
         count: at most so many.
         confirming: only those that are on the front.
 
@@ -340,9 +369,10 @@ def worth(result: Result, count: int, confirming: bool = False) -> list[str]:
         Their names, the most worth first.
     """
     settings = result.settings
-    columns = [settings.predicted.index(name) for name in settings.measured]
     hoped = result.values.copy()
-    hoped[:, columns] = hoped[:, columns, :1]
+    for name in names:
+        k = settings.predicted.index(name)
+        hoped[:, k] = hoped[:, k, -1:] if settings.is_maximised(name) else hoped[:, k, :1]
     costs = settings.costs(settings.medians(hoped))
     excess = settings.violations(hoped).clip(min=0).sum(1)
     new = np.array([name not in result.status for name in result.architectures], dtype=bool)

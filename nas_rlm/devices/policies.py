@@ -11,8 +11,9 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.algorithms import Random
+from nas_rlm.belief import LEAST
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of
+from nas_rlm.devices.exploring import FIRST, Learner, Reader, as_told, explore, first_of
 from nas_rlm.expert import Expert
 from nas_rlm.lookup import Known
 from nas_rlm.pareto import hypervolume, nondominated
@@ -89,7 +90,9 @@ class Lookup:
         if policy == "where it pays":
             result = explore(learner, settings, self.measure)
         else:
-            first = self._at_random(settings) if policy == "random" else first_of(learner, settings)
+            telling = min(FIRST, max(LEAST, budget // 2))
+            at_random = policy == "random"
+            first = self._at_random(settings) if at_random else first_of(learner, settings, telling)
             learner.learn(self.measure(first))
             found = search(self.reader.space, learner, settings)
             result = as_told(learner, settings, [*dict.fromkeys([*found.architectures, *first])])

@@ -5,6 +5,7 @@ import search_spaces
 from nas_rlm.contest import METHODS, SETS, contest, draw, judged, means
 from nas_rlm.data import Row, Table
 from nas_rlm.lookup import Truth
+from nas_rlm.references import published
 from nas_rlm.search import Result
 from nas_rlm.settings import Settings
 from tests.nas_rlm.stubs import StubPredictor
@@ -73,6 +74,29 @@ def test_labels_are_random_rows_with_the_wanted_numbers_alone(table):
     assert len(again) == 2 and len(given) == 2  # the last search alone, which asks no model
     with pytest.raises(ValueError, match="1 labels of 5,209 rows"):
         next(contest(table, model_of, labels=1, sets=(PAIR,)))
+
+
+def test_labels_that_are_chosen_are_worth_more_and_count(table):
+    given = []
+
+    def model_of(rows, objectives, seed):
+        given.append(rows)
+        return Low()
+
+    class Low(StubPredictor):
+        def medians(self, architectures, objectives):
+            return super().medians(architectures, objectives) - [40, 0]
+
+    size = {"labels": 40, "sets": (PAIR,), "population": 30, "generations": 4, "seeds": [0]}
+    found = [dict(contest(table, model_of, chosen=c, **size)) for c in (True, False)]
+    unasked, chosen, drawn = given
+    assert not unasked and len(drawn) == 40 >= len(chosen) > 20
+    truth, ends = Truth(table, PAIR), [one[" x ".join(PAIR), "model", 0, 120].share for one in found]
+    assert all([row.targets[name] for name in PAIR] == truth.values[row.arch_str] for row in chosen)
+    corner = [published("nasbench201")[name] for name in PAIR]
+    own = [truth.share([row.arch_str for row in rows], PAIR, corner) for rows in (chosen, drawn)]
+    assert own[0] > own[1]
+    assert ends == pytest.approx(own, abs=0.02)  # whatever else the model tells is far behind them
 
 
 def test_shares_are_of_the_whole_tables_hypervolume(table):

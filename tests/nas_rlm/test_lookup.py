@@ -5,7 +5,8 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row, Table
-from nas_rlm.lookup import Known, Truth
+from nas_rlm.lookup import Informed, Known, Truth
+from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -35,3 +36,12 @@ def test_a_table_tells_what_was_measured():
     assert found.tolist() == [[[2.0 + i] * 3] for i in range(4)]
     with pytest.raises(ValueError, match="no row of some has both accuracy and latency/pixel3"):
         Truth(Table("some", rows), ("accuracy", "latency/pixel3"))
+
+
+def test_what_was_measured_is_told_as_it_was():
+    cells = [SPACE.sample(np.random.default_rng(i)) for i in range(3)]
+    model, names = StubPredictor(), ["accuracy", "latency/pixel3"]
+    informed = Informed(model, [Row("nasbench201", str(cells[1]), {"accuracy": 50.0})])
+    found, alone = (m.predict(SPACE, cells, names, (0.1, 0.5, 0.9)) for m in (informed, model))
+    assert (found[1, 0] == 50).all()
+    assert (found[[0, 2]] == alone[[0, 2]]).all() and (found[1, 1] == alone[1, 1]).all()

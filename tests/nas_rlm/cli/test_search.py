@@ -193,3 +193,27 @@ def test_a_search_without_a_worker_begins_nothing(tmp_path, model, capsys):
     arguments = [*SEARCH, *model, *BOX, "--out", tmp_path / "run", "--python", "false"]
     assert "'false -m nas_rlm.devices.worker' is no worker" in refused(capsys, *arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_propose_names_what_to_measure_next(tmp_path, model, capsys):
+    command = ["propose", *model, "--space", "nasbench201", "--objectives", "accuracy,latency/mine"]
+    sizes = ("--population", "6", "--generations", "2")
+    assert main([*command, *sizes, "--count", "12", "--out", str(tmp_path / "first.txt")]) == 0
+    first = (tmp_path / "first.txt").read_text().splitlines()
+    assert len(set(first)) == 12
+    rows = [Row("nasbench201", a, {"latency/mine": 1.0 + a.count("3x3")}) for a in first]
+    write(tmp_path / "mine.parquet", [*rows, Row("nasbench201", "x", {"params": 1.0})])
+    capsys.readouterr()
+    assert main([*command, *sizes, "--count", "3", "--data", str(tmp_path / "mine.parquet")]) == 0
+    named = capsys.readouterr().out.splitlines()
+    assert 1 <= len(named) <= 3 and not set(named) & set(first)
+    SPACE.parse(named[0])
+    table = ["--data", tmp_path / "mine.parquet"]
+    assert "nobody knows the objective 'speed'" in refused(
+        capsys, *command[:-1], "latency/mine,speed", *table
+    )
+    assert "has no accuracy or speed of nasbench201" in refused(
+        capsys, *command[:-1], "accuracy,speed", *table
+    )
+    assert "--count is 0" in refused(capsys, *command, "--count", "0")
+    assert "is a folder" in refused(capsys, *command, "--out", tmp_path)

@@ -6,10 +6,11 @@ import pytest
 import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.devices import exploring
-from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of, worth
+from nas_rlm.devices.exploring import Learner, Reader, as_told, explore, first_of, propose, worth
 from nas_rlm.features import usual_counts
 from nas_rlm.folder import joint_samples, open_log, read_result, write_front
 from nas_rlm.panel import expert
+from nas_rlm.pareto import hypervolume
 from nas_rlm.search import FAILED, MEASURED, Result
 from nas_rlm.settings import Settings
 from tests.nas_rlm.stubs import StubPredictor
@@ -192,7 +193,7 @@ def test_other_devices_advise():
     rows = [Row(r.space, r.arch_str, {"latency/pixel3": 3 * r.targets[LATENCY]}) for r in rows]
     known = learner(Model([expert(usual_counts("nasbench201"), rows, ["latency/pixel3"])]))
     assert not known.is_ready
-    known.learn(box(first_of(known, SETTINGS)))
+    known.learn(box(first_of(known, SETTINGS, 12)))
     assert known.is_ready
     assert len(known.own[LATENCY].counts.advisers) == 1
     asked = list({str(SPACE.sample(rng)) for _ in range(50)} - known.measured.keys())
@@ -216,15 +217,51 @@ def test_what_is_worth_a_measurement():
     result = Result(
         SETTINGS, list(values), np.array(list(values.values())), {"measured": MEASURED, "failed": FAILED}
     )
-    assert worth(result, 9) == ["unsure", "perhaps", "sure"]
-    assert worth(result, 1) == ["unsure"]
-    assert worth(result, 9, confirming=True) == ["unsure", "sure"]
-    assert worth(result, 0) == []
+    assert worth(result, [LATENCY], 9) == ["unsure", "perhaps", "sure"]
+    assert worth(result, [LATENCY], 1) == ["unsure"]
+    assert worth(result, [LATENCY], 9, confirming=True) == ["unsure", "sure"]
+    assert worth(result, [LATENCY], 0) == []
+
+
+def test_what_goes_upwards_is_hoped_to_be_high():
+    values = {
+        "sure": [[84, 85, 86], [5] * 3],
+        "unsure": [[70, 80, 90], [5] * 3],
+        "low": [[70, 71, 72], [5] * 3],
+    }
+    result = Result(SETTINGS, list(values), np.array(list(values.values()), dtype=float), {})
+    assert worth(result, ["accuracy", LATENCY], 9) == ["unsure"]
+
+
+def test_proposals_lead_to_the_front():
+    model, rng = Model(), np.random.default_rng(3)
+    objectives = SETTINGS.objectives
+    settings = replace(SETTINGS, device="", budget=0, population=60, generations=5)
+
+    def rows(names):
+        told = zip(names, model.medians(names, ["accuracy"])[:, 0].tolist(), strict=True)
+        return [Row("nasbench201", n, {"accuracy": a, LATENCY: Box().latency(n)}) for n, a in told]
+
+    known = Learner(Reader(model, SPACE), objectives, {})
+    while len(known.measured) < 40:
+        names = propose(known, settings, 10)
+        assert 1 <= len(names) <= 10
+        assert not known.measured.keys() & set(names)
+        known.learn(rows(names))
+    assert not model.predicted
+    found = [[r.targets[o] for o in objectives] for r in known.measured.values()]
+    drawn = {str(SPACE.sample(rng)): None for _ in range(2000)}
+    some = rows(drawn)
+    every = [[r.targets[o] for o in objectives] for r in some]
+    best = hypervolume(np.array(every), objectives, (60, 40))
+    assert hypervolume(np.array(found), objectives, (60, 40)) > 0.96 * best
+    assert hypervolume(np.array(every[:40]), objectives, (60, 40)) < 0.94 * best
+    assert propose(known, settings, 10) == propose(known, settings, 10)
 
 
 def test_joint_draws_hold_what_was_measured():
     box, known = Box(), learner()
-    names = first_of(known, SETTINGS)
+    names = first_of(known, SETTINGS, 12)
     known.learn(box(names))
     new = [str(SPACE.sample(np.random.default_rng(9)))]
     drawn = known.sample(SPACE, [SPACE.parse(n) for n in names[:2] + new], SETTINGS.predicted, 32)
