@@ -15,8 +15,8 @@ from nas_rlm.belief import LEAST
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.exploring import FIRST, Learner, Reader, as_told, explore, first_of
 from nas_rlm.expert import Expert
-from nas_rlm.lookup import Known
-from nas_rlm.pareto import hypervolume, nondominated
+from nas_rlm.lookup import Known, Truth
+from nas_rlm.pareto import nondominated
 from nas_rlm.pictures import HUES, INK, band, plain
 from nas_rlm.rlm import RLM
 from nas_rlm.search import Result, search
@@ -58,17 +58,17 @@ class Lookup:
     def __init__(self, reader: Reader, table: Table, target: str, experts: Sequence[Expert]) -> None:
         self.reader, self.target = reader, target
         self.experts = {reader.space.name: experts}
-        known = [row for row in table.rows if row.measured(target) and row.measured(ACCURACY)]
-        self.true = {row.arch_str: [row.targets[ACCURACY], row.targets[target]] for row in known}
-        self.corner = [WORST, max(latency for _, latency in self.true.values())]
         self.objectives = (ACCURACY, target)
-        self.best = hypervolume(np.array(list(self.true.values())), self.objectives, self.corner)
-        if not self.best:
+        self.truth = Truth(table, self.objectives)
+        self.corner = (WORST, max(latency for _, latency in self.truth.values.values()))
+        if not self.truth.best(self.objectives, self.corner):
             raise ValueError(f"{table.name} has no network with an {ACCURACY} above {WORST:g} and {target}")
 
     def measure(self, names: Sequence[str]) -> list[Row]:
         """Rows with what the table has of networks."""
-        return [Row(self.reader.space.name, name, {self.target: self.true[name][1]}) for name in names]
+        return [
+            Row(self.reader.space.name, name, {self.target: self.truth.values[name][1]}) for name in names
+        ]
 
     def judge(self, policy: str, budget: int, seed: int, population: int, generations: int) -> Judgement:
         """Search once.
@@ -112,11 +112,8 @@ class Lookup:
         ahead = np.flatnonzero(nondominated(result.medians[some], self.objectives))
         own = [result.architectures[some[k]] for k in ahead]
         confirmed = int(result.is_measured[result.front].sum())
-        return Judgement(len(some), len(front), confirmed, self._share(front), self._share(own))
-
-    def _share(self, names: Sequence[str]) -> float:
-        true = np.array([self.true[name] for name in names if name in self.true])
-        return hypervolume(true.reshape(-1, 2), self.objectives, self.corner) / self.best
+        shares = [self.truth.share(names, self.objectives, self.corner) for names in (front, own)]
+        return Judgement(len(some), len(front), confirmed, *shares)
 
 
 def _spread(result: Result, most: int) -> list[str]:
