@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,19 +51,26 @@ class Algorithm(Protocol):
 
 
 class Random:
-    """Uniform sampling without repetition."""
+    """Uniform sampling without repetition.
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
+    Args:
+        space: where architectures come from.
+        settings: of the search.
+        known: architectures that the first generation has besides its own.
+    """
+
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
         self.space, self.population = space, settings.population
         self.rng = np.random.default_rng(settings.seed)
-        self.seen: set[str] = set()
+        self.waiting = list(known)
+        self.seen = set(map(str, known))
 
     def ask(self) -> list[Any]:
         """New architectures, none when the space seems exhausted."""
         return self.draw(self.population)
 
     def draw(self, count: int) -> list[Any]:
-        """So many new architectures, or fewer when the space seems exhausted."""
+        """So many new architectures, or fewer when the space seems exhausted; and once what is known."""
         found: dict[str, Any] = {}
         misses = 0
         while len(found) < count and misses < ATTEMPTS * count:
@@ -73,7 +80,8 @@ class Random:
             if name not in self.seen:
                 found[name] = architecture
                 self.seen.add(name)
-        return list(found.values())
+        known, self.waiting = self.waiting, []
+        return [*found.values(), *known]
 
     def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
         """Random search does not care."""
@@ -85,11 +93,16 @@ class Genetic:
     Args:
         space: where architectures come from.
         settings: of the search.
+        known: architectures that the first generation has besides its own.
         kind: makes the algorithm of its parts.
     """
 
     def __init__(
-        self, space: SearchSpace[Any], settings: Settings, kind: Callable[..., GeneticAlgorithm]
+        self,
+        space: SearchSpace[Any],
+        settings: Settings,
+        known: Sequence[Any],
+        kind: Callable[..., GeneticAlgorithm],
     ) -> None:
         self.space = space
         self.problem = Problem(
@@ -100,10 +113,10 @@ class Genetic:
             xu=np.array(space.genes) - 1,
             vtype=int,
         )
-        first = Random(space, settings).ask()
+        first = Random(space, settings, known).ask()
         self.unseen = _Unseen(space)
         self.algorithm = kind(
-            pop_size=len(first),
+            pop_size=min(len(first), settings.population),
             sampling=np.array([space.encode(a) for a in first]),
             crossover=_Crossover(space),
             mutation=_Mutation(space),
@@ -133,15 +146,15 @@ class Genetic:
 class Nsga2(Genetic):
     """NSGA-II. Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", 2002."""
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
-        super().__init__(space, settings, NSGA2)
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
+        super().__init__(space, settings, known, NSGA2)
 
 
 class SmsEmoa(Genetic):
     """SMS-EMOA: who adds least hypervolume dies. Source: Beume et al. 2007."""
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
-        super().__init__(space, settings, SMSEMOA)
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
+        super().__init__(space, settings, known, SMSEMOA)
 
 
 class Nsga3(Genetic):
@@ -150,22 +163,22 @@ class Nsga3(Genetic):
     Source: Deb and Jain, "An evolutionary many-objective optimization algorithm", 2014.
     """
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
         def kind(**parts: Any) -> GeneticAlgorithm:
             count, cuts = len(settings.objectives), 1
             while count > 1 and math.comb(cuts + count, count - 1) <= parts["pop_size"]:
                 cuts += 1
             return NSGA3(ref_dirs=get_reference_directions("das-dennis", count, n_partitions=cuts), **parts)
 
-        super().__init__(space, settings, kind)
+        super().__init__(space, settings, known, kind)
 
 
 class Mutating:
     """What evolution and local search share: children by mutation, none of which was seen before."""
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
         self.space, self.population = space, settings.population
-        self.random = Random(space, settings)
+        self.random = Random(space, settings, known)
         self.rng = np.random.default_rng([settings.seed, 1])
         self.asked: list[Any] = []
 
@@ -187,8 +200,8 @@ class Evolution(Mutating):
     Source: Real et al., "Regularized evolution for image classifier architecture search", 2019.
     """
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
-        super().__init__(space, settings)
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
+        super().__init__(space, settings, known)
         self.alive: deque[tuple[Any, np.ndarray, float]] = deque(maxlen=settings.population)
 
     def ask(self) -> list[Any]:
@@ -222,8 +235,8 @@ class Local(Mutating):
     of several objectives Paquete et al., "Pareto local optimum sets", 2004.
     """
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings) -> None:
-        super().__init__(space, settings)
+    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
+        super().__init__(space, settings, known)
         self.known: list[Any] = []
         self.costs = np.empty((0, len(settings.objectives)))
         self.excess = np.empty(0)
@@ -267,7 +280,7 @@ def best_of(costs: np.ndarray, excess: np.ndarray) -> np.ndarray:
     return feasible[unbeaten(costs[feasible])]
 
 
-KINDS: dict[str, Callable[[SearchSpace[Any], Settings], Algorithm]] = {
+KINDS: dict[str, Callable[[SearchSpace[Any], Settings, Sequence[Any]], Algorithm]] = {
     "nsga2": Nsga2,
     "nsga3": Nsga3,
     "sms-emoa": SmsEmoa,

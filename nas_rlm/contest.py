@@ -109,7 +109,7 @@ def contest(
         for method in METHODS
         if any((" x ".join(objectives), method, seed, mark) not in done for mark in marks)
     ]
-    held: dict[tuple[int, tuple[str, ...]], tuple[list[Row], Predictor]] = {}
+    held: dict[tuple[int, tuple[str, ...]], tuple[list[Row], Sampler]] = {}
     for seed, objectives, method in tqdm(left, unit="search", disable=not progress):
         is_true, algorithm = METHODS[method]
         each = FEW if is_true else population

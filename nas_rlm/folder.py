@@ -283,7 +283,7 @@ def write_front(
         save(convergence.draw(curve, title), folder / "hypervolume.png")
     info = report_info(space, result, curve, corner, feasibility)
     write_text(folder / "report.html", page(info))
-    status = [result.status.get(name, PREDICTED) for name in names] if settings.device else ()
+    status = [result.status.get(name, PREDICTED) for name in names] if settings.measures else ()
     table = predictions_csv(
         names, settings.predicted, result.medians[found], settings.quantiles, result.values[found], status
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.pareto import hypervolume
-from nas_rlm.search import Predictor
+from nas_rlm.search import MEASURED, Sampler
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph, Value
 
@@ -132,9 +132,13 @@ class Informed:
         rows: measured ones, of one space.
     """
 
-    def __init__(self, model: Predictor, rows: Sequence[Row]) -> None:
+    def __init__(self, model: Sampler, rows: Sequence[Row]) -> None:
         self.model = model
         self.rows = {row.arch_str: row for row in rows}
+
+    def status(self, names: Sequence[str]) -> dict[str, str]:
+        """Which of some architectures were measured, see `nas_rlm.search.Result`."""
+        return {name: MEASURED for name in names if name in self.rows}
 
     def predict(
         self,
@@ -145,8 +149,27 @@ class Informed:
     ) -> np.ndarray:
         """Quantiles of each objective, [N, K, Q]; what was measured is all of its quantiles."""
         found = self.model.predict(space, architectures, objectives, quantiles)
+        self._as_measured(found, architectures, objectives)
+        return found
+
+    def sample(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        num_samples: int = 64,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Joint draws, [N, S, K]; what was measured is the same in all of them."""
+        found = self.model.sample(space, architectures, objectives, num_samples, seed)
+        self._as_measured(found.swapaxes(1, 2), architectures, objectives)
+        return found
+
+    def _as_measured(
+        self, found: np.ndarray, architectures: Sequence[Any], objectives: Sequence[str]
+    ) -> None:
+        """Put measured values in the place of predicted ones [N, K, …]."""
         for i, architecture in enumerate(architectures):
             if row := self.rows.get(str(architecture)):
                 known = [k for k, name in enumerate(objectives) if row.measured(name)]
                 found[i, known] = [[row.targets[objectives[k]]] for k in known]
-        return found

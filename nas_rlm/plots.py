@@ -151,12 +151,13 @@ def front_info(
     feasible = int(result.feasible.sum())
     within = f", {feasible:,} within the constraints" if settings.constraints else ""
     what, on_front = " architectures", ""
-    if settings.device:
+    if settings.measures:
         what = ""
-        within += f", {result.is_measured.sum()} measured on {settings.device}"
+        where = f" on {settings.device}" if settings.device else ""
+        within += f", {result.is_measured.sum()} measured{where}"
         on_front = f", {result.is_measured[result.front].sum()} of them measured"
     return FrontInfo(
-        title=f"{settings.space}: {'' if settings.device else 'predicted '}Pareto front",
+        title=f"{settings.space}: {'' if settings.measures else 'predicted '}Pareto front",
         subtitle=(
             f"{len(result.architectures):,}{what} evaluated by {settings.algorithm}{within};"
             f" {len(result.front)} on the front{on_front}"
@@ -210,7 +211,7 @@ def _panel(
     densities = [
         replace(
             _density(name, draws[:, [column, row]], points[positions[name]]),
-            is_measured=result.status.get(name) == MEASURED if result.settings.device else None,
+            is_measured=result.status.get(name) == MEASURED if result.settings.measures else None,
         )
         for name, draws in samples.items()
         if column is not None
@@ -224,7 +225,7 @@ def _panel(
         feasible=points[result.feasible],
         infeasible=points[~result.feasible],
         front=front,
-        measured=result.is_measured[result.front] if result.settings.device else None,
+        measured=result.is_measured[result.front] if result.settings.measures else None,
         outline=outline[outline[:, 0].argsort()],
         densities=densities,
         bounds=[b for b in result.settings.bounds if b.objective in (x, y)],

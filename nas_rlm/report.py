@@ -82,6 +82,7 @@ def command(settings: Settings) -> str:
     for name in ("population", "generations", "seed"):
         words += [f"--{name}", str(getattr(settings, name))]
     words += ["--measure", settings.device, "--budget", str(settings.budget)] if settings.device else []
+    words += ["--data", settings.data] if settings.data else []
     return f"{shlex.join(words)} --out DIR\n# by the model of fingerprint {settings.model or 'unknown'}"
 
 
@@ -95,7 +96,7 @@ def _view(result: Result, medians: np.ndarray) -> list[float]:
 def _shown(space: SearchSpace[Any], result: Result, index: int, number: int) -> dict[str, Any]:
     """A point of the front."""
     name = result.architectures[index]
-    status = result.status.get(name, PREDICTED if result.settings.device else "")
+    status = result.status.get(name, PREDICTED if result.settings.measures else "")
     counted = all(o in EXACT for o in result.settings.objectives)
     return {
         "index": index,

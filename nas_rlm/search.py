@@ -79,8 +79,11 @@ class Result:
     values: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0)))
     status: Mapping[str, str] = field(default_factory=dict)
 
-    def add(self, architectures: Sequence[str], values: np.ndarray) -> None:
+    def add(
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NOTHING
+    ) -> None:
         """Append a generation."""
+        self.status = {**self.status, **status}
         self.values = np.concatenate([self.values, values]) if self.architectures else values
         self.architectures.extend(architectures)
 
@@ -143,6 +146,7 @@ def search(
     progress: bool = False,
     status: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
     reference: Sequence[float] | None = None,
+    known: Sequence[Any] = (),
 ) -> Result:
     """Search a space for the architectures that a predictor finds best.
 
@@ -162,30 +166,31 @@ def search(
         progress: show a bar, with the size of the front and, if there is a reference point, its hypervolume.
         status: of architectures, see `Result`; what fails is not bred from.
         reference: point, see `nas_rlm.references`.
+        known: architectures with which the search begins, besides those of its first generation.
     """
     if space.size and settings.population > space.size:
         raise ValueError(
             f"population is {settings.population:,}, more than the {space.size:,} of {space.name}"
         )
-    algorithm = KINDS[settings.algorithm](space, settings)
+    algorithm = KINDS[settings.algorithm](space, settings, known)
     result = Result(settings)
-    total = settings.population * settings.generations
+    total = settings.population * settings.generations + len(known)
     with tqdm(total=total, desc="search", unit="net", disable=not progress) as bar:
         for _ in range(settings.generations):
             proposed = algorithm.ask()
             if not proposed:
                 break
             names = [str(a) for a in proposed]
-            known = status(names) if status else NOTHING
+            measured = status(names) if status else NOTHING
             values = log.replay(names) if log else None
             if values is None:
                 values = predictor.predict(space, proposed, settings.predicted, settings.quantiles)
                 if log:
-                    log.append(names, values, known)
+                    log.append(names, values, measured)
             costs = settings.costs(settings.medians(values))
-            costs[[known.get(name) == FAILED for name in names]] = np.nan
+            costs[[measured.get(name) == FAILED for name in names]] = np.nan
             algorithm.tell(costs, settings.violations(values))
-            result.add(names, values)
+            result.add(names, values, measured)
             bar.update(len(names))
             if progress:
                 volume = {"hypervolume": f"{result.hypervolume(reference):.5g}"} if reference else {}

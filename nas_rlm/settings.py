@@ -74,6 +74,7 @@ class Settings:
         budget: so many of them.
         maximised: objectives of the user's own that go upwards.
         functions: where they come from, such as `energy=mine.py:energy`.
+        data: a table of what was measured before, if any.
     """
 
     space: str
@@ -88,6 +89,7 @@ class Settings:
     budget: int = 0
     maximised: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    data: str = ""
 
     def __post_init__(self) -> None:
         if not self.objectives:
@@ -143,6 +145,11 @@ class Settings:
         """Those of them that are measured on the device."""
         able = {f"{kind}/{self.device}" for kind in ("latency", "memory")} if self.device else set()
         return tuple(name for name in self.predicted if name in able)
+
+    @property
+    def measures(self) -> bool:
+        """Whether some architectures are measured, and not only predicted."""
+        return bool(self.device or self.data)
 
     @property
     def told(self) -> Settings | None:

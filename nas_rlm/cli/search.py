@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ def search(
     function: Many = (),
     maximise: Names = (),
     sample: Whole = 200,
+    data: Path | None = None,
     measure: str = "",
     budget: Whole = 0,
     python: str = "",
@@ -51,8 +53,9 @@ def search(
     architecture, in order), samples.json, feasibility.json and settings.json.
 
     With --measure, networks are measured on a device of which the model need not know anything: first some
-    that together tell most of the others, then those that may be on the front. measured.parquet holds them,
-    front.csv and the picture tell measured points from predicted ones.
+    that together tell most of the others, then those that may be on the front. measured.parquet holds them.
+    With --data, what was measured before counts as it is. Either way front.csv and the picture tell measured
+    points from predicted ones.
 
     Args:
         space: the search space.
@@ -70,6 +73,8 @@ def search(
             number, which is called once for each. The file is run.
         maximise: those of them that go upwards.
         sample: random architectures for the table; 0 for none.
+        data: a table of what was measured: the search begins with its architectures, and their numbers are
+            not predicted. Of its rows those count that have all objectives which it has.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
         budget: networks to measure there.
         python: a command that starts the Python where they run, such as 'ssh box .venv/bin/python'.
@@ -82,6 +87,7 @@ def search(
     from nas_rlm.devices import Device
     from nas_rlm.devices.exploring import Learner, Reader, explore
     from nas_rlm.feasibility import feasibility
+    from nas_rlm.lookup import Informed
     from nas_rlm.objectives import Evaluator, load_function
     from nas_rlm.references import reference
     from nas_rlm.search import Sampler
@@ -96,11 +102,12 @@ def search(
         raise ValueError(f"--python is {python!r}, where nothing is measured: expected --measure as well")
     settings = Settings(
         *(found.name, objectives, constraint, algorithm, population, generations, seed),
-        model=_fingerprint(rlm, function),
+        model=_fingerprint(rlm, function, data),
         device=device,
         budget=budget,
         maximised=maximise,
         functions=function,
+        data=str(data or ""),
     )
     told = [name for name in settings.predicted if name not in settings.measured]
     if told:
@@ -109,28 +116,31 @@ def search(
         raise ValueError(f"--sample is {sample}, expected at least 0")
     if found.size and population > found.size:
         raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
+    rows = _measured(data, found, [name for name in told if name not in evaluator.functions])
     folder.check_search(out, settings, resume)
     with workers(ray) as there:
         evaluator.model = there.model(rlm)
+        informed = Informed(evaluator, rows)
         if device:
             there.check_device(Device.named(device), python)
         possible = folder.read_feasibility(out)  # of a search that goes on
         if not possible and sample and settings.told:
-            possible = feasibility(found, evaluator, settings.told, sample)
+            possible = feasibility(found, informed, settings.told, sample)
         if possible:
             print(possible)
         log = folder.open_log(out, settings, resume)
         if possible:
             folder.write_feasibility(out, possible)
-        judge: Sampler = evaluator
+        judge: Sampler = informed
         if device:
-            judge = Learner(Reader(evaluator, found), settings.measured, rlm.experts)
+            judge = Learner(Reader(informed, found), settings.measured, rlm.experts)
             measured = _measuring(found, settings, out, python, there.measure)
             result = explore(judge, settings, measured, log, progress=True)
         else:
             ranges = possible.ranges if possible else {}
             corner = reference(found.name, objectives, ranges, maximise)
-            result = run(found, evaluator, settings, log, progress=True, reference=corner)
+            known = [found.parse(row.arch_str) for row in rows]
+            result = run(found, informed, settings, log, True, informed.status, corner, known)
         log.finish()
         evaluated = f"{len(result.architectures):,} architectures evaluated"
         if len(result.front) == 0:
@@ -139,10 +149,13 @@ def search(
         samples = folder.joint_samples(found, judge, result)
     folder.write_front(out, found, result, samples, possible)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
+    on_front = result.is_measured[result.front].sum()
     if isinstance(judge, Learner):
-        failed, on_front = len(judge.measured) - len(judge.run), result.is_measured[result.front].sum()
+        failed = len(judge.measured) - len(judge.run)
         lost = f", {failed} do not run" if failed else ""
         print(f"{len(judge.run)} measured, {on_front} of them on the front{lost}: {out / MEASUREMENTS}")
+    elif rows:
+        print(f"{len(rows):,} measured before, {on_front} of them on the front")
     print(f"picture: {out / 'pareto.png'}; report: {out / 'report.html'}")
 
 
@@ -179,7 +192,6 @@ def propose(
         seed: of all random choices.
         out: a text file; stdout by default.
     """
-    from nas_rlm.data import read
     from nas_rlm.devices.exploring import Learner, Reader
     from nas_rlm.devices.exploring import propose as proposed
     from nas_rlm.objectives import Evaluator
@@ -193,16 +205,14 @@ def propose(
     settings = Settings(
         *(found.name, objectives, constraint, "nsga2", population, generations, seed),
     )
-    rows = [row for row in read(data).rows if row.space == found.name] if data else []
-    measured = [name for name in settings.predicted if any(row.measured(name) for row in rows)]
-    if data and not measured:
-        raise ValueError(f"{data} has no {' or '.join(settings.predicted)} of {found.name}")
+    rows = _measured(data, found, settings.predicted)
+    measured = list(rows[0].targets) if rows else []
     rlm = load(model)
     evaluator = Evaluator(rlm)
     if rows and (told := [name for name in settings.predicted if name not in measured]):
         evaluator.check(told)
     learner = Learner(Reader(evaluator, found), measured or settings.objectives, rlm.experts)
-    learner.learn([row for row in rows if all(row.measured(name) for name in measured)])
+    learner.learn(rows)
     names = proposed(learner, settings, count, progress=True)
     text = "".join(f"{name}\n" for name in names)
     if out:
@@ -282,11 +292,32 @@ def _measuring(
     return measure
 
 
-def _fingerprint(rlm: RLM, functions: Sequence[str]) -> str:
-    """Of the model, and of files with functions."""
+def _measured(data: Path | None, space: SearchSpace[Any], objectives: Sequence[str]) -> list[Row]:
+    """The rows of a table that have all objectives which it has of a space, with these alone."""
+    from nas_rlm.data import read
+    from nas_rlm.objectives import EXACT
+
+    if not data:
+        return []
+    rows = [row for row in read(data).rows if row.space == space.name]
+    able = [name for name in objectives if name not in EXACT]
+    names = [name for name in able if any(row.measured(name) for row in rows)]
+    if not names:
+        raise ValueError(f"{data} has no {' or '.join(able) or 'number to learn'} of {space.name}")
+    whole = [row.only(names) for row in rows if all(row.measured(name) for name in names)]
+    if not whole:
+        raise ValueError(f"{data} has no row of {space.name} that has {' and '.join(names)}")
+    known = {str(space.parse(row.arch_str)): row for row in whole}
+    return [replace(row, arch_str=name) for name, row in known.items()]
+
+
+def _fingerprint(rlm: RLM, functions: Sequence[str], data: Path | None) -> str:
+    """Of the model, of files with functions, and of a table."""
     digest = hashlib.sha256()
     for path in [text.partition("=")[2].rpartition(":")[0] for text in functions]:
         digest.update(Path(path).read_bytes() if path.endswith(".py") else path.encode())
+    if data:
+        digest.update(data.read_bytes())
     tensors = dict(rlm.network.state_dict())
     for space, known in rlm.experts.items():
         tensors |= {f"{space}.{i}.{k}": t for i, one in enumerate(known) for k, t in one.tensors().items()}

@@ -66,6 +66,24 @@ def test_no_architecture_is_predicted_twice(algorithm, objectives):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("count", [3, 50])
+def test_a_search_begins_with_what_is_known_and_builds_on_it(algorithm, count):
+    cells = [SPACE.decode(np.array(g)) for g in product(range(5), repeat=6)]
+    best = np.argsort(-StubPredictor().medians(cells, PAIR[:1])[:, 0], kind="stable")[:count]
+    known = [cells[i] for i in best]
+    settings = Settings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=6)
+    predictor = StubPredictor()
+    result = search(SPACE, predictor, settings, known=known)
+    first = set(result.architectures[: 20 + count])
+    assert set(map(str, known)) <= first
+    assert len(result.architectures) == len(set(result.architectures)) == 120 + count
+    assert result.medians[result.front[0], 0] == StubPredictor().medians(known, PAIR)[:, 0].max()
+    if algorithm == "local":  # whose next ones are neighbours of the best
+        again = search(SPACE, predictor, settings)
+        assert again.architectures[20:] != result.architectures[20 + count :]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_seed_decides(algorithm):
     first, again, other = (run(algorithm, seed=s) for s in (3, 3, 4))
     assert first.architectures == again.architectures

@@ -45,3 +45,7 @@ def test_what_was_measured_is_told_as_it_was():
     found, alone = (m.predict(SPACE, cells, names, (0.1, 0.5, 0.9)) for m in (informed, model))
     assert (found[1, 0] == 50).all()
     assert (found[[0, 2]] == alone[[0, 2]]).all() and (found[1, 1] == alone[1, 1]).all()
+    draws, others = (m.sample(SPACE, cells, names, 5, 1) for m in (informed, model))
+    assert (draws[1, :, 0] == 50).all() and (draws[:, :, 1] == others[:, :, 1]).all()
+    assert (draws[[0, 2]] == others[[0, 2]]).all()
+    assert informed.status([str(cell) for cell in cells]) == {str(cells[1]): "measured"}

@@ -1,11 +1,14 @@
+import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from nas_rlm.devices.protocol import Measurement
+from nas_rlm.folder import read_result
 from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
 
 
@@ -139,6 +142,55 @@ def measuring(monkeypatch):
 
 
 BOX = ("--objectives", "accuracy,latency/torch-cpu-2t", "--measure", "torch-cpu-2t", "--budget", "14")
+
+
+def test_what_was_measured_before_counts_as_it_is(tmp_path, model, capsys):
+    cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(30)]
+    held = [Row("nasbench201", a, {"accuracy": 99.0 + i / 10, "flops": 1.0}) for i, a in enumerate(cells[:3])]
+    held += [Row("nasbench201", a, {"params": 1.0}) for a in cells[3:]]
+    write(tmp_path / "mine.parquet", held)
+    out, data = tmp_path / "run", ["--data", str(tmp_path / "mine.parquet")]
+    command = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3,flops"]
+    assert main([*command, *data, "--out", str(out)]) == 0
+    assert "3 measured before, " in capsys.readouterr().out
+    result = read_result(out)
+    assert len(result.architectures) == 18 + 3
+    found = dict(zip(result.architectures, result.values, strict=True))
+    assert [set(found[a][0].tolist()) for a in cells[:3]] == [{99.0 + i / 10} for i in range(3)]
+    assert found[cells[0]][2, 1] == SPACE.flops(SPACE.parse(cells[0]))
+    assert result.status == dict.fromkeys(cells[:3], "measured")
+    with open(out / "front.csv", newline="") as file:
+        told = {row["arch"]: row["status"] for row in csv.DictReader(file)}
+    assert told[cells[2]] == "measured" and set(told.values()) == {"measured", "predicted"}
+    assert f"--data {data[1]}" in (out / "report.html").read_text()
+
+    kept = {n: (out / n).read_bytes() for n in ("front.csv", "log.jsonl", "pareto.png", "report.html")}
+    (out / "log.jsonl").write_bytes(kept["log.jsonl"][:-400])
+    assert main([*command, *data, "--out", str(out), "--resume"]) == 0
+    assert {n: (out / n).read_bytes() for n in kept} == kept
+    write(tmp_path / "mine.parquet", held[:2])
+    assert "holds another search, with model" in refused(capsys, *command, *data, "--out", out, "--resume")
+
+
+@pytest.mark.parametrize(
+    ("rows_of", "message"),
+    [
+        ([Row("nasbench201", "x", {"accuracy": 90.0})], "'x'"),
+        ([Row("nasbench101", "x", {"accuracy": 90.0})], "has no accuracy or latency/pixel3 of nasbench201"),
+        (
+            [
+                Row("nasbench201", "x", {"accuracy": 90.0}),
+                Row("nasbench201", "y", {"latency/pixel3": 9.0}),
+            ],
+            "has no row of nasbench201 that has accuracy and latency/pixel3",
+        ),
+    ],
+)
+def test_tables_that_say_nothing_of_a_search(tmp_path, model, capsys, rows_of, message):
+    write(tmp_path / "mine.parquet", rows_of)
+    command = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3", "--out", tmp_path / "run"]
+    assert message in refused(capsys, *command, "--data", tmp_path / "mine.parquet")
+    assert not (tmp_path / "run").exists()
 
 
 def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
