@@ -7,6 +7,7 @@ would predict; a piece whose process or machine dies is handed out again.
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -81,6 +82,8 @@ class Cluster(Here):
             import ray
         except ImportError:
             raise ValueError("a cluster needs Ray: pip install 'nas-rlm[ray]'") from None
+        if address == LOCAL:  # it would give its processes the lowest priority
+            os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             ray.init(
                 address,

@@ -13,7 +13,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse, before any work is done, a path at which no file can be written.
 
     Raises:
-        ValueError: the path is a folder, or it lies below a file.
+        ValueError: the path is a folder, or it lies below a file or where one may not write.
     """
     target = Path(path)
     try:
@@ -23,6 +23,15 @@ def check_target(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{str(path)!r} cannot be written: {error}") from None
     check_links(target)
     _check_parents(target)
+    folder = next(parent for parent in target.absolute().parents if parent.exists())
+    if not target.is_relative_to("/dev"):
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise ValueError(
+                f"{str(path)!r} cannot be written ({error.strerror}): expected a file in a folder of yours"
+            ) from None
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
@@ -99,9 +108,14 @@ def read_text(path: str | os.PathLike[str], expected: str) -> str:
     """A text file in UTF-8, with or without a byte order mark.
 
     Raises:
+        FileNotFoundError: there is no such file.
         ValueError: it is no text; the message says what was expected.
     """
     try:
         return Path(path).read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {str(path)!r}: expected {expected}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{str(path)!r} is a folder: expected a file with {expected}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{str(path)!r} is not text in UTF-8: expected {expected}") from None

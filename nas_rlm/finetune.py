@@ -117,7 +117,7 @@ def _chosen(
     held = held.sampled(MOST)
     if len(held) < LEAST or len(rest) < LEAST:
         warnings.warn(
-            f"{len(rows)} rows are too few to hold some out: {GUESS} epochs are a guess, as intervals are",
+            f"too few rows to hold some out ({len(rows)}): {GUESS} epochs are a guess, as intervals are",
             stacklevel=4,
         )
         return replace(recipe, epochs=GUESS), None
@@ -166,6 +166,8 @@ def default(rows: int, length: float = USUAL, seed: int = 0) -> Recipe:
 
 def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     """The rows that have one of the objectives, with these numbers alone."""
+    if not rows:
+        raise ValueError("there are no rows to learn from: expected one measured network each")
     measured = dict.fromkeys(name for row in rows for name in row.targets if row.measured(name))
     for name in objectives:
         if name not in measured:

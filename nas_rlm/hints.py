@@ -14,7 +14,8 @@ def hint(name: str, known: Collection[str]) -> str:
     >>> hint("latency/pixel4", ["accuracy", "latency/pixel3"])
     'did you mean latency/pixel3?'
     """
-    near = get_close_matches(name, list(known), n=3, cutoff=0.4)
+    known = dict.fromkeys(known)
+    near = get_close_matches(name, known, n=3, cutoff=0.4)
     if near:
         return f"did you mean {', '.join(near)}?"
     more = ", …" if len(known) > SHOWN else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ from cyclopts import App, Parameter
 import nas_rlm
 
 if TYPE_CHECKING:
+    from nas_rlm.cluster import Here
     from nas_rlm.rlm import RLM
 
 app = App(name="nas-rlm", help=nas_rlm.__doc__, version=nas_rlm.__version__, help_format="markdown")
@@ -52,6 +54,15 @@ def load(model: str) -> RLM:
     from nas_rlm.rlm import RLM
 
     return RLM.load(model)
+
+
+def workers(ray: str) -> Here:
+    """Who predicts and measures, see `nas_rlm.cluster`; it may take half a minute until Ray is there."""
+    from nas_rlm.cluster import workers as found
+
+    if ray:
+        print(f"nas-rlm: connecting to Ray ({ray})", file=sys.stderr)
+    return found(ray)
 
 
 def bar(items: Sequence[Any], what: str) -> Any:

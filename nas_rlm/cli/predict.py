@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import Flag, Levels, Many, Names, Whole, app, bar, load
+from nas_rlm.cli.app import Flag, Levels, Many, Names, Whole, app, bar, load, workers
 from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def spaces() -> None:
     config = Path(__file__).parents[1] / "assets" / "nas" / "config.json"
     if config.is_file():
         objectives = json.loads(config.read_text())["network"]["objectives"]
-        print("objectives of the shipped model:", " ".join(objectives))
+        print("objectives of the shipped model:")
+        print(textwrap.fill(" ".join(sorted(objectives)), 100, break_on_hyphens=False))
 
 
 @app.command
@@ -112,7 +114,7 @@ def rank(
 
     Args:
         files: ONNX files, instead of --space and --archs.
-        by: the objective that decides: accuracies downwards, all others upwards.
+        by: the objective that decides, and is told as well: accuracies downwards, all others upwards.
         objectives: what else to predict.
         top: list this many.
         space: the search space of --archs; of files the name of the space that a table gave them.
@@ -145,7 +147,6 @@ def _predict(
     ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
-    from nas_rlm.cluster import workers
     from nas_rlm.objectives import EXACT, Evaluator
     from nas_rlm.text import from_onnx
 
@@ -154,7 +155,7 @@ def _predict(
     if bool(files) == (archs is not None):
         given = f"{', '.join(map(str, files))} and --archs {archs}" if files else "nothing to read"
         raise ValueError(
-            f"{given}: give either ONNX files, or both --space and --archs, and lists without spaces"
+            f"{given}: give either ONNX files, or both --space and --archs (and write lists as a,b)"
         )
     computed = tuple(sorted({*levels, 0.5}))
     if out and any(
@@ -171,9 +172,9 @@ def _predict(
         if known:
             values = evaluator.predict(known, [a for _, a in read], objectives, computed, progress=True)
         else:
+            texts = [from_onnx(f) for f in bar(files, "text")]
             if guessed := [name for name in objectives if name not in EXACT]:
                 rlm.check_space(space or "", guessed)
-            texts = [from_onnx(f) for f in bar(files, "text")]
             values = evaluator.predict_text(texts, objectives, computed, progress=True, space=space or "")
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import Flag, Many, Whole, app, load
+from nas_rlm.cli.app import Flag, Many, Whole, app, load, workers
 from nas_rlm.cli.predict import read_architectures
 from nas_rlm.files import check_target
+
+UNSTEADY = 0.1  # windows that differ by more tell little of networks that are alike
 
 
 @app.command
@@ -54,7 +56,6 @@ def profile(
         python: a command that starts the Python where networks run; by default this one.
         ray: a cluster whose machines, all alike, share the networks: auto, HOST:6379 or ray://HOST:10001.
     """
-    from nas_rlm.cluster import workers
     from nas_rlm.data.synthetic import counted
     from nas_rlm.devices import Device
     from nas_rlm.devices.choice import choose as chosen
@@ -109,5 +110,7 @@ def profile(
     print(f"{len(spreads):,} networks with latency/{where}: {out}")
     if spreads:
         print(f"windows of a network differ by {np.median(spreads):.1%} (median), {max(spreads):.1%} at most")
+    if spreads and np.median(spreads) > UNSTEADY:
+        print("this machine is busy, or its clock changes: measure again where nothing else runs")
     if failed:
         print(f"{len(failed):,} cannot run there, the first one: {failed[0]}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import search_spaces
-from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load
+from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load, workers
 from nas_rlm.files import check_target, write_text
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def search(
         resume: continue the search in the folder, or start it if there is none; the outcome is the same.
     """
     from nas_rlm import folder
-    from nas_rlm.cluster import workers
     from nas_rlm.devices import Device
     from nas_rlm.devices.exploring import Learner, Reader, explore
     from nas_rlm.feasibility import feasibility

@@ -47,7 +47,7 @@ def finetune(
     Args:
         data: a parquet table in the public schema.
         out: a new folder for the checkpoint.
-        objectives: which of its numbers to learn.
+        objectives: which of its numbers to learn; these, or a new one, are needed.
         new_objective: learn this one, such as latency/mybox, and let what the model says of all others be.
         model: a checkpoint folder, or the name of a shipped model.
         learn: the part of the network that learns: all, decoder, or token, the objectives' own alone.
@@ -56,9 +56,17 @@ def finetune(
     """
     from nas_rlm.data import read
 
-    if bool(objectives) == bool(new_objective):
-        raise ValueError("expected either --objectives NAMES or --new-objective NAME")
+    if objectives and new_objective:
+        raise ValueError(
+            f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
+        )
     check_folder(out)
+    table = read(data)
+    if not objectives and not new_objective:
+        raise ValueError(
+            f"nothing to learn: expected --objectives, or --new-objective for a device alone, of what {data}"
+            f" has: {', '.join(table.objectives)}"
+        )
     rlm = load(model)
     if new_objective in rlm.objectives:
         raise ValueError(
@@ -66,7 +74,7 @@ def finetune(
         )
     names = objectives or (new_objective,)
     part = "token" if new_objective else learn
-    rlm.fine_tune(read(data).rows, names, seed=seed, experts=not no_experts, learn=part).save(out)
+    rlm.fine_tune(table.rows, names, seed=seed, experts=not no_experts, learn=part).save(out)
     print(f"model: {out}")
 
 

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.files import atomic
+from nas_rlm.hints import hint
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.operators import is_network, is_onnx
 
@@ -135,7 +136,10 @@ def read(path: str | os.PathLike[str]) -> Table:
         )
     known = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
     nothing = dict.fromkeys(COLUMNS)
-    return Table(path.stem, [_row(nothing | record, path) for record in content.select(known).to_pylist()])
+    records = content.select(known).to_pylist()
+    return Table(
+        path.stem, [_row(nothing | record, path, number) for number, record in enumerate(records, 1)]
+    )
 
 
 def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
@@ -247,6 +251,11 @@ def remembered(what: str, key: object, count: int, make: Callable[[], list[str]]
 
 def _made(what: str, space_name: str, architectures: list[str]) -> list[str]:
     """The texts or the keys of architectures."""
+    if space_name not in search_spaces.names():
+        raise ValueError(
+            f"a row of {space_name!r} has no input, which only a search space could make of"
+            f" {architectures[0]!r}; {hint(space_name, search_spaces.names())}"
+        )
     space = search_spaces.get(space_name)
     try:
         parsed = [space.parse(a) for a in architectures]
@@ -256,20 +265,20 @@ def _made(what: str, space_name: str, architectures: list[str]) -> list[str]:
     return [space.key(a) for a in bar] if what == "key" else from_architectures(space, bar)
 
 
-def _row(record: dict[str, Any], path: Path) -> Row:
+def _row(record: dict[str, Any], path: Path, number: int) -> Row:
+    shown = repr(record["identifier"] or record["arch_str"] or f"row {number}")[:60]
     try:
         metadata = ast.literal_eval(record["metadata"] or "{}")
         pairs = list(metadata.items())
     except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
         raise ValueError(
-            f"{str(path)!r}: metadata of {record['identifier']!r} is {str(record['metadata'])[:60]!r},"
+            f"{str(path)!r}: metadata of {shown} is {str(record['metadata'])[:60]!r},"
             " expected a dict such as {'lat_pixel3': 3.6}"
         ) from None
     metric = record.get("metric_type")
     if metric is not None and metric not in METRICS:
         raise ValueError(
-            f"{str(path)!r}: metric_type of {record['identifier']!r} is {metric!r},"
-            f" expected {' or '.join(METRICS)}"
+            f"{str(path)!r}: metric_type of {shown} is {metric!r}, expected {' or '.join(METRICS)}"
         )
     target = METRICS[metric] if metric else "accuracy"
     found = {target: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
@@ -280,17 +289,13 @@ def _row(record: dict[str, Any], path: Path) -> Row:
     for name, value in found.items():
         if value is not None and not _is_possible(name, value):
             expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
-            shown = f"{name} of {record['identifier']!r} is {str(value)[:40]!r}"
-            raise ValueError(f"{str(path)!r}: {shown}, expected {expected}")
+            told = f"{name} of {shown} is {str(value)[:40]!r}"
+            raise ValueError(f"{str(path)!r}: {told}, expected {expected}")
     for name in ("arch_str", "input", "space", "metainformation"):
         if not isinstance(record[name], str | None):
-            raise ValueError(
-                f"{str(path)!r}: {name} of {record['identifier']!r} is {record[name]!r}, expected text"
-            )
+            raise ValueError(f"{str(path)!r}: {name} of {shown} is {record[name]!r}, expected text")
     if not (record["arch_str"] or record["input"]):
-        raise ValueError(
-            f"{str(path)!r}: {record['identifier']!r} has neither arch_str nor input: expected one"
-        )
+        raise ValueError(f"{str(path)!r}: {shown} has neither arch_str nor input: expected one")
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"]) or ""
     return Row(

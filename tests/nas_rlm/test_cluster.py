@@ -23,10 +23,8 @@ QUICK = Plan(windows=1, seconds=0.01)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_worker_niceness", "0")  # else it waits for all else that this machine does
-        with Cluster("local") as found:
-            yield found
+    with Cluster("local") as found:
+        yield found
 
 
 @pytest.fixture

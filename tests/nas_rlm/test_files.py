@@ -35,8 +35,12 @@ def test_targets_that_cannot_be_written(tmp_path):
     for path in (tmp_path, tmp_path / "file" / "below.csv", ""):
         with pytest.raises(ValueError, match=r"is a folder|is a file, not a folder"):
             check_target(path)
+    if os.path.isdir("/proc/self"):
+        with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written \(.*\): expected a file"):
+            check_target("/proc/self/x.csv")
     check_target(tmp_path / "file")
     check_target(tmp_path / "a" / "b.csv")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert not (tmp_path / "a").exists()
 
 

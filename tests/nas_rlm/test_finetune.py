@@ -100,7 +100,7 @@ def test_epochs_end_when_none_was_better_for_a_while(rlm, trainings, monkeypatch
 
 
 def test_too_few_rows_to_hold_some_out(rlm, trainings):
-    with pytest.warns(UserWarning, match="12 rows are too few to hold some out"):
+    with pytest.warns(UserWarning, match=r"too few rows to hold some out \(12\)"):
         tuned = rlm.fine_tune(rows(12), ["accuracy"])
     assert [(len(some), held) for some, _, held in trainings] == [(12, [])]
     assert tuned.temperatures == {"nasbench201": {"accuracy": calibration.ALONE}}

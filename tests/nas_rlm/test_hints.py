@@ -3,6 +3,7 @@ from nas_rlm.hints import hint
 
 def test_near_names_are_offered_best_first():
     known = ["accuracy", "latency/pixel2", "latency/pixel3", "latency/eyeriss"]
+    assert hint("flop", ["flops", "flops"]) == "did you mean flops?"
     assert hint("latency/pixel3a", known).startswith("did you mean latency/pixel3, latency/pixel2")
 
 

@@ -54,9 +54,8 @@ def test_search_resume_and_plot(tmp_path, model, capsys):
         assert (tmp_path / name).stat().st_size > 10_000
 
 
-def test_a_cluster_finds_the_same(tmp_path, model, monkeypatch):
+def test_a_cluster_finds_the_same(tmp_path, model):
     pytest.importorskip("ray", reason="needs Ray")
-    monkeypatch.setenv("RAY_worker_niceness", "0")
     arguments = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3", "--out"]
     assert main([*arguments, str(tmp_path / "alone")]) == 0
     assert main([*arguments, str(tmp_path / "many"), "--ray", "local"]) == 0

@@ -25,8 +25,8 @@ def test_a_new_objective_leaves_the_others_as_they_are(tmp_path, model, table, c
     assert "none of" in capsys.readouterr().err
     refusals = {
         ("--new-objective", "accuracy"): "knows 'accuracy' already",
-        ("--new-objective", "latency/x", "--objectives", "accuracy"): "either --objectives NAMES or",
-        (): "either --objectives NAMES or",
+        ("--new-objective", "latency/x", "--objectives", "accuracy"): "expected one of them",
+        (): "nothing to learn: expected --objectives, or --new-objective",
         ("--objectives", "accuracy", "--learn", "encoder"): "no part 'encoder' of a network",
     }
     for more, message in refusals.items():

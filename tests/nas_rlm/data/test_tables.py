@@ -66,6 +66,16 @@ def test_a_row_without_anything_to_read(tmp_path):
     write(tmp_path / "t.parquet", [Row("nasbench201", "", {"accuracy": 90.0}, "", "x0")])
     with pytest.raises(ValueError, match="'x0' has neither arch_str nor input"):
         read(tmp_path / "t.parquet")
+    write(tmp_path / "t.parquet", [Row("nasbench201", name, {"accuracy": 90.0}) for name in (CHAIN, "")])
+    with pytest.raises(ValueError, match="'row 2' has neither arch_str nor input"):
+        read(tmp_path / "t.parquet")
+
+
+def test_a_row_of_a_space_that_nobody_knows():
+    with pytest.raises(
+        ValueError, match=r"a row of 'nasbench301' has no input.*'abc'; did you mean nasbench"
+    ):
+        texts([Row("nasbench301", "abc", {"accuracy": 90.0})])
 
 
 def test_missing_values_are_left_out(tmp_path):
