@@ -219,6 +219,24 @@ def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
     assert (tmp_path / "again.png").read_bytes() == kept["pareto.png"]
 
 
+def test_what_was_measured_before_counts_where_a_device_measures_too(tmp_path, model, measuring):
+    cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(200)]
+    known = dict(zip(cells, (50.0 + i / 100 for i in range(200)), strict=True))
+    before = [Row("nasbench201", a, {"accuracy": v, "latency/torch-cpu-2t": 1.0}) for a, v in known.items()]
+    write(tmp_path / "mine.parquet", before)
+    out = tmp_path / "run"
+    assert main([*SEARCH, *model, *BOX, "--data", str(tmp_path / "mine.parquet"), "--out", str(out)]) == 0
+    result = read_result(out)
+    told = dict(zip(result.architectures, result.values, strict=True))
+    shared = told.keys() & known.keys()
+    assert shared and all(set(told[a][0].tolist()) == {known[a]} for a in shared)
+    measured = {
+        row.arch_str: row.targets["latency/torch-cpu-2t"] for row in read(out / "measured.parquet").rows
+    }
+    assert {a for a, status in result.status.items() if status == "measured"} == measured.keys()
+    assert all(told[a][1].tolist() == [v] * 3 for a, v in measured.items())
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
