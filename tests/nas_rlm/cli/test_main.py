@@ -48,7 +48,7 @@ def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsy
         ),
         (
             ["predict", "--space", "nasbench201", "--archs", "absent", "--objectives", "accuracy"],
-            ["absent: No such file"],
+            ["there is no file 'absent'"],
         ),
         (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", "a"], ["--quantiles", "'a'"]),
         (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", ".1,.1"], ["different", "'.1,.1'"]),
