@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,9 @@ class Informed:
     ) -> np.ndarray:
         """Quantiles of each objective, [N, K, Q]; what was measured is all of its quantiles."""
         found = self.model.predict(space, architectures, objectives, quantiles)
-        self._as_measured(found, architectures, objectives)
+        names = [str(a) for a in architectures]
+        for k, objective in enumerate(objectives):
+            put_measured(found[:, k], names, objective, self.rows)
         return found
 
     def sample(
@@ -162,14 +164,22 @@ class Informed:
     ) -> np.ndarray:
         """Joint draws, [N, S, K]; what was measured is the same in all of them."""
         found = self.model.sample(space, architectures, objectives, num_samples, seed)
-        self._as_measured(found.swapaxes(1, 2), architectures, objectives)
+        names = [str(a) for a in architectures]
+        for k, objective in enumerate(objectives):
+            put_measured(found[:, :, k], names, objective, self.rows)
         return found
 
-    def _as_measured(
-        self, found: np.ndarray, architectures: Sequence[Any], objectives: Sequence[str]
-    ) -> None:
-        """Put measured values in the place of predicted ones [N, K, …]."""
-        for i, architecture in enumerate(architectures):
-            if row := self.rows.get(str(architecture)):
-                known = [k for k, name in enumerate(objectives) if row.measured(name)]
-                found[i, known] = [[row.targets[objectives[k]]] for k in known]
+
+def put_measured(found: np.ndarray, names: Sequence[str], objective: str, rows: Mapping[str, Row]) -> None:
+    """Put measured values of an objective in the place of predicted ones.
+
+    Args:
+        found: of N architectures what was predicted, [N, …].
+        names: of these.
+        objective: that was predicted.
+        rows: by the names of what was measured.
+    """
+    for i, name in enumerate(names):
+        row = rows.get(name)
+        if row is not None and row.measured(objective):
+            found[i] = row.targets[objective]

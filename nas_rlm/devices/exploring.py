@@ -25,6 +25,7 @@ from nas_rlm.data.tables import Row
 from nas_rlm.devices.choice import choose, profiles_of
 from nas_rlm.expert import ADVISED, ALL, LATENCY, Expert
 from nas_rlm.features import CHAINS, Counts, usual_counts
+from nas_rlm.lookup import put_measured
 from nas_rlm.panel import VIEWS, advisers, devices
 from nas_rlm.search import FAILED, MEASURED, Log, Result, Sampler, search
 from nas_rlm.settings import QUANTILES, Settings
@@ -195,7 +196,7 @@ class Learner:
         for k, name in enumerate(objectives):
             if name in self.names:
                 found[:, k] = self._belief(names, name).quantiles(quantiles)
-                self._as_measured(found[:, k], names, name)
+                put_measured(found[:, k], names, name, self.measured)
         return found
 
     def sample(
@@ -218,19 +219,12 @@ class Learner:
             if name in self.names:
                 held = self._belief(names, name)
                 found[:, :, k] = np.stack([held.draw(rng) for _ in range(num_samples)], axis=1)
-                self._as_measured(found[:, :, k], names, name)
+                put_measured(found[:, :, k], names, name, self.measured)
         return found
 
     def _belief(self, names: Sequence[str], objective: str) -> Belief:
         own = self.own[objective]
         return own.believe(self._read(own.counts, objective, names), objective)
-
-    def _as_measured(self, found: np.ndarray, names: Sequence[str], objective: str) -> None:
-        """Put measured values in the place of predicted ones [N, …]."""
-        for i, name in enumerate(names):
-            row = self.measured.get(name)
-            if row is not None and row.measured(objective):
-                found[i] = row.targets[objective]
 
     def _of_model(self, objectives: Sequence[str]) -> list[int]:
         """The positions of the numbers that the model tells."""
