@@ -15,6 +15,18 @@ def check_target(path: str | os.PathLike[str]) -> None:
     Raises:
         ValueError: the path is a folder, or it lies below a file or where one may not write.
     """
+    target = _checked(path)
+    if not _is_special(target):
+        folder = next(parent for parent in target.absolute().parents if parent.exists())
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise _refusal(path, error) from None
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    """A path at which a file can be, as far as its name tells."""
     target = Path(path)
     try:
         if not str(path).strip() or target.is_dir():
@@ -23,15 +35,18 @@ def check_target(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{str(path)!r} cannot be written: {error}") from None
     check_links(target)
     _check_parents(target)
-    folder = next(parent for parent in target.absolute().parents if parent.exists())
-    if not target.is_relative_to("/dev"):
-        try:
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError as error:
-            raise ValueError(
-                f"{str(path)!r} cannot be written ({error.strerror}): expected a file in a folder of yours"
-            ) from None
+    return target
+
+
+def _is_special(target: Path) -> bool:
+    """Whether it is a pipe, a device or the like, and is written through instead of replaced."""
+    return target.is_relative_to("/dev") or (target.exists() and not target.is_file())
+
+
+def _refusal(path: str | os.PathLike[str], error: OSError) -> ValueError:
+    return ValueError(
+        f"{str(path)!r} cannot be written ({error.strerror}): expected a file in a folder of yours"
+    )
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
@@ -72,13 +87,15 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> with atomic("front.csv") as temporary:
     ...     temporary.write_text("arch,accuracy\n")
     """
-    check_target(path)
-    target = Path(path).absolute()
-    special = target.is_relative_to("/dev") or (target.exists() and not target.is_file())
+    target = _checked(path).absolute()
+    special = _is_special(target)
     target = target if special else target.resolve()
     folder = Path(tempfile.gettempdir()) if special else target.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name[:32]}.", suffix=target.suffix)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name[:32]}.", suffix=target.suffix)
+    except OSError as error:
+        raise _refusal(path, error) from None
     os.close(handle)
     temporary = Path(name)
     try:

@@ -38,6 +38,14 @@ def test_targets_that_cannot_be_written(tmp_path):
     if os.path.isdir("/proc/self"):
         with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written \(.*\): expected a file"):
             check_target("/proc/self/x.csv")
+        with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written"):
+            write_text("/proc/self/x.csv", "")
+        reading, writing = os.pipe()
+        check_target(f"/proc/self/fd/{writing}")
+        write_text(f"/proc/self/fd/{writing}", "through")
+        assert os.read(reading, 20) == b"through"
+        os.close(reading)
+        os.close(writing)
     check_target(tmp_path / "file")
     check_target(tmp_path / "a" / "b.csv")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
