@@ -1,0 +1,1 @@
+"""Measure programs: peak memory and time of Python, in processes of their own that can harm nothing."""

@@ -1,0 +1,222 @@
+"""The process that runs one Python program, on each of its inputs in a fresh copy of itself.
+
+It is started as `python -I -S -B child.py` with a job as JSON on its standard input, and writes a line of
+JSON for each run. What runs the program is forked after the common modules are there and before any of the
+program is, has given up what `jail.confine` takes, and tells its parent through a pipe.
+
+Only the standard library and `jail.py` beside it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+NAME = "program.py"  # what the program's file is called within
+MOST = 1 << 16  # bytes that a run may answer
+RECURSION = 100_000
+SLOWER = 6  # what is not timed may take so many times as long: each allocation is traced to its line
+COMMON = (
+    *("array", "bisect", "collections", "copy", "ctypes", "datetime", "decimal", "fractions", "functools"),
+    *("heapq", "itertools", "json", "math", "operator", "queue", "random", "re", "statistics", "string"),
+    *("threading", "tracemalloc", "typing"),
+)
+
+
+def main() -> None:
+    """Do a job, as `nas_rlm.programs.python` makes them."""
+    job = json.loads(sys.stdin.buffer.read())
+    sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
+    sys.path += job["site"]
+    for name in COMMON:
+        __import__(name)
+    import jail  # type: ignore[import-not-found]
+
+    sys.path.pop(0)
+    sys.setrecursionlimit(RECURSION)
+    for kind, number in job["runs"]:
+        print(json.dumps(_watched(job, kind, job["cases"][number], jail)), flush=True)
+
+
+def _watched(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any) -> dict[str, Any]:
+    """What a run answers, and how it ended."""
+    reading, writing = os.pipe()
+    guard = os.fork()
+    if not guard:
+        os.close(reading)
+        _guard(job, kind, case, jail, writing)
+    os.close(writing)
+    seconds = job["seconds"] * (1 if kind == "time" else SLOWER)
+    end, told = time.monotonic() + seconds, b""
+    while len(told) < MOST:
+        if not select.select([reading], [], [], max(0.0, end - time.monotonic()))[0]:
+            break
+        if not (part := os.read(reading, MOST)):
+            break
+        told += part
+    late = time.monotonic() >= end
+    os.kill(guard, signal.SIGKILL)
+    os.waitpid(guard, 0)
+    os.close(reading)
+    if late:
+        return {"error": f"it ran longer than {seconds:g} seconds"}
+    return _understood(told)
+
+
+def _guard(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any, writing: int) -> None:
+    """Run the program in a child without network, and tell how it ended; never returns."""
+    try:
+        jail.separate()
+        runner = os.fork()
+        if not runner:
+            jail.end_with_parent()
+            _runner(job, kind, case, jail, writing)
+        _, status, usage = os.wait4(runner, 0)
+        scale = 1 if sys.platform == "darwin" else 1024
+        last = {"status": os.waitstatus_to_exitcode(status), "rss": usage.ru_maxrss * scale}
+        os.write(writing, b"\n" + json.dumps(last).encode())
+    finally:
+        os._exit(0)
+
+
+def _runner(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any, writing: int) -> None:
+    """Run the program and answer; never returns."""
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        _feed(case.get("stdin", ""))
+        jail.confine(job["memory"], int(SLOWER * job["seconds"]) + 1)
+        try:
+            answer = _run(job["source"], job["entry"], kind, case)
+        except BaseException as error:
+            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        os.write(writing, json.dumps(answer).encode())
+    finally:
+        os._exit(0)
+
+
+def _feed(text: str) -> None:
+    """Let the standard input be a text."""
+    reading, writing = os.pipe()
+    content = text.encode()
+    if os.fork() == 0:  # a pipe holds less than a long input
+        os.close(reading)
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[os.write(writing, rest) :]
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.dup2(reading, 0)
+    sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb"), encoding="utf-8")
+
+
+def _run(source: str, entry: str, kind: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Run a program once and tell what the run took."""
+    code = compile(source, NAME, "exec")
+    if not entry:
+        return MEASURES[kind](lambda: _whole(code))
+    space: dict[str, Any] = {"__name__": "program", "__file__": NAME}
+    exec(code, space)
+    target = eval(entry, space)
+    if "call" in case:
+        taken: list[Any] = []
+        eval(case["call"], {**space, "candidate": lambda *args, **named: taken.append((args, named))})
+        args, named = taken[0]
+    else:
+        args, named = case.get("args", []), case.get("kwargs", {})
+    return MEASURES[kind](lambda: target(*args, **named))
+
+
+def _whole(code: Any) -> None:
+    try:
+        exec(code, {"__name__": "__main__", "__file__": NAME})
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+
+
+def _time(work: Callable[[], Any]) -> dict[str, Any]:
+    wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+    work()
+    return {"wall": time.perf_counter_ns() - wall, "cpu": time.process_time_ns() - cpu}
+
+
+def _memory(work: Callable[[], Any]) -> dict[str, Any]:
+    """Peak bytes above those before, and what is left that lines of the program allocated."""
+    import gc
+    import tracemalloc
+
+    gc.collect()
+    tracemalloc.start()
+    held = tracemalloc.take_snapshot()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    kept = work()
+    peak = tracemalloc.get_traced_memory()[1]
+    own = [tracemalloc.Filter(True, NAME)]
+    grown = tracemalloc.take_snapshot().filter_traces(own).compare_to(held.filter_traces(own), "lineno")
+    del kept
+    return {
+        "peak": peak - before,
+        "allocated": sum(max(0, line.size_diff) for line in grown),
+        "blocks": sum(max(0, line.count_diff) for line in grown),
+    }
+
+
+def _counts(work: Callable[[], Any]) -> dict[str, Any]:
+    """Lines and calls of the program's own, and how deep calls went."""
+    lines = calls = depth = deepest = 0
+
+    def noted(frame: Any, event: str, _: Any) -> Any:
+        nonlocal lines, calls, depth, deepest
+        if frame.f_code.co_filename != NAME:
+            return None
+        if event == "line":
+            lines += 1
+        elif event == "call":
+            calls, depth = calls + 1, depth + 1
+            deepest = max(deepest, depth)
+        elif event == "return":
+            depth -= 1
+        return noted
+
+    sys.settrace(noted)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return {"lines": lines, "calls": calls, "depth": deepest}
+
+
+MEASURES = {"time": _time, "memory": _memory, "counts": _counts}
+
+
+def _understood(told: bytes) -> dict[str, Any]:
+    """A run's answer, with what its guard adds; the program may have written anything."""
+    own, _, last = told.rpartition(b"\n")
+    try:
+        guard = json.loads(last)
+        status = guard["status"]
+    except (ValueError, KeyError, TypeError):
+        return {"error": "it ended without an answer"}
+    if status:
+        return {"error": f"it was ended by signal {-status}" if status < 0 else f"exit code {status}"}
+    try:
+        answer = json.loads(own)
+    except ValueError:
+        return {"error": "it ended without an answer"}
+    return {**answer, "rss": guard["rss"]} if isinstance(answer, dict) else {"error": "no answer"}
+
+
+if __name__ == "__main__":
+    main()
