@@ -1,0 +1,73 @@
+"""measure: what programs take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+
+from nas_rlm.cli.app import Flag, Whole, app
+from nas_rlm.files import check_target, read_text
+
+measure = app.command(App(name="measure", help="Measure what programs take, in processes of their own."))
+
+
+@measure.command(name="python")
+def measure_python(
+    *files: Path,
+    out: Path,
+    programs: Path | None = None,
+    cases: Path | None = None,
+    entry: str = "",
+    warmup: Whole = 3,
+    repeats: Whole = 11,
+    seconds: float = 10.0,
+    memory: Whole = 2 * 2**30,
+    no_counts: Flag = False,
+    jobs: Whole = 1,
+) -> None:
+    """Measure peak memory, time and counts of Python programs, as a table that finetune reads.
+
+    Each run is a fresh process without network, which may not write, start processes or take more time and
+    memory than it is given. The same command again goes on where the table ends; a program that fails is a
+    row with its error.
+
+    Args:
+        files: programs, which share their inputs.
+        out: the parquet table.
+        programs: instead of files, JSON lines with name, source, cases and entry each.
+        cases: the inputs of files, a JSON list such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
+            default one that is empty.
+        entry: the function of files that is called, such as 'Solution().solve'; by default all is run.
+        warmup: timed runs on each input that are thrown away.
+        repeats: timed runs on each input that count; 0 measures memory and counts alone.
+        seconds: that a timed run may take.
+        memory: bytes that a run may have.
+        no_counts: lines and calls are not counted.
+        jobs: programs measured at a time; their times disturb each other.
+    """
+    import json
+
+    from nas_rlm.programs.python import Plan, Program
+    from nas_rlm.programs.table import measured, read_cases, read_programs
+
+    if bool(files) == (programs is not None):
+        raise ValueError("give either files, or --programs with JSON lines")
+    if programs and (cases or entry):
+        raise ValueError("programs of --programs have inputs and entries of their own: --cases is for files")
+    if jobs < 1:
+        raise ValueError(f"--jobs is {jobs}, expected at least 1")
+    check_target(out)
+    plan = Plan(warmup, repeats, seconds, memory, not no_counts)
+    if programs:
+        found = read_programs(programs)
+    else:
+        inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
+        found = {str(path): Program(read_text(path, "a program"), entry, inputs) for path in files}
+    table = measured(found, out, plan, jobs, progress=True)
+    rows = [row for row in table.rows if row.identifier in found]
+    failed = [row for row in rows if not row.measured("memory")]
+    print(f"{len(rows) - len(failed):,} programs with memory: {out}")
+    if failed:
+        reason = json.loads(failed[0].metainformation)["error"]
+        print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")

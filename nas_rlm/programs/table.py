@@ -1,0 +1,122 @@
+"""Tables of measured programs: a row each, with its source, what was measured and how, or why it was not."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from platform import node, python_version
+from typing import Any
+
+from tqdm import tqdm
+
+from nas_rlm.data.tables import Row, Table, read, write
+from nas_rlm.files import check_target, read_text
+from nas_rlm.programs.python import USUAL, Measurement, Plan, Program, measure
+
+SPACE = "python"  # what programs are called in tables
+EVERY = 10.0  # seconds after which a table is written
+MOST = 64 * 2**20  # bytes of a file of programs
+
+
+def measured(
+    programs: Mapping[str, Program],
+    out: Path,
+    plan: Plan = USUAL,
+    jobs: int = 1,
+    progress: bool = False,
+) -> Table:
+    """Measure programs and write them to a table, in which those that it has already are left alone.
+
+    Args:
+        programs: by their names.
+        out: a parquet table; what it holds already stays.
+        plan: how.
+        jobs: so many at a time; memory does not depend on it, times do.
+        progress: show a bar.
+
+    Returns:
+        The table, with `memory` (bytes), and in `metainformation` all else that was found, or the error.
+    """
+    check_target(out)
+    rows = {row.identifier: row for row in (read(out).rows if out.exists() else ())}
+    left = [name for name in programs if name not in rows]
+    with _written(rows, out) as changed, ThreadPoolExecutor(jobs) as pool:
+        try:
+            found = pool.map(lambda name: measure(programs[name], plan), left)
+            results = zip(left, found, strict=True)
+            for name, result in tqdm(results, "measure", len(left), unit="program", disable=not progress):
+                told = asdict(result)
+                targets = {"memory": float(told.pop("memory"))} if isinstance(result, Measurement) else {}
+                told |= {"python": python_version(), "host": node(), "at": datetime.now(UTC).isoformat()}
+                rows[name] = Row(SPACE, "", targets, programs[name].source, name, "", json.dumps(told))
+                changed()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return Table(out.stem, list(rows.values()))
+
+
+@contextmanager
+def _written(rows: Mapping[str, Row], out: Path) -> Iterator[Any]:
+    """Within it rows are written now and then, after it once more."""
+    last = time.monotonic()
+
+    def changed() -> None:
+        nonlocal last
+        if time.monotonic() - last > EVERY:
+            write(out, rows.values())
+            last = time.monotonic()
+
+    try:
+        yield changed
+    finally:
+        write(out, rows.values())
+
+
+def read_programs(path: Path) -> dict[str, Program]:
+    """Programs of a file of JSON lines, by their names.
+
+    Args:
+        path: of it; each line has `name`, `source`, `cases` and, where a function is called, `entry`.
+
+    Raises:
+        ValueError: a line is no such program, or a name is there twice.
+    """
+    if path.is_file() and path.stat().st_size > MOST:
+        raise ValueError(f"{path} is larger than {MOST:,} bytes")
+    found: dict[str, Program] = {}
+    for number, line in enumerate(read_text(path, "programs").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            name, source, entry = str(record["name"]), record["source"], record.get("entry", "")
+            if not isinstance(source, str) or not isinstance(entry, str):
+                raise TypeError("source and entry are texts")
+            if name in found:
+                raise ValueError(f"{name!r} is there twice")
+            found[name] = Program(source, entry, record["cases"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} line {number} is no program ({error}): expected such as"
+                ' {"name": "one", "source": "def f(n): return n", "entry": "f", "cases": [{"args": [1]}]}'
+            ) from None
+    if not found:
+        raise ValueError(f"{path} has no programs: expected one a line")
+    return found
+
+
+def read_cases(path: Path) -> Sequence[dict[str, Any]]:
+    """Inputs: a JSON list of them, see `Program`."""
+    try:
+        found = json.loads(read_text(path, "inputs"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(found, list):
+        raise ValueError(f'{path} is no list of inputs: expected such as [{{"args": [1, 2]}}]')
+    return found
