@@ -71,3 +71,53 @@ def measure_python(
     if failed:
         reason = json.loads(failed[0].metainformation)["error"]
         print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
+
+
+@measure.command(name="triton")
+def measure_triton(
+    *files: Path,
+    out: Path,
+    pairs: Path | None = None,
+    entry: str = "",
+    windows: Whole = 5,
+    seconds: float = 1.0,
+    interpret: Flag = False,
+) -> None:
+    """Measure how long Triton kernels take on this machine's GPU, as a table that finetune reads.
+
+    A file has kernels, get_inputs() and something to call with what that gives: call(args), a class ModelNew
+    or a function that is named. Of a file with a torch module instead TorchInductor makes kernels. They run
+    as any program of yours does, in processes of their own. The same command again goes on where the table
+    ends; a kernel that fails is a row with its error.
+
+    Args:
+        files: kernels, or torch modules.
+        out: the parquet table.
+        pairs: instead of files, a parquet or JSON file of KernelBook.
+        entry: the torch module of the files, or the function that is called; by default the last module.
+        windows: of runs; the median of their means counts.
+        seconds: that a window takes at least.
+        interpret: check kernels in Triton's interpreter, without a GPU: whether they run, and compute what
+            their module does. Its times are its own.
+    """
+    import json
+
+    from nas_rlm.programs.triton import Plan, latencies, read_kernel, read_pairs
+
+    if bool(files) == (pairs is not None):
+        raise ValueError("give either files, or --pairs with a file of KernelBook")
+    check_target(out)
+    plan = Plan(windows, seconds, interpret)
+    found = read_pairs(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
+    table = latencies(found, out, plan, progress=True)
+    rows = [row for row in table.rows if row.identifier in found]
+    failed = [row for row in rows if not row.targets]
+    print(f"{len(rows) - len(failed):,} kernels with latency: {out}")
+    wrong = [row for row in rows if json.loads(row.metainformation).get("matches") is False]
+    if wrong:
+        print(
+            f"{len(wrong):,} compute something else than their modules, the first one: {wrong[0].identifier}"
+        )
+    if failed:
+        reason = json.loads(failed[0].metainformation)["error"]
+        print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")

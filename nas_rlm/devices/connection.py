@@ -30,10 +30,11 @@ class Connection:
     Args:
         python: a command that starts Python where networks run, such as `ssh box .venv/bin/python`; by
             default this one.
+        module: of the worker.
     """
 
-    def __init__(self, python: str = "") -> None:
-        command = [*(shlex.split(python) or [sys.executable]), "-m", "nas_rlm.devices.worker"]
+    def __init__(self, python: str = "", module: str = "nas_rlm.devices.worker") -> None:
+        command = [*(shlex.split(python) or [sys.executable]), "-m", module]
         self.command = command
         try:
             self.process = subprocess.Popen(

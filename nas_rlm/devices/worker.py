@@ -3,26 +3,24 @@
     python -m nas_rlm.devices.worker
 
 A runtime that crashes takes this process along and no other, and on another machine it is started by ssh.
-Requests and replies are a line of JSON each; after the line of a request that has `bytes`, so many follow.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import onnx
 
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.runtimes import Run, check, load, version_of
+from nas_rlm.devices.serving import Answers, serve_standard
 
 WARM, MOST_WARM = 3, 0.3  # runs, and seconds, before any counts
 FEWEST, MOST = 3, 5000  # runs in a window
@@ -74,28 +72,6 @@ class Worker:
         return {"times": times}
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer requests until there are no more."""
-    worker = Worker()
-    do: dict[str, Callable[..., dict[str, Any]]] = {
-        "open": worker.open,
-        "load": worker.load,
-        "window": worker.window,
-    }
-    for line in requests:
-        request = json.loads(line)
-        size = request.pop("bytes", None)
-        if size is not None:
-            request["content"] = requests.read(size)
-        try:
-            reply = do[request.pop("do")](**request)
-        except Exception as error:  # whatever a runtime raises is told of this network, and the next goes on
-            said = str(error).strip().splitlines()[:1]
-            reply = {"error": (said or [type(error).__name__])[0][:500]}
-        replies.write(json.dumps(reply).encode() + b"\n")
-        replies.flush()
-
-
 def _processor() -> str:
     cpus = Path("/proc/cpuinfo")
     lines = cpus.read_text().splitlines() if cpus.is_file() else []
@@ -123,12 +99,11 @@ def _peak() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def main() -> None:
-    """Serve on what was standard output; what runtimes print there goes to standard error."""
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, replies)
+def answers() -> Answers:
+    """What a worker can be asked for."""
+    worker = Worker()
+    return {"open": worker.open, "load": worker.load, "window": worker.window}
 
 
 if __name__ == "__main__":
-    main()
+    serve_standard(answers())

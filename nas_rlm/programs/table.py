@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,11 @@ EVERY = 10.0  # seconds after which a table is written
 MOST = 64 * 2**20  # bytes of a file of programs
 
 
+Found = tuple[
+    str, dict[str, float], dict[str, Any]
+]  # the source, numbers to learn, and all else that is told
+
+
 def measured(
     programs: Mapping[str, Program],
     out: Path,
@@ -31,7 +36,7 @@ def measured(
     jobs: int = 1,
     progress: bool = False,
 ) -> Table:
-    """Measure programs and write them to a table, in which those that it has already are left alone.
+    """Measure Python programs and write them to a table, in which those that it has already are left alone.
 
     Args:
         programs: by their names.
@@ -43,21 +48,48 @@ def measured(
     Returns:
         The table, with `memory` (bytes), and in `metainformation` all else that was found, or the error.
     """
+
+    def results(left: Sequence[str]) -> Generator[Found]:
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                found = pool.map(lambda name: measure(programs[name], plan), left)
+                for name, result in zip(left, found, strict=True):
+                    told = asdict(result)
+                    memory = {"memory": float(told.pop("memory"))} if isinstance(result, Measurement) else {}
+                    yield programs[name].source, memory, {**told, "python": python_version()}
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    return filled(out, SPACE, list(programs), results, progress)
+
+
+def filled(
+    out: Path,
+    space: str,
+    names: Sequence[str],
+    results: Callable[[Sequence[str]], Generator[Found]],
+    progress: bool = False,
+) -> Table:
+    """Write programs and what is found of them to a table, in which what it has already is left alone.
+
+    Args:
+        out: a parquet table; what it holds already stays.
+        space: what the programs are called there.
+        names: of the programs.
+        results: from names to what is found of each, one after the other.
+        progress: show a bar.
+    """
     check_target(out)
     rows = {row.identifier: row for row in (read(out).rows if out.exists() else ())}
-    left = [name for name in programs if name not in rows]
-    with _written(rows, out) as changed, ThreadPoolExecutor(jobs) as pool:
-        try:
-            found = pool.map(lambda name: measure(programs[name], plan), left)
-            results = zip(left, found, strict=True)
-            for name, result in tqdm(results, "measure", len(left), unit="program", disable=not progress):
-                told = asdict(result)
-                targets = {"memory": float(told.pop("memory"))} if isinstance(result, Measurement) else {}
-                told |= {"python": python_version(), "host": node(), "at": datetime.now(UTC).isoformat()}
-                rows[name] = Row(SPACE, "", targets, programs[name].source, name, "", json.dumps(told))
-                changed()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    left = [name for name in names if name not in rows]
+    with _written(rows, out) as changed, closing(results(left)) as found:
+        pairs = zip(left, found, strict=True)
+        for name, (source, targets, told) in tqdm(
+            pairs, space, len(left), unit="program", disable=not progress
+        ):
+            told |= {"host": node(), "at": datetime.now(UTC).isoformat()}
+            rows[name] = Row(space, "", targets, source, name, "", json.dumps(told))
+            changed()
     return Table(out.stem, list(rows.values()))
 
 

@@ -1,7 +1,8 @@
 import io
 import json
 
-from nas_rlm.devices.worker import serve
+from nas_rlm.devices.serving import serve
+from nas_rlm.devices.worker import answers
 
 from .networks import contents
 
@@ -12,7 +13,7 @@ def replies_to(*requests):
         size = {"bytes": len(content)} if content else {}
         asked.write(json.dumps(request | size).encode() + b"\n" + content)
     asked.seek(0)
-    serve(asked, told)
+    serve(answers(), asked, told)
     return [json.loads(line) for line in told.getvalue().splitlines()]
 
 
