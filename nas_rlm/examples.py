@@ -5,6 +5,7 @@ Everything random is drawn from (seed, epoch, batch), so that a resumed run meet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from nas_rlm.rlm import RLM, pad
 
 IGNORED = -100
 WITHOUT_ACCURACY = 0.5  # share of sequences that leave accuracy out, since quantiles are asked alone
+WIDE = 4  # times a quarter's value is another quarter's: noise is by factors then
 QUARTILES = 1.349  # standard deviations of a normal distribution between its quartiles
 
 
@@ -31,22 +33,32 @@ class Examples:
         recipe: how the table is used.
         ids: the tokens of each row's text.
         numbers: for each row, objective token to value.
-        spread: objective token to the standard deviation of its values, told from their quartiles.
+        spread: objective token to the standard deviation of its values, told from their quartiles; of those
+            that range over orders of magnitude, `wide`, to that of their logarithms.
     """
 
     recipe: TableRecipe
     ids: list[np.ndarray]
     numbers: list[dict[int, float]]
     spread: dict[int, float] = field(init=False)
+    wide: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         columns: dict[int, list[float]] = {}
         for numbers in self.numbers:
             for token, value in numbers.items():
                 columns.setdefault(token, []).append(value)
+        quartiles = {t: np.quantile(c, (0.25, 0.75)) for t, c in columns.items()}
+        self.wide = {t for t, (low, high) in quartiles.items() if 0 < WIDE * low < high}
         self.spread = {
-            t: float(np.subtract(*np.quantile(c, (0.75, 0.25)))) / QUARTILES for t, c in columns.items()
+            t: float(np.diff(np.log(ends) if t in self.wide else ends)[0]) / QUARTILES
+            for t, ends in quartiles.items()
         }
+
+    def shaken(self, objective: int, value: float, amount: float) -> float:
+        """A number with noise: so many times its objective's spread."""
+        noise = amount * self.spread[objective]
+        return value * math.exp(noise) if objective in self.wide else value + noise
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -113,8 +125,7 @@ def collate(
         for chosen in sequences + [[]] * (most - len(sequences)):
             shaken = noise * rng.standard_normal(len(chosen))
             written = [
-                config.scheme.encode(numbers[k] + x * e.spread[k])
-                for k, x in zip(chosen, shaken, strict=True)
+                config.scheme.encode(e.shaken(k, numbers[k], x)) for k, x in zip(chosen, shaken, strict=True)
             ]
             share = 1.0 / max(1, len(chosen) - (accuracy in chosen))
             given.append([t for k, digits in zip(chosen, written, strict=True) for t in (k, *digits)])

@@ -83,6 +83,7 @@ class Recipe:
             objective; it falls to zero in the course of the training.
         precision: "float32" or "bfloat16" (matrix products only).
         validation: share of architectures held out, by the space's key.
+        by_group: hold out problems with all the programs that solve them.
         validate_every, validation_rows, patience: check this many held-out rows a table every so many steps
             and stop after `patience` checks without a better mean Spearman; 0 never stops.
         checkpoint_every: steps between resumable checkpoints.
@@ -110,6 +111,7 @@ class Recipe:
     noise: float = 0.0
     precision: str = "float32"
     validation: float = 0.1
+    by_group: bool = False
     validate_every: int = 500
     validation_rows: int = 500
     patience: int = 0

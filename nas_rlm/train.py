@@ -69,7 +69,7 @@ def _trained(recipe: Recipe, folder: Path, resume: bool) -> RLM:
     if parallel.is_first():
         _claim(folder, recipe, resume)
     uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
-    sides = [tables.split_in_three(t, recipe.validation, recipe.seed) for t in read]
+    sides = [tables.split_in_three(t, recipe.validation, recipe.seed, recipe.by_group) for t in read]
     objectives = _objectives([side[0] for side in sides])
     torch.manual_seed(recipe.seed)
     if start is not None:

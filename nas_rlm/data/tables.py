@@ -34,6 +34,8 @@ SAID = ("arch_str", "input")  # one of them tells what was measured
 COUNTED = ("flops", "params")  # numbers of a table that nobody measured
 KINDS = {"acc": "accuracy", "lat": "latency", "mem": "memory"}  # names of numbers in metadata begin so
 METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
+SMALL = "small-inputs"  # of which a program's number is another one than that on large inputs
+GROUPS = ("problem", "kernel")  # what metadata calls that which several programs solve
 SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
@@ -45,14 +47,15 @@ VERSIONS = {"text": 5, "key": 6}  # raised when what is made changes, so that re
 
 @dataclass(frozen=True)
 class Row:
-    """A measured architecture.
+    """A measured architecture or program.
 
     Args:
         space: the adapter's name, or the table's own where there is no adapter.
         arch_str: the benchmark's notation.
         targets: objective to value: percent, milliseconds, multiply-accumulates, parameters.
-        input: the text; empty where the space's adapter makes it.
+        input: the text, or the program; empty where the space's adapter makes it.
         identifier, uid, metainformation: as in the file.
+        group: the problem that a program solves.
     """
 
     space: str
@@ -62,6 +65,7 @@ class Row:
     identifier: str = ""
     uid: str = ""
     metainformation: str = ""
+    group: str = ""
 
     def measured(self, objective: str) -> bool:
         """Whether there is a value; a latency near zero is none, nor is what is not finite."""
@@ -113,7 +117,9 @@ def read(path: str | os.PathLike[str]) -> Table:
 
     `val_accuracy` is the objective `accuracy`, or what a column `metric_type` says: `memory` (bytes) or
     `latency` (ms). `acc_X`, `lat_X` and `mem_X` of the metadata are `accuracy/X`, `latency/X` and `memory/X`;
-    `flops` and `params` keep their names. Missing values are left out.
+    `flops` and `params` keep their names. Missing values are left out. Of programs the `language` is
+    a part of the space's name, `problem` or `kernel` is the group, and what was measured without
+    `larger_inputs` is `memory/small-inputs`.
 
     Raises:
         FileNotFoundError: no such file.
@@ -151,28 +157,41 @@ def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
         pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(list(types.items()))), temporary)
 
 
-def split(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
+def split(table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = False) -> tuple[Table, Table]:
     """Training and validation rows; architectures that compute the same function stay on one side.
 
     The side is a hash of the seed and the space's `key`, so it does not depend on the other rows.
+
+    Args:
+        table: of all rows.
+        fraction: that is held out.
+        seed: of the hash.
+        by_group: programs for the same problem stay on one side as well.
     """
-    training, held = _sides(table, (fraction,), seed)
+    training, held = _sides(table, (fraction,), seed, by_group)
     return training, held
 
 
-def split_in_three(table: Table, fraction: float = 0.1, seed: int = 0) -> tuple[Table, Table, Table]:
+def split_in_three(
+    table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = False
+) -> tuple[Table, Table, Table]:
     """Training, validation and test rows: of what `split` holds out, one half tells when and how wide.
 
     The other half judges, and nothing is chosen by it.
     """
-    training, test, validation = _sides(table, (fraction, fraction / 2), seed)
+    training, test, validation = _sides(table, (fraction, fraction / 2), seed, by_group)
     return training, validation, test
 
 
-def _sides(table: Table, fractions: Sequence[float], seed: int) -> list[Table]:
+def _sides(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:
     """Rows by how many of some shares hold them out."""
     sides: list[list[Row]] = [[] for _ in range(len(fractions) + 1)]
-    for row, key in zip(table.rows, keys(table.rows), strict=True):
+    every = [row.group for row in table.rows] if by_group else []
+    if by_group and not all(every):
+        raise ValueError(
+            f"{table.name} has rows without problem or kernel in their metadata: cannot be split by it"
+        )
+    for row, key in zip(table.rows, every or keys(table.rows), strict=True):
         sides[sum(is_held_out(key, f, seed) for f in fractions)].append(row)
     return [Table(table.name, rows) for rows in sides]
 
@@ -281,6 +300,8 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
             f"{str(path)!r}: metric_type of {shown} is {metric!r}, expected {' or '.join(METRICS)}"
         )
     target = METRICS[metric] if metric else "accuracy"
+    if metadata.get("larger_inputs") is False:
+        target = f"{target}/{SMALL}"
     found = {target: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
     for name, value in pairs:
         kind, _, rest = str(name).partition("_")
@@ -298,6 +319,8 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
         raise ValueError(f"{str(path)!r}: {shown} has neither arch_str nor input: expected one")
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"]) or ""
+    space += f"/{metadata['language']}" if metadata.get("language") else ""
+    group = next((str(metadata[name]) for name in GROUPS if metadata.get(name)), "")
     return Row(
         space,
         record["arch_str"] or "",
@@ -306,6 +329,7 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
         record["identifier"] or "",
         record["uid"] or "",
         record["metainformation"] or "",
+        group,
     )
 
 
@@ -325,12 +349,14 @@ def _record(row: Row) -> dict[str, Any]:
     for name, value in row.targets.items():
         if not _is_possible(name, value) or math.isnan(value) or not re.fullmatch(named, name):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
-    metadata = {
+    metadata: dict[str, Any] = {
         f"{kind}_{name.removeprefix(start + '/')}": value.item() if isinstance(value, np.generic) else value
         for name, value in row.targets.items()
         for kind, start in KINDS.items()
         if name.startswith(f"{start}/")
     }
+    if row.group:
+        metadata[GROUPS[0]] = row.group
     public = {adapter: name for name, adapter in SPACES.items()}
     record = {
         "identifier": row.identifier,

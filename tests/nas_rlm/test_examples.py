@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 
 import numpy as np
@@ -82,6 +83,17 @@ def test_noise_is_relative_to_the_spread():
     values = SCHEME.decode_array(wanted[:, :7].numpy())
     assert 0.8 < np.std(values) < 1.2
     assert abs(np.mean(values) - 50) < 0.3
+
+
+def test_noise_of_what_ranges_over_orders_of_magnitude_is_by_factors():
+    drawn = np.random.default_rng(0).normal(size=4000)
+    numbers = [{TOKENS: 50 * math.exp(2 * v)} for v in drawn]
+    e = Examples(TableRecipe(""), [np.arange(3)] * len(numbers), numbers)
+    assert e.wide == {TOKENS} and e.spread[TOKENS] == pytest.approx(2, rel=0.05)
+    assert e.shaken(TOKENS, 7.0, 0.5) == pytest.approx(7 * math.exp(0.5 * e.spread[TOKENS]))
+    assert e.shaken(TOKENS, 0.0, 0.5) == 0.0
+    narrow = Examples(TableRecipe(""), [np.arange(3)] * 50, [{TOKENS: 50.0 + v} for v in drawn[:50]])
+    assert not narrow.wide
 
 
 def test_the_spread_does_not_feel_outliers():

@@ -56,6 +56,44 @@ def test_tables_of_programs_are_written_as_they_are_read(tmp_path, objective, va
         write(tmp_path / "programs.parquet", both)
 
 
+def test_what_metadata_says_of_programs(tmp_path):
+    def record(name, metadata):
+        common = {
+            "identifier": name,
+            "space": "CDSS",
+            "input": "int main() {}",
+            "target_metric": "val_accuracy",
+        }
+        return common | {"val_accuracy": 4096.0, "metric_type": "memory_bytes", "metadata": repr(metadata)}
+
+    records = [
+        record("a", {"problem": "p1", "language": "C++"}),
+        record("b", {"kernel": "add", "larger_inputs": True}),
+        record("c", {"problem": "p1", "larger_inputs": False}),
+    ]
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "theirs.parquet")
+    rows = read(tmp_path / "theirs.parquet").rows
+    assert [(row.space, row.group, row.targets) for row in rows] == [
+        ("CDSS/C++", "p1", {"memory": 4096.0}),
+        ("CDSS", "add", {"memory": 4096.0}),
+        ("CDSS", "p1", {"memory/small-inputs": 4096.0}),
+    ]
+    for some in (rows[:2], rows[2:]):
+        write(tmp_path / "ours.parquet", some)
+        assert read(tmp_path / "ours.parquet").rows == some
+
+
+def test_programs_for_one_problem_stay_on_one_side():
+    rows = [Row("CDSS", "", {"memory": 1.0}, f"program {i}", group=f"p{i % 40}") for i in range(400)]
+    parts = split_in_three(Table("some", rows), 0.4, 0, by_group=True)
+    groups = [{row.group for row in part.rows} for part in parts]
+    assert all(groups) and sum(map(len, groups)) == 40
+    apart = split_in_three(Table("some", rows), 0.4, 0)
+    assert {row.group for row in apart[0].rows} & {row.group for row in apart[2].rows}
+    with pytest.raises(ValueError, match="some has rows without problem or kernel"):
+        split(Table("some", [Row("CDSS", "", {"memory": 1.0}, "program")]), by_group=True)
+
+
 def test_numbers_of_numpy_are_numbers(tmp_path):
     targets = {"accuracy": np.float64(90.5), "latency/pixel3": np.float64(3.25)}
     write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, targets)])

@@ -24,8 +24,10 @@ def test_a_program_of_kernels_and_what_they_are_called_with():
         if line.startswith("ARGUMENTS"):
             exec(line, scope)
     assert sorted(map(str, scope["ARGUMENTS"])) == sorted(
-        ["0", "1", "linear.weight", "linear.bias"]
-        + ["norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"]
+        [
+            *("0", "1", "linear.weight", "linear.bias"),
+            *("norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"),
+        ]
     )
     assert written.count("@triton.jit") == 2
     assert written.count("[1, 1, 1](") == 2
