@@ -13,6 +13,7 @@ from scipy.stats import norm, rankdata
 LEAST = 10  # values of a number that tell of others
 TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
 TINY = 1e-6
+SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
 
 

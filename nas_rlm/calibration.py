@@ -15,9 +15,10 @@ import numpy as np
 from tqdm import tqdm
 
 from nas_rlm import decoding
+from nas_rlm.belief import SHARED
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
-from nas_rlm.expert import BESIDE, SHARED, Expert, beliefs
+from nas_rlm.expert import BESIDE, Knowing, beliefs
 from nas_rlm.metrics import coverage, kendall
 from nas_rlm.model import Memory
 from nas_rlm.rlm import MEDIAN, RLM
@@ -85,7 +86,7 @@ def temperatures(
     rlm: RLM,
     texts: Sequence[str],
     values: Mapping[str, np.ndarray],
-    experts: Sequence[Expert] = (),
+    experts: Sequence[Knowing] = (),
     own: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """The temperatures at which 80 % of true values lie between the quantiles of .1 and .9.
@@ -109,7 +110,7 @@ def temperatures(
 
 
 def ranking(
-    rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray], experts: Sequence[Expert]
+    rlm: RLM, texts: Sequence[str], values: Mapping[str, np.ndarray], experts: Sequence[Knowing]
 ) -> dict[str, float]:
     """The network's temperatures at which its medians, with experts, rank true values best.
 
@@ -137,7 +138,7 @@ def _told(
     names: Sequence[str],
     levels: Sequence[float],
     grid: Sequence[tuple[Sequence[float], float]],
-    experts: Sequence[Expert],
+    experts: Sequence[Knowing],
 ) -> np.ndarray:
     """Quantiles at several temperatures: the network's for each name, and that which experts share with it.
 

@@ -16,14 +16,16 @@ from safetensors.torch import load_file, save_file
 
 from nas_rlm import __version__
 from nas_rlm.advice import part_of
-from nas_rlm.expert import Expert
+from nas_rlm.expert import Expert, Knowing
 from nas_rlm.files import atomic, write_bytes, write_text
 from nas_rlm.model import Config, Network
 from nas_rlm.text import Tokenizer
+from nas_rlm.words import Words
 
 ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
 EXPERTS = "experts.safetensors"  # where there are any
+EXPERT_KINDS: dict[str, type[Expert] | type[Words]] = {"process": Expert, "words": Words}
 Temperatures = Mapping[str, Mapping[str, float]]  # of each space and objective
 
 
@@ -37,7 +39,7 @@ class Seen:
 
 def load(
     name: str | os.PathLike[str],
-) -> tuple[Network, Tokenizer, dict[str, Seen], dict[str, dict[str, float]], dict[str, list[Expert]]]:
+) -> tuple[Network, Tokenizer, dict[str, Seen], dict[str, dict[str, float]], dict[str, list[Knowing]]]:
     """What a checkpoint holds: the network, its tokenizer, what it saw of each space, temperatures, experts.
 
     Raises:
@@ -89,7 +91,7 @@ def save(
     tokenizer: Tokenizer,
     trained_on: Mapping[str, Seen],
     temperatures: Temperatures,
-    experts: Mapping[str, Sequence[Expert]],
+    experts: Mapping[str, Sequence[Knowing]],
 ) -> None:
     """Write a checkpoint: half-precision weights, tokenizer, experts and, last, the configuration."""
     target = Path(directory)
@@ -113,22 +115,17 @@ def save(
         "trained_on": {space: asdict(seen) for space, seen in trained_on.items()},
         "temperatures": temperatures,
         "experts": {
-            space: [
-                {
-                    "counts": one.counts.names,
-                    "advisers": [adviser.counts.names for adviser in one.counts.advisers],
-                    "objectives": one.objectives,
-                    "temperatures": dict(one.temperatures),
-                    "beside": dict(one.beside),
-                }
-                for one in known
-            ]
+            space: [{"kind": _kind(one), **one.described()} for one in known]
             for space, known in experts.items()
         },
     }
     write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
     if not experts:
         (target / EXPERTS).unlink(missing_ok=True)
+
+
+def _kind(expert: Knowing) -> str:
+    return next(name for name, kind in EXPERT_KINDS.items() if isinstance(expert, kind))
 
 
 def _tuple(value: Any) -> Any:
@@ -159,23 +156,18 @@ def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
     return {k: v.float() for k, v in weights.items()}
 
 
-def _read_experts(path: Path, described: Any) -> dict[str, list[Expert]]:
+def _read_experts(path: Path, described: Any) -> dict[str, list[Knowing]]:
     if not described:
         return {}
     if not path.is_file():
         raise ValueError(f"{path} is missing: config.json names experts of {', '.join(described)}")
     tensors = _read_tensors(path)
-    found: dict[str, list[Expert]] = {}
+    found: dict[str, list[Knowing]] = {}
     try:
         for space, known in described.items():
             for i, one in enumerate(known):
-                own = part_of(tensors, f"{space}.{i}.")
-                names, advisers = one["counts"], one.get("advisers", [])
-                found.setdefault(space, []).append(
-                    Expert.restored(
-                        own, names, one["objectives"], one["temperatures"], advisers, one.get("beside")
-                    )
-                )
+                own, kind = part_of(tensors, f"{space}.{i}."), EXPERT_KINDS[one.get("kind", "process")]
+                found.setdefault(space, []).append(kind.restored(own, one))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} does not fit config.json: {error}") from None
     return found

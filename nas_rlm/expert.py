@@ -11,13 +11,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nas_rlm.advice import Adviser, check_tensors, part_of
-from nas_rlm.belief import Belief, Scale
+from nas_rlm.belief import SHARED, Belief, Scale
 from nas_rlm.data import synthetic
 from nas_rlm.features import (
     ADVICE,
@@ -26,6 +27,7 @@ from nas_rlm.features import (
     Counts,
 )
 from nas_rlm.process import Process, solved, weights_of
+from nas_rlm.words import Words
 
 ADVISED = "accuracy"  # what experts of other spaces are asked
 MOST_ACCURATE = 100.0
@@ -33,7 +35,6 @@ BESIDE = 6.0  # temperature of a network that learnt from few rows or none, besi
 LATENCY = "latency/"  # how numbers of devices begin
 FEW = 100  # latencies or fewer are told by what is known of other devices as well
 ALL = range(ADVICE + 1)  # groups of features
-SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
 
 
 @dataclass(frozen=True)
@@ -170,29 +171,26 @@ class Expert:
             "solved": _single(torch.stack([self.solved[name] for name in self.objectives])).float(),
         }
 
-    @classmethod
-    def restored(
-        cls,
-        tensors: Mapping[str, Tensor],
-        names: Sequence[str],
-        objectives: Sequence[str],
-        temperatures: Mapping[str, float],
-        advisers: Sequence[Sequence[str]] = (),
-        beside: Mapping[str, float] | None = None,
-    ) -> Expert:
-        """From its `tensors` and its names.
+    def described(self) -> dict[str, Any]:
+        """Its names, and what is no tensor."""
+        return {
+            "counts": self.counts.names,
+            "advisers": [adviser.counts.names for adviser in self.counts.advisers],
+            "objectives": self.objectives,
+            "temperatures": dict(self.temperatures),
+            "beside": dict(self.beside),
+        }
 
-        Args:
-            tensors: see `tensors`.
-            names: of its counts.
-            objectives: that it tells.
-            temperatures: of these.
-            advisers: the names of the counts of each.
-            beside: temperatures of a network with it.
+    @classmethod
+    def restored(cls, tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> Expert:
+        """From its `tensors` and what is `described`.
 
         Raises:
             ValueError: they do not fit each other, or no process has such numbers.
         """
+        names, objectives = described["counts"], described["objectives"]
+        advisers, beside = described.get("advisers", []), described.get("beside", {})
+        temperatures = described["temperatures"]
         if not all(isinstance(name, str) for name in (*names, *objectives)):
             raise ValueError(f"counts {names} and objectives {objectives} are not all names")
         if len(set(objectives)) < len(objectives):
@@ -211,7 +209,7 @@ class Expert:
         check_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
-        if not all(0 < t < math.inf for known in (temperatures, beside or {}) for t in known.values()):
+        if not all(0 < t < math.inf for known in (temperatures, beside) for t in known.values()):
             raise ValueError("a temperature is not above 0")
         advice = tuple(
             Adviser.restored(part_of(tensors, f"adviser{i}."), known) for i, known in enumerate(advisers)
@@ -228,7 +226,7 @@ class Expert:
             weights,
             means,
             dict(temperatures),
-            dict(beside or {}),
+            dict(beside),
         )
 
     def believe(self, features: Tensor, objective: str) -> Belief:
@@ -239,6 +237,10 @@ class Expert:
         variance = (deviations.square() + (means - mean).square()).mean(0)
         temperature = self.temperatures.get(objective, SHARED)
         return Belief(self.scales[objective], mean.numpy(), variance.sqrt().numpy(), temperature)
+
+
+Knowing = Expert | Words  # of networks by counts, of programs by words
+One = TypeVar("One", Expert, Words, Knowing)
 
 
 def _weighed(counts: Counts, features: Tensor, scores: Tensor, view: Collection[int]) -> Tensor:
@@ -257,13 +259,18 @@ def _single(tensor: Tensor) -> Tensor:
     return tensor[:, 0] if tensor.shape[1] == 1 else tensor
 
 
-def knowing(experts: Sequence[Expert]) -> dict[str, Expert]:
+def knowing(experts: Sequence[One]) -> dict[str, One]:
     """Of each number the expert who is asked: the last one of a space that knows it."""
     return {name: one for one in experts for name in one.objectives}
 
 
+def on_networks(experts: Mapping[str, Sequence[Knowing]]) -> dict[str, list[Expert]]:
+    """Of each space the experts that go by counts of networks."""
+    return {space: [one for one in known if isinstance(one, Expert)] for space, known in experts.items()}
+
+
 def beliefs(
-    experts: Sequence[Expert], texts: Sequence[str], objectives: Sequence[str]
+    experts: Sequence[Knowing], texts: Sequence[str], objectives: Sequence[str]
 ) -> list[Belief | None]:
     """What experts hold of numbers of networks: of each objective the last one that knows it, if any.
 
@@ -274,8 +281,13 @@ def beliefs(
     """
     known = knowing(experts)
     asked = [known.get(name) for name in objectives]
-    counted = [synthetic.metrics(text, CHAINS) for text in texts] if any(asked) else []
-    features = {id(one): one.counts.features(counted) for one in asked if one}
+    counts = any(isinstance(one, Expert) for one in asked)
+    counted = [synthetic.metrics(text, CHAINS) for text in texts] if counts else []
+    features = {
+        id(one): one.counts.features(counted) if isinstance(one, Expert) else one.read(texts)
+        for one in asked
+        if one
+    }
     pairs = zip(asked, objectives, strict=True)
     return [one.believe(features[id(one)], name) if one else None for one, name in pairs]
 

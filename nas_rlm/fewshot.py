@@ -19,7 +19,7 @@ from nas_rlm import baselines
 from nas_rlm.baselines.head import FEW
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.expert import ADVISED, Expert
+from nas_rlm.expert import ADVISED, Expert, on_networks
 from nas_rlm.features import Counts, usual_counts
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.panel import advisers, stranger
@@ -173,19 +173,19 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
                 tuned[key] = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
             else:
                 tuned[key] = rlm.with_objectives([task.objective])
-                tuned[key].experts = {space: [stranger(space, rlm.experts)]}
+                tuned[key].experts = {space: [stranger(space, on_networks(rlm.experts))]}
         return tuned[key].predict_text(texts(), [task.objective], space="" if alone else space)[:, 0]
 
     @cache
     def counts() -> tuple[Counts, Tensor]:
         usual = usual_counts(space)
         if objective == ADVISED:
-            usual = replace(usual, advisers=advisers(space, rows, rlm.experts))
+            usual = replace(usual, advisers=advisers(space, rows, on_networks(rlm.experts)))
         return usual, usual.read(texts())
 
     def process(task: Task) -> np.ndarray:
         if not task.labelled:
-            known = stranger(space, rlm.experts)
+            known = stranger(space, on_networks(rlm.experts))
             return known.believe(known.counts.read(texts()), task.objective).median
         usual, every = counts()
         expert = Expert.fitted(usual, every[task.known], task.labels[:, None], [task.objective])

@@ -15,11 +15,11 @@ from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.examples import batches
-from nas_rlm.expert import BESIDE, Expert, knowing
+from nas_rlm.expert import BESIDE, Knowing, knowing
 from nas_rlm.hints import hint
 from nas_rlm.metrics import spearman
 from nas_rlm.model import Network, has_bfloat16
-from nas_rlm.panel import experts_of
+from nas_rlm.panel import panel_of
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM, check_names
 from nas_rlm.train import check_of, fit, seen, shown, validate
@@ -79,7 +79,7 @@ def fine_tune(
         raise ValueError(f"there is no part {learn!r} of a network; {hint(learn, PARTS)}")
     kept = _kept(rows, objectives)
     # Experts come first, so that an error costs no training.
-    learnt = experts_of(kept, objectives, rlm.experts) if experts else {}
+    learnt = panel_of(kept, objectives, rlm.experts) if experts else {}
     tried = None
     if recipe is None:
         learnt = {
@@ -123,7 +123,7 @@ def _chosen(
         return replace(recipe, epochs=GUESS), None
     first, epochs = _tuned(rlm, rest.rows, objectives, recipe, learn, held)
     first.temperatures = {}
-    first.experts = _joined({}, experts_of(rest.rows, objectives, rlm.experts), objectives) if experts else {}
+    first.experts = _joined({}, panel_of(rest.rows, objectives, rlm.experts), objectives) if experts else {}
     calibrate(first, [held], GUESSED)
     if not first.temperatures:
         warnings.warn(
@@ -178,7 +178,7 @@ def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     return [row for row in wanted if any(row.measured(name) for name in row.targets)]
 
 
-def _as_tried(own: Expert, told: Mapping[str, Expert]) -> Expert:
+def _as_tried(own: Knowing, told: Mapping[str, Knowing]) -> Knowing:
     """An expert with the temperatures that those who learnt from fewer rows were given."""
     names = [name for name in own.objectives if name in told]
     temperatures = {n: told[n].temperatures[n] for n in names if n in told[n].temperatures}
@@ -187,8 +187,8 @@ def _as_tried(own: Expert, told: Mapping[str, Expert]) -> Expert:
 
 
 def _joined(
-    old: Mapping[str, Sequence[Expert]], new: Mapping[str, Sequence[Expert]], objectives: Sequence[str]
-) -> dict[str, list[Expert]]:
+    old: Mapping[str, Sequence[Knowing]], new: Mapping[str, Sequence[Knowing]], objectives: Sequence[str]
+) -> dict[str, list[Knowing]]:
     """Experts in their places: new ones, and old ones for other numbers and other spaces."""
     found = {space: [one for e in known if (one := e.without(objectives))] for space, known in old.items()}
     for space, known in new.items():

@@ -14,10 +14,22 @@ from nas_rlm.advice import Adviser
 from nas_rlm.belief import LEAST, Scale
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.expert import ADVISED, ALL, BESIDE, FEW, LATENCY, MOST_ACCURATE, Expert, knowing
+from nas_rlm.expert import (
+    ADVISED,
+    ALL,
+    BESIDE,
+    FEW,
+    LATENCY,
+    MOST_ACCURATE,
+    Expert,
+    Knowing,
+    knowing,
+    on_networks,
+)
 from nas_rlm.features import ADVICE, CHAINS, COSTS, Counts, advised, usual_counts, usual_networks
 from nas_rlm.metrics import spearman
 from nas_rlm.text.operators import is_onnx
+from nas_rlm.words import Words
 
 MOST = 4000  # values of an objective that a process is made of, at most; at least `LEAST`
 RIGHT = 0.8  # correlation of advice with the truth in spaces that are alike
@@ -26,10 +38,36 @@ DEVICES = 8  # of those are asked, at most
 VIEWS = ((ADVICE,), (COSTS, ADVICE), ALL)
 
 
+def panel_of(
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    others: Mapping[str, Sequence[Knowing]] | None = None,
+    by_group: bool = False,
+) -> dict[str, list[Knowing]]:
+    """Experts for each space of which rows tell enough, on networks and on programs.
+
+    Args:
+        rows: measured networks and programs, of any spaces.
+        objectives: which of their numbers to tell of others.
+        others: of each space the experts that there are, see `experts_of`.
+        by_group: programs for problems that are not among these will be asked about.
+    """
+    found: dict[str, list[Knowing]] = {
+        space: [*known] for space, known in experts_of(rows, objectives, on_networks(others or {})).items()
+    }
+    for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
+        table = Table(space, [row for row in group if row.input and not is_onnx(row.input)])
+        if space and (told := enough(table.rows, objectives)):
+            values = {name: table.column(name) for name in told}
+            groups = [row.group for row in table.rows] if by_group else ()
+            found.setdefault(space, []).append(Words.fitted(tables.texts(table.rows), values, groups))
+    return found
+
+
 def experts_of(
     rows: Sequence[Row], objectives: Sequence[str], others: Mapping[str, Sequence[Expert]] | None = None
 ) -> dict[str, list[Expert]]:
-    """Experts for each space of which rows tell enough; programs are not asked about.
+    """Experts for each space of networks of which rows tell enough.
 
     Args:
         rows: measured networks, of any spaces.

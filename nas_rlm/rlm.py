@@ -16,7 +16,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm import checkpoint, decoding
 from nas_rlm.checkpoint import Seen, Temperatures
-from nas_rlm.expert import Expert, beliefs, knowing
+from nas_rlm.expert import Knowing, beliefs, knowing
 from nas_rlm.hints import hint
 from nas_rlm.model import Memory, Network
 from nas_rlm.numbers import TOKENS
@@ -58,7 +58,7 @@ class RLM:
     tokenizer: Tokenizer
     trained_on: Mapping[str, Seen] = field(default_factory=dict)
     temperatures: Temperatures = field(default_factory=dict)
-    experts: Mapping[str, Sequence[Expert]] = field(default_factory=dict)
+    experts: Mapping[str, Sequence[Knowing]] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:

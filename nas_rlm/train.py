@@ -34,7 +34,7 @@ from nas_rlm.files import atomic, write_text
 from nas_rlm.lessons import lessons
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
-from nas_rlm.panel import experts_of
+from nas_rlm.panel import panel_of
 from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
@@ -92,7 +92,9 @@ def _trained(recipe: Recipe, folder: Path, resume: bool) -> RLM:
     rlm.experts = {
         space: known
         for side, use in zip(sides, uses, strict=True)
-        for space, known in experts_of(side[0].rows, _of_kinds(rlm.objectives, use.experts)).items()
+        for space, known in panel_of(
+            side[0].rows, _of_kinds(rlm.objectives, use.experts), by_group=recipe.by_group
+        ).items()
     }
     calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)

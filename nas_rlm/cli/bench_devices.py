@@ -39,7 +39,7 @@ def bench_devices(
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
     from nas_rlm.devices.transfer import Score, Transfer, agreement, summary
-    from nas_rlm.expert import LATENCY
+    from nas_rlm.expert import LATENCY, on_networks
 
     is_across = split not in ("one-out", "help", "new")
     if is_across and split not in search_spaces.names():
@@ -52,7 +52,7 @@ def bench_devices(
     table, second = table_of(known, data), table_of(known, again) if again else None
     transfer = Transfer(table, held=0 if split == "new" else 0.1)
     teller = search_spaces.get(split).name if is_across else known
-    experts = load(model).experts.get(teller, ())
+    experts = on_networks(load(model).experts).get(teller, ())
     able = [n for one in experts for n in one.objectives if n.startswith(LATENCY)]
     sources, targets = transfer.split() if split == "help" else (able, transfer.devices)
     if split == "new":

@@ -63,6 +63,7 @@ def profile(
     from nas_rlm.devices.profile import Architecture, File, Network, notes
     from nas_rlm.devices.profile import profile as run
     from nas_rlm.devices.protocol import Plan
+    from nas_rlm.expert import on_networks
     from nas_rlm.features import CHAINS
     from nas_rlm.text import from_architectures
 
@@ -98,7 +99,7 @@ def profile(
             raise ValueError("nothing to measure: give --sample N, --archs FILE or --arch ARCHITECTURE …")
         if choose:
             counts = [*counted(from_architectures(known, some), CHAINS)]
-            told = profiles_of(load(model).experts.get(space, ()), space, counts)
+            told = profiles_of(on_networks(load(model).experts).get(space, ()), space, counts)
             some = [some[i] for i in chosen(told, choose, seed)]
         networks = [Architecture(known, a) for a in some]
     plan = Plan(windows, seconds, seed, memory, python)

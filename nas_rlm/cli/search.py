@@ -85,6 +85,7 @@ def search(
     from nas_rlm import folder
     from nas_rlm.devices import Device
     from nas_rlm.devices.exploring import Learner, Reader, explore
+    from nas_rlm.expert import on_networks
     from nas_rlm.feasibility import feasibility
     from nas_rlm.lookup import Informed
     from nas_rlm.objectives import Evaluator, load_function
@@ -132,7 +133,7 @@ def search(
             folder.write_feasibility(out, possible)
         judge: Sampler = informed
         if device:
-            judge = Learner(Reader(informed, found), settings.measured, rlm.experts)
+            judge = Learner(Reader(informed, found), settings.measured, on_networks(rlm.experts))
             measured = _measuring(found, settings, out, python, there.measure)
             result = explore(judge, settings, measured, log, progress=True)
         else:
@@ -193,6 +194,7 @@ def propose(
     """
     from nas_rlm.devices.exploring import Learner, Reader
     from nas_rlm.devices.exploring import propose as proposed
+    from nas_rlm.expert import on_networks
     from nas_rlm.objectives import Evaluator
     from nas_rlm.settings import Settings
 
@@ -210,7 +212,7 @@ def propose(
     evaluator = Evaluator(rlm)
     if rows and (told := [name for name in settings.predicted if name not in measured]):
         evaluator.check(told)
-    learner = Learner(Reader(evaluator, found), measured or settings.objectives, rlm.experts)
+    learner = Learner(Reader(evaluator, found), measured or settings.objectives, on_networks(rlm.experts))
     learner.learn(rows)
     names = proposed(learner, settings, count, progress=True)
     text = "".join(f"{name}\n" for name in names)

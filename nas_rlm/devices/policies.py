@@ -14,7 +14,7 @@ from nas_rlm.algorithms import Random
 from nas_rlm.belief import LEAST
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.exploring import FIRST, Learner, Reader, as_told, explore, first_of
-from nas_rlm.expert import Expert
+from nas_rlm.expert import Expert, on_networks
 from nas_rlm.lookup import Known, Truth
 from nas_rlm.pareto import nondominated
 from nas_rlm.pictures import HUES, INK, band, plain
@@ -160,7 +160,7 @@ def judged(
     space = search_spaces.get(rows[0].space)
     reader = Reader(rlm, Known(space, [row.arch_str for row in rows]))
     held = Table(table.name, rows)
-    known = rlm.experts.get(space.name, ())
+    known = on_networks(rlm.experts).get(space.name, ())
     left = [
         key
         for target in targets

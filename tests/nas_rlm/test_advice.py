@@ -80,7 +80,7 @@ def test_a_space_without_a_label_is_ranked_by_advice(others, asked):
     belief = found.believe(found.counts.read(texts(asked[0])), "accuracy")
     assert spearman(belief.median, np.array(asked[2])) > 0.8
     assert found.objectives == ("accuracy",) and found.counts.names == ()
-    again = Expert.restored(found.tensors(), (), ["accuracy"], {}, [found.counts.advisers[0].counts.names])
+    again = Expert.restored(found.tensors(), found.described())
     assert again.believe(again.counts.read(texts(asked[0])), "accuracy").median == pytest.approx(
         belief.median, rel=0.01
     )
@@ -117,4 +117,4 @@ def test_advisers_that_cannot_be_asked(others):
         Adviser.restored({**one.tensors(), "solved": one.solved.long()}, names)
     advised = experts_of(rows("nasbench201", 12), ["accuracy"], others)["nasbench201"][0]
     with pytest.raises(ValueError, match="features is"):
-        Expert.restored(advised.tensors(), advised.counts.names, ["accuracy"], {})
+        Expert.restored(advised.tensors(), advised.described() | {"advisers": []})

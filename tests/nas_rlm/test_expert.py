@@ -124,14 +124,15 @@ def test_a_checkpoint_whose_experts_are_missing_or_damaged(counts, tiny_checkpoi
 )
 def test_experts_that_cannot_be_asked(counts, name, value, message):
     found = expert(counts, rows(20), ["accuracy"])
+    told = found.described()
     tensors = {**found.tensors(), name: torch.full_like(found.tensors()[name], value)}
     with pytest.raises(ValueError, match=message):
-        Expert.restored(tensors, counts.names, found.objectives, {})
+        Expert.restored(tensors, told)
     with pytest.raises(ValueError, match="mean missing"):
-        Expert.restored({k: v for k, v in tensors.items() if k != "mean"}, counts.names, ["accuracy"], {})
+        Expert.restored({k: v for k, v in tensors.items() if k != "mean"}, told)
     with pytest.raises(ValueError, match="are not all names"):
-        Expert.restored(tensors, [1], ["accuracy"], {})
+        Expert.restored(tensors, told | {"counts": [1]})
     with pytest.raises(ValueError, match="are not different names"):
-        Expert.restored(tensors, counts.names, ["accuracy", "accuracy"], {})
+        Expert.restored(tensors, told | {"objectives": ["accuracy", "accuracy"]})
     with pytest.raises(ValueError, match="a temperature is not above 0"):
-        Expert.restored(found.tensors(), counts.names, ["accuracy"], {"accuracy": 0.0})
+        Expert.restored(found.tensors(), told | {"temperatures": {"accuracy": 0.0}})

@@ -116,13 +116,13 @@ def test_too_few_rows_to_hold_some_out(rlm, trainings):
 @pytest.fixture
 def asked(monkeypatch):
     """The rows that experts are made of."""
-    found, experts_of = [], finetune.experts_of
+    found, panel_of = [], finetune.panel_of
 
     def noted(some, objectives, others):
         found.append(some)
-        return experts_of(some, objectives, others)
+        return panel_of(some, objectives, others)
 
-    monkeypatch.setattr(finetune, "experts_of", noted)
+    monkeypatch.setattr(finetune, "panel_of", noted)
     return found
 
 

@@ -1,0 +1,221 @@
+"""Experts on programs: what measured ones say of others, by a ridge regression on words and their sequences.
+
+What a program takes is told by little pieces of it, such as `[0] * n` or `map(int, input().split())`, and by
+what tells which problem it solves. All pieces of one to three words are features, hashed to a fixed number of
+places, so that an expert is a weight a place; see `nas_rlm.expert` for its part in the decoding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+from zlib import crc32
+
+import numpy as np
+import torch
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from nas_rlm.belief import SHARED, Belief, Scale
+
+PLACES = 1 << 17
+LONGEST = 3  # words in a piece
+MOST = 6000  # programs that are learnt from, at most
+ASKED = 2400  # of them tell the ridge
+FOLDS = 4
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)
+KEPT = 1000  # quantiles of the known values
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Words:
+    """A ridge regression for each number of programs.
+
+    Args:
+        objectives: K names.
+        rarity: of the pieces at each place, by which they count, float32 [PLACES].
+        weights: for each number, float32 [PLACES].
+        values: for each number, quantiles of what was measured, float64 [at most KEPT].
+        doubts: for each number, how far scores of programs are from what was told of them.
+        temperatures, beside: see `nas_rlm.expert.Expert`.
+    """
+
+    objectives: tuple[str, ...]
+    rarity: np.ndarray
+    weights: Mapping[str, np.ndarray]
+    values: Mapping[str, np.ndarray]
+    doubts: Mapping[str, float]
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    beside: Mapping[str, float] = field(default_factory=dict)
+    kind: ClassVar[str] = "words"
+
+    @classmethod
+    def fitted(
+        cls, programs: Sequence[str], values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
+    ) -> Words:
+        """An expert that learns from programs.
+
+        Args:
+            programs: M of them.
+            values: for each number what was measured of each, float64 [M], NaN where nothing was.
+            groups: of each program the problem that it solves, where problems are not to be known again.
+        """
+        pieces = _pieces(programs)
+        found = cls(tuple(values), _rarity(pieces), {}, {}, {})
+        features = found._scaled(pieces)
+        weights, kept, doubts = {}, {}, {}
+        for name, measured in values.items():
+            known = np.flatnonzero(np.isfinite(measured))
+            known = np.random.default_rng(0).permutation(known)[:MOST]
+            scores = Scale(measured[known]).scores
+            rows = features[known]
+            folds = _folds([groups[i] for i in known.tolist()] if groups else [*map(str, known)])
+            ridge, doubts[name] = _ridge(rows[:ASKED], scores[:ASKED], folds[:ASKED])
+            weights[name] = _half(rows.T @ _solved(_gram(rows), scores, ridge))
+            kept[name] = np.quantile(measured[known], np.linspace(0, 1, min(KEPT, len(known))))
+        return replace(found, weights=weights, values=kept, doubts=doubts)
+
+    @cached_property
+    def scales(self) -> dict[str, Scale]:
+        """For each number, how its values are spread."""
+        return {name: Scale(values) for name, values in self.values.items()}
+
+    def read(self, programs: Sequence[str]) -> csr_matrix:
+        """The features of N programs, [N, PLACES]."""
+        return self._scaled(_pieces(programs))
+
+    def believe(self, features: csr_matrix, objective: str) -> Belief:
+        """What it holds of a number of other programs, whose features are [N, PLACES]."""
+        mean = features @ self.weights[objective]
+        deviation = np.full(len(mean), self.doubts[objective])
+        temperature = self.temperatures.get(objective, SHARED)
+        return Belief(self.scales[objective], mean.astype(float), deviation, temperature)
+
+    def without(self, objectives: Sequence[str]) -> Words | None:
+        """An expert for its other numbers, if there are any."""
+        left = tuple(name for name in self.objectives if name not in objectives)
+        return replace(self, objectives=left) if left else None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it is made of, but for names."""
+        found = {"rarity": torch.from_numpy(self.rarity).half()}
+        for k, name in enumerate(self.objectives):
+            found[f"weights{k}"] = torch.from_numpy(self.weights[name]).half()
+            found[f"values{k}"] = torch.from_numpy(self.values[name])
+        return found
+
+    def described(self) -> dict[str, Any]:
+        """Its names, and what is no tensor."""
+        return {
+            "objectives": self.objectives,
+            "doubts": {name: self.doubts[name] for name in self.objectives},
+            "temperatures": dict(self.temperatures),
+            "beside": dict(self.beside),
+        }
+
+    @classmethod
+    def restored(cls, tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> Words:
+        """From its `tensors` and what is `described`.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
+        names = tuple(map(str, described["objectives"]))
+        expected = {"rarity": PLACES} | {f"weights{k}": PLACES for k in range(len(names))}
+        for key, size in expected.items():
+            if tuple(tensors[key].shape) != (size,):
+                raise ValueError(f"{key} is {tuple(tensors[key].shape)}, expected {(size,)}")
+        values = {name: tensors[f"values{k}"].double().numpy() for k, name in enumerate(names)}
+        if not all(
+            known.ndim == 1 and len(known) and (np.diff(known) >= 0).all() for known in values.values()
+        ):
+            raise ValueError("the values of a number are not quantiles")
+        told = {
+            part: {str(k): float(v) for k, v in described[part].items()}
+            for part in ("doubts", "temperatures", "beside")
+        }
+        if not all(0 < v < np.inf for part in told.values() for v in part.values()) or told[
+            "doubts"
+        ].keys() != set(names):
+            raise ValueError("a doubt or a temperature is missing or not above 0")
+        weights = {name: tensors[f"weights{k}"].float().numpy() for k, name in enumerate(names)}
+        return cls(names, tensors["rarity"].float().numpy(), weights, values, **told)
+
+    def _scaled(self, pieces: csr_matrix) -> csr_matrix:
+        """Counts of pieces as features of length one."""
+        found = pieces.copy()
+        found.data = (1 + np.log(found.data)) * self.rarity[found.indices]
+        lengths = np.sqrt(np.asarray(found.multiply(found).sum(1)).ravel())
+        found.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(found.indptr))
+        return found
+
+
+def _pieces(programs: Sequence[str]) -> csr_matrix:
+    """How often each program has pieces of each place, float32 [N, PLACES]."""
+    places: list[int] = []
+    counts: list[int] = []
+    ends = [0]
+    for text in programs:
+        words = _WORD.findall(text)
+        found = Counter(
+            crc32(" ".join(words[i : i + n]).encode()) % PLACES
+            for n in range(1, LONGEST + 1)
+            for i in range(len(words) - n + 1)
+        )
+        places += found.keys()
+        counts += found.values()
+        ends.append(len(places))
+    parts = np.array(counts, dtype=np.float32), np.array(places, dtype=np.int32), np.array(ends)
+    return csr_matrix(parts, shape=(len(programs), PLACES))
+
+
+def _rarity(pieces: csr_matrix) -> np.ndarray:
+    """The logarithm of how many programs there are for each that has a place's pieces, float32 [PLACES]."""
+    having = np.bincount(pieces.indices, minlength=PLACES)
+    return _half(np.log((1 + pieces.shape[0]) / (1 + having)) + 1)
+
+
+def _half(values: np.ndarray) -> np.ndarray:
+    """As they are saved."""
+    return np.asarray(values, dtype=np.float16).astype(np.float32)
+
+
+def _gram(rows: csr_matrix) -> np.ndarray:
+    return np.asarray((rows @ rows.T).todense(), dtype=np.float64)
+
+
+def _solved(gram: np.ndarray, scores: np.ndarray, ridge: float) -> np.ndarray:
+    """How much each program counts, float64 [M]."""
+    found: np.ndarray = cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), scores)
+    return found
+
+
+def _folds(groups: Sequence[str]) -> np.ndarray:
+    """A part for each program, the same for all of a group, int [M]."""
+    return np.array([crc32(group.encode()) % FOLDS for group in groups])
+
+
+def _ridge(rows: csr_matrix, scores: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
+    """The ridge that tells programs of other folds best, and how far it is off there."""
+    gram = _gram(rows)
+    errors = {}
+    for ridge in RIDGES:
+        off = np.concatenate(
+            [
+                gram[np.ix_(folds == k, folds != k)]
+                @ _solved(gram[np.ix_(folds != k, folds != k)], scores[folds != k], ridge)
+                - scores[folds == k]
+                for k in np.unique(folds)
+                if (folds != k).any()
+            ]
+            or [scores]
+        )
+        errors[ridge] = float(np.sqrt(np.mean(off**2)))
+    best = min(errors, key=errors.__getitem__)
+    return best, max(errors[best], 1e-3)
