@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from nas_rlm.recipe import read_recipe
 from nas_rlm.rlm import RLM
 
 LEVELS = (0.1, 0.5, 0.9)
+RECIPES = ("nas", "programs")  # whose tables the shipped models learnt from
 SAMPLES = 64
 SHARED = 20  # rows with one uid, among several, were measured in one way and have figures of their own
 
@@ -88,7 +89,7 @@ def whole(data: Path, validation: bool) -> Table:
 
 
 def sides(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
-    """Training and test rows of the shipped model's tables, of those spaces that a model has seen.
+    """Training and test rows of the shipped models' tables, of those spaces that a model has seen.
 
     Args:
         rlm: the model.
@@ -97,16 +98,19 @@ def sides(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
     Raises:
         ValueError: the model has seen none of them.
     """
-    recipe = read_recipe("nas")
-    every = [tables.read(tables.data_directory() / entry.path) for entry in recipe.tables]
-    every = [t for t in every if any(row.space in rlm.trained_on for row in t.rows)]
-    if not every:
+    found = []
+    for recipe in map(read_recipe, RECIPES):
+        for entry in recipe.tables:
+            table = tables.read(tables.data_directory() / entry.path)
+            if any(row.space in rlm.trained_on for row in table.rows):
+                training, told, test = tables.split_in_three(table, recipe.validation, recipe.seed)
+                found.append((training, told if validation else test))
+    if not found:
         seen = ", ".join(rlm.trained_on) or "nothing"
         raise ValueError(
-            f"the model has seen {seen}, none of the shipped model's tables: name one of your own"
+            f"the model has seen {seen}, none of the shipped models' tables: name one of your own"
         )
-    parts = [tables.split_in_three(table, recipe.validation, recipe.seed) for table in every]
-    return [(training, told if validation else test) for training, told, test in parts]
+    return found
 
 
 def evaluate(
@@ -139,13 +143,16 @@ def evaluate(
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
     texts = tables.texts(held.rows)
-    spaces = {row.space for row in held.rows}
-    space = spaces.pop() if len(spaces) == 1 else ""
-    decoded = rlm.predict_text(texts, asked, LEVELS, progress=True, space=space)
-    drawn = _sampled(rlm, texts, asked, samples, space) if samples else {}
-    costs = _costs(held.rows)
-    rivals = training if find_spec("sklearn") else None
-    features = [baselines.features(t.rows) for t in (rivals, held)] if rivals else []
+    decoded = np.empty((len(texts), len(asked), len(LEVELS)))
+    drawn = np.empty((len(texts), len(asked)))
+    for space, positions in _by_space(held.rows).items():
+        some = [texts[i] for i in positions]
+        decoded[positions] = rlm.predict_text(some, asked, LEVELS, progress=True, space=space)
+        if samples:
+            joint = rlm.sample_text(some, asked, samples, progress=True, space=space)
+            drawn[positions] = np.median(joint, axis=1)
+    costs = _of_programs(texts) if held.is_programs else _costs(held.rows)
+    rival = _learner(training, held) if training and find_spec("sklearn") else None
     figures = []
     for k, objective in enumerate(tqdm(asked, desc="compare", unit="objective")):
         measured, true = _measured(held, objective)
@@ -154,11 +161,10 @@ def evaluate(
         low, median, high = decoded[measured, k].T
         methods = {"median": median}
         if samples:
-            methods[f"{samples} samples"] = drawn[objective][measured]
+            methods[f"{samples} samples"] = drawn[measured, k]
         methods |= {name: values[measured] for name, values in costs.items()}
-        if rivals:
-            seen, values = _measured(rivals, objective)
-            methods["trees"] = baselines.trees(features[0][seen], values, features[1][measured])
+        if rival:
+            methods |= rival(objective, measured)
         for uid, part in _parts([held.rows[i] for i in measured]).items():
             t = true[part]
             ranks = {name: (spearman(p[part], t), kendall(p[part], t)) for name, p in methods.items()}
@@ -245,10 +251,28 @@ def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     }
 
 
-def _sampled(
-    rlm: RLM, texts: Sequence[str], objectives: Sequence[str], samples: int, space: str
-) -> dict[str, np.ndarray]:
-    """The median of joint samples of each objective."""
-    drawn = rlm.sample_text(texts, objectives, samples, progress=True, space=space)
-    medians = np.median(drawn, axis=1)
-    return {name: medians[:, k] for k, name in enumerate(objectives)}
+def _of_programs(texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """What tells of programs without learning."""
+    return {"length": baselines.length(texts), "loops": baselines.loop_depth(texts)}
+
+
+def _learner(known: Table, held: Table) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
+    """What a baseline that learns from known rows tells of held-out ones: of a number, at some positions."""
+    read = tables.texts if held.is_programs else baselines.features
+    learnt, others = np.array(read(known.rows)), np.array(read(held.rows))
+
+    def told(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
+        seen, values = _measured(known, objective)
+        if held.is_programs:
+            return {"neighbours": baselines.neighbours(learnt[seen], values, others[asked])}
+        return {"trees": baselines.trees(learnt[seen], values, others[asked])}
+
+    return told
+
+
+def _by_space(rows: Sequence[Row]) -> dict[str, list[int]]:
+    """The positions of each space's rows."""
+    found: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        found.setdefault(row.space, []).append(i)
+    return found

@@ -93,6 +93,11 @@ class Table:
         known = {name for row in self.rows for name in row.targets}
         return sorted(known, key=lambda n: (not n.startswith("accuracy"), n))
 
+    @property
+    def is_programs(self) -> bool:
+        """Whether all rows are programs, and none a network."""
+        return all(row.input and not is_onnx(row.input) for row in self.rows)
+
     def having(self, objective: str) -> Table:
         """The rows that were measured for an objective."""
         return Table(self.name, [r for r in self.rows if r.measured(objective)])
