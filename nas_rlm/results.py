@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Found = TypeVar("Found", bound="DataclassInstance")
-PLACES = 4  # of figures, in the file
+PLACES = 4
 
 
 class Results(Generic[Found]):
@@ -26,6 +26,7 @@ class Results(Generic[Found]):
         kind: a dataclass of figures, which is what is found each time.
         setting: names and values of what all have in common.
         keys: names of what tells one from the others.
+        places: of figures, in the file.
 
     Attributes:
         found: by the values of their keys, the newest last.
@@ -36,9 +37,14 @@ class Results(Generic[Found]):
     """
 
     def __init__(
-        self, path: Path | None, kind: type[Found], setting: Mapping[str, Any], keys: Sequence[str]
+        self,
+        path: Path | None,
+        kind: type[Found],
+        setting: Mapping[str, Any],
+        keys: Sequence[str],
+        places: int = PLACES,
     ) -> None:
-        self.path, self._setting, self._keys = path, dict(setting), tuple(keys)
+        self.path, self._setting, self._keys, self._places = path, dict(setting), tuple(keys), places
         self._figures = [field.name for field in fields(kind)]
         self.found: dict[tuple[Any, ...], Found] = {}
         for record in self._records(path) if path else ():
@@ -50,7 +56,7 @@ class Results(Generic[Found]):
         """Note a result and wait until it is on disk."""
         self.found[tuple(key)] = found
         if self.path is not None:
-            rounded = {name: round(figure, PLACES) for name, figure in asdict(found).items()}
+            rounded = {name: round(figure, self._places) for name, figure in asdict(found).items()}
             record = {**self._setting, **dict(zip(self._keys, key, strict=True)), **rounded}
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a") as file:

@@ -335,3 +335,55 @@ def bench_foreign(*, model: str = "nas", network: Names = ()) -> None:
         for found in foreign_tokens(name, tokenizer):
             counts = f"{found.operators:>10,}{found.flat:>8,}{found.outlined:>10,}{found.unknown:>9,}"
             print(f"{name:<14}{found.exporter:<13}{counts}")
+
+
+@bench.command(name="in-context")
+def bench_in_context(
+    *,
+    data: Path,
+    objective: str,
+    server: str,
+    llm: str,
+    shots: Names = ("0", "8", "32"),
+    asked: Whole = 100,
+    seed: Whole = 0,
+    key: str = "",
+    out: Path | None = None,
+) -> None:
+    """Ask a large language model for numbers, with measured examples in its prompt.
+
+    Any server that speaks OpenAI's chat completions can be asked; what is sent there are texts of the table
+    and their numbers.
+
+    Args:
+        data: a table; its rows are split as for training, and the validation side is asked about.
+        objective: the number, such as memory.
+        server: its address, such as http://localhost:8000/v1.
+        llm: the model, as the server calls it.
+        shots: counts of examples in a prompt, such as 0,8,32.
+        asked: so many rows are asked about.
+        seed: of the rows and the examples.
+        key: the environment variable that holds the key of the server, where it wants one.
+        out: a file of JSON lines to which each answer is added; what is there already is not asked again.
+    """
+    import os
+
+    from nas_rlm.data import read
+    from nas_rlm.incontext import KEYS, Answer, Server, answers, scores
+
+    counts = [int(one) for one in shots if one.isdecimal()]
+    if len(counts) < len(shots) or not counts:
+        raise ValueError(f"--shots is {','.join(shots)!r}, expected counts such as 0,8,32")
+    if asked < 2:
+        raise ValueError(f"--asked is {asked}, expected at least 2")
+    if key and key not in os.environ:
+        raise ValueError(f"--key {key}: there is no such environment variable")
+    where = Server(server, llm, os.environ.get(key, "") if key else "")
+    setting = {"table": data.stem, "objective": objective, "llm": llm}
+    results = Results(out, Answer, setting, KEYS, places=12)
+    done = results.found
+    for one, answer in answers(where, read(data), objective, counts, asked, seed, done, progress=True):
+        results.add(one, answer)
+    print(f"{'examples':>8}{'rows':>6}{'no number':>11}{'Spearman':>10}{'Kendall':>9}{'tokens':>9}")
+    for count, (rows, silent, rho, tau, tokens) in scores(results.found).items():
+        print(f"{count:>8}{rows:>6}{silent:>11}{rho:>10.3f}{tau:>9.3f}{tokens:>9,.0f}")
