@@ -1,4 +1,4 @@
-"""In-context regression: a large language model sees measured examples in its prompt, and is asked for a number.
+"""In-context regression: a language model sees measured examples in its prompt, and is asked for a number.
 
 Source: section 5.1 of the paper. Any server that speaks OpenAI's chat completions can be asked.
 """
