@@ -143,14 +143,8 @@ def evaluate(
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
     texts = tables.texts(held.rows)
-    decoded = np.empty((len(texts), len(asked), len(LEVELS)))
-    drawn = np.empty((len(texts), len(asked)))
-    for space, positions in _by_space(held.rows).items():
-        some = [texts[i] for i in positions]
-        decoded[positions] = rlm.predict_text(some, asked, LEVELS, progress=True, space=space)
-        if samples:
-            joint = rlm.sample_text(some, asked, samples, progress=True, space=space)
-            drawn[positions] = np.median(joint, axis=1)
+    decoded = predicted(rlm, held.rows, texts, asked)
+    drawn = _sampled(rlm, held.rows, texts, asked, samples) if samples else np.empty(0)
     costs = _of_programs(texts) if held.is_programs else _costs(held.rows)
     rival = _learner(training, held) if training and find_spec("sklearn") else None
     figures = []
@@ -270,7 +264,28 @@ def _learner(known: Table, held: Table) -> Callable[[str, np.ndarray], dict[str,
     return told
 
 
-def _by_space(rows: Sequence[Row]) -> dict[str, list[int]]:
+def predicted(rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
+    """What a model tells of rows, each as one of its space: quantiles at `LEVELS`, float64 [N, K, 3]."""
+    found = np.empty((len(rows), len(objectives), len(LEVELS)))
+    for space, part in by_space(rows).items():
+        some = [texts[i] for i in part]
+        found[part] = rlm.predict_text(some, objectives, LEVELS, progress=True, space=space)
+    return found
+
+
+def _sampled(
+    rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str], samples: int
+) -> np.ndarray:
+    """The medians of joint samples, float64 [N, K]."""
+    found = np.empty((len(rows), len(objectives)))
+    for space, part in by_space(rows).items():
+        some = [texts[i] for i in part]
+        joint = rlm.sample_text(some, objectives, samples, progress=True, space=space)
+        found[part] = np.median(joint, axis=1)
+    return found
+
+
+def by_space(rows: Sequence[Row]) -> dict[str, list[int]]:
     """The positions of each space's rows."""
     found: dict[str, list[int]] = {}
     for i, row in enumerate(rows):

@@ -59,10 +59,11 @@ def run(
     """
     recipe = read_recipe(recipe_path)
     with parallel.joined():
-        return _trained(recipe.alone(table) if table else recipe, Path(out), resume)
+        return trained(recipe.alone(table) if table else recipe, Path(out), resume)
 
 
-def _trained(recipe: Recipe, folder: Path, resume: bool) -> RLM:
+def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
+    """A model that learns as a recipe says; see `run`."""
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
     read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
     start = RLM.load(recipe.start) if recipe.start else None

@@ -387,3 +387,58 @@ def bench_in_context(
     print(f"{'examples':>8}{'rows':>6}{'no number':>11}{'Spearman':>10}{'Kendall':>9}{'tokens':>9}")
     for count, (rows, silent, rho, tau, tokens) in scores(results.found).items():
         print(f"{count:>8}{rows:>6}{silent:>11}{rho:>10.3f}{tau:>9.3f}{tokens:>9,.0f}")
+
+
+@bench.command(name="programs")
+def bench_programs(
+    *,
+    table: str,
+    split: str = "program",
+    seeds: Whole = 5,
+    methods: Names = (),
+    recipe: str = "programs",
+    folder: Path = Path("runs/programs"),
+    out: Path | None = None,
+) -> None:
+    """Learn what programs take from a table, and tell it of others, beside baselines.
+
+    Args:
+        table: one of the recipe's tables, such as leetcode_python.
+        split: what is not among those that are learnt from: program, or problem with all its programs.
+        seeds: so many sides and trainings, with seeds from 0.
+        methods: some of length, loops, neighbours, words (the expert alone), network (alone) and rlm (both).
+        recipe: of the training: a YAML file, or a shipped one's name.
+        folder: for the trained models; a training that was interrupted goes on.
+        out: a file of JSON lines to which each result is added; what is there already is not done again.
+    """
+    from nas_rlm.data.tables import data_directory
+    from nas_rlm.programs.trials import KEYS, METHODS, SPLITS, Judgement, trials
+    from nas_rlm.recipe import read_recipe
+
+    if split not in SPLITS:
+        raise ValueError(f"--split is {split!r}; {hint(split, SPLITS)}")
+    if seeds < 1:
+        raise ValueError(f"--seeds is {seeds}, expected at least 1")
+    for name in methods:
+        if name not in METHODS:
+            raise ValueError(f"there is no method {name!r}; {hint(name, METHODS)}")
+    read = read_recipe(recipe)
+    path = data_directory() / read.alone(table).tables[0].path
+    results = Results(out, Judgement, {"table": table}, KEYS)
+    asked = methods or METHODS
+    for key, judgement in trials(path, read, folder, split, range(seeds), asked, results.found):
+        results.add(key, judgement)
+    found = [(key, one) for key, one in results.found.items() if key[0] == split and key[2] in asked]
+    print(f"{table} by {split}, mean and deviation of {seeds} seeds")
+    print(
+        f"{'objective':<22}{'method':<12}{'Spearman':>14}{'Kendall':>14}{'interval':>9}{'good':>6}{'best':>6}{'luck':>6}"
+    )
+    for objective, method in dict.fromkeys((key[1], key[2]) for key, _ in found):
+        some = [one for key, one in found if key[1:3] == (objective, method)]
+        pairs = [[getattr(one, name) for one in some] for name in ("spearman", "kendall")]
+        shown = "".join(f"{np.mean(p):>8.3f} ±{np.std(p):.3f}" for p in pairs)
+        rest = [
+            float(np.mean([getattr(one, name) for one in some]))
+            for name in ("coverage", "good", "best", "lucky")
+        ]
+        print(f"{objective:<22}{method:<12}{shown}{rest[0]:>9.2f}" + "".join(f"{v:>6.2f}" for v in rest[1:]))

@@ -82,9 +82,10 @@ def predict(
     """Predict numbers of architectures, as CSV with a row for each, in order.
 
     Args:
-        files: ONNX files, instead of --space and --archs.
+        files: ONNX files, or programs (.py, .c, .cpp), instead of --space and --archs.
         objectives: what to predict, such as accuracy,latency/pixel3; flops and params are counted.
-        space: the search space of --archs; of files the name of the space that a table gave them.
+        space: the search space of --archs; of files the name of the space that a table gave them, by default
+            of programs that of those which they are like.
         archs: a file with an architecture a line.
         model: a checkpoint folder, or the name of a shipped model.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
@@ -113,11 +114,12 @@ def rank(
     """Predict numbers of architectures and list the best first.
 
     Args:
-        files: ONNX files, instead of --space and --archs.
+        files: ONNX files, or programs (.py, .c, .cpp), instead of --space and --archs.
         by: the objective that decides, and is told as well: accuracies downwards, all others upwards.
         objectives: what else to predict.
         top: list this many.
-        space: the search space of --archs; of files the name of the space that a table gave them.
+        space: the search space of --archs; of files the name of the space that a table gave them, by default
+            of programs that of those which they are like.
         archs: a file with an architecture a line.
         model: a checkpoint folder, or the name of a shipped model.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
@@ -148,6 +150,7 @@ def _predict(
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
     from nas_rlm.objectives import EXACT, Evaluator
+    from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text import from_onnx
 
     if archs is not None and space is None:
@@ -172,10 +175,21 @@ def _predict(
         if known:
             values = evaluator.predict(known, [a for _, a in read], objectives, computed, progress=True)
         else:
-            texts = [from_onnx(f) for f in bar(files, "text")]
-            if guessed := [name for name in objectives if name not in EXACT]:
-                rlm.check_space(space or "", guessed)
-            values = evaluator.predict_text(texts, objectives, computed, progress=True, space=space or "")
+            read_files = [
+                read_program(f) if is_program(f) else (from_onnx(f), "") for f in bar(files, "text")
+            ]
+            texts = [text for text, _ in read_files]
+            counted = [name for name in objectives if name in EXACT]
+            if counted and (programs := [str(f) for f in files if is_program(f)]):
+                raise ValueError(f"{programs[0]} is a program: {counted[0]} is counted in networks alone")
+            like = [space or name for _, name in read_files]
+            values = np.empty((len(files), len(objectives), len(computed)))
+            for name in dict.fromkeys(like):
+                part = [i for i, one in enumerate(like) if one == name]
+                if guessed := [objective for objective in objectives if objective not in EXACT]:
+                    rlm.check_space(name, guessed)
+                some = [texts[i] for i in part]
+                values[part] = evaluator.predict_text(some, objectives, computed, progress=True, space=name)
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
 
 

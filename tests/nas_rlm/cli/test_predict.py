@@ -8,6 +8,9 @@ import nas_rlm
 import nas_rlm.text
 import search_spaces
 from nas_rlm.cli import main
+from nas_rlm.data import Row
+from nas_rlm.panel import panel_of
+from nas_rlm.train import seen
 from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused, rows
 
 
@@ -82,6 +85,49 @@ def test_predict_reads_onnx_files_and_says_the_same_of_them(tmp_path, model, arc
     from_files, from_space = rows(tmp_path / "a.csv"), rows(tmp_path / "b.csv")
     assert [r["arch"] for r in from_files] == files
     assert [r["accuracy"] for r in from_files] == [r["accuracy"] for r in from_space]
+
+
+@pytest.fixture
+def programs(tmp_path, tiny_checkpoint):
+    """Files, and a model that knows what memory such programs take by how many lists they make."""
+    rng = np.random.default_rng(0)
+    source = {
+        space: [(f"{start}{'x = [0] * n; ' * k}", 1000.0 * k) for k in rng.integers(1, 9, 40).tolist()]
+        for space, start in (("APPS", "def f(n): "), ("CDSS/C++", "int main() { } // "))
+    }
+    known = [Row(s, "", {"memory": v}, text) for s, pairs in source.items() for text, v in pairs]
+    rlm = nas_rlm.RLM.load(tiny_checkpoint).with_objectives(["memory"])
+    rlm.trained_on = {**rlm.trained_on, **seen(known)}
+    rlm.experts = panel_of(known, ["memory"])
+    rlm.save(tmp_path / "programs")
+    written = {
+        "small.py": "def f(n): x = [0] * n; ",
+        "large.cpp": "int main() { } // " + "x = [0] * n; " * 8,
+        "large.py": "def f(n): " + "x = [0] * n; " * 8,
+        "small.cpp": "int main() { } // x = [0] * n; ",
+    }
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+    return [str(tmp_path / name) for name in written], ["--model", str(tmp_path / "programs")]
+
+
+def test_programs_are_read_as_they_are(tmp_path, programs, capsys):
+    files, model = programs
+    command = ["predict", *files, *model, "--objectives", "memory", "--quantiles", ".1,.9"]
+    assert main([*command, "--out", str(tmp_path / "p.csv")]) == 0
+    found = rows(tmp_path / "p.csv")
+    assert [r["arch"] for r in found] == files
+    small, large, larger, smaller = (float(r["memory"]) for r in found)
+    assert max(small, smaller) < min(large, larger)
+    assert all(float(r["memory@0.1"]) <= float(r["memory"]) <= float(r["memory@0.9"]) for r in found)
+    assert (
+        main(["rank", *files, *model, "--by", "memory", "--top", "2", "--out", str(tmp_path / "r.csv")]) == 0
+    )
+    assert {r["arch"] for r in rows(tmp_path / "r.csv")} == {files[0], files[3]}
+    capsys.readouterr()
+    assert "is a program: flops is counted in networks alone" in refused(
+        capsys, "predict", *files, *model, "--objectives", "memory,flops"
+    )
 
 
 def test_costs_are_counted_of_architectures_and_of_files(tmp_path, model, archs, capsys):

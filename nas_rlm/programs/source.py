@@ -1,0 +1,47 @@
+"""A user's programs: their text, and which of the known kinds of programs they are like."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nas_rlm.files import read_text
+
+LANGUAGES = {".py": "Python", ".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++"}  # by suffix
+MOST = 2**20  # bytes of a program
+KERNELS, SOLUTIONS, SCRIPTS = "KBSS", "APPS", "CDSS"  # as the paper's datasets call them
+_KERNEL = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
+_DEFINITION = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
+_INPUT = re.compile(r"\binput\s*\(|\bsys\.stdin\b|\bopen\s*\(\s*0\s*\)")
+
+
+def is_program(path: Path) -> bool:
+    """Whether a file's name says that it is a program that can be read."""
+    return path.suffix.lower() in LANGUAGES
+
+
+def read_program(path: Path) -> tuple[str, str]:
+    """The text of a program, and the space whose programs are like it.
+
+    Triton kernels are like those of KBSS; Python that reads no input but has functions is like solutions of
+    APPS, whose memory is what a call allocates; all else is like a judge's submissions, CDSS, whose memory is
+    the process's.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is too large, empty, or no text.
+    """
+    if path.is_file() and path.stat().st_size > MOST:
+        raise ValueError(f"{path} is larger than {MOST:,} bytes: expected a program")
+    text = read_text(path, "a program")
+    if not text.strip():
+        raise ValueError(f"{path} is empty: expected a program")
+    return text, _space(text, LANGUAGES[path.suffix.lower()])
+
+
+def _space(text: str, language: str) -> str:
+    if language == "Python" and _KERNEL.search(text):
+        return KERNELS
+    if language == "Python" and _DEFINITION.search(text) and not _INPUT.search(text):
+        return SOLUTIONS
+    return f"{SCRIPTS}/{language}"

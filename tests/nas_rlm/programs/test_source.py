@@ -1,0 +1,39 @@
+import pytest
+
+from nas_rlm.programs import source
+from nas_rlm.programs.source import is_program, read_program
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "space"),
+    [
+        ("a.py", "class Solution:\n    def f(self): return 1\n", "APPS"),
+        ("a.py", "def f():\n    return int(input())\nprint(f())\n", "CDSS/Python"),
+        ("a.py", "import sys\nprint(len(sys.stdin.read()))\n", "CDSS/Python"),
+        ("a.py", "print(1)\n", "CDSS/Python"),
+        ("a.py", "import triton\n\n@triton.jit\ndef k(x):\n    pass\n", "KBSS"),
+        ("a.cpp", "int main() {}", "CDSS/C++"),
+        ("a.CC", "int main() {}", "CDSS/C++"),
+        ("a.c", "int main() {}", "CDSS/C"),
+    ],
+)
+def test_what_programs_are_like(tmp_path, name, text, space):
+    (tmp_path / name).write_text(text)
+    assert is_program(tmp_path / name)
+    assert read_program(tmp_path / name) == (text, space)
+
+
+def test_what_is_no_program(tmp_path, monkeypatch):
+    assert not is_program(tmp_path / "network.onnx") and not is_program(tmp_path / "main")
+    path = tmp_path / "a.py"
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_program(path)
+    path.write_text(" \n")
+    with pytest.raises(ValueError, match=r"a.py is empty: expected a program"):
+        read_program(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is not text in UTF-8"):
+        read_program(path)
+    monkeypatch.setattr(source, "MOST", 2)
+    with pytest.raises(ValueError, match="is larger than 2 bytes"):
+        read_program(path)
