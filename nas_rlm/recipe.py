@@ -71,6 +71,8 @@ class Recipe:
         start: a checkpoint to start from, a folder or a shipped model's name: its network and tokenizer are
             kept, and of its objectives those that the recipe has; by default a new network.
         size: the network's dial.
+        encoder: a pretrained one that reads in the place of the network's own and does not change, see
+            `nas_rlm.encoders.load`; it has its own tokenizer.
         tokenizer: a tokenizer's file, or a shipped model's name; by default one is trained.
         vocab_size, tokenizer_texts, longest_piece: of that one, on this many texts of each table.
         numbers: at most so many in one sequence of the decoder: accuracy first, then others at random.
@@ -94,6 +96,7 @@ class Recipe:
     spaces: tuple[SpaceRecipe, ...] = ()
     start: str = ""
     size: int = 4
+    encoder: str = ""
     tokenizer: str = ""
     vocab_size: int = 8192
     tokenizer_texts: int = 4000

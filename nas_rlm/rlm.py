@@ -15,12 +15,12 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm import checkpoint, decoding
-from nas_rlm.checkpoint import Seen, Temperatures
+from nas_rlm.checkpoint import Reading, Seen, Temperatures
 from nas_rlm.expert import Knowing, beliefs, knowing
 from nas_rlm.hints import hint
 from nas_rlm.model import Memory, Network
 from nas_rlm.numbers import TOKENS
-from nas_rlm.text import Tokenizer, from_architectures, from_onnx
+from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.memory import undisturbed
 from nas_rlm.text.tokenizer import PAD
 from search_spaces import SearchSpace
@@ -55,7 +55,7 @@ class RLM:
     """
 
     network: Network
-    tokenizer: Tokenizer
+    tokenizer: Reading
     trained_on: Mapping[str, Seen] = field(default_factory=dict)
     temperatures: Temperatures = field(default_factory=dict)
     experts: Mapping[str, Sequence[Knowing]] = field(default_factory=dict)

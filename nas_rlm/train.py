@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.optim import Adafactor, AdamW, Muon, Optimizer
 from tqdm import tqdm
 
-from nas_rlm import parallel
+from nas_rlm import encoders, parallel
 from nas_rlm.calibration import calibrate
 from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
@@ -75,6 +75,18 @@ def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
     torch.manual_seed(recipe.seed)
     if start is not None:
         rlm = start.starting(objectives, recipe.numbers)
+    elif recipe.encoder:
+        encoder = encoders.load(recipe.encoder)
+        config = Config(
+            encoder.pieces.vocab_size,
+            objectives,
+            recipe.size,
+            encoder.max_length,
+            numbers=recipe.numbers,
+            encoder=recipe.encoder,
+            encoder_width=encoder.width,
+        )
+        rlm = RLM(Network(config, encoder.pieces.kinds()), encoder.pieces)
     else:
         if parallel.is_first():
             _tokenizer(folder, recipe, [tables.texts(side[0].rows) for side in sides])
