@@ -1,8 +1,9 @@
 """The process that runs one Python program, on each of its inputs in a fresh copy of itself.
 
-It is started as `python -I -S -B child.py` with a job as JSON on its standard input, and writes a line of
-JSON for each run. What runs the program is forked after the common modules are there and before any of the
-program is, has given up what `jail.confine` takes, and tells its parent through a pipe.
+It is started as `python -P -s -S -B child.py` with a job as JSON on its standard input, and writes a line of
+JSON for each run, up to the first error. What runs the program is forked after the common modules are there
+and before any of the program is, has given up what `jail.confine` takes, and tells its parent through a pipe.
+That a program lies about itself is not found out, where what it says could be true.
 
 Only the standard library and `jail.py` beside it.
 """
@@ -12,16 +13,21 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 NAME = "program.py"  # what the program's file is called within
 MOST = 1 << 16  # bytes that a run may answer
 RECURSION = 100_000
+STACK = 512 * 2**20  # bytes, for deep recursion
+OF_A_THREAD = 16 * 2**20  # that else would have as many
 SLOWER = 6  # what is not timed may take so many times as long: each allocation is traced to its line
 COMMON = (
     *("array", "bisect", "collections", "copy", "ctypes", "datetime", "decimal", "fractions", "functools"),
@@ -32,6 +38,7 @@ COMMON = (
 
 def main() -> None:
     """Do a job, as `nas_rlm.programs.python` makes them."""
+    _deepen()
     job = json.loads(sys.stdin.buffer.read())
     sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
     sys.path += job["site"]
@@ -40,9 +47,23 @@ def main() -> None:
     import jail  # type: ignore[import-not-found]
 
     sys.path.pop(0)
+    del sys.modules["jail"]
     sys.setrecursionlimit(RECURSION)
+    threading.stack_size(OF_A_THREAD)
     for kind, number in job["runs"]:
-        print(json.dumps(_watched(job, kind, job["cases"][number], jail)), flush=True)
+        answer = _watched(job, kind, job["cases"][number], jail)
+        print(json.dumps(answer), flush=True)
+        if "error" in answer:
+            break
+
+
+def _deepen() -> None:
+    """Start once more with a deeper stack, if it is not as deep: a process learns at its start how deep."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    most = STACK if hard == resource.RLIM_INFINITY else min(STACK, hard)
+    if soft != most:
+        resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _watched(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any) -> dict[str, Any]:
@@ -50,6 +71,7 @@ def _watched(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any) ->
     reading, writing = os.pipe()
     guard = os.fork()
     if not guard:
+        os.setpgid(0, 0)
         os.close(reading)
         _guard(job, kind, case, jail, writing)
     os.close(writing)
@@ -62,22 +84,25 @@ def _watched(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any) ->
             break
         told += part
     late = time.monotonic() >= end
+    with suppress(ProcessLookupError, PermissionError):  # it has its group before it has children
+        os.killpg(guard, signal.SIGKILL)
     os.kill(guard, signal.SIGKILL)
     os.waitpid(guard, 0)
     os.close(reading)
     if late:
         return {"error": f"it ran longer than {seconds:g} seconds"}
-    return _understood(told)
+    return _understood(told, kind)
 
 
 def _guard(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any, writing: int) -> None:
     """Run the program in a child without network, and tell how it ended; never returns."""
     try:
-        jail.separate()
+        separate = jail.separate()
+        jail.end_with_parent()
         runner = os.fork()
         if not runner:
             jail.end_with_parent()
-            _runner(job, kind, case, jail, writing)
+            _runner(job, kind, case, jail, writing, separate)
         _, status, usage = os.wait4(runner, 0)
         scale = 1 if sys.platform == "darwin" else 1024
         last = {"status": os.waitstatus_to_exitcode(status), "rss": usage.ru_maxrss * scale}
@@ -86,16 +111,21 @@ def _guard(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any, writ
         os._exit(0)
 
 
-def _runner(job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any, writing: int) -> None:
+def _runner(
+    job: dict[str, Any], kind: str, case: dict[str, Any], jail: Any, writing: int, separate: bool
+) -> None:
     """Run the program and answer; never returns."""
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
         _feed(case.get("stdin", ""))
-        jail.confine(job["memory"], int(SLOWER * job["seconds"]) + 1)
+        held = jail.confine(job["memory"], int(SLOWER * job["seconds"]) + 1)
+        answer: dict[str, Any] = {name: int(name in held) for name in ("landlock", "seccomp")}
+        answer["namespaces"] = int(separate)
         try:
-            answer = _run(job["source"], job["entry"], kind, case)
+            if kind != LAYERS:
+                answer = _run(job["source"], job["entry"], kind, case)
         except BaseException as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
         os.write(writing, json.dumps(answer).encode())
@@ -198,11 +228,20 @@ def _counts(work: Callable[[], Any]) -> dict[str, Any]:
     return {"lines": lines, "calls": calls, "depth": deepest}
 
 
+LAYERS = "layers"  # no run: which of the jail's layers hold
 MEASURES = {"time": _time, "memory": _memory, "counts": _counts}
+ANSWERS = {
+    "time": {"wall", "cpu"},
+    "memory": {"peak", "allocated", "blocks"},
+    "counts": {"lines", "calls", "depth"},
+    LAYERS: {"landlock", "seccomp", "namespaces"},
+}
 
 
-def _understood(told: bytes) -> dict[str, Any]:
+def _understood(told: bytes, kind: str) -> dict[str, Any]:
     """A run's answer, with what its guard adds; the program may have written anything."""
+    if len(told) >= MOST:
+        return {"error": "it wrote where it answers"}
     own, _, last = told.rpartition(b"\n")
     try:
         guard = json.loads(last)
@@ -215,7 +254,12 @@ def _understood(told: bytes) -> dict[str, Any]:
         answer = json.loads(own)
     except ValueError:
         return {"error": "it ended without an answer"}
-    return {**answer, "rss": guard["rss"]} if isinstance(answer, dict) else {"error": "no answer"}
+    if isinstance(answer, dict) and answer.keys() == {"error"}:
+        return {"error": "".join(c if c.isprintable() else " " for c in str(answer["error"])[:500])}
+    numbers = answer.values() if isinstance(answer, dict) and answer.keys() == ANSWERS[kind] else [-1]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        return {"error": "it wrote where it answers"}
+    return {**answer, "rss": guard["rss"]}
 
 
 if __name__ == "__main__":

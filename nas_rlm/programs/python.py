@@ -1,29 +1,30 @@
 """Measuring Python programs: peak memory, time and counts, on inputs of their own.
 
-Source: appendix D.4.1 of the paper. Each run is a fresh process of `python -I -S -B` with PYTHONHASHSEED=0,
-in which common modules are there; a program is a function that is called, or reads its standard input.
+Source: appendix D.4.1 of the paper. Each run is a fresh process of `python -P -s -S -B` with PYTHONHASHSEED=0
+(which `-I` would not heed), in which common modules are there; a program is a function that is called, or
+reads its standard input.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nas_rlm.programs.child import SLOWER
+from nas_rlm.programs.child import LAYERS, SLOWER
 
 CHILD = Path(__file__).with_name("child.py")
-STACK = 512 * 2**20  # bytes, for deep recursion
 START = 30.0  # seconds that starting may take, beside the runs
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # of which each takes memory
 CASE = {"args": list, "kwargs": dict, "call": str, "stdin": str}  # what an input may be made of
 
 
@@ -39,7 +40,7 @@ class Program:
             an expression in which names of the program may stand; or `{"stdin": "…"}`.
 
     Raises:
-        ValueError: there is no input, or one that is none of these.
+        ValueError: the source is empty or no Unicode, or there is no input, or one that is none of these.
     """
 
     source: str
@@ -47,6 +48,12 @@ class Program:
     cases: Sequence[dict[str, Any]]
 
     def __post_init__(self) -> None:
+        if not self.source.strip():
+            raise ValueError("a program is empty: expected Python")
+        try:
+            self.source.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"a program is no Unicode: {error}") from None
         if not self.cases:
             raise ValueError("a program has no inputs: expected one at least")
         for case in self.cases:
@@ -67,6 +74,7 @@ class Plan:
         seconds: that a run may take.
         memory: bytes that a run may have.
         counts: one more run on each input that counts lines and calls.
+        trusted: run programs also where the system cannot keep them from writing, networks and processes.
     """
 
     warmup: int = 3
@@ -74,6 +82,7 @@ class Plan:
     seconds: float = 10.0
     memory: int = 2 * 2**30
     counts: bool = True
+    trusted: bool = False
 
     def __post_init__(self) -> None:
         least = {"warmup": 0, "repeats": 0, "memory": 64 * 2**20}
@@ -92,9 +101,10 @@ class Measurement:
     """What a program takes, of its inputs the one that takes most.
 
     Args:
-        memory: peak bytes of Python objects during the call or program, above those before (tracemalloc).
+        memory: peak bytes of Python objects during the call or program, above those before (tracemalloc):
+            whoever allocated them.
         allocated, blocks: bytes and blocks that its own lines allocated and had not freed at the end.
-        rss: peak resident bytes of the process, interpreter included.
+        rss: peak resident bytes of a process in which nothing is traced, interpreter included.
         lines, calls, depth: of its own that were run, over all inputs; None where they were not counted.
         wall, cpu: seconds of a run on all inputs: min, median, mean, p90, max, deviation; None if not timed.
         runs: timed ones of each input.
@@ -124,10 +134,18 @@ def measure(program: Program, plan: Plan = USUAL) -> Measurement | Failure:
 
     >>> measure(Program("def f(n): return [0] * n", "f", [{"args": [1000]}]), Plan(repeats=0)).memory > 8000
     True
+
+    Raises:
+        ValueError: the system cannot confine programs, and they are not trusted.
     """
+    if not plan.trusted and (layers := lacking()):
+        raise ValueError(
+            f"this system has no {' and no '.join(layers)} to keep programs from doing harm: expected Linux"
+            " with them, or programs that are trusted (--trust)"
+        )
     cases = range(len(program.cases))
     kinds = ["memory", *(["counts"] if plan.counts else [])]
-    rounds = plan.warmup + plan.repeats if plan.repeats else 0
+    rounds = plan.warmup + plan.repeats if plan.repeats else 1
     runs = [(kind, i) for kind in kinds for i in cases] + [("time", i) for _ in range(rounds) for i in cases]
     found: dict[str, list[dict[str, Any]]] = {}
     for (kind, number), answer in zip(runs, _answers(program, plan, runs), strict=False):
@@ -137,15 +155,13 @@ def measure(program: Program, plan: Plan = USUAL) -> Measurement | Failure:
     if sum(map(len, found.values())) < len(runs):
         return Failure("the process that runs it ended")
     counted = found.get("counts")
-    times = found.get("time", [])[plan.warmup * len(cases) :]
-    most = {
-        name: max(one[name] for one in found["memory"]) for name in ("peak", "allocated", "blocks", "rss")
-    }
+    times = found["time"][plan.warmup * len(cases) :] if plan.repeats else []
+    most = {name: max(one[name] for one in found["memory"]) for name in ("peak", "allocated", "blocks")}
     return Measurement(
         memory=most["peak"],
         allocated=most["allocated"],
         blocks=most["blocks"],
-        rss=most["rss"],
+        rss=max(one["rss"] for one in found["time"]),
         lines=sum(one["lines"] for one in counted) if counted else None,
         calls=sum(one["calls"] for one in counted) if counted else None,
         depth=max(one["depth"] for one in counted) if counted else None,
@@ -153,6 +169,26 @@ def measure(program: Program, plan: Plan = USUAL) -> Measurement | Failure:
         cpu=_summary(times, "cpu", len(cases)),
         runs=plan.repeats,
     )
+
+
+@cache
+def lacking() -> tuple[str, ...]:
+    """What this system does not have of what confines programs: nothing, as a rule, on Linux."""
+    (held,) = _answers(Program("pass", "", [{"stdin": ""}]), USUAL, [(LAYERS, 0)]) or [{}]
+    needed = {
+        "Landlock": held.get("landlock"),
+        "seccomp or namespaces": held.get("seccomp") or held.get("namespaces"),
+    }
+    return tuple(name for name, holds in needed.items() if not holds)
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def stop() -> None:
+    """End all that is being measured."""
+    for child in tuple(_running):
+        child.kill()
 
 
 def _answers(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
@@ -168,28 +204,23 @@ def _answers(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -> l
         "seconds": plan.seconds,
     }
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", str(CHILD)],
+        [sys.executable, "-P", "-s", "-S", "-B", str(CHILD)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={"PYTHONHASHSEED": "0", "PATH": os.defpath},
+        env={"PYTHONHASHSEED": "0", "PATH": os.defpath, **dict.fromkeys(THREADS, "1")},
         cwd="/",
         start_new_session=True,
-        preexec_fn=_deepened,
     ) as child:
+        _running.add(child)
         try:
             told = child.communicate(json.dumps(job).encode(), START + SLOWER * plan.seconds * len(runs))[0]
         except subprocess.TimeoutExpired:
             return []
         finally:
+            _running.discard(child)
             child.kill()
     return [json.loads(line) for line in told.splitlines()]
-
-
-def _deepened() -> None:
-    held = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    most = STACK if held == resource.RLIM_INFINITY else min(STACK, held)
-    resource.setrlimit(resource.RLIMIT_STACK, (most, held))
 
 
 def _summary(times: Sequence[dict[str, Any]], name: str, cases: int) -> dict[str, float] | None:

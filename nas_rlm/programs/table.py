@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from platform import node, python_version
@@ -17,16 +18,14 @@ from tqdm import tqdm
 
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.files import check_target, read_text
-from nas_rlm.programs.python import USUAL, Measurement, Plan, Program, measure
+from nas_rlm.programs.python import USUAL, Measurement, Plan, Program, measure, stop
 
 SPACE = "python"  # what programs are called in tables
 EVERY = 10.0  # seconds after which a table is written
 MOST = 64 * 2**20  # bytes of a file of programs
 
-
-Found = tuple[
-    str, dict[str, float], dict[str, Any]
-]  # the source, numbers to learn, and all else that is told
+# The source, numbers to learn, and all else that is told.
+Found = tuple[str, dict[str, float], dict[str, Any]]
 
 
 def measured(
@@ -47,6 +46,9 @@ def measured(
 
     Returns:
         The table, with `memory` (bytes), and in `metainformation` all else that was found, or the error.
+
+    Raises:
+        ValueError: see `filled`; or the system cannot confine programs that are not trusted.
     """
 
     def results(left: Sequence[str]) -> Generator[Found]:
@@ -58,15 +60,23 @@ def measured(
                     memory = {"memory": float(told.pop("memory"))} if isinstance(result, Measurement) else {}
                     yield programs[name].source, memory, {**told, "python": python_version()}
             finally:
+                stop()
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    return filled(out, SPACE, list(programs), results, progress)
+    how = asdict(replace(plan, trusted=False))
+    digests = {name: digest(asdict(program), how) for name, program in programs.items()}
+    return filled(out, SPACE, digests, results, progress)
+
+
+def digest(*parts: Any) -> str:
+    """What tells whether a measurement was of the same thing, in the same way."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def filled(
     out: Path,
     space: str,
-    names: Sequence[str],
+    digests: Mapping[str, str],
     results: Callable[[Sequence[str]], Generator[Found]],
     progress: bool = False,
 ) -> Table:
@@ -75,22 +85,43 @@ def filled(
     Args:
         out: a parquet table; what it holds already stays.
         space: what the programs are called there.
-        names: of the programs.
+        digests: by the names of the programs, what tells whether a row is of the same program, measured in
+            the same way.
         results: from names to what is found of each, one after the other.
         progress: show a bar.
+
+    Raises:
+        ValueError: the table is of something else, or of the same programs measured in another way.
     """
     check_target(out)
-    rows = {row.identifier: row for row in (read(out).rows if out.exists() else ())}
-    left = [name for name in names if name not in rows]
+    rows = _known(out, space) if out.exists() else {}
+    for name in digests.keys() & rows.keys():
+        if json.loads(rows[name].metainformation).get("digest") != digests[name]:
+            raise ValueError(
+                f"{out} has {name!r} with another source, or measured in another way: expected another file"
+            )
+    left = [name for name in digests if name not in rows]
     with _written(rows, out) as changed, closing(results(left)) as found:
         pairs = zip(left, found, strict=True)
         for name, (source, targets, told) in tqdm(
             pairs, space, len(left), unit="program", disable=not progress
         ):
-            told |= {"host": node(), "at": datetime.now(UTC).isoformat()}
+            told |= {"digest": digests[name], "host": node(), "at": datetime.now(UTC).isoformat()}
             rows[name] = Row(space, "", targets, source, name, "", json.dumps(told))
             changed()
     return Table(out.stem, list(rows.values()))
+
+
+def _known(out: Path, space: str) -> dict[str, Row]:
+    """The rows of a table that was made here, by the names of their programs."""
+    found: dict[str, Row] = {}
+    for row in read(out).rows:
+        if row.space != space or row.identifier in found or '"digest"' not in row.metainformation:
+            raise ValueError(
+                f"{out} is no table of measured {space} programs: it has {row.identifier!r} of {row.space!r}"
+            )
+        found[row.identifier] = row
+    return found
 
 
 @contextmanager
@@ -122,7 +153,7 @@ def read_programs(path: Path) -> dict[str, Program]:
     if path.is_file() and path.stat().st_size > MOST:
         raise ValueError(f"{path} is larger than {MOST:,} bytes")
     found: dict[str, Program] = {}
-    for number, line in enumerate(read_text(path, "programs").splitlines(), 1):
+    for number, line in enumerate(read_text(path, "programs").split("\n"), 1):
         if not line.strip():
             continue
         try:

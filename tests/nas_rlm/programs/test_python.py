@@ -1,12 +1,15 @@
 import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from nas_rlm.programs.python import Failure, Measurement, Plan, Program, measure
+from nas_rlm.programs import jail, python
+from nas_rlm.programs.python import Failure, Measurement, Plan, Program, lacking, measure
 
-MEMORY = Plan(repeats=0, counts=False, seconds=5)
+MEMORY = Plan(repeats=0, counts=False, seconds=5, trusted=True)
 ZEROS = "def zeros(n):\n    return [0] * n"
 
 
@@ -58,7 +61,7 @@ def test_arguments_may_be_an_expression_with_names_of_the_program():
 
 def test_times_and_counts():
     source = "def f(n):\n    if n == 0:\n        return 0\n    return 1 + f(n - 1)"
-    plan = Plan(warmup=1, repeats=4, seconds=5)
+    plan = Plan(warmup=1, repeats=4, seconds=5, trusted=True)
     found = measure(Program(source, "f", [{"args": [10]}, {"args": [5]}]), plan)
     assert (found.calls, found.depth) == (11 + 6, 11)
     assert found.lines == 2 * 17
@@ -86,7 +89,7 @@ def test_times_and_counts():
 def test_a_program_that_fails_is_told_of(source, error):
     if "RecursionError" in error:
         source = "import sys\nsys.setrecursionlimit(500)\n" + source
-    found = of(source, Plan(repeats=0, counts=False, seconds=0.2, memory=2**28))
+    found = of(source, Plan(repeats=0, counts=False, seconds=0.2, memory=2**28, trusted=True))
     assert isinstance(found, Failure)
     assert found.error.startswith("input 0: ") and error in found.error
 
@@ -125,26 +128,88 @@ def test_hostile_programs_are_stopped(what, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="below Python there is Landlock, on Linux")
-def test_what_goes_around_the_interpreter_is_stopped_by_the_system(tmp_path):
+BENEATH = {
+    "remove": "os.unlink({kept!r})",
+    "write": "open({kept!r}, 'w')",
+    "chmod": "os.chmod({kept!r}, 0)",
+    "fork": "os.fork()",
+    "spawn": "os.posix_spawn('/bin/sh', ['sh', '-c', 'rm {kept}'], {{}})",
+    "exec": "os.execv('/bin/rm', ['rm', {kept!r}])",
+    "kill": "os.kill(os.getppid(), 9)",
+    "socket": "socket.socket(socket.AF_UNIX)",
+}
+
+
+@pytest.mark.skipif(bool(lacking()), reason="the system does not confine programs")
+@pytest.mark.parametrize("what", BENEATH)
+def test_what_goes_around_the_interpreter_is_stopped_by_the_system(tmp_path, what):
     kept = tmp_path / "kept"
     kept.write_text("mine")
-    # A hook that was there before the program's: what it refuses is not seen, the system call is made.
-    source = f"import _posixsubprocess, os\ntry:\n    os.unlink({str(kept)!r})\nexcept OSError: pass"
-    assert isinstance(of(source), Measurement | Failure)
-    assert kept.read_text() == "mine"
+    kept.chmod(0o640)
+    script = "import os, socket, sys\nsys.addaudithook = lambda hook: None\nimport jail\n"
+    script += "assert jail.confine(2**31, 10) == ['landlock', 'seccomp']\n"
+    script += f"try:\n    {BENEATH[what].format(kept=str(kept))}\n"
+    script += "except PermissionError:\n    os._exit(42)\n"
+    folder = Path(jail.__file__).parent
+    assert subprocess.run([sys.executable, "-B", "-c", script], cwd=folder).returncode == 42
+    assert kept.read_text() == "mine" and kept.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_program_cannot_answer_for_itself():
-    answer = b'{"peak": 1, "rss": 1}\n'
+@pytest.mark.skipif(bool(lacking()), reason="the system does not confine programs")
+def test_threads_go_on_beneath():
+    source = "import threading\nfound = []\nts = [threading.Thread(target=found.append, args=(i,)) for i in "
+    source += "range(8)]\n[t.start() for t in ts]\n[t.join() for t in ts]\nassert len(found) == 8"
+    assert isinstance(of(source), Measurement)
+
+
+def test_a_system_without_layers_needs_trust(monkeypatch):
+    monkeypatch.setattr(python, "lacking", lambda: ("Landlock",))
+    with pytest.raises(ValueError, match=r"this system has no Landlock .* \(--trust\)"):
+        of("x = 1", Plan(repeats=0, counts=False))
+    assert isinstance(of("x = 1"), Measurement)
+
+
+ANSWERS = {
+    "more": b'{"peak": 1, "allocated": 0, "blocks": 0}\n',
+    "nothing": b"{}",
+    "negative": b'{"peak": -1, "allocated": 0, "blocks": 0}',
+    "no number": b'{"peak": "1", "allocated": 0, "blocks": 0}',
+    "much": b"x" * 2**17,
+    "no text": b'{"error": "\\ud800\\u001b"}',
+}
+
+
+@pytest.mark.parametrize("ending", ["", "\nos._exit(0)"])
+@pytest.mark.parametrize("what", ANSWERS)
+def test_what_is_no_answer_is_none(what, ending):
+    """A program that writes what could be true and ends lies about itself alone."""
     loop = "import os\nfor i in range(3, 64):\n    try:\n        os.write(i, {})\n    except OSError: pass"
-    source = loop.format(answer)
-    assert isinstance(of(source), Failure)
+    found = of(loop.format(ANSWERS[what]) + ending)
+    assert isinstance(found, Failure) or (what, ending) == ("more", "\nos._exit(0)")
+    assert isinstance(found, Measurement) or found.error.isprintable()
+
+
+def test_a_program_that_forgets_its_allocations_is_told_of():
+    source = "import tracemalloc\nx = [0] * 10**5\ntracemalloc.clear_traces()"
+    assert isinstance(of(source), Failure | Measurement)
+
+
+def test_hashes_are_the_same_in_each_process():
+    program = Program("def f(): return [0] * (hash('a') % 10**5)", "f", [{}])
+    assert len({measure(program, MEMORY).memory for _ in range(3)}) == 1
+
+
+def test_after_an_error_nothing_else_is_run():
+    start = time.monotonic()
+    slow = Plan(repeats=3, seconds=0.2, trusted=True)
+    assert isinstance(measure(Program("def f(): 1 / 0", "f", [{}] * 200), slow), Failure)
+    assert isinstance(measure(Program("def f():\n while True: pass", "f", [{}] * 9), slow), Failure)
+    assert time.monotonic() - start < 15
 
 
 def test_nothing_of_a_program_is_left_running(tmp_path):
     of("import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()")
-    of("import time\ntime.sleep(100)", Plan(repeats=0, counts=False, seconds=0.2))
+    of("import time\ntime.sleep(100)", Plan(repeats=0, counts=False, seconds=0.2, trusted=True))
     time.sleep(0.1)
     running = [p for p in os.popen("ps -eo args").read().splitlines() if "programs/child.py" in p]
     assert not running
@@ -162,7 +227,15 @@ def test_nothing_of_a_program_is_left_running(tmp_path):
 )
 def test_inputs_that_are_none(entry, cases, message):
     with pytest.raises(ValueError, match=message):
-        Program("", entry, cases)
+        Program("x = 1", entry, cases)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"), [("", "is empty"), (" \n", "is empty"), ("x = '\ud800'", "is no Unicode")]
+)
+def test_sources_that_are_none(source, message):
+    with pytest.raises(ValueError, match=message):
+        Program(source, "", [{"stdin": ""}])
 
 
 def test_plans_that_are_none():

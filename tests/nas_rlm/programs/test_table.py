@@ -1,13 +1,14 @@
 import json
+from dataclasses import replace
 
 import pytest
 
-from nas_rlm.data import read
+from nas_rlm.data import Row, read, write
 from nas_rlm.programs import table
 from nas_rlm.programs.python import Failure, Plan, Program
 from nas_rlm.programs.table import measured, read_cases, read_programs
 
-QUICK = Plan(repeats=0, counts=False, seconds=5)
+QUICK = Plan(repeats=0, counts=False, seconds=5, trusted=True)
 SOURCES = {
     "small": "def f(n): return n",
     "large": "def f(n): return [0] * n",
@@ -48,15 +49,33 @@ def test_what_is_done_is_kept_when_it_is_cut_off(tmp_path, monkeypatch):
     assert len(read(out)) == 3 and len(asked) == 4
 
 
+def test_other_tables_and_other_measurements_are_left_alone(tmp_path):
+    out = tmp_path / "t.parquet"
+    measured({"small": PROGRAMS["small"]}, out, QUICK)
+    before = out.read_bytes()
+    changed = Program("def f(n): return n + 1", "f", [{"args": [9000]}])
+    for programs, plan in (({"small": changed}, QUICK), (PROGRAMS, replace(QUICK, counts=True))):
+        with pytest.raises(ValueError, match=r"t\.parquet has 'small' with another source, or measured in"):
+            measured(programs, out, plan)
+    assert out.read_bytes() == before
+    write(out, [Row("APPS", "", {"memory": 3.0}, "x = 1", "small")])
+    with pytest.raises(
+        ValueError, match=r"is no table of measured python programs: it has 'small' of 'APPS'"
+    ):
+        measured(PROGRAMS, out, QUICK)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{", "line 2 is no program"),
         ("[]", "line 2 is no program"),
         ('{"name": "x", "source": 3, "cases": [{}]}', "source and entry are texts"),
-        ('{"name": "x", "source": "", "cases": []}', "no inputs"),
-        ('{"name": "x", "source": ""}', r"\('cases'\)"),
-        ('{"name": "one", "source": "", "cases": [{"stdin": ""}]}', "'one' is there twice"),
+        ('{"name": "x", "source": "1", "cases": []}', "no inputs"),
+        ('{"name": "x", "source": "", "cases": [{}]}', "a program is empty"),
+        ('{"name": "x", "source": "\\ud800", "cases": [{}]}', "is no Unicode"),
+        ('{"name": "x", "source": "1"}', r"\('cases'\)"),
+        ('{"name": "one", "source": "1", "cases": [{"stdin": ""}]}', "'one' is there twice"),
     ],
 )
 def test_lines_that_are_no_programs(tmp_path, line, message):
@@ -73,6 +92,9 @@ def test_files_of_programs_and_inputs(tmp_path, monkeypatch):
     ]
     path.write_text("\n".join(map(json.dumps, records)) + "\n\n")
     assert read_programs(path) == PROGRAMS
+    odd = {**records[0], "source": "x = '\u2028'"}
+    path.write_text(json.dumps(odd, ensure_ascii=False))
+    assert read_programs(path)["small"].source == odd["source"]
     path.write_text("\n")
     with pytest.raises(ValueError, match="has no programs"):
         read_programs(path)
