@@ -17,6 +17,8 @@ def measure_python(
     *files: Path,
     out: Path,
     programs: Path | None = None,
+    solutions: Path | None = None,
+    problems: Path | None = None,
     cases: Path | None = None,
     entry: str = "",
     warmup: Whole = 3,
@@ -24,6 +26,7 @@ def measure_python(
     seconds: float = 10.0,
     memory: Whole = 2 * 2**30,
     no_counts: Flag = False,
+    trust: Flag = False,
     jobs: Whole = 1,
 ) -> None:
     """Measure peak memory, time and counts of Python programs, as a table that finetune reads.
@@ -36,6 +39,9 @@ def measure_python(
         files: programs, which share their inputs.
         out: the parquet table.
         programs: instead of files, JSON lines with name, source, cases and entry each.
+        solutions: instead of files, a table of solutions of --problems, which are measured again; how far its
+            own numbers rank them alike is told.
+        problems: compressed JSON lines with problem, preamble, entry_point and test each, as LeetCodeDataset.
         cases: the inputs of files, a JSON list such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
             default one that is empty.
         entry: the function of files that is called, such as 'Solution().solve'; by default all is run.
@@ -44,23 +50,32 @@ def measure_python(
         seconds: that a timed run may take.
         memory: bytes that a run may have.
         no_counts: lines and calls are not counted.
+        trust: run programs also where the system has nothing to keep them from doing harm.
         jobs: programs measured at a time; their times disturb each other.
     """
     import json
 
+    from nas_rlm.programs.leetcode import agreement, read_solutions
     from nas_rlm.programs.python import Plan, Program
     from nas_rlm.programs.table import measured, read_cases, read_programs
 
-    if bool(files) == (programs is not None):
-        raise ValueError("give either files, or --programs with JSON lines")
-    if programs and (cases or entry):
-        raise ValueError("programs of --programs have inputs and entries of their own: --cases is for files")
+    if [bool(files), programs is not None, solutions is not None].count(True) != 1:
+        raise ValueError("give either files, --programs with JSON lines, or --solutions and --problems")
+    if (solutions is None) != (problems is None):
+        raise ValueError("--solutions and --problems go together: give both or none")
+    if not files and (cases or entry):
+        raise ValueError(
+            "programs that are no files have inputs and entries of their own: --cases is for files"
+        )
     if jobs < 1:
         raise ValueError(f"--jobs is {jobs}, expected at least 1")
     check_target(out)
-    plan = Plan(warmup, repeats, seconds, memory, not no_counts)
+    plan = Plan(warmup, repeats, seconds, memory, not no_counts, trust)
+    known = None
     if programs:
         found = read_programs(programs)
+    elif solutions and problems:
+        known, found = read_solutions(solutions, problems)
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
         found = {str(path): Program(read_text(path, "a program"), entry, inputs) for path in files}
@@ -71,6 +86,9 @@ def measure_python(
     if failed:
         reason = json.loads(failed[0].metainformation)["error"]
         print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
+    if known:
+        for objective, (count, rho) in agreement(table, known).items():
+            print(f"Spearman with {objective} of {known.name}: {rho:.3f}, {count:,} solutions, no two alike")
 
 
 @measure.command(name="triton")

@@ -1,0 +1,78 @@
+import gzip
+import json
+
+import pytest
+
+from nas_rlm.cli import main
+from nas_rlm.data import Row, read, write
+from nas_rlm.data.tables import Table
+from nas_rlm.programs.leetcode import agreement, read_solutions
+from tests.nas_rlm.cli.commands import refused
+
+SIZES = (100, 900, 3000, 20_000)
+PROBLEM = {
+    "problem": "zeros",
+    "preamble": "from math import *\nclass Node:\n    def __init__(self, v): self.v = v",
+    "entry_point": "Solution().zeros",
+    "test": "def check(candidate):\n    assert candidate(node=Node(1)) == 1\n    assert candidate(Node(2))",
+}
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [
+        Row(
+            "APPS",
+            "",
+            {"memory": 8.0 * size},
+            f"class Solution:\n    def zeros(self, node): return inf and len([0] * ({size} * node.v))",
+            f"s{size}",
+            group="zeros",
+        )
+        for size in SIZES
+    ]
+    write(tmp_path / "t.parquet", rows)
+    with gzip.open(tmp_path / "p.jsonl.gz", "wt") as file:
+        file.write(json.dumps(PROBLEM) + "\n")
+    return tmp_path / "t.parquet", tmp_path / "p.jsonl.gz"
+
+
+def test_solutions_have_the_inputs_of_their_problems(files):
+    table, found = read_solutions(*files)
+    assert list(found) == [row.identifier for row in table.rows] == [f"s{size}" for size in SIZES]
+    one = found["s100"]
+    assert one.entry == "Solution().zeros"
+    assert one.cases == [{"call": "candidate(node=Node(1))"}, {"call": "candidate(Node(2))"}]
+
+
+def test_solutions_are_measured_again(files, tmp_path, capsys):
+    table, problems = map(str, files)
+    out = str(tmp_path / "again.parquet")
+    command = ["measure", "python", "--solutions", table, "--problems", problems, "--out", out]
+    command += ["--repeats", "0", "--no-counts", "--trust"]
+    assert main(command) == 0
+    assert "Spearman with memory of t: 1.000, 4 solutions, no two alike" in capsys.readouterr().out
+    memory = [row.targets["memory"] for row in read(out).rows]
+    assert all(16 * size < found < 16 * size + 1000 for size, found in zip(SIZES, memory, strict=True))
+    assert "go together" in refused(capsys, *command[:4], *command[6:])
+    assert "--cases is for files" in refused(capsys, *command, "--entry", "f")
+
+
+def test_what_others_share_does_not_rank():
+    known = Table("t", [Row("APPS", "", {"memory": v}, "x", f"s{i}") for i, v in enumerate((1, 1, 2, 3, 4))])
+    here = Table("h", [Row("python", "", {"memory": v}, "x", f"s{i}") for i, v in enumerate((9, 8, 5, 6, 7))])
+    assert agreement(here, known) == {"memory": (3, pytest.approx(1))}
+
+
+def test_problems_that_are_none(files, tmp_path):
+    table, problems = files
+    with pytest.raises(FileNotFoundError, match="no problems at"):
+        read_solutions(table, tmp_path / "other")
+    (tmp_path / "plain").write_text("{}")
+    with pytest.raises(ValueError, match=r"plain has no problems \(BadGzipFile"):
+        read_solutions(table, tmp_path / "plain")
+    for wrong, message in (({**PROBLEM, "problem": "ones"}, "lacks 1 problems of t"), ({}, "KeyError")):
+        with gzip.open(problems, "wt") as file:
+            file.write(json.dumps(wrong) + "\n")
+        with pytest.raises(ValueError, match=message):
+            read_solutions(table, problems)
