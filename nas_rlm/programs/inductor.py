@@ -58,7 +58,8 @@ def triton_program(module: nn.Module, inputs: Sequence[Any], name: str = "a modu
         these are: names of parameters and buffers, and numbers of inputs.
 
     Raises:
-        ValueError: Inductor cannot compile it as one graph, or makes no Triton of it.
+        ValueError: Inductor cannot compile it as one graph, makes no Triton of it, or needs tensors for it
+            that the module makes.
     """
     with _compiling():
         written, arguments = _compiled(module, inputs)
@@ -68,9 +69,10 @@ def triton_program(module: nn.Module, inputs: Sequence[Any], name: str = "a modu
         raise ValueError(f"Inductor makes no Triton kernel of {name}: it calls libraries alone")
     parts = [HEAD.format(name=name, arguments=f"{ARGUMENTS} = {tuple(arguments)!r}")]
     parts += [f"@triton.jit\n{launch.function}" for launch in launches.values()]
-    constants = [node for node in tree.body if _is_constant(node)]
+    if any(_is_constant(node) for node in tree.body):
+        raise ValueError(f"{name} makes tensors as constants, which Inductor does not write down")
     call = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "call")
-    parts += [ast.unparse(node) for node in (*constants, _Plain(launches).visit(call))]
+    parts.append(ast.unparse(_Plain(launches).visit(call)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -105,7 +107,8 @@ def _compiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[str, list[str |
             torch.compile(module.eval(), backend=backend, fullgraph=True, dynamic=False)(*inputs)
         except Exception as error:
             if not written:
-                said = str(error).strip().splitlines() or [type(error).__name__]
+                reason = getattr(error, "inner_exception", error)
+                said = str(reason).strip().splitlines() or [type(reason).__name__]
                 raise ValueError(f"Inductor cannot compile it: {said[0]}") from None
     if not written:
         raise ValueError("Inductor makes nothing of it")

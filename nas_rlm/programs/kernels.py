@@ -42,7 +42,7 @@ FUNCTIONS = {
 }
 
 
-Call = tuple[str, Callable[[], Any]]  # how, and the call
+Call = tuple[str, Callable[[], Callable[[], Any]]]  # how, and what makes the call
 
 
 class Worker:
@@ -90,8 +90,9 @@ class Worker:
         inputs, module, expected = self._inputs(own), None, None
         if given["module"]:
             module, _ = self._module(own, given["entry"])
-            expected = _tensors(_called(module, inputs))
-        order, kernel, matches = _first(self._calls(scope, own, module, inputs, given["entry"]), expected)
+            expected = [one.clone() for one in _tensors(_called(module, _copied(inputs)))]
+        calls = self._calls(scope, own, module, inputs, given["entry"])
+        order, kernel, matches = self._first(calls, expected)
         start = time.perf_counter()
         while time.perf_counter() - start < WARM:
             kernel()
@@ -167,17 +168,52 @@ class Worker:
         """
         function = scope.get(entry)
         if callable(function) and not _is_module(function):
-            yield "inputs", partial(_called, function, inputs)
+            yield "inputs", lambda: partial(_called, function, _copied(inputs))
         for name in (f"{entry}New", "ModelNew"):
             kind = scope.get(name)
             if _is_module(kind):
-                built = self._built(kind, own)
-                if module is not None:
-                    built.load_state_dict(module.state_dict(), strict=False)
-                yield name, partial(_called, built, inputs)
+                yield name, partial(self._with_module, kind, own, module, inputs)
         if callable(call := scope.get("call")):
-            for order, arguments in _orders(scope.get("ARGUMENTS"), module, inputs):
-                yield order, partial(_called_with_list, call, arguments)
+            named = chain(module.named_parameters(), module.named_buffers()) if module is not None else ()
+            held = {name: value.data for name, value in named}
+            for order, wanted in _orders(scope.get("ARGUMENTS"), list(held), len(inputs)):
+                yield order, partial(_with_list, call, wanted, held, inputs)
+
+    def _with_module(
+        self, kind: type[nn.Module], own: dict[str, Any], module: nn.Module | None, inputs: list[Any]
+    ) -> Callable[[], Any]:
+        """The call of a module made of kernels, with the parameters of the one that it stands for."""
+        built = self._built(kind, own)
+        if module is not None:
+            built.load_state_dict(module.state_dict(), strict=False)
+        return partial(_called, built, _copied(inputs))
+
+    def _first(
+        self, calls: Iterator[Call], expected: list[Tensor] | None
+    ) -> tuple[str, Callable[[], Any], bool | None]:
+        """The first way that runs, and does what it should where one knows that."""
+        runs: tuple[str, Callable[[], Any]] | None = None
+        error: Exception | None = None
+        for order, make in islice(calls, ORDERS):
+            try:
+                call = make()
+                found = _tensors(call())
+                if self.place == "cuda":
+                    torch.cuda.synchronize()
+                matches = None if expected is None else _alike(found, expected)
+            except Exception as failed:  # whatever a kernel raises, another order may do
+                error = error or failed
+                continue
+            if matches is not False:
+                return order, call, matches
+            runs = runs or (order, call)
+        if runs:
+            return *runs, False
+        if error:
+            raise error
+        raise ValueError(
+            "nothing to call: expected call(args), a class ModelNew, or the function that is named"
+        )
 
 
 def _is_module(value: object) -> TypeGuard[type[nn.Module]]:
@@ -189,27 +225,37 @@ def _called(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
         return function(*inputs)
 
 
-def _called_with_list(function: Callable[[list[Any]], Any], arguments: Sequence[Any]) -> Any:
-    """Of a list of its own, since what Inductor writes empties it."""
-    return function(list(arguments))
+def _copied(inputs: Sequence[Any]) -> list[Any]:
+    """Inputs for one way of calling alone, which may write to them."""
+    return [one.clone() if isinstance(one, Tensor) else one for one in inputs]
+
+
+def _with_list(
+    function: Callable[[list[Any]], Any],
+    wanted: Sequence[str | int],
+    held: dict[str, Tensor],
+    inputs: Sequence[Any],
+) -> Callable[[], Any]:
+    """The call of a function of a list, of its own each time, since what Inductor writes empties it."""
+    copies = _copied(inputs)
+    arguments = [copies[one] if isinstance(one, int) else held[one] for one in wanted]
+    return lambda: function(list(arguments))
 
 
 def _orders(
-    told: Sequence[str | int] | None, module: nn.Module | None, inputs: list[Any]
-) -> Iterator[tuple[str, list[Any]]]:
-    """Orders in which `call` may take parameters and inputs.
+    told: Sequence[str | int] | None, parameters: list[str], count: int
+) -> Iterator[tuple[str, Sequence[str | int]]]:
+    """Orders in which `call` may take parameters, by their names, and inputs, by their numbers.
 
     Args:
         told: by the program, see `nas_rlm.programs.inductor`.
-        module: that has the parameters.
-        inputs: of it.
+        parameters: of the module, and its buffers.
+        count: of inputs.
     """
-    named = chain(module.named_parameters(), module.named_buffers()) if module is not None else ()
-    held = {name: value.data for name, value in named}
     if told is not None:
-        yield "as it says", [inputs[one] if isinstance(one, int) else held[one] for one in told]
+        yield "as it says", told
         return
-    parameters = list(held.values())
+    inputs = list(range(count))
     yield "parameters, inputs", [*parameters, *inputs]
     if parameters:
         yield "inputs, parameters", [*inputs, *parameters]
@@ -217,30 +263,6 @@ def _orders(
         yield f"inputs after {at} parameters", [*parameters[:at], *inputs, *parameters[at:]]
     for at in range(1, len(inputs) if parameters else 0):
         yield f"parameters after {at} inputs", [*inputs[:at], *parameters, *inputs[at:]]
-
-
-def _first(
-    calls: Iterator[Call], expected: list[Tensor] | None
-) -> tuple[str, Callable[[], Any], bool | None]:
-    """The first way that runs, and does what it should where one knows that."""
-    runs: Call | None = None
-    error: Exception | None = None
-    for order, call in islice(calls, ORDERS):
-        try:
-            found = _tensors(call())
-        except Exception as failed:  # whatever a kernel raises, another order may do
-            error = error or failed
-            continue
-        if expected is None:
-            return order, call, None
-        if _alike(found, expected):
-            return order, call, True
-        runs = runs or (order, call)
-    if runs:
-        return *runs, False
-    if error:
-        raise error
-    raise ValueError("nothing to call: expected call(args), a class ModelNew, or the function that is named")
 
 
 def _alike(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from nas_rlm.data.tables import Table
 from nas_rlm.devices.connection import Connection, Died, Refused
-from nas_rlm.programs.table import Found, filled
+from nas_rlm.programs.source import KERNEL
+from nas_rlm.programs.table import Found, digest, filled
 
 SPACE = "triton"  # what kernels are called in tables
 WORKER = "nas_rlm.programs.kernels"
@@ -36,11 +37,18 @@ class Kernel:
         module: a Python file with the torch module that the kernels stand for, if there is one. It, or the
             source, has `get_inputs()` and perhaps `get_init_inputs()`.
         entry: the name of the module, or of a function; by default the last module that is defined.
+
+    Raises:
+        ValueError: there is neither source nor module.
     """
 
     source: str
     module: str = ""
     entry: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.source.strip() or self.module.strip()):
+            raise ValueError("a kernel is empty: expected Triton, or a torch module")
 
 
 @dataclass(frozen=True)
@@ -121,11 +129,16 @@ def latencies(kernels: Mapping[str, Kernel], out: Path, plan: Plan = USUAL, prog
             found = {f"latency/{device}": told.pop("median")} if isinstance(result, Latency) else {}
             yield kernel.module if isinstance(source, Failure) else source, found, {**told, **environment}
 
-    return filled(out, SPACE, list(kernels), results, progress)
+    digests = {name: digest(asdict(kernel), asdict(plan), device) for name, kernel in kernels.items()}
+    return filled(out, SPACE, digests, results, progress)
 
 
 def measure(kernel: Kernel, plan: Plan = USUAL) -> Latency | Failure:
-    """Run a kernel in a process of its own."""
+    """Run a kernel in a process of its own.
+
+    Raises:
+        ValueError: see `latencies`.
+    """
     with Connection(module=WORKER) as worker:
         _opened(worker, plan)
         try:
@@ -172,10 +185,14 @@ def read_pairs(path: Path) -> dict[str, Kernel]:
             records = json.loads(path.read_text(encoding="utf-8"))
         else:
             records = pq.read_table(path).to_pylist()
-        pairs = [
-            (str(one.get("uuid", i)), Kernel(one["triton_code"], one["python_code"], _entry(one)))
+        pairs = {
+            str(i if one.get("uuid") is None else one["uuid"]): Kernel(
+                one["triton_code"] or "", one["python_code"] or "", _entry(one)
+            )
             for i, one in enumerate(records)
-        ]
+        }
+        if len(pairs) < len(records):
+            raise ValueError("several have one uuid")
     except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
         raise ValueError(
             f"{str(path)!r} has no pairs ({type(error).__name__}: {error}): expected python_code, triton_code"
@@ -183,11 +200,11 @@ def read_pairs(path: Path) -> dict[str, Kernel]:
         ) from None
     if not pairs:
         raise ValueError(f"{str(path)!r} has no pairs: expected one at least")
-    return dict(pairs)
+    return pairs
 
 
 def _entry(record: Mapping[str, Any]) -> str:
-    return next(str(record[name]) for name in ENTRIES if record.get(name))
+    return next((str(record[name]) for name in ENTRIES if record.get(name)), "")
 
 
 def read_kernel(path: Path, entry: str = "") -> Kernel:
@@ -195,4 +212,4 @@ def read_kernel(path: Path, entry: str = "") -> Kernel:
     from nas_rlm.files import read_text
 
     source = read_text(path, "a kernel")
-    return Kernel(source, "", entry) if "triton.jit" in source else Kernel("", source, entry)
+    return Kernel(source, "", entry) if KERNEL.search(source) else Kernel("", source, entry)
