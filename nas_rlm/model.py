@@ -54,7 +54,10 @@ class Config:
     encoder_width: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits"):
+        sizes = ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits")
+        if not isinstance(self.encoder, str):
+            raise ValueError(f"encoder is {self.encoder!r}: expected a name")
+        for name in (*sizes, *(["encoder_width"] if self.encoder else [])):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a whole number from 1 on")
@@ -281,15 +284,17 @@ class Network(nn.Module):
 
     def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """What the encoder makes of texts [B, T]: states [B, T, width], and the padding's mask."""
-        x = self.pieces(encoders.load(self.config.encoder).states(ids) if self.config.encoder else ids)
+        frozen = self.config.encoder
+        x = self.pieces(encoders.load(frozen).states(ids) if frozen else ids)
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        mask, padding = self._masks(ids, dtype)
-        rotary = rotary_table(0, ids.shape[1], x.device)
-        for layer in self.encoder:
-            x = layer(x, rotary, mask)
-        x = self.norm_memory(x)
-        return x, padding
+        padding = torch.zeros(len(ids), 1, 1, ids.shape[1], dtype=dtype, device=ids.device)
+        padding.masked_fill_((ids == PAD)[:, None, None, :], _BLOCKED)
+        if not frozen:
+            mask, rotary = self._mask(ids, dtype), rotary_table(0, ids.shape[1], x.device)
+            for layer in self.encoder:
+                x = layer(x, rotary, mask)
+        return self.norm_memory(x), padding
 
     def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
         """Logits of the token after each decoder token.
@@ -315,18 +320,17 @@ class Network(nn.Module):
         """Teacher-forced logits [B, t, TOKENS] for texts [B, T] and decoder tokens [B, t]."""
         return self.decode(tokens, self.encode(ids))
 
-    def _masks(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Additive masks: [B, H, T, T] for the encoder's heads and [B, 1, 1, T] for padding.
+    def _mask(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
+        """The additive mask of the encoder's heads, [B, H, T, T].
 
         A statement head sees the tokens of its own statement. A reference head sees, from a value's name,
         the same name within the same graph or function: where the value is made and where it is used.
         """
         b, t = ids.shape
         kinds = self.kinds[ids]
-        padded = ids == PAD
         heads = self.config.size
         special = self.config.special_heads
-        visible = (~padded)[:, None, :].expand(b, t, t)
+        visible = (ids != PAD)[:, None, :].expand(b, t, t)
         allowed = [visible] * (heads - 2 * special)
         if special:
             ends = (kinds & ENDS_STATEMENT) > 0
@@ -340,10 +344,7 @@ class Network(nn.Module):
             allowed += [same_statement] * special + [same_name] * special
         itself = torch.eye(t, dtype=torch.bool, device=ids.device)
         blocked = ~(torch.stack(allowed, 1) | itself)
-        mask = torch.zeros(blocked.shape, dtype=dtype, device=ids.device).masked_fill_(blocked, _BLOCKED)
-        padding = torch.zeros(b, 1, 1, t, dtype=dtype, device=ids.device)
-        padding.masked_fill_(padded[:, None, None, :], _BLOCKED)
-        return mask, padding
+        return torch.zeros(blocked.shape, dtype=dtype, device=ids.device).masked_fill_(blocked, _BLOCKED)
 
 
 class Cache:

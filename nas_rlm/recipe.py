@@ -128,6 +128,11 @@ class Recipe:
             raise ValueError(f"optimizer is {self.optimizer!r}; expected adamw, adafactor or muon")
         if self.schedule not in ("cosine", "constant"):
             raise ValueError(f"schedule is {self.schedule!r}; expected cosine or constant")
+        if self.encoder and (self.start or self.tokenizer):
+            raise ValueError(
+                f"encoder is {self.encoder!r}, which has its own tokenizer and is new: expected neither start"
+                " nor tokenizer beside it"
+            )
         if not self.tables and not self.spaces:
             raise ValueError(
                 "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}], or spaces"

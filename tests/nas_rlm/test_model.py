@@ -108,7 +108,7 @@ def test_masks_follow_statements_and_references():
     net = network()
     #                v   (  end   v   end-of-scope  v   (
     ids = torch.tensor([[4, 2, 6, 4, 7, 4, 2]])
-    mask = net._masks(ids, torch.float32)[0][0] == 0
+    mask = net._mask(ids, torch.float32)[0] == 0
     everyone, statement, reference = mask[0], mask[2], mask[3]
     assert everyone.all()
     assert statement[0].tolist() == [True, True, True, False, False, False, False]
@@ -119,5 +119,5 @@ def test_masks_follow_statements_and_references():
 
 
 def test_without_relational_heads_all_heads_see_everything():
-    mask = network(relational=False)._masks(torch.tensor([[4, 2, 6, 4]]), torch.float32)[0]
+    mask = network(relational=False)._mask(torch.tensor([[4, 2, 6, 4]]), torch.float32)
     assert (mask == 0).all()
