@@ -128,6 +128,18 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
         ValueError: one is missing or has another shape, a deviation or noise is not above 0, or a weight is
             below 0.
     """
+    check_shapes(tensors, shapes)
+    weights = tensors["weights"]
+    if not (tensors["deviation"] > 0).all() or not (weights >= 0).all() or not (weights[..., -1] > 0).all():
+        raise ValueError("a deviation or noise is not above 0, or a weight is below 0")
+
+
+def check_shapes(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse tensors of which one is missing, has another shape or no numbers with fractions.
+
+    Raises:
+        ValueError: one is or has.
+    """
     missing = shapes.keys() - tensors.keys()
     if missing:
         raise ValueError(f"{', '.join(sorted(missing))} missing")
@@ -136,9 +148,6 @@ def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int,
             raise ValueError(f"{name} is {tensors[name].dtype}, expected floating point")
         if tuple(tensors[name].shape) != shape:
             raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
-    weights = tensors["weights"]
-    if not (tensors["deviation"] > 0).all() or not (weights >= 0).all() or not (weights[..., -1] > 0).all():
-        raise ValueError("a deviation or noise is not above 0, or a weight is below 0")
 
 
 def part_of(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:

@@ -20,7 +20,8 @@ from nas_rlm.recipe import read_recipe
 from nas_rlm.rlm import RLM
 
 LEVELS = (0.1, 0.5, 0.9)
-RECIPES = ("nas", "programs")  # whose tables the shipped models learnt from
+PROGRAMS = "programs"
+RECIPES = ("nas", PROGRAMS)  # whose tables the shipped models learnt from
 SAMPLES = 64
 SHARED = 20  # rows with one uid, among several, were measured in one way and have figures of their own
 
@@ -99,11 +100,17 @@ def sides(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
         ValueError: the model has seen none of them.
     """
     found = []
-    for recipe in map(read_recipe, RECIPES):
+    for name in RECIPES:
+        recipe = read_recipe(name)
         for entry in recipe.tables:
-            table = tables.read(tables.data_directory() / entry.path)
+            path = tables.data_directory() / entry.path
+            if name == PROGRAMS and not path.is_file():
+                continue  # who knows networks alone needs none of them
+            table = tables.read(path)
             if any(row.space in rlm.trained_on for row in table.rows):
-                training, told, test = tables.split_in_three(table, recipe.validation, recipe.seed)
+                training, told, test = tables.split_in_three(
+                    table, recipe.validation, recipe.seed, recipe.by_group
+                )
                 found.append((training, told if validation else test))
     if not found:
         seen = ", ".join(rlm.trained_on) or "nothing"
@@ -252,16 +259,22 @@ def _of_programs(texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 def _learner(known: Table, held: Table) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
     """What a baseline that learns from known rows tells of held-out ones: of a number, at some positions."""
-    read = tables.texts if held.is_programs else baselines.features
-    learnt, others = np.array(read(known.rows)), np.array(read(held.rows))
+    if held.is_programs:
+        texts, others = tables.texts(known.rows), tables.texts(held.rows)
 
-    def told(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
+        def by_words(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
+            seen, values = _measured(known, objective)
+            found = baselines.neighbours([texts[i] for i in seen], values, [others[i] for i in asked])
+            return {"neighbours": found}
+
+        return by_words
+    features, of_others = np.array(baselines.features(known.rows)), np.array(baselines.features(held.rows))
+
+    def by_counts(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
         seen, values = _measured(known, objective)
-        if held.is_programs:
-            return {"neighbours": baselines.neighbours(learnt[seen], values, others[asked])}
-        return {"trees": baselines.trees(learnt[seen], values, others[asked])}
+        return {"trees": baselines.trees(features[seen], values, of_others[asked])}
 
-    return told
+    return by_counts
 
 
 def predicted(rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str]) -> np.ndarray:

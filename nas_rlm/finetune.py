@@ -79,7 +79,8 @@ def fine_tune(
         raise ValueError(f"there is no part {learn!r} of a network; {hint(learn, PARTS)}")
     kept = _kept(rows, objectives)
     # Experts come first, so that an error costs no training.
-    learnt = panel_of(kept, objectives, rlm.experts) if experts else {}
+    by_group = recipe is not None and recipe.by_group
+    learnt = panel_of(kept, objectives, rlm.experts, by_group) if experts else {}
     tried = None
     if recipe is None:
         learnt = {

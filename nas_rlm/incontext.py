@@ -9,10 +9,13 @@ import json
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -27,6 +30,7 @@ ATTEMPTS = 4  # at one question, where the server is busy or does not answer
 PAUSE = 1.0  # seconds before the second attempt, twice as many before each further one
 BUSY = (408, 429, 500, 502, 503, 504)  # what a server says that may answer later
 MOST = 2**20  # bytes of an answer
+_LONG = re.compile(r"context|length|too (?:long|large|many)", re.IGNORECASE)  # why a prompt is refused
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 KEYS = ("shots", "seed", "identifier")
 
@@ -50,14 +54,23 @@ class Server:
     seconds: float = 120.0
 
     def __post_init__(self) -> None:
-        if not re.match(r"https?://[^\s/]+", self.address):
+        try:
+            parts = urlsplit(self.address)
+            is_one = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        except ValueError:
+            is_one = False
+        if not is_one or not re.fullmatch(r"[!-~]+", self.address):
             raise ValueError(f"{self.address!r} is no server: expected such as http://localhost:8000/v1")
+        if not re.fullmatch(r"[!-~]*", self.key):
+            raise ValueError("the key has spaces, line breaks or letters beyond ASCII: expected none")
 
     def ask(self, messages: Sequence[Message]) -> tuple[str, int]:
         """What it answers, and how many tokens it read, or 0 where it does not say.
 
+        Where it refuses a prompt for its length, the answer is empty.
+
         Raises:
-            ValueError: it refuses, does not answer, or answers something else.
+            ValueError: it refuses for another reason, does not answer, or answers something else.
         """
         content = json.dumps({"model": self.model, "messages": [*messages]}).encode()
         headers = {"Content-Type": "application/json"}
@@ -68,11 +81,14 @@ class Server:
                 with urlopen(request, timeout=self.seconds) as reply:  # its scheme is checked above
                     return _understood(reply.read(MOST))
             except HTTPError as error:
-                reason = f"{error.code} {error.reason}"
+                said = error.read(MOST).decode(errors="replace")
+                if error.code == 413 or (error.code in (400, 422) and _LONG.search(said)):
+                    return "", 0
+                reason = f"{error.code} {error.reason} {' '.join(said.split())[:200]}".strip()
                 if error.code not in BUSY:
                     break
-            except (URLError, TimeoutError, ConnectionError) as error:
-                reason = str(getattr(error, "reason", error))
+            except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+                reason = str(getattr(error, "reason", error)) or type(error).__name__
             if attempt + 1 < ATTEMPTS:
                 time.sleep(PAUSE * 2**attempt)
         raise ValueError(f"{self.address} does not answer {self.model!r}: {reason}")
@@ -127,21 +143,17 @@ def answers(
             f"{table.name} has {len(known)} rows with {objective} to show and {len(held)} to ask about:"
             f" expected {max(shots, default=0)} and 2 at least"
         )
-    rows = held.sampled(asked).rows
+    rows = [held.rows[i] for i in np.random.default_rng(seed).permutation(len(held))[:asked]]
     texts = tables.texts(rows)
-    left = [
-        (count, i)
-        for count in shots
-        for i, row in enumerate(rows)
-        if (count, seed, row.identifier or str(i)) not in done
-    ]
+    often = Counter(row.identifier for row in rows)
+    names = [row.identifier if often[row.identifier] == 1 else f"{i}" for i, row in enumerate(rows)]
+    left = [(count, i) for count in shots for i, name in enumerate(names) if (count, seed, name) not in done]
     for count, i in tqdm(left, "in context", unit="row", disable=not progress):
         rng = np.random.default_rng([seed, count, i])
         shown = [known.rows[k] for k in rng.permutation(len(known))[:count]]
         pairs = list(zip(tables.texts(shown), [row.targets[objective] for row in shown], strict=True))
         reply, tokens = server.ask(prompt(pairs, texts[i], objective))
-        key = count, seed, rows[i].identifier or str(i)
-        yield key, Answer(rows[i].targets[objective], number(reply), tokens)
+        yield (count, seed, names[i]), Answer(rows[i].targets[objective], number(reply), tokens)
 
 
 def prompt(shown: Sequence[tuple[str, float]], asked: str, objective: str) -> list[Message]:

@@ -28,7 +28,6 @@ from nas_rlm.expert import (
 )
 from nas_rlm.features import ADVICE, CHAINS, COSTS, Counts, advised, usual_counts, usual_networks
 from nas_rlm.metrics import spearman
-from nas_rlm.text.operators import is_onnx
 from nas_rlm.words import Words
 
 MOST = 4000  # values of an objective that a process is made of, at most; at least `LEAST`
@@ -51,16 +50,23 @@ def panel_of(
         objectives: which of their numbers to tell of others.
         others: of each space the experts that there are, see `experts_of`.
         by_group: programs for problems that are not among these will be asked about.
+
+    Raises:
+        ValueError: networks and programs have one space.
     """
     found: dict[str, list[Knowing]] = {
         space: [*known] for space, known in experts_of(rows, objectives, on_networks(others or {})).items()
     }
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        table = Table(space, [row for row in group if row.input and not is_onnx(row.input)])
+        table = Table(space, [row for row in group if row.is_program])
         if space and (told := enough(table.rows, objectives)):
+            if space in found:
+                raise ValueError(
+                    f"{space!r} has networks and programs: expected another space for the programs"
+                )
             values = {name: table.column(name) for name in told}
             groups = [row.group for row in table.rows] if by_group else ()
-            found.setdefault(space, []).append(Words.fitted(tables.texts(table.rows), values, groups))
+            found[space] = [Words.fitted(tables.texts(table.rows), values, groups)]
     return found
 
 
@@ -77,7 +83,7 @@ def experts_of(
     """
     found: dict[str, list[Expert]] = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        known = [row for row in group if not row.input or is_onnx(row.input)]
+        known = [row for row in group if not row.is_program]
         told = enough(known, objectives)
         if space and told:
             has_adapter = space in search_spaces.names()

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from nas_rlm import encoders, parallel
 from nas_rlm.calibration import calibrate
-from nas_rlm.checkpoint import ASSETS, Seen
+from nas_rlm.checkpoint import ASSETS, TOKENIZER, Seen
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
@@ -40,7 +40,6 @@ from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
-TOKENIZER = "tokenizer.model"
 
 
 def run(
@@ -68,7 +67,7 @@ def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
     read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
     start = RLM.load(recipe.start) if recipe.start else None
     if parallel.is_first():
-        _claim(folder, recipe, resume)
+        claim(folder, recipe, resume)
     uses = [*recipe.tables, *(s.use for s in recipe.spaces)]
     sides = [tables.split_in_three(t, recipe.validation, recipe.seed, recipe.by_group) for t in read]
     objectives = _objectives([side[0] for side in sides])
@@ -401,7 +400,7 @@ def _tokenizer(folder: Path, recipe: Recipe, texts: list[list[str]]) -> None:
             Tokenizer.train(sample, recipe.vocab_size, recipe.longest_piece, recipe.seed).save(path)
 
 
-def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
+def claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     """Take a folder for a run; one that holds another run is refused."""
     note = folder / "recipe.json"
     described = json.dumps(recipe, default=vars, indent=1)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from nas_rlm.advice import check_shapes
 from nas_rlm.belief import SHARED, Belief, Scale
 
 PLACES = 1 << 17
@@ -53,29 +54,32 @@ class Words:
     doubts: Mapping[str, float]
     temperatures: Mapping[str, float] = field(default_factory=dict)
     beside: Mapping[str, float] = field(default_factory=dict)
-    kind: ClassVar[str] = "words"
 
     @classmethod
     def fitted(
         cls, programs: Sequence[str], values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
     ) -> Words:
-        """An expert that learns from programs.
+        """An expert that learns from programs, of each number from `MOST` at most.
 
         Args:
             programs: M of them.
             values: for each number what was measured of each, float64 [M], NaN where nothing was.
             groups: of each program the problem that it solves, where problems are not to be known again.
         """
-        pieces = _pieces(programs)
+        drawn = {
+            name: np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(measured)))[:MOST]
+            for name, measured in values.items()
+        }
+        used = np.unique(np.concatenate([*drawn.values()]))
+        pieces = _pieces([programs[i] for i in used])
         found = cls(tuple(values), _rarity(pieces), {}, {}, {})
         features = found._scaled(pieces)
         weights, kept, doubts = {}, {}, {}
         for name, measured in values.items():
-            known = np.flatnonzero(np.isfinite(measured))
-            known = np.random.default_rng(0).permutation(known)[:MOST]
+            known = drawn[name]
             scores = Scale(measured[known]).scores
-            rows = features[known]
-            folds = _folds([groups[i] for i in known.tolist()] if groups else [*map(str, known)])
+            rows = features[np.searchsorted(used, known)]
+            folds = _folds([(groups or programs)[i] for i in known])
             ridge, doubts[name] = _ridge(rows[:ASKED], scores[:ASKED], folds[:ASKED])
             weights[name] = _half(rows.T @ _solved(_gram(rows), scores, ridge))
             kept[name] = np.quantile(measured[known], np.linspace(0, 1, min(KEPT, len(known))))
@@ -126,11 +130,17 @@ class Words:
         Raises:
             ValueError: they do not fit each other.
         """
-        names = tuple(map(str, described["objectives"]))
-        expected = {"rarity": PLACES} | {f"weights{k}": PLACES for k in range(len(names))}
-        for key, size in expected.items():
-            if tuple(tensors[key].shape) != (size,):
-                raise ValueError(f"{key} is {tuple(tensors[key].shape)}, expected {(size,)}")
+        given = described["objectives"]
+        if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+            raise ValueError(f"objectives {given!r} are no list of names")
+        names = tuple(given)
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"objectives {names} are not different names")
+        of_values = {f"values{k}": (len(tensors.get(f"values{k}", ())),) for k in range(len(names))}
+        of_weights = {f"weights{k}": (PLACES,) for k in range(len(names))}
+        check_shapes(tensors, {"rarity": (PLACES,), **of_weights, **of_values})
+        if not (tensors["rarity"] > 0).all():
+            raise ValueError("a rarity is not above 0")
         values = {name: tensors[f"values{k}"].double().numpy() for k, name in enumerate(names)}
         if not all(
             known.ndim == 1 and len(known) and (np.diff(known) >= 0).all() for known in values.values()
@@ -158,9 +168,8 @@ class Words:
 
 def _pieces(programs: Sequence[str]) -> csr_matrix:
     """How often each program has pieces of each place, float32 [N, PLACES]."""
-    places: list[int] = []
-    counts: list[int] = []
-    ends = [0]
+    places: list[np.ndarray] = []
+    counts: list[np.ndarray] = []
     for text in programs:
         words = _WORD.findall(text)
         found = Counter(
@@ -168,11 +177,14 @@ def _pieces(programs: Sequence[str]) -> csr_matrix:
             for n in range(1, LONGEST + 1)
             for i in range(len(words) - n + 1)
         )
-        places += found.keys()
-        counts += found.values()
-        ends.append(len(places))
-    parts = np.array(counts, dtype=np.float32), np.array(places, dtype=np.int32), np.array(ends)
-    return csr_matrix(parts, shape=(len(programs), PLACES))
+        places.append(np.fromiter(found.keys(), np.int32, len(found)))
+        counts.append(np.fromiter(found.values(), np.float32, len(found)))
+    ends = np.cumsum([0, *map(len, places)])
+    parts = (
+        np.concatenate([np.empty(0, np.float32), *counts]),
+        np.concatenate([np.empty(0, np.int32), *places]),
+    )
+    return csr_matrix((*parts, ends), shape=(len(programs), PLACES))
 
 
 def _rarity(pieces: csr_matrix) -> np.ndarray:
@@ -192,7 +204,9 @@ def _gram(rows: csr_matrix) -> np.ndarray:
 
 def _solved(gram: np.ndarray, scores: np.ndarray, ridge: float) -> np.ndarray:
     """How much each program counts, float64 [M]."""
-    found: np.ndarray = cho_solve(cho_factor(gram + ridge * np.eye(len(gram))), scores)
+    ridged = gram.copy()
+    np.fill_diagonal(ridged, gram.diagonal() + ridge)
+    found: np.ndarray = cho_solve(cho_factor(ridged, overwrite_a=True), scores)
     return found
 
 
@@ -217,5 +231,5 @@ def _ridge(rows: csr_matrix, scores: np.ndarray, folds: np.ndarray) -> tuple[flo
             or [scores]
         )
         errors[ridge] = float(np.sqrt(np.mean(off**2)))
-    best = min(errors, key=errors.__getitem__)
+    best = min(reversed(RIDGES), key=errors.__getitem__)  # the strongest, where nothing tells
     return best, max(errors[best], 1e-3)

@@ -385,7 +385,8 @@ def bench_in_context(
     for one, answer in answers(where, read(data), objective, counts, asked, seed, done, progress=True):
         results.add(one, answer)
     print(f"{'examples':>8}{'rows':>6}{'no number':>11}{'Spearman':>10}{'Kendall':>9}{'tokens':>9}")
-    for count, (rows, silent, rho, tau, tokens) in scores(results.found).items():
+    told = {one: answer for one, answer in results.found.items() if one[0] in counts and one[1] == seed}
+    for count, (rows, silent, rho, tau, tokens) in scores(told).items():
         print(f"{count:>8}{rows:>6}{silent:>11}{rho:>10.3f}{tau:>9.3f}{tokens:>9,.0f}")
 
 
@@ -424,11 +425,15 @@ def bench_programs(
             raise ValueError(f"there is no method {name!r}; {hint(name, METHODS)}")
     read = read_recipe(recipe)
     path = data_directory() / read.alone(table).tables[0].path
-    results = Results(out, Judgement, {"table": table}, KEYS)
+    results = Results(out, Judgement, {"table": table, "recipe": recipe}, KEYS)
     asked = methods or METHODS
     for key, judgement in trials(path, read, folder, split, range(seeds), asked, results.found):
         results.add(key, judgement)
-    found = [(key, one) for key, one in results.found.items() if key[0] == split and key[2] in asked]
+    found = [
+        (key, one)
+        for key, one in results.found.items()
+        if key[0] == split and key[2] in asked and key[3] < seeds
+    ]
     print(f"{table} by {split}, mean and deviation of {seeds} seeds")
     print(
         f"{'objective':<22}{'method':<12}{'Spearman':>14}{'Kendall':>14}{'interval':>9}{'good':>6}{'best':>6}{'luck':>6}"

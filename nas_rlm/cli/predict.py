@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from nas_rlm.cli.app import Flag, Levels, Many, Names, Whole, app, bar, load, wo
 from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
 
 if TYPE_CHECKING:
+    from nas_rlm.rlm import RLM
     from search_spaces import SearchSpace
 
 
@@ -175,22 +177,37 @@ def _predict(
         if known:
             values = evaluator.predict(known, [a for _, a in read], objectives, computed, progress=True)
         else:
-            read_files = [
-                read_program(f) if is_program(f) else (from_onnx(f), "") for f in bar(files, "text")
-            ]
-            texts = [text for text, _ in read_files]
+            guessed = [name for name in objectives if name not in EXACT]
             counted = [name for name in objectives if name in EXACT]
             if counted and (programs := [str(f) for f in files if is_program(f)]):
                 raise ValueError(f"{programs[0]} is a program: {counted[0]} is counted in networks alone")
-            like = [space or name for _, name in read_files]
+            read_files = [
+                read_program(f) if is_program(f) else (from_onnx(f), ()) for f in bar(files, "text")
+            ]
+            texts = [text for text, _ in read_files]
+            like = [space or _likest(rlm, known_by, guessed) for _, known_by in read_files]
+            for name in dict.fromkeys(like):
+                if guessed:
+                    rlm.check_space(name, guessed)
+            if guessed and len(set(like)) > 1:
+                warnings.warn(
+                    f"the files are like {', '.join(sorted(set(like)))}:"
+                    f" {guessed[0]} need not mean the same of each",
+                    stacklevel=2,
+                )
             values = np.empty((len(files), len(objectives), len(computed)))
             for name in dict.fromkeys(like):
                 part = [i for i, one in enumerate(like) if one == name]
-                if guessed := [objective for objective in objectives if objective not in EXACT]:
-                    rlm.check_space(name, guessed)
                 some = [texts[i] for i in part]
                 values[part] = evaluator.predict_text(some, objectives, computed, progress=True, space=name)
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
+
+
+def _likest(rlm: RLM, spaces: Sequence[str], objectives: Sequence[str]) -> str:
+    """The first of spaces of which the model knows the objectives, or at least others; empty without any."""
+    seen = [name for name in spaces if name in rlm.trained_on]
+    all_known = [name for name in seen if set(objectives) <= set(rlm.trained_on[name].objectives)]
+    return next(iter(all_known + seen), "")
 
 
 def read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:

@@ -35,7 +35,7 @@ COUNTED = ("flops", "params")  # numbers of a table that nobody measured
 KINDS = {"acc": "accuracy", "lat": "latency", "mem": "memory"}  # names of numbers in metadata begin so
 METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
 SMALL = "small-inputs"  # of which a program's number is another one than that on large inputs
-GROUPS = ("problem", "kernel")  # what metadata calls that which several programs solve
+GROUPS = ("problem", "kernel", "problem_id", "p_id")  # what metadata calls that which several programs solve
 SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
@@ -68,9 +68,15 @@ class Row:
     group: str = ""
 
     def measured(self, objective: str) -> bool:
-        """Whether there is a value; a latency near zero is none, nor is what is not finite."""
+        """Whether there is a value; a network's latency near zero is none, nor is what is not finite."""
         value = self.targets.get(objective, math.nan)
-        return math.isfinite(value) and not (objective.startswith("latency/") and value < NEAR_ZERO)
+        is_none = objective.startswith("latency/") and value < NEAR_ZERO and not self.is_program
+        return math.isfinite(value) and not is_none
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a program, and no network."""
+        return bool(self.input) and not is_onnx(self.input)
 
     def only(self, objectives: Collection[str]) -> Row:
         """The same architecture with these of its numbers and no others."""
@@ -96,7 +102,7 @@ class Table:
     @property
     def is_programs(self) -> bool:
         """Whether all rows are programs, and none a network."""
-        return all(row.input and not is_onnx(row.input) for row in self.rows)
+        return all(row.is_program for row in self.rows)
 
     def having(self, objective: str) -> Table:
         """The rows that were measured for an objective."""
@@ -172,6 +178,9 @@ def split(table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = F
         fraction: that is held out.
         seed: of the hash.
         by_group: programs for the same problem stay on one side as well.
+
+    Raises:
+        ValueError: programs are to be split by problems that are not known.
     """
     training, held = _sides(table, (fraction,), seed, by_group)
     return training, held
@@ -190,14 +199,20 @@ def split_in_three(
 
 def _sides(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:
     """Rows by how many of some shares hold them out."""
-    sides: list[list[Row]] = [[] for _ in range(len(fractions) + 1)]
-    every = [row.group for row in table.rows] if by_group else []
-    if by_group and not all(every):
+    own = keys(table.rows)
+    if by_group and any(row.is_program and not row.group for row in table.rows):
         raise ValueError(
-            f"{table.name} has rows without problem or kernel in their metadata: cannot be split by it"
+            f"{table.name} has programs without problem or kernel in their metadata: cannot be split by it"
         )
-    for row, key in zip(table.rows, every or keys(table.rows), strict=True):
-        sides[sum(is_held_out(key, f, seed) for f in fractions)].append(row)
+    of_group = [row.group or key for row, key in zip(table.rows, own, strict=True)] if by_group else own
+    depths = [sum(is_held_out(key, f, seed) for f in fractions) for key in of_group]
+    deepest: dict[str, int] = {}  # the same program may be filed under two problems
+    for key, depth in zip(own, depths, strict=True):
+        deepest[key] = max(depth, deepest.get(key, 0))
+    sides: list[list[Row]] = [[] for _ in range(len(fractions) + 1)]
+    for row, key, depth in zip(table.rows, own, depths, strict=True):
+        if depth == deepest[key]:
+            sides[depth].append(row)
     return [Table(table.name, rows) for rows in sides]
 
 
@@ -325,7 +340,7 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
     targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
     space = SPACES.get(record["space"], record["space"]) or ""
     space += f"/{metadata['language']}" if metadata.get("language") else ""
-    group = next((str(metadata[name]) for name in GROUPS if metadata.get(name)), "")
+    named = next((str(metadata[name]) for name in GROUPS if metadata.get(name) not in (None, "")), "")
     return Row(
         space,
         record["arch_str"] or "",
@@ -334,7 +349,7 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
         record["identifier"] or "",
         record["uid"] or "",
         record["metainformation"] or "",
-        group,
+        named.rpartition(":")[2],  # one judge's problem has one name, with the judge's before it or not
     )
 
 

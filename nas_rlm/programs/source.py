@@ -9,8 +9,9 @@ from nas_rlm.files import read_text
 
 LANGUAGES = {".py": "Python", ".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++"}  # by suffix
 MOST = 2**20  # bytes of a program
-KERNELS, SOLUTIONS, SCRIPTS = "KBSS", "APPS", "CDSS"  # as the paper's datasets call them
-_KERNEL = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
+# What they are called in tables of one's own (`measure`), and in the paper's datasets.
+KERNELS, SOLUTIONS, SCRIPTS = ("triton", "KBSS"), ("python", "APPS"), ("python", "CDSS/Python")
+KERNEL = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
 _INPUT = re.compile(r"\binput\s*\(|\bsys\.stdin\b|\bopen\s*\(\s*0\s*\)")
 
@@ -20,8 +21,8 @@ def is_program(path: Path) -> bool:
     return path.suffix.lower() in LANGUAGES
 
 
-def read_program(path: Path) -> tuple[str, str]:
-    """The text of a program, and the space whose programs are like it.
+def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The text of a program, and the spaces whose programs are like it, those of one's own first.
 
     Triton kernels are like those of KBSS; Python that reads no input but has functions is like solutions of
     APPS, whose memory is what a call allocates; all else is like a judge's submissions, CDSS, whose memory is
@@ -36,12 +37,12 @@ def read_program(path: Path) -> tuple[str, str]:
     text = read_text(path, "a program")
     if not text.strip():
         raise ValueError(f"{path} is empty: expected a program")
-    return text, _space(text, LANGUAGES[path.suffix.lower()])
+    return text, _spaces(text, LANGUAGES[path.suffix.lower()])
 
 
-def _space(text: str, language: str) -> str:
-    if language == "Python" and _KERNEL.search(text):
+def _spaces(text: str, language: str) -> tuple[str, ...]:
+    if language != "Python":
+        return (f"CDSS/{language}",)
+    if KERNEL.search(text):
         return KERNELS
-    if language == "Python" and _DEFINITION.search(text) and not _INPUT.search(text):
-        return SOLUTIONS
-    return f"{SCRIPTS}/{language}"
+    return SOLUTIONS if _DEFINITION.search(text) and not _INPUT.search(text) else SCRIPTS

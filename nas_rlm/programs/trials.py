@@ -20,7 +20,7 @@ from nas_rlm.expert import beliefs
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.programs.ranking import LEAST, Within, within
 from nas_rlm.recipe import Recipe
-from nas_rlm.train import trained
+from nas_rlm.train import claim, trained
 
 LEARNT = ("words", "network", "rlm")  # what one training gives: the expert alone, the network alone, and both
 METHODS = ("length", "loops", "neighbours", *LEARNT)
@@ -84,6 +84,9 @@ def trials(
 
     Returns:
         As each is done: split, objective, method and seed, and the judgement.
+
+    Raises:
+        ValueError: a model's folder holds another training, or the recipe has no experts.
     """
     table = tables.read(path)
     for seed in seeds:
@@ -138,16 +141,20 @@ def _learnt(method: str, recipe: Recipe, folder: Path, asked: Table, objective: 
     from nas_rlm.rlm import RLM
 
     start = time.perf_counter()
+    claim(folder, recipe, resume=True)
     if not (folder / "config.json").is_file():
-        trained(recipe, folder, resume=folder.exists())
+        trained(recipe, folder, resume=True)
     rlm = RLM.load(folder)
     texts = tables.texts(asked.rows)
     if method == "words":
-        found = np.zeros((len(texts), len(LEVELS)))
+        found = np.full((len(texts), len(LEVELS)), np.nan)
         for space, part in by_space(asked.rows).items():
             (belief,) = beliefs(rlm.experts.get(space, ()), [texts[i] for i in part], [objective])
             if belief:
                 found[part] = belief.quantiles(LEVELS)
+        if np.isnan(found).all():
+            raise ValueError(f"no expert on {objective} has learnt: expected some in the recipe")
+        found = np.where(np.isnan(found), np.nanmedian(found, axis=0), found)  # a language with few programs
     else:
         rlm.experts = rlm.experts if method == "rlm" else {}
         found = predicted(rlm, asked.rows, texts, [objective])[:, 0]

@@ -9,6 +9,7 @@ from nas_rlm import RLM
 from nas_rlm.data import Row, Table, tables
 from nas_rlm.evaluate import Figures, evaluate, report, show, sides
 from nas_rlm.metrics import spearman
+from nas_rlm.panel import panel_of
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -54,6 +55,29 @@ def test_latency_is_asked_after_accuracy(rlm):
     assert "trees" not in latency.ranks
     (quick,) = evaluate(rlm, held, ["latency/pixel3"], samples=0)
     assert quick.ranks == {name: r for name, r in latency.ranks.items() if name != "64 samples"}
+
+
+def test_programs_beside_what_tells_of_programs(tiny_checkpoint):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    rng = np.random.default_rng(0)
+    rows = [
+        Row(space, "", {"memory": 1000.0 * k}, f"{start}{'x = [0] * n; ' * k}  # {i}")
+        for space, start in (("APPS", "def f(n): "), ("CDSS/C++", "int main() { } // "))
+        for i, k in enumerate(rng.integers(1, 9, 40).tolist())
+    ]
+    known, held = Table("own", rows[::2]), Table("own", rows[1::2])
+    rlm = RLM.load(tiny_checkpoint).with_objectives(["memory"])
+    rlm.experts = panel_of(known.rows, ["memory"])
+    (found,) = evaluate(rlm, held, training=known, samples=0)
+    assert (found.objective, found.rows) == ("memory", 40)
+    assert list(found.ranks) == ["median", "length", "loops", "neighbours"]
+    assert found.ranks["median"][0] > 0.8 and found.ranks["neighbours"][0] > 0.6
+    texts = tables.texts(held.rows)
+    expected = np.empty(40)
+    for space in ("APPS", "CDSS/C++"):
+        part = [i for i, row in enumerate(held.rows) if row.space == space]
+        expected[part] = rlm.predict_text([texts[i] for i in part], ["memory"], space=space)[:, 0]
+    assert found.ranks["median"][0] == pytest.approx(spearman(expected, held.column("memory")))
 
 
 def test_the_means_over_latencies():

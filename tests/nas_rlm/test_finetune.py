@@ -118,9 +118,9 @@ def asked(monkeypatch):
     """The rows that experts are made of."""
     found, panel_of = [], finetune.panel_of
 
-    def noted(some, objectives, others):
+    def noted(some, *arguments):
         found.append(some)
-        return panel_of(some, objectives, others)
+        return panel_of(some, *arguments)
 
     monkeypatch.setattr(finetune, "panel_of", noted)
     return found

@@ -20,6 +20,8 @@ from nas_rlm.metrics import spearman
         ("int main() { for (int i = 0; i < 3; i++) { while (1) { g(); } for (;;) for (;;) x(); } }", 3),
         ("// for for\nint x; /* while { */ char* s = \"for {\"; char c = '{'; for (;;) {}", 1),
         ("}}} for", 1),
+        ("for i in a:\n  print i\nfor j in b:\n  # for\n  while {}:\n    print j\n  print 'for'", 2),
+        ("for i in a:\n    x = '\\d'", 1),
     ],
 )
 def test_how_deep_loops_are(program, depth):

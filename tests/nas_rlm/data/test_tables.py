@@ -70,6 +70,8 @@ def test_what_metadata_says_of_programs(tmp_path):
         record("a", {"problem": "p1", "language": "C++"}),
         record("b", {"kernel": "add", "larger_inputs": True}),
         record("c", {"problem": "p1", "larger_inputs": False}),
+        record("d", {"problem": "aizu:p00007", "problem_id": "x"}),
+        record("e", {"problem": None, "problem_id": 0}),
     ]
     pq.write_table(pa.Table.from_pylist(records), tmp_path / "theirs.parquet")
     rows = read(tmp_path / "theirs.parquet").rows
@@ -77,8 +79,10 @@ def test_what_metadata_says_of_programs(tmp_path):
         ("CDSS/C++", "p1", {"memory": 4096.0}),
         ("CDSS", "add", {"memory": 4096.0}),
         ("CDSS", "p1", {"memory/small-inputs": 4096.0}),
+        ("CDSS", "p00007", {"memory": 4096.0}),
+        ("CDSS", "0", {"memory": 4096.0}),
     ]
-    for some in (rows[:2], rows[2:]):
+    for some in (rows[:2], rows[2:3]):
         write(tmp_path / "ours.parquet", some)
         assert read(tmp_path / "ours.parquet").rows == some
 
@@ -90,8 +94,33 @@ def test_programs_for_one_problem_stay_on_one_side():
     assert all(groups) and sum(map(len, groups)) == 40
     apart = split_in_three(Table("some", rows), 0.4, 0)
     assert {row.group for row in apart[0].rows} & {row.group for row in apart[2].rows}
-    with pytest.raises(ValueError, match="some has rows without problem or kernel"):
+    with pytest.raises(ValueError, match="some has programs without problem or kernel"):
         split(Table("some", [Row("CDSS", "", {"memory": 1.0}, "program")]), by_group=True)
+
+
+def test_a_program_that_is_filed_under_two_problems_is_on_one_side():
+    rows = [
+        Row("CDSS", "", {"memory": 1.0}, f"program {i}", group=f"p{(i * step) % 40}")
+        for step in (1, 3)
+        for i in range(200)
+    ]
+    parts = split_in_three(Table("some", rows), 0.4, 0, by_group=True)
+    texts = [{row.input for row in part.rows} for part in parts]
+    assert all(texts) and sum(map(len, texts)) == 200
+
+
+def test_networks_are_split_by_what_they_compute_beside_programs():
+    space = search_spaces.get("nasbench201")
+    rng = np.random.default_rng(0)
+    rows = [Row("nasbench201", str(space.sample(rng)), {"accuracy": 1.0}) for _ in range(60)]
+    table = Table("cells", rows)
+    for plain, grouped in zip(split(table, 0.3), split(table, 0.3, by_group=True), strict=True):
+        assert plain.rows == grouped.rows
+
+
+def test_a_kernel_may_be_quick():
+    assert Row("triton", "", {"latency/h200": 0.004}, "import triton").measured("latency/h200")
+    assert not Row("nasbench201", CHAIN, {"latency/h200": 0.004}).measured("latency/h200")
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path):

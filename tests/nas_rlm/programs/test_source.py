@@ -5,22 +5,22 @@ from nas_rlm.programs.source import is_program, read_program
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "space"),
+    ("name", "text", "spaces"),
     [
-        ("a.py", "class Solution:\n    def f(self): return 1\n", "APPS"),
-        ("a.py", "def f():\n    return int(input())\nprint(f())\n", "CDSS/Python"),
-        ("a.py", "import sys\nprint(len(sys.stdin.read()))\n", "CDSS/Python"),
-        ("a.py", "print(1)\n", "CDSS/Python"),
-        ("a.py", "import triton\n\n@triton.jit\ndef k(x):\n    pass\n", "KBSS"),
-        ("a.cpp", "int main() {}", "CDSS/C++"),
-        ("a.CC", "int main() {}", "CDSS/C++"),
-        ("a.c", "int main() {}", "CDSS/C"),
+        ("a.py", "class Solution:\n    def f(self): return 1\n", ("python", "APPS")),
+        ("a.py", "def f():\n    return int(input())\nprint(f())\n", ("python", "CDSS/Python")),
+        ("a.py", "import sys\nprint(len(sys.stdin.read()))\n", ("python", "CDSS/Python")),
+        ("a.py", "print(1)\n", ("python", "CDSS/Python")),
+        ("a.py", "import triton\n\n@triton.jit\ndef k(x):\n    pass\n", ("triton", "KBSS")),
+        ("a.cpp", "int main() {}", ("CDSS/C++",)),
+        ("a.CC", "int main() {}", ("CDSS/C++",)),
+        ("a.c", "int main() {}", ("CDSS/C",)),
     ],
 )
-def test_what_programs_are_like(tmp_path, name, text, space):
+def test_what_programs_are_like(tmp_path, name, text, spaces):
     (tmp_path / name).write_text(text)
     assert is_program(tmp_path / name)
-    assert read_program(tmp_path / name) == (text, space)
+    assert read_program(tmp_path / name) == (text, spaces)
 
 
 def test_what_is_no_program(tmp_path, monkeypatch):
