@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -108,6 +111,28 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within it no other process of this machine's user is within the same for a file or a folder.
+
+    Raises:
+        ValueError: another one is.
+    """
+    digest = hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:20]
+    user = getattr(os, "getuid", int)()
+    lock = FileLock(Path(tempfile.gettempdir()) / f"nas-rlm-{user}-{digest}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"another process writes to {str(path)!r} now: wait for its end, or choose another name"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -30,7 +31,7 @@ from nas_rlm.checkpoint import ASSETS, TOKENIZER, Seen
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
-from nas_rlm.files import atomic, write_text
+from nas_rlm.files import alone, atomic, write_text
 from nas_rlm.lessons import lessons
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
@@ -57,7 +58,7 @@ def run(
         ValueError: a malformed recipe, or `out` holds another run.
     """
     recipe = read_recipe(recipe_path)
-    with parallel.joined():
+    with parallel.joined(), alone(out) if parallel.is_first() else nullcontext():
         return trained(recipe.alone(table) if table else recipe, Path(out), resume)
 
 

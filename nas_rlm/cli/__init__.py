@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("nas-rlm: error: there is not enough memory for that", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("nas-rlm: interrupted", file=sys.stderr)
+        print("nas-rlm: interrupted; search and train go on with --resume", file=sys.stderr)
         return 130
     return 0
 

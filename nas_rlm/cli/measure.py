@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
 from nas_rlm.cli.app import Flag, Whole, app
 from nas_rlm.files import check_target, read_text
+
+if TYPE_CHECKING:
+    from nas_rlm.programs.python import Program
 
 measure = app.command(App(name="measure", help="Measure what programs take, in processes of their own."))
 
@@ -32,8 +37,8 @@ def measure_python(
     """Measure peak memory, time and counts of Python programs, as a table that finetune reads.
 
     Each run is a fresh process without network, which may not write, start processes or take more time and
-    memory than it is given. The same command again goes on where the table ends; a program that fails is a
-    row with its error.
+    memory than it is given; it can read what you can read. The same command again goes on where the table
+    ends; a program that fails is a row with its error.
 
     Args:
         files: programs, which share their inputs.
@@ -47,7 +52,8 @@ def measure_python(
         entry: the function of files that is called, such as 'Solution().solve'; by default all is run.
         warmup: timed runs on each input that are thrown away.
         repeats: timed runs on each input that count; 0 measures memory and counts alone.
-        seconds: that a timed run may take.
+        seconds: that a timed run may take; one in which allocations or lines are noted may take six times as
+            many.
         memory: bytes that a run may have.
         no_counts: lines and calls are not counted.
         trust: run programs also where the system has nothing to keep them from doing harm.
@@ -56,7 +62,7 @@ def measure_python(
     import json
 
     from nas_rlm.programs.leetcode import agreement, read_solutions
-    from nas_rlm.programs.python import Plan, Program
+    from nas_rlm.programs.python import Plan
     from nas_rlm.programs.table import measured, read_cases, read_programs
 
     if [bool(files), programs is not None, solutions is not None].count(True) != 1:
@@ -78,7 +84,7 @@ def measure_python(
         known, found = read_solutions(solutions, problems)
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
-        found = {str(path): Program(read_text(path, "a program"), entry, inputs) for path in files}
+        found = {str(path): _program(path, entry, inputs) for path in files}
     table = measured(found, out, plan, jobs, progress=True)
     rows = [row for row in table.rows if row.identifier in found]
     failed = [row for row in rows if not row.measured("memory")]
@@ -89,6 +95,16 @@ def measure_python(
     if known:
         for objective, (count, rho) in agreement(table, known).items():
             print(f"Spearman with {objective} of {known.name}: {rho:.3f}, {count:,} solutions, no two alike")
+
+
+def _program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
+    from nas_rlm.programs.python import Program
+
+    source = read_text(path, "a program")
+    try:
+        return Program(source, entry, inputs)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 @measure.command(name="triton")

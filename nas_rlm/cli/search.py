@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Many, Names, Whole, app, load, workers
-from nas_rlm.files import check_target, write_text
+from nas_rlm.files import alone, check_target, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
@@ -118,7 +118,7 @@ def search(
         raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
     rows = _measured(data, found, [name for name in told if name not in evaluator.functions])
     folder.check_search(out, settings, resume)
-    with workers(ray) as there:
+    with alone(out), workers(ray) as there:
         evaluator.model = there.model(rlm)
         informed = Informed(evaluator, rows)
         if device:
@@ -147,7 +147,7 @@ def search(
             within = f"none within {' and '.join(constraint)}: loosen a constraint"
             raise ValueError(f"{evaluated}, {within if constraint else 'of which the device can run none'}")
         samples = folder.joint_samples(found, judge, result)
-    folder.write_front(out, found, result, samples, possible)
+        folder.write_front(out, found, result, samples, possible)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
     on_front = result.is_measured[result.front].sum()
     if isinstance(judge, Learner):

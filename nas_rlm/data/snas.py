@@ -25,7 +25,7 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm.data.images import SIDE, Images
 from nas_rlm.data.tables import Row
-from nas_rlm.files import write_bytes
+from nas_rlm.files import alone, write_bytes
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10's channels
 START = b'{"uid": "snas-'  # of a record
@@ -95,7 +95,11 @@ def generate(images: Images, out: Path, count: int, budget: Budget | None = None
     held = _held(out, budget)
     out.parent.mkdir(parents=True, exist_ok=True)
     failed = sum("error" in record for record in held)
-    with open(out, "a") as file, tqdm(total=count, initial=len(held), desc="snas", unit="net") as bar:
+    with (
+        alone(out),
+        open(out, "a") as file,
+        tqdm(total=count, initial=len(held), desc="snas", unit="net") as bar,
+    ):
         for i in range(len(held), count):
             architecture = space.sample(np.random.default_rng([budget.seed, i]))
             record = {"uid": f"snas-{budget.seed}-{i}", **trial(architecture, images, budget, i)}

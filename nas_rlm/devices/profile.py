@@ -14,7 +14,7 @@ from tqdm import tqdm
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.protocol import USUAL, Failure, Measurement, Plan, measure
-from nas_rlm.files import check_target
+from nas_rlm.files import alone, check_target
 from nas_rlm.text import from_onnx
 from nas_rlm.text.reader import load
 from search_spaces import SearchSpace
@@ -99,9 +99,16 @@ def profile(
         measured, or why not.
 
     Raises:
-        ValueError: the file is no such table, or no worker starts.
+        ValueError: the file is no such table, another process writes to it, or no worker starts.
     """
     check_target(out)
+    with alone(out):
+        return _profile(networks, device, out, plan, progress, measuring)
+
+
+def _profile(
+    networks: Sequence[Network], device: Device, out: Path, plan: Plan, progress: bool, measuring: Measuring
+) -> Table:
     rows = {key_of(row): row for row in (read(out).rows if out.exists() else ())}
     wanted = {n.key: n for n in networks}
     left = [n for n in wanted.values() if str(device) not in notes(rows.get(n.key, n.row))]

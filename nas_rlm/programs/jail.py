@@ -27,16 +27,14 @@ TCP = {4: 0b11}  # bind, connect
 SCOPES = {6: 0b11}  # abstract sockets and signals beyond itself
 WRITE_FILE, BENEATH = 0b10, 1
 FILTER, MODE = 22, 2  # prctl's names of a filter of system calls
-ALLOW, DENY, UNKNOWN = (
-    0x7FFF0000,
-    0x00050001,
-    0x00050026,
-)  # what it answers: an error of no permission, of no call
+# What it answers: an error of no permission, of no such call.
+ALLOW, DENY, UNKNOWN = 0x7FFF0000, 0x00050001, 0x00050026
 LOAD, EQUAL, LARGER, HAS, ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06  # its instructions
 CALL, ARCHITECTURE, FIRST = 0, 4, 16  # where it finds a call's number and its first argument
 OTHER_TABLE, THREAD = 0x40000000, 0x10000
 # For each kind of machine what it is called, clone and clone3, and the calls that are refused: sockets,
-# programs, signals and memory of others, attributes of files, and what gets around a filter.
+# programs, signals and memory of others, attributes of files, sessions and what keeps a process alive without
+# its parent, memory between processes, and what gets around a filter.
 CALLS = {
     "x86_64": (
         0xC000003E,
@@ -45,7 +43,9 @@ CALLS = {
             *(41, 57, 58, 59, 322),
             *(62, 129, 200, 234, 297, 424, 101, 310, 311),
             *(90, 91, 268, 452, 92, 93, 94, 260, 188, 189, 190, 197, 198, 199, 132, 235, 261, 280),
-            *(425, 321, 165, 308, 272),
+            *(112, 109, 157),
+            *(29, 64, 68, 240),
+            *(425, 321, 165, 308, 272, 161),
         ),
     ),
     "aarch64": (
@@ -55,7 +55,9 @@ CALLS = {
             *(198, 221, 281),
             *(129, 138, 130, 131, 240, 424, 117, 270, 271),
             *(52, 53, 452, 54, 55, 5, 6, 7, 14, 15, 16, 88),
-            *(425, 280, 40, 268, 97),
+            *(157, 154, 167),
+            *(194, 190, 186, 180),
+            *(425, 280, 40, 268, 97, 51),
         ),
     ),
 }

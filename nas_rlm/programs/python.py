@@ -40,7 +40,8 @@ class Program:
             an expression in which names of the program may stand; or `{"stdin": "…"}`.
 
     Raises:
-        ValueError: the source is empty or no Unicode, or there is no input, or one that is none of these.
+        ValueError: the source is empty or no Unicode, the entry is no expression, there is no input, or one
+            that is none of these.
     """
 
     source: str
@@ -56,6 +57,12 @@ class Program:
             raise ValueError(f"a program is no Unicode: {error}") from None
         if not self.cases:
             raise ValueError("a program has no inputs: expected one at least")
+        try:
+            compile(self.entry or "None", "entry", "eval")
+        except (SyntaxError, ValueError) as error:
+            raise ValueError(
+                f"entry is {self.entry!r}, no expression ({error}): expected such as Solution().solve"
+            ) from None
         for case in self.cases:
             wanted = {"args", "kwargs", "call"} if self.entry else {"stdin"}
             fits = isinstance(case, dict) and case.keys() <= wanted
@@ -71,7 +78,7 @@ class Plan:
     Args:
         warmup: timed runs on each input that are thrown away.
         repeats: timed runs on each input that count; 0 for none.
-        seconds: that a run may take.
+        seconds: that a timed run may take; one in which allocations or lines are noted, `SLOWER` as many.
         memory: bytes that a run may have.
         counts: one more run on each input that counts lines and calls.
         trusted: run programs also where the system cannot keep them from writing, networks and processes.

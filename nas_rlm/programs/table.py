@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 from nas_rlm.data.tables import Row, Table, read, write
-from nas_rlm.files import check_target, read_text
+from nas_rlm.files import alone, check_target, read_text
 from nas_rlm.programs.python import USUAL, Measurement, Plan, Program, measure, stop
 
 SPACE = "python"  # what programs are called in tables
@@ -91,15 +91,30 @@ def filled(
         progress: show a bar.
 
     Raises:
-        ValueError: the table is of something else, or of the same programs measured in another way.
+        ValueError: the table is of something else, or of the same programs measured in another way; or
+            another process writes to it.
     """
     check_target(out)
+    with alone(out):
+        return _filled(out, space, digests, results, progress)
+
+
+def _filled(
+    out: Path,
+    space: str,
+    digests: Mapping[str, str],
+    results: Callable[[Sequence[str]], Generator[Found]],
+    progress: bool,
+) -> Table:
     rows = _known(out, space) if out.exists() else {}
     for name in digests.keys() & rows.keys():
         if json.loads(rows[name].metainformation).get("digest") != digests[name]:
-            raise ValueError(
-                f"{out} has {name!r} with another source, or measured in another way: expected another file"
-            )
+            if rows[name].targets:
+                raise ValueError(
+                    f"{out} has {name!r} with another source, or measured in another way: expected another"
+                    " file"
+                )
+            del rows[name]  # it could not be measured in that way
     left = [name for name in digests if name not in rows]
     with _written(rows, out) as changed, closing(results(left)) as found:
         pairs = zip(left, found, strict=True)

@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
+from nas_rlm.files import alone, atomic, check_folder, check_target, read_text, write_text
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -83,3 +83,14 @@ def test_links_that_lead_to_themselves(tmp_path):
 def test_long_names(tmp_path):
     write_text(tmp_path / ("a" * 250), "kept")
     assert (tmp_path / ("a" * 250)).read_text() == "kept"
+
+
+def test_one_process_at_a_time(tmp_path):
+    out = tmp_path / "t.parquet"
+    with alone(out):
+        with alone(tmp_path / "other"):
+            pass
+        with pytest.raises(ValueError, match=r"another process writes to .*t\.parquet' now"), alone(out):
+            pass
+    with alone(out):
+        assert not any(tmp_path.iterdir())

@@ -137,6 +137,8 @@ BENEATH = {
     "exec": "os.execv('/bin/rm', ['rm', {kept!r}])",
     "kill": "os.kill(os.getppid(), 9)",
     "socket": "socket.socket(socket.AF_UNIX)",
+    "session": "os.setsid()",
+    "chroot": "os.chroot('/tmp')",
 }
 
 
@@ -228,6 +230,21 @@ def test_nothing_of_a_program_is_left_running(tmp_path):
 def test_inputs_that_are_none(entry, cases, message):
     with pytest.raises(ValueError, match=message):
         Program("x = 1", entry, cases)
+
+
+def test_entries_that_are_none():
+    with pytest.raises(ValueError, match=r"entry is 'f\(\(', no expression"):
+        Program("x = 1", "f((", [{"args": []}])
+
+
+@pytest.mark.skipif(bool(lacking()), reason="the system does not confine programs")
+@pytest.mark.parametrize("call", ["prctl(1, 0, 0, 0, 0)", "shmget(7, 4096, 0o1600)", "msgget(7, 0o1600)"])
+def test_nothing_of_a_process_stays(call):
+    script = "import ctypes, os, sys\nsys.addaudithook = lambda hook: None\nimport jail\n"
+    script += "library = ctypes.CDLL(None, use_errno=True)\njail.confine(2**31, 10)\n"
+    script += f"os._exit(42 if library.{call} == -1 and ctypes.get_errno() == 1 else 0)"
+    folder = Path(jail.__file__).parent
+    assert subprocess.run([sys.executable, "-B", "-c", script], cwd=folder).returncode == 42
 
 
 @pytest.mark.parametrize(
