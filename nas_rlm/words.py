@@ -2,7 +2,8 @@
 
 What a program takes is told by little pieces of it, such as `[0] * n` or `map(int, input().split())`, and by
 what tells which problem it solves. All pieces of one to three words are features, hashed to a fixed number of
-places, so that an expert is a weight a place; see `nas_rlm.expert` for its part in the decoding.
+places, so that an expert is a weight a place; and each again by how large the input is, where the first line
+tells, since what a kernel takes grows with it. See `nas_rlm.expert` for its part in the decoding.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from zlib import crc32
 import numpy as np
 import torch
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, diags_array, hstack
 from torch import Tensor
 
 from nas_rlm.advice import check_shapes
 from nas_rlm.belief import SHARED, Belief, Scale
 
 PLACES = 1 << 17
+FEATURES = 2 * PLACES + 1  # pieces, pieces by size, and size
+LARGEST = 63.0  # logarithm of a size, at most
+SIZED = (0.7, 0.55)  # how much these count beside pieces alone
 LONGEST = 3  # words in a piece
 MOST = 6000  # programs that are learnt from, at most
 ASKED = 2400  # of them tell the ridge
@@ -32,6 +36,8 @@ FOLDS = 4
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)
 KEPT = 1000  # quantiles of the known values
 _WORD = re.compile(r"\w+|[^\w\s]")
+_SHAPE = re.compile(r"[\[(]([\d,\s]*)[\])]")
+_REMARK = re.compile(r"(?:#|//)[^\n]*")
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ class Words:
     Args:
         objectives: K names.
         rarity: of the pieces at each place, by which they count, float32 [PLACES].
-        weights: for each number, float32 [PLACES].
+        usual: mean and deviation of the programs' sizes.
+        weights: for each number, float32 [FEATURES].
         values: for each number, quantiles of what was measured, float64 [at most KEPT].
         doubts: for each number, how far scores of programs are from what was told of them.
         temperatures, beside: see `nas_rlm.expert.Expert`.
@@ -49,6 +56,7 @@ class Words:
 
     objectives: tuple[str, ...]
     rarity: np.ndarray
+    usual: tuple[float, float]
     weights: Mapping[str, np.ndarray]
     values: Mapping[str, np.ndarray]
     doubts: Mapping[str, float]
@@ -71,9 +79,11 @@ class Words:
             for name, measured in values.items()
         }
         used = np.unique(np.concatenate([*drawn.values()]))
-        pieces = _pieces([programs[i] for i in used])
-        found = cls(tuple(values), _rarity(pieces), {}, {}, {})
-        features = found._scaled(pieces)
+        read = [programs[i] for i in used]
+        pieces, sizes = _pieces(read), _sizes(read)
+        usual = (float(sizes.mean()), float(sizes.std()) or 1.0)
+        found = cls(tuple(values), _rarity(pieces), usual, {}, {}, {})
+        features = found._scaled(pieces, sizes)
         weights, kept, doubts = {}, {}, {}
         for name, measured in values.items():
             known = drawn[name]
@@ -91,11 +101,11 @@ class Words:
         return {name: Scale(values) for name, values in self.values.items()}
 
     def read(self, programs: Sequence[str]) -> csr_matrix:
-        """The features of N programs, [N, PLACES]."""
-        return self._scaled(_pieces(programs))
+        """The features of N programs, [N, FEATURES]."""
+        return self._scaled(_pieces(programs), _sizes(programs))
 
     def believe(self, features: csr_matrix, objective: str) -> Belief:
-        """What it holds of a number of other programs, whose features are [N, PLACES]."""
+        """What it holds of a number of other programs, whose features are [N, FEATURES]."""
         mean = features @ self.weights[objective]
         deviation = np.full(len(mean), self.doubts[objective])
         temperature = self.temperatures.get(objective, SHARED)
@@ -118,6 +128,7 @@ class Words:
         """Its names, and what is no tensor."""
         return {
             "objectives": self.objectives,
+            "usual": self.usual,
             "doubts": {name: self.doubts[name] for name in self.objectives},
             "temperatures": dict(self.temperatures),
             "beside": dict(self.beside),
@@ -137,7 +148,7 @@ class Words:
         if not names or len(set(names)) < len(names):
             raise ValueError(f"objectives {names} are not different names")
         of_values = {f"values{k}": (len(tensors.get(f"values{k}", ())),) for k in range(len(names))}
-        of_weights = {f"weights{k}": (PLACES,) for k in range(len(names))}
+        of_weights = {f"weights{k}": (FEATURES,) for k in range(len(names))}
         check_shapes(tensors, {"rarity": (PLACES,), **of_weights, **of_values})
         if not (tensors["rarity"] > 0).all():
             raise ValueError("a rarity is not above 0")
@@ -154,16 +165,22 @@ class Words:
             "doubts"
         ].keys() != set(names):
             raise ValueError("a doubt or a temperature is missing or not above 0")
+        mean, deviation = map(float, described["usual"])
+        if not (np.isfinite(mean) and 0 < deviation < np.inf):
+            raise ValueError(f"the usual sizes {mean}, {deviation} are no mean and deviation")
         weights = {name: tensors[f"weights{k}"].float().numpy() for k, name in enumerate(names)}
-        return cls(names, tensors["rarity"].float().numpy(), weights, values, **told)
+        return cls(names, tensors["rarity"].float().numpy(), (mean, deviation), weights, values, **told)
 
-    def _scaled(self, pieces: csr_matrix) -> csr_matrix:
-        """Counts of pieces as features of length one."""
+    def _scaled(self, pieces: csr_matrix, sizes: np.ndarray) -> csr_matrix:
+        """Counts of pieces as features of length one, these by size, and size."""
         found = pieces.copy()
         found.data = (1 + np.log(found.data)) * self.rarity[found.indices]
         lengths = np.sqrt(np.asarray(found.multiply(found).sum(1)).ravel())
         found.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(found.indptr))
-        return found
+        mean, deviation = self.usual
+        size = ((sizes - mean) / deviation).astype(np.float32)
+        by_size = diags_array(SIZED[0] * size) @ found
+        return csr_matrix(hstack([found, by_size, csr_matrix(SIZED[1] * size[:, None])]))
 
 
 def _pieces(programs: Sequence[str]) -> csr_matrix:
@@ -185,6 +202,21 @@ def _pieces(programs: Sequence[str]) -> csr_matrix:
         np.concatenate([np.empty(0, np.int32), *places]),
     )
     return csr_matrix((*parts, ends), shape=(len(programs), PLACES))
+
+
+def _sizes(programs: Sequence[str]) -> np.ndarray:
+    """The logarithm of how many elements the largest input has, float32 [N], 0 where nothing tells it.
+
+    A remark in the first line does: `# input: [[4096, 64], [64]]`.
+    """
+    return np.array([_size(text) for text in programs], np.float32)
+
+
+def _size(text: str) -> float:
+    remark = _REMARK.match(text)
+    shapes = _SHAPE.findall(remark[0]) if remark else []
+    logs = [sum(np.log2(max(1.0, float(n))) for n in re.findall(r"\d+", shape)) for shape in shapes]
+    return float(min(max(logs, default=0.0), LARGEST))
 
 
 def _rarity(pieces: csr_matrix) -> np.ndarray:

@@ -10,7 +10,7 @@ from nas_rlm.data import Row
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.panel import panel_of
 from nas_rlm.rlm import RLM
-from nas_rlm.words import PLACES, Words
+from nas_rlm.words import FEATURES, PLACES, SIZED, Words
 
 
 def program(rng):
@@ -70,17 +70,47 @@ def test_what_is_no_expert(words):
         Words.restored(tensors | {"weights1": torch.zeros(3)}, told)
     with pytest.raises(ValueError, match="are not quantiles"):
         Words.restored(tensors | {"values0": torch.tensor([3.0, 1.0])}, told)
+    with pytest.raises(ValueError, match="no mean and deviation"):
+        Words.restored(tensors, told | {"usual": (1.0, 0.0)})
     with pytest.raises(ValueError, match="missing or not above 0"):
         Words.restored(tensors, told | {"doubts": {"memory": 1.0}})
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [
+        ("# input: [[64, 128], [32]]\nx = torch.zeros(4096, 4096)", 64 * 128),
+        ("// [20, 10]\nint seen[1000];", 200),
+        ("int seen[1000];  // and [20, 10]", 1),
+        ("x = f(a, b)[0]", 1),
+        ("# input: [[" + "9" * 400 + "]]", 2**63),
+        ("# (1" + " " * 100_000, 1),
+    ],
+)
+def test_size_is_that_of_the_input_which_the_first_line_tells(text, elements):
+    size = Words(("memory",), np.ones(PLACES, dtype=np.float32), (0.0, 1.0), {}, {}, {}).read([text])[0, -1]
+    assert size == pytest.approx(SIZED[1] * np.log2(elements))
+
+
+def test_a_number_that_grows_with_the_input_is_told_of_other_sizes():
+    rng = np.random.default_rng(0)
+    sizes = 2 ** rng.integers(4, 24, 120)
+    kernels = [f"# input: [[{size}], [{size}]]\n@triton.jit\ndef add(x, y): pass" for size in sizes]
+    values = {"latency": 1e-3 + sizes * 1e-9 * rng.uniform(0.9, 1.1, 120)}
+    words = Words.fitted(kernels, values)
+    other = 3 * 2 ** np.arange(5, 22)
+    asked = [f"# input: [[{size}], [{size}]]\n@triton.jit\ndef add(x, y): pass" for size in other]
+    assert spearman(words.believe(words.read(asked), "latency").median, other.astype(float)) > 0.95
 
 
 @settings(max_examples=30)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_any_text_has_features_of_length_one(texts):
-    found = Words(("memory",), np.ones(PLACES, dtype=np.float32), {}, {}, {}).read(texts)
+    features = Words(("memory",), np.ones(PLACES, dtype=np.float32), (0.0, 1.0), {}, {}, {}).read(texts)
+    found = features[:, :PLACES]
     lengths = np.sqrt(np.asarray(found.multiply(found).sum(1)).ravel())
     empty = np.array([not text.strip() or length == 0 for text, length in zip(texts, lengths, strict=True)])
-    assert found.shape == (len(texts), PLACES)
+    assert features.shape == (len(texts), FEATURES) and np.isfinite(features.data).all()
     assert np.allclose(lengths[~empty], 1, atol=1e-4) and (lengths[empty] == 0).all()
 
 
