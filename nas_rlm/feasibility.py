@@ -91,7 +91,7 @@ def _look_further(
         return
     values = np.concatenate([drawn, result.values])
     nearest = values[settings.violations(values).clip(min=0).sum(1).argmin()]
-    has = [f"{b.objective} {settings.bounded(b, nearest[None])[0]:.4g}" for b in settings.bounds]
+    has = [f"{b.name} {settings.bounded(b, nearest[None])[0]:.4g}" for b in settings.bounds]
     raise ValueError(
         f"none of {len(values):,} architectures of {space.name} meets"
         f" {' and '.join(map(str, settings.bounds))}: the nearest has {', '.join(has)}"

@@ -20,12 +20,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """
     target = _checked(path)
     if not _is_special(target):
-        folder = next(parent for parent in target.absolute().parents if parent.exists())
-        try:
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError as error:
-            raise _refusal(path, error) from None
+        check_writable(path)
 
 
 def _checked(path: str | os.PathLike[str]) -> Path:
@@ -46,9 +41,20 @@ def _is_special(target: Path) -> bool:
     return target.is_relative_to("/dev") or (target.exists() and not target.is_file())
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path where nobody can write: into the folder, or into the nearest one above that there is."""
+    target = Path(path).absolute()
+    folder = next(one for one in (target, *target.parents) if one.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
 def _refusal(path: str | os.PathLike[str], error: OSError) -> ValueError:
     return ValueError(
-        f"{str(path)!r} cannot be written ({error.strerror}): expected a file in a folder of yours"
+        f"{str(path)!r} cannot be written ({error.strerror}): expected a place in a folder of yours"
     )
 
 
@@ -56,7 +62,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
     """Refuse, before any work is done, a folder that holds something.
 
     Raises:
-        ValueError: the path is a file or below one, or the folder is not empty.
+        ValueError: the path is a file or below one, the folder is not empty, or one may not write there.
     """
     folder = Path(path)
     check_links(folder)
@@ -65,6 +71,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"{str(path)!r} is not empty: expected a new or empty folder")
     _check_parents(folder)
+    check_writable(folder)
 
 
 def check_links(path: Path) -> None:

@@ -17,7 +17,7 @@ import search_spaces
 from nas_rlm import convergence, plots
 from nas_rlm.convergence import hypervolumes
 from nas_rlm.feasibility import Feasibility
-from nas_rlm.files import write_text
+from nas_rlm.files import check_writable, write_text
 from nas_rlm.pictures import save
 from nas_rlm.predictions import predictions_csv
 from nas_rlm.references import reference
@@ -182,6 +182,7 @@ def check_search(folder: Path, settings: Settings, resume: bool) -> None:
     for needed in (folder, folder / "front"):
         if needed.exists() and not needed.is_dir():
             raise ValueError(f"{needed} is a file: a search needs a folder of that name")
+    check_writable(folder)
     if (folder / "settings.json").exists():
         held = read_settings(folder)
         if not resume:

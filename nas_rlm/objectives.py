@@ -149,7 +149,7 @@ class Evaluator:
             found = float(self.functions[objective](architecture))
             if not math.isfinite(found):
                 raise ValueError(f"it gave {found}, expected a finite number")
-        except Exception as error:  # whatever a user's code raises
+        except (Exception, SystemExit) as error:  # whatever a user's code raises
             reason = str(error) or "no reason given"
             raise ValueError(
                 f"{objective} of {architecture} failed: {type(error).__name__}: {reason}"
@@ -174,7 +174,7 @@ def load_function(text: str) -> tuple[str, Function]:
         raise ValueError(f"{name!r} is no objective's name: expected one without blanks and , < > = @")
     try:
         module = _run(source) if source.endswith(".py") else importlib.import_module(source)
-    except Exception as error:  # whatever a user's code raises
+    except (Exception, SystemExit) as error:  # whatever a user's code raises
         raise ValueError(
             f"function {text!r}: {source} cannot be run: {type(error).__name__}: {error}"
         ) from error

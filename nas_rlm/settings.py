@@ -47,9 +47,13 @@ class Constraint:
             ) from None
         return cls(match[1], bound, match[3] == "<=", level)
 
+    @property
+    def name(self) -> str:
+        """What it bounds: an objective, perhaps with a quantile, such as `latency/pixel3@0.9`."""
+        return self.objective if self.level == MEDIAN else f"{self.objective}@{self.level:g}"
+
     def __str__(self) -> str:
-        level = "" if self.level == MEDIAN else f"@{self.level:g}"
-        return f"{self.objective}{level} {'≤' if self.is_upper else '≥'} {self.bound:g}"
+        return f"{self.name} {'≤' if self.is_upper else '≥'} {self.bound:g}"
 
     def violation(self, values: np.ndarray) -> np.ndarray:
         """How far values [N] are on the wrong side, relative to the bound; feasible where not positive."""

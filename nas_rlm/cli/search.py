@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,9 +75,10 @@ def search(
         maximise: those of them that go upwards.
         sample: random architectures for the table; 0 for none.
         data: a table of what was measured: the search begins with its architectures, and their numbers are
-            not predicted. Of its rows those count that have all objectives which it has.
+            not predicted. Of its rows those count that have all objectives which it has; of several of one
+            architecture the last.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
-        budget: networks to measure there.
+        budget: networks to measure there, 10 at least.
         python: a command that starts the Python where they run, such as 'ssh box .venv/bin/python'.
         ray: a cluster that predicts and measures: auto, HOST:6379, ray://HOST:10001, or local for processes
             here. A generation is handed out in pieces of 64 architectures.
@@ -100,6 +102,10 @@ def search(
     device = str(Device.named(measure)) if measure else ""
     if python and not device:
         raise ValueError(f"--python is {python!r}, where nothing is measured: expected --measure as well")
+    if device and not budget:
+        raise ValueError(f"--measure {measure} without --budget: expected how many networks, 10 at least")
+    if found.size and budget > found.size:
+        raise ValueError(f"--budget is {budget:,}, more than the {found.size:,} of {found.name}")
     settings = Settings(
         *(found.name, objectives, constraint, algorithm, population, generations, seed),
         model=_fingerprint(rlm, function, data),
@@ -294,22 +300,45 @@ def _measuring(
 
 
 def _measured(data: Path | None, space: SearchSpace[Any], objectives: Sequence[str]) -> list[Row]:
-    """The rows of a table that have all objectives which it has of a space, with these alone."""
+    """The rows of a table that have all objectives which it has of a space, with these alone.
+
+    Of several rows of one architecture the last one counts. A warning tells how many do not.
+    """
     from nas_rlm.data import read
     from nas_rlm.objectives import EXACT
 
     if not data:
         return []
-    rows = [row for row in read(data).rows if row.space == space.name]
+    table = read(data)
+    rows = [row for row in table.rows if row.space == space.name]
     able = [name for name in objectives if name not in EXACT]
     names = [name for name in able if any(row.measured(name) for row in rows)]
     if not names:
-        raise ValueError(f"{data} has no {' or '.join(able) or 'number to learn'} of {space.name}")
+        has = ", ".join(table.objectives) or "no numbers"
+        of = ", ".join(sorted({repr(row.space) for row in table.rows})) or "no space"
+        raise ValueError(
+            f"{data} has no {' or '.join(able) or 'number to learn'} of {space.name}: it has {has} of {of}"
+        )
     whole = [row.only(names) for row in rows if all(row.measured(name) for name in names)]
     if not whole:
         raise ValueError(f"{data} has no row of {space.name} that has {' and '.join(names)}")
-    known = {str(space.parse(row.arch_str)): row for row in whole}
+    known = {_named(space, row, data): row for row in whole}
+    reasons = {
+        "are of another space": len(table) - len(rows),
+        f"lack {' or '.join(names)}": len(rows) - len(whole),
+        "are of architectures of which a later row counts": len(whole) - len(known),
+    }
+    if lost := [f"{count:,} {why}" for why, count in reasons.items() if count]:
+        warnings.warn(f"of {len(table):,} rows of {data} {' and '.join(lost)}", stacklevel=2)
     return [replace(row, arch_str=name) for name, row in known.items()]
+
+
+def _named(space: SearchSpace[Any], row: Row, data: Path) -> str:
+    """The architecture of a row, as its space writes it."""
+    try:
+        return str(space.parse(row.arch_str))
+    except ValueError as error:
+        raise ValueError(f"a row of {data}: {error}") from None
 
 
 def _fingerprint(rlm: RLM, functions: Sequence[str], data: Path | None) -> str:

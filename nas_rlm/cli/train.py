@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cyclopts import App
 
 from nas_rlm.cli.app import Flag, Names, Whole, app, load
 from nas_rlm.files import check_folder, check_target
+
+if TYPE_CHECKING:
+    from nas_rlm.data import Table
 
 tokenizer = app.command(App(name="tokenizer", help="Tokenizers."))
 
@@ -49,6 +54,7 @@ def finetune(
         out: a new folder for the checkpoint.
         objectives: which of its numbers to learn; these, or a new one, are needed.
         new_objective: learn this one, such as latency/mybox, and let what the model says of all others be.
+            Where the table has a single latency, that is what it stands for.
         model: a checkpoint folder, or the name of a shipped model.
         learn: the part of the network that learns: all, decoder, or token, the objectives' own alone.
         seed: of what is held out, and of the batches.
@@ -61,7 +67,7 @@ def finetune(
             f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
         )
     check_folder(out)
-    table = read(data)
+    table = _called(read(data), new_objective)
     if not objectives and not new_objective:
         raise ValueError(
             f"nothing to learn: expected --objectives, or --new-objective for a device alone, of what {data}"
@@ -76,6 +82,21 @@ def finetune(
     part = "token" if new_objective else learn
     rlm.fine_tune(table.rows, names, seed=seed, experts=not no_experts, learn=part).save(out)
     print(f"model: {out}")
+
+
+def _called(table: Table, new_objective: str) -> Table:
+    """A table whose only number of a new objective's kind, if it has another name, has that one."""
+    same = [name for name in table.objectives if name.split("/")[0] == new_objective.split("/")[0]]
+    if "/" not in new_objective or new_objective in same or len(same) != 1:
+        return table
+    from nas_rlm.data import Table
+
+    print(f"{same[0]} is learnt as {new_objective}")
+    renamed = [
+        replace(row, targets={new_objective if k == same[0] else k: v for k, v in row.targets.items()})
+        for row in table.rows
+    ]
+    return Table(table.name, renamed)
 
 
 @app.command

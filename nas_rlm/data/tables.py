@@ -40,6 +40,7 @@ SPACES = {
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
+SHOWN = 60  # characters of a value in an error
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
 MANY = 1000  # made texts, keys or counts are worth remembering
 VERSIONS = {"text": 5, "key": 6}  # raised when what is made changes, so that remembered ones are made again
@@ -305,13 +306,13 @@ def _made(what: str, space_name: str, architectures: list[str]) -> list[str]:
 
 
 def _row(record: dict[str, Any], path: Path, number: int) -> Row:
-    shown = repr(record["identifier"] or record["arch_str"] or f"row {number}")[:60]
+    shown = _shown(record["identifier"] or record["arch_str"] or f"row {number}")
     try:
         metadata = ast.literal_eval(record["metadata"] or "{}")
         pairs = list(metadata.items())
     except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
         raise ValueError(
-            f"{str(path)!r}: metadata of {shown} is {str(record['metadata'])[:60]!r},"
+            f"{str(path)!r}: metadata of {shown} is {_shown(record['metadata'])},"
             " expected a dict such as {'lat_pixel3': 3.6}"
         ) from None
     metric = record.get("metric_type")
@@ -330,7 +331,7 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
     for name, value in found.items():
         if value is not None and not _is_possible(name, value):
             expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
-            told = f"{name} of {shown} is {str(value)[:40]!r}"
+            told = f"{name} of {shown} is {_shown(value)}"
             raise ValueError(f"{str(path)!r}: {told}, expected {expected}")
     for name in ("arch_str", "input", "space", "metainformation"):
         if not isinstance(record[name], str | None):
@@ -351,6 +352,12 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
         record["metainformation"] or "",
         named.rpartition(":")[2],  # one judge's problem has one name, with the judge's before it or not
     )
+
+
+def _shown(value: object) -> str:
+    """A value as an error tells it, its end left out where it is long."""
+    text = str(value)
+    return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
 
 
 def _is_possible(objective: str, value: object) -> bool:

@@ -156,7 +156,10 @@ def judged(
     needed = (ACCURACY, *targets)
     rows = [row for row in table.rows if all(row.measured(name) for name in needed)]
     if len(rows) < 2:
-        raise ValueError(f"{table.name} has no two rows with {', '.join(needed)}")
+        raise ValueError(
+            f"{table.name} has no two rows with {', '.join(needed)}: expected a space of which all are known,"
+            " such as nasbench201"
+        )
     space = search_spaces.get(rows[0].space)
     reader = Reader(rlm, Known(space, [row.arch_str for row in rows]))
     held = Table(table.name, rows)

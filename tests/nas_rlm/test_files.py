@@ -1,5 +1,6 @@
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_targets_that_cannot_be_written(tmp_path):
         with pytest.raises(ValueError, match=r"is a folder|is a file, not a folder"):
             check_target(path)
     if os.path.isdir("/proc/self"):
-        with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written \(.*\): expected a file"):
+        with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written \(.*\): expected a"):
             check_target("/proc/self/x.csv")
         with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written"):
             write_text("/proc/self/x.csv", "")
@@ -63,6 +64,13 @@ def test_folders_that_cannot_be_used(tmp_path):
             check_folder(path)
     (tmp_path / "empty").mkdir()
     check_folder(tmp_path / "empty")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder where nobody can write")
+def test_folders_where_nobody_can_write():
+    for check in (check_folder, check_target):
+        with pytest.raises(ValueError, match="'/proc/new' cannot be written"):
+            check("/proc/new")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):

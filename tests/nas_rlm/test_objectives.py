@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,7 @@ def test_a_function_is_called_once_for_each_architecture(rlm):
     [
         (lambda cell: float("nan"), "mine of .* failed: ValueError: it gave nan, expected a finite number"),
         (lambda cell: "fast", "mine of .* failed: ValueError: could not convert"),
+        (lambda cell: sys.exit(0), "mine of .* failed: SystemExit: 0"),
         (lambda cell: 1 / 0, "mine of .* failed: ZeroDivisionError: division by zero"),
     ],
 )

@@ -147,11 +147,16 @@ def test_what_was_measured_before_counts_as_it_is(tmp_path, model, capsys):
     cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(30)]
     held = [Row("nasbench201", a, {"accuracy": 99.0 + i / 10, "flops": 1.0}) for i, a in enumerate(cells[:3])]
     held += [Row("nasbench201", a, {"params": 1.0}) for a in cells[3:]]
+    held += [Row("nasbench101", "x", {"accuracy": 3.0})]
+    held.insert(0, Row("nasbench201", cells[0], {"accuracy": 1.0}))
     write(tmp_path / "mine.parquet", held)
     out, data = tmp_path / "run", ["--data", str(tmp_path / "mine.parquet")]
     command = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3,flops"]
     assert main([*command, *data, "--out", str(out)]) == 0
-    assert "3 measured before, " in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "3 measured before, " in told.out
+    left = ("of 32 rows", "1 are of another", "27 lack accuracy", "1 are of architectures of which a later")
+    assert all(part in told.err for part in left)
     result = read_result(out)
     assert len(result.architectures) == 18 + 3
     found = dict(zip(result.architectures, result.values, strict=True))
@@ -175,7 +180,7 @@ def test_what_was_measured_before_counts_as_it_is(tmp_path, model, capsys):
     ("rows_of", "message"),
     [
         ([Row("nasbench201", "x", {"accuracy": 90.0})], "'x'"),
-        ([Row("nasbench101", "x", {"accuracy": 90.0})], "has no accuracy or latency/pixel3 of nasbench201"),
+        ([Row("nasbench101", "x", {"accuracy": 90.0})], "of nasbench201: it has accuracy of 'nasbench101'"),
         (
             [
                 Row("nasbench201", "x", {"accuracy": 90.0}),
@@ -240,7 +245,9 @@ def test_what_was_measured_before_counts_where_a_device_measures_too(tmp_path, m
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--measure", "torch-cpu-2t"), "budget is 0, expected at least 10"),
+        (("--measure", "torch-cpu-2t"), "--measure torch-cpu-2t without --budget"),
+        (("--measure", "torch-cpu-2t", "--budget", "9"), "budget is 9, expected at least 10"),
+        (("--measure", "torch-cpu-2t", "--budget", "20000"), "--budget is 20,000, more than the 15,625"),
         (("--budget", "20"), "budget is 20 on no device"),
         (
             ("--measure", "torch", "--budget", "20"),
