@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 @app.command
 def spaces() -> None:
-    """List every search space, and the objectives that the shipped model knows."""
+    """List every search space, and the objectives that the shipped models know."""
     print(f"{'space':<14}{'architectures':>32}{'genes':>8}")
     for name in search_spaces.names():
         space = search_spaces.get(name)
         size = f"{space.size:,}" if space.size else "unbounded"
         print(f"{name:<14}{size:>32}{len(space.genes):>8}")
-    config = Path(__file__).parents[1] / "assets" / "nas" / "config.json"
-    if config.is_file():
-        objectives = json.loads(config.read_text())["network"]["objectives"]
-        print("objectives of the shipped model:")
-        print(textwrap.fill(" ".join(sorted(objectives)), 100, break_on_hyphens=False))
+    for model, of in (("nas", ""), ("programs", " on programs")):
+        config = Path(__file__).parents[1] / "assets" / model / "config.json"
+        if config.is_file():
+            objectives = json.loads(config.read_text())["network"]["objectives"]
+            print(f"objectives of the shipped model{of}:")
+            print(textwrap.fill(" ".join(sorted(objectives)), 100, break_on_hyphens=False))
 
 
 @app.command
@@ -76,7 +77,7 @@ def predict(
     objectives: Names,
     space: str | None = None,
     archs: Path | None = None,
-    model: str = "nas",
+    model: str = "",
     quantiles: Levels = (),
     out: Path | None = None,
     ray: str = "",
@@ -89,7 +90,7 @@ def predict(
         space: the search space of --archs; of files the name of the space that a table gave them, by default
             of programs that of those which they are like.
         archs: a file with an architecture a line.
-        model: a checkpoint folder, or the name of a shipped model.
+        model: a checkpoint folder, or the name of a shipped model; by default programs for programs, or nas.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
         ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
@@ -108,7 +109,7 @@ def rank(
     top: Whole | None = None,
     space: str | None = None,
     archs: Path | None = None,
-    model: str = "nas",
+    model: str = "",
     quantiles: Levels = (),
     out: Path | None = None,
     ray: str = "",
@@ -123,7 +124,7 @@ def rank(
         space: the search space of --archs; of files the name of the space that a table gave them, by default
             of programs that of those which they are like.
         archs: a file with an architecture a line.
-        model: a checkpoint folder, or the name of a shipped model.
+        model: a checkpoint folder, or the name of a shipped model; by default programs for programs, or nas.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
         ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
@@ -171,7 +172,7 @@ def _predict(
     read = read_architectures(known, archs) if archs is not None and known is not None else []
     names = [line for line, _ in read] or [str(f) for f in files]
     with workers(ray) as there:
-        rlm = there.model(load(model))
+        rlm = there.model(load(model or _shipped(files)))
         evaluator = Evaluator(rlm)
         evaluator.check(objectives)
         if known:
@@ -201,6 +202,20 @@ def _predict(
                 some = [texts[i] for i in part]
                 values[part] = evaluator.predict_text(some, objectives, computed, progress=True, space=name)
     return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
+
+
+def _shipped(files: Sequence[Path]) -> str:
+    """The shipped model that reads such files, or networks where there are none."""
+    from nas_rlm.programs.source import is_program
+
+    programs = [path for path in files if is_program(path)]
+    if programs and len(programs) < len(files):
+        network = next(path for path in files if path not in programs)
+        raise ValueError(
+            f"{programs[0]} is a program and {network} a network, which no shipped model reads both:"
+            " expected files of one kind, or --model"
+        )
+    return "programs" if programs else "nas"
 
 
 def _likest(rlm: RLM, spaces: Sequence[str], objectives: Sequence[str]) -> str:

@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -7,6 +8,7 @@ import pytest
 import nas_rlm
 import nas_rlm.text
 import search_spaces
+from nas_rlm.checkpoint import ASSETS
 from nas_rlm.cli import main
 from nas_rlm.data import Row
 from nas_rlm.panel import panel_of
@@ -109,6 +111,29 @@ def programs(tmp_path, tiny_checkpoint):
     for name, text in written.items():
         (tmp_path / name).write_text(text)
     return [str(tmp_path / name) for name in written], ["--model", str(tmp_path / "programs")]
+
+
+def test_the_model_is_the_one_that_reads_such_files(programs, capsys):
+    files, _ = programs
+    line = refused(capsys, "predict", files[0], "net.onnx", "--objectives", "memory")
+    assert f"{files[0]} is a program and net.onnx a network" in line
+
+
+def test_the_shipped_model_reads_programs(tmp_path):
+    if not (ASSETS / "programs").is_dir():
+        pytest.skip("no shipped model in nas_rlm/assets/programs")
+    (tmp_path / "small.py").write_text("def total(n):\n    return sum(i for i in range(n))\n")
+    (tmp_path / "large.py").write_text(
+        "def total(n):\n    dp = [[0] * (n + 1) for _ in range(n + 1)]\n    return dp\n"
+    )
+    files = [str(tmp_path / name) for name in ("large.py", "small.py")]
+    assert (
+        main(["rank", *files, "--by", "memory", "--quantiles", ".1,.9", "--out", str(tmp_path / "m.csv")])
+        == 0
+    )
+    found = rows(tmp_path / "m.csv")
+    assert [Path(row["arch"]).name for row in found] == ["small.py", "large.py"]
+    assert all(float(r["memory@0.1"]) < float(r["memory"]) < float(r["memory@0.9"]) for r in found)
 
 
 def test_programs_are_read_as_they_are(tmp_path, programs, capsys):
