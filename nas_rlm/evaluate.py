@@ -35,6 +35,7 @@ class Figures:
         rows: held-out rows.
         ranks: method to (Spearman, Kendall).
         coverage: share of true values between the 0.1 and 0.9 quantiles; 0.8 is right.
+        points: measured and predicted values, float64 [2, rows].
         uid: what all the rows share, if they are a part of the table.
     """
 
@@ -43,17 +44,18 @@ class Figures:
     rows: int
     ranks: dict[str, tuple[float, float]]
     coverage: float
+    points: np.ndarray
     uid: str = ""
 
 
-def report(
+def judge(
     rlm: RLM,
     data: Path | None = None,
     objectives: Sequence[str] = (),
     samples: int = SAMPLES,
     validation: bool = False,
-) -> str:
-    """The table that `nas-rlm evaluate` prints.
+) -> list[Figures]:
+    """Judge a model on a table, or on rows that it has not seen of those that it learnt from.
 
     Args:
         rlm: the model.
@@ -66,7 +68,7 @@ def report(
     if samples < 0:
         raise ValueError(f"samples is {samples}: expected 0 or more")
     if data is not None:
-        return show(evaluate(rlm, whole(data, validation), objectives, samples=samples))
+        return evaluate(rlm, whole(data, validation), objectives, samples=samples)
     halves = sides(rlm, validation)
     measured = list(dict.fromkeys(name for _, held in halves for name in held.objectives))
     _check(objectives, measured, ", ".join(held.name for _, held in halves))
@@ -75,7 +77,7 @@ def report(
         shared = [name for name in objectives if name in held.objectives]
         if shared or not objectives:
             found += evaluate(rlm, held, shared, training, samples)
-    return show(found)
+    return found
 
 
 def whole(data: Path, validation: bool) -> Table:
@@ -170,7 +172,8 @@ def evaluate(
             t = true[part]
             ranks = {name: (spearman(p[part], t), kendall(p[part], t)) for name, p in methods.items()}
             inside = coverage(low[part], high[part], t)
-            figures.append(Figures(held.name, objective, len(t), ranks, inside, uid))
+            points = np.stack([t, median[part]])
+            figures.append(Figures(held.name, objective, len(t), ranks, inside, points, uid))
     return figures
 
 
@@ -227,7 +230,8 @@ def _mean_of(figures: Sequence[Figures], batch: str) -> Figures:
     pairs = {m: (float(rho), float(tau)) for m, (rho, tau) in ranks.items()}
     name = f"mean of {len(figures)} latencies" + (f", _{batch}" if batch else "")
     inside = float(np.mean([f.coverage for f in figures]))
-    return Figures(figures[0].table, name, sum(f.rows for f in figures), pairs, inside)
+    points = np.concatenate([f.points for f in figures], axis=1)
+    return Figures(figures[0].table, name, sum(f.rows for f in figures), pairs, inside, points)
 
 
 def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:

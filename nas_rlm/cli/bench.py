@@ -400,6 +400,7 @@ def bench_programs(
     recipe: str = "programs",
     folder: Path = Path("runs/programs"),
     out: Path | None = None,
+    picture: Path | None = None,
 ) -> None:
     """Learn what programs take from a table, and tell it of others, beside baselines.
 
@@ -411,9 +412,12 @@ def bench_programs(
         recipe: of the training: a YAML file, or a shipped one's name.
         folder: for the trained models; a training that was interrupted goes on.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
+        picture: draw how the models rank programs within each problem, for the table's first number.
     """
     from nas_rlm.data.tables import data_directory
-    from nas_rlm.programs.trials import KEYS, METHODS, SPLITS, Judgement, trials
+    from nas_rlm.pictures import check_picture, save
+    from nas_rlm.programs.ranking import draw_within
+    from nas_rlm.programs.trials import KEYS, METHODS, SPLITS, Judgement, ranked, trials
     from nas_rlm.recipe import read_recipe
 
     if split not in SPLITS:
@@ -423,6 +427,8 @@ def bench_programs(
     for name in methods:
         if name not in METHODS:
             raise ValueError(f"there is no method {name!r}; {hint(name, METHODS)}")
+    if picture:
+        check_picture(picture)
     read = read_recipe(recipe)
     path = data_directory() / read.alone(table).tables[0].path
     results = Results(out, Judgement, {"table": table, "recipe": recipe}, KEYS)
@@ -447,3 +453,7 @@ def bench_programs(
             for name in ("coverage", "good", "best", "lucky")
         ]
         print(f"{objective:<22}{method:<12}{shown}{rest[0]:>9.2f}" + "".join(f"{v:>6.2f}" for v in rest[1:]))
+    if picture:
+        objective, counted = ranked(path, read, folder, split, range(seeds))
+        save(draw_within(counted, f"{objective} of {table}, by {split}"), picture)
+        print(f"picture: {picture}")

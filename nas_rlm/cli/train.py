@@ -107,6 +107,7 @@ def evaluate(
     objectives: Names = (),
     samples: Whole = 64,
     validation: Flag = False,
+    picture: Path | None = None,
 ) -> None:
     """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
 
@@ -117,10 +118,19 @@ def evaluate(
         objectives: what to judge; by default every one that model and table share.
         samples: hold the median of so many samples beside the model's median; 0, which is quick, for none.
         validation: without --data, the rows that told the model's temperatures instead of the test rows.
+        picture: draw measured against predicted values, over all orders of magnitude.
     """
     from nas_rlm import evaluate as evaluation
+    from nas_rlm.pictures import check_picture, save
+    from nas_rlm.programs.ranking import draw_probits
 
-    print(evaluation.report(load(model), data, objectives, samples, validation))
+    if picture:
+        check_picture(picture)
+    found = evaluation.judge(load(model), data, objectives, samples, validation)
+    print(evaluation.show(found))
+    if picture:
+        save(draw_probits({f"{f.table}: {f.objective}": f.points for f in found if not f.uid}), picture)
+        print(f"picture: {picture}")
 
 
 @tokenizer.command(name="train")

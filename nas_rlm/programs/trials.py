@@ -18,12 +18,13 @@ from nas_rlm.data.tables import Table
 from nas_rlm.evaluate import LEVELS, by_space, predicted
 from nas_rlm.expert import beliefs
 from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.panel import panel_of
 from nas_rlm.programs.ranking import LEAST, Within, within
 from nas_rlm.recipe import Recipe
 from nas_rlm.train import claim, trained
 
-LEARNT = ("words", "network", "rlm")  # what one training gives: the expert alone, the network alone, and both
-METHODS = ("length", "loops", "neighbours", *LEARNT)
+LEARNT = ("network", "rlm")  # what one training gives: the network alone, and with its expert
+METHODS = ("length", "loops", "neighbours", "words", *LEARNT)
 SPLITS = {"program": False, "problem": True}  # what is not on both sides
 KEYS = ("split", "objective", "method", "seed")
 Key = tuple[str, str, str, int]
@@ -90,22 +91,21 @@ def trials(
     """
     table = tables.read(path)
     for seed in seeds:
-        training, _, test = tables.split_in_three(table, recipe.validation, seed, SPLITS[split])
+        model, own, training, test = _parts(table, recipe, folder, split, seed)
         wanted = [
             (objective, method)
             for objective in table.objectives
             for method in methods
             if (split, objective, method, seed) not in done and len(test.having(objective)) > 1
         ]
-        model = folder / f"{table.name}-{split}-{seed}"
-        own = replace(recipe.alone(table.name), seed=seed, by_group=SPLITS[split])
         for objective, method in wanted:
             known, asked = training.having(objective), test.having(objective)
-            told = (
-                _learnt(method, own, model, asked, objective)
-                if method in LEARNT
-                else _plain(method, known, asked, objective)
-            )
+            if method in LEARNT:
+                told = _learnt(method, own, model, asked, objective)
+            elif method == "words":
+                told = _expert(own, known, asked, objective)
+            else:
+                told = _plain(method, known, asked, objective)
             yield (split, objective, method, seed), judged(told, asked, objective)
 
 
@@ -126,6 +126,44 @@ def in_problems(told: Told, asked: Table, objective: str, least: int = LEAST) ->
     return within(groups, asked.column(objective), told.quantiles[:, 1], least)
 
 
+def ranked(
+    path: Path, recipe: Recipe, folder: Path, split: str = "problem", seeds: Sequence[int] = range(5)
+) -> tuple[str, Within]:
+    """What the ranking of trained models is worth within problems that they were not shown, or were.
+
+    Args:
+        path: of the table.
+        recipe: of the training, of which the table is one.
+        folder: where models are kept.
+        split: one of `SPLITS`.
+        seeds: of sides and training.
+
+    Returns:
+        The table's first number, and what is counted over all seeds, in each of which a problem counts anew.
+    """
+    table = tables.read(path)
+    objective = table.objectives[0]
+    groups: list[str] = []
+    true, told = [], []
+    for seed in seeds:
+        model, own, _, test = _parts(table, recipe, folder, split, seed)
+        asked = test.having(objective)
+        found = _learnt("rlm", own, model, asked, objective)
+        groups += [f"{seed}:{row.group}" for row in asked.rows]
+        true.append(asked.column(objective))
+        told.append(found.quantiles[:, 1])
+    return objective, within(groups, np.concatenate(true), np.concatenate(told))
+
+
+def _parts(
+    table: Table, recipe: Recipe, folder: Path, split: str, seed: int
+) -> tuple[Path, Recipe, Table, Table]:
+    """Of a seed the model's folder, its recipe, and the rows that it learns from and is asked about."""
+    training, _, test = tables.split_in_three(table, recipe.validation, seed, SPLITS[split])
+    own = replace(recipe.alone(table.name), seed=seed, by_group=SPLITS[split])
+    return folder / f"{table.name}-{split}-{seed}", own, training, test
+
+
 def _plain(method: str, known: Table, asked: Table, objective: str) -> Told:
     """What a baseline tells."""
     start, texts = time.perf_counter(), tables.texts(asked.rows)
@@ -136,8 +174,25 @@ def _plain(method: str, known: Table, asked: Table, objective: str) -> Told:
     return Told(np.repeat(found[:, None], len(LEVELS), 1), time.perf_counter() - start)
 
 
+def _expert(recipe: Recipe, known: Table, asked: Table, objective: str) -> Told:
+    """What experts tell, one for each language, which learn as those of a model do."""
+    start = time.perf_counter()
+    told = [objective] if objective.split("/")[0] in recipe.tables[0].experts else []
+    experts = panel_of(known.rows, told, by_group=recipe.by_group)
+    texts = tables.texts(asked.rows)
+    found = np.full((len(texts), len(LEVELS)), np.nan)
+    for space, part in by_space(asked.rows).items():
+        (belief,) = beliefs(experts.get(space, ()), [texts[i] for i in part], [objective])
+        if belief:
+            found[part] = belief.quantiles(LEVELS)
+    if np.isnan(found).all():
+        raise ValueError(f"no expert on {objective} has learnt: expected some in the recipe")
+    found = np.where(np.isnan(found), np.nanmedian(found, axis=0), found)  # a language with few programs
+    return Told(found, time.perf_counter() - start)
+
+
 def _learnt(method: str, recipe: Recipe, folder: Path, asked: Table, objective: str) -> Told:
-    """What a model tells, or its expert or its network alone; it is trained where it is not there."""
+    """What a model tells, or its network alone; it is trained where it is not there."""
     from nas_rlm.rlm import RLM
 
     start = time.perf_counter()
@@ -146,16 +201,6 @@ def _learnt(method: str, recipe: Recipe, folder: Path, asked: Table, objective: 
         trained(recipe, folder, resume=True)
     rlm = RLM.load(folder)
     texts = tables.texts(asked.rows)
-    if method == "words":
-        found = np.full((len(texts), len(LEVELS)), np.nan)
-        for space, part in by_space(asked.rows).items():
-            (belief,) = beliefs(rlm.experts.get(space, ()), [texts[i] for i in part], [objective])
-            if belief:
-                found[part] = belief.quantiles(LEVELS)
-        if np.isnan(found).all():
-            raise ValueError(f"no expert on {objective} has learnt: expected some in the recipe")
-        found = np.where(np.isnan(found), np.nanmedian(found, axis=0), found)  # a language with few programs
-    else:
-        rlm.experts = rlm.experts if method == "rlm" else {}
-        found = predicted(rlm, asked.rows, texts, [objective])[:, 0]
+    rlm.experts = rlm.experts if method == "rlm" else {}
+    found = predicted(rlm, asked.rows, texts, [objective])[:, 0]
     return Told(found, time.perf_counter() - start)

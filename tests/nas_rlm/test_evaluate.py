@@ -7,11 +7,12 @@ import pytest
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, Table, tables
-from nas_rlm.evaluate import Figures, evaluate, report, show, sides
+from nas_rlm.evaluate import Figures, evaluate, judge, show, sides
 from nas_rlm.metrics import spearman
 from nas_rlm.panel import panel_of
 
 SPACE = search_spaces.get("nasbench201")
+NONE = np.empty((2, 0))
 
 
 def table(n, seed):
@@ -82,8 +83,8 @@ def test_programs_beside_what_tells_of_programs(tiny_checkpoint):
 
 def test_the_means_over_latencies():
     found = {"a_1": (0.8, 0.6, 0.7), "b_1": (0.6, 0.2, 0.9), "b_32": (0.1, 0.0, 0.2)}
-    figures = [Figures("t", f"latency/{k}", 10, {"median": v[:2]}, v[2]) for k, v in found.items()]
-    figures.append(Figures("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, uid="first"))
+    figures = [Figures("t", f"latency/{k}", 10, {"median": v[:2]}, v[2], NONE) for k, v in found.items()]
+    figures.append(Figures("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, NONE, uid="first"))
     *_, part, whole, batch = show(figures).splitlines()
     assert "latency/a_1 of first" in part
     assert "mean of 3 latencies" in whole
@@ -115,7 +116,7 @@ def test_what_cannot_be_judged(rlm):
 
 def test_a_model_of_none_of_the_shipped_tables(rlm, shared_data):
     with pytest.raises(ValueError, match="the model has seen nothing, none of"):
-        report(rlm)
+        judge(rlm)
 
 
 def test_validation_rows_are_those_that_neither_teach_nor_judge(tiny_checkpoint, shared_data):
@@ -128,7 +129,7 @@ def test_validation_rows_are_those_that_neither_teach_nor_judge(tiny_checkpoint,
     assert all(keys)
     assert len(set.union(*keys)) == sum(map(len, keys))
     with pytest.raises(ValueError, match=r"not of 'mine\.parquet'"):
-        report(seen, Path("mine.parquet"), validation=True)
+        judge(seen, Path("mine.parquet"), validation=True)
 
 
 def test_one_row_has_no_rank(rlm):

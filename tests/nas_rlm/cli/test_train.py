@@ -55,10 +55,13 @@ def test_tokenizer_train_writes_one_that_loads(tmp_path, table):
     assert 800 < nas_rlm.text.Tokenizer.load(out).vocab_size <= 850
 
 
-def test_evaluate_prints_a_line_for_each_objective(model, table, capsys):
-    assert main(["evaluate", *model, "--data", str(table)]) == 0
+def test_evaluate_prints_a_line_for_each_objective(tmp_path, model, table, capsys):
+    picture = tmp_path / "told.png"
+    assert main(["evaluate", *model, "--data", str(table), "--picture", str(picture)]) == 0
+    assert picture.stat().st_size > 1000
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1:3] for line in lines if line.startswith("table ")] == [
         ["objective", "rows"],
         ["accuracy", "6"],
     ]
+    assert "is no picture" in refused(capsys, "evaluate", *model, "--picture", tmp_path / "told.txt")

@@ -46,5 +46,5 @@ def test_pictures_show_what_was_counted():
     assert f"{found.good:.0%} above" in ranks.get_title(loc="left")
     assert best.patches[0].get_height() == pytest.approx(found.best.mean())
     assert tops.lines[0].get_ydata().tolist() == found.tops.tolist()
-    (panel,) = draw_probits({"memory": (true, true)}).axes
-    assert "Spearman 1.000" in panel.get_title(loc="left")
+    panels = draw_probits({f"memory {i}": np.stack([true, true]) for i in range(5)}).axes
+    assert len(panels) == 5 and all("Spearman 1.000" in panel.get_title(loc="left") for panel in panels)

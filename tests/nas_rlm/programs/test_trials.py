@@ -69,7 +69,8 @@ def test_methods_are_judged_on_the_same_rows_and_it_goes_on(here, capsys, monkey
 
     monkeypatch.setattr("nas_rlm.programs.trials.trained", refuse)
     Path("found.jsonl").write_text("\n".join(lines[:-1]) + "\n")
-    assert main([*here, "--out", "found.jsonl"]) == 0
+    assert main([*here, "--out", "found.jsonl", "--picture", "problems.png"]) == 0
+    assert Path("problems.png").stat().st_size > 1000
     again = [json.loads(line) | {"seconds": 0} for line in Path("found.jsonl").read_text().splitlines()]
     assert again == [json.loads(line) | {"seconds": 0} for line in lines]
 
@@ -81,6 +82,7 @@ def test_new_problems_are_kept_apart(here, capsys):
 
 def test_what_cannot_be_judged(here, capsys):
     assert "--split is 'row'" in refused(capsys, *here, "--split", "row")
+    assert "is no picture" in refused(capsys, *here, "--picture", "problems.txt")
     assert "no method 'gcn'" in refused(capsys, *here, "--methods", "gcn")
     assert "no table 'other'" in refused(capsys, *here[:3], "other", *here[4:])
 
