@@ -18,8 +18,10 @@ def import_table(kind: str, file: Path, *, out: Path, allow_pickle: Flag = False
     """Turn a benchmark's own file into a table.
 
     Args:
-        kind: nasbench201, nats_size, nasbench101, hw_nas_bench, help, nds, snas or parquet.
-        file: as its authors publish it; a folder for help.
+        kind: nasbench201, nats_size, nasbench101, hw_nas_bench, help, nds, snas, codenet or parquet (that of
+            GraphArch-Regression and Code-Regression).
+        file: as its authors publish it; a folder for help and codenet, of which 10,000 accepted submissions
+            are drawn in each of C, C++ and Python.
         out: the parquet table.
         allow_pickle: read a file that can run code while it is read; only for files that you trust.
     """

@@ -24,6 +24,7 @@ def measure_python(
     programs: Path | None = None,
     solutions: Path | None = None,
     problems: Path | None = None,
+    apps: Path | None = None,
     cases: Path | None = None,
     entry: str = "",
     warmup: Whole = 3,
@@ -43,10 +44,11 @@ def measure_python(
     Args:
         files: programs, which share their inputs.
         out: the parquet table.
-        programs: instead of files, JSON lines with name, source, cases and entry each.
+        programs: instead of files, JSON lines with name, source, cases and entry each, and perhaps problem.
         solutions: instead of files, a table of solutions of --problems, which are measured again; how far its
             own numbers rank them alike is told.
         problems: compressed JSON lines with problem, preamble, entry_point and test each, as LeetCodeDataset.
+        apps: instead of files, train.jsonl or test.jsonl of APPS.
         cases: the inputs of files, a JSON list such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
             default one that is empty.
         entry: the function of files that is called, such as 'Solution().solve'; by default all is run.
@@ -61,12 +63,13 @@ def measure_python(
     """
     import json
 
+    from nas_rlm.programs.apps import read_apps
     from nas_rlm.programs.leetcode import agreement, read_solutions
     from nas_rlm.programs.python import Plan
     from nas_rlm.programs.table import measured, read_cases, read_programs
 
-    if [bool(files), programs is not None, solutions is not None].count(True) != 1:
-        raise ValueError("give either files, --programs with JSON lines, or --solutions and --problems")
+    if [bool(files), *(one is not None for one in (programs, solutions, apps))].count(True) != 1:
+        raise ValueError("give either files, --programs, --apps, or --solutions and --problems")
     if (solutions is None) != (problems is None):
         raise ValueError("--solutions and --problems go together: give both or none")
     if not files and (cases or entry):
@@ -80,6 +83,8 @@ def measure_python(
     known = None
     if programs:
         found = read_programs(programs)
+    elif apps:
+        found = read_apps(apps)
     elif solutions and problems:
         known, found = read_solutions(solutions, problems)
     else:

@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
-from nas_rlm.data import snas, tables
+from nas_rlm.data import codenet, snas, tables
 from nas_rlm.data.tables import Row
 from nas_rlm.hints import hint
 from search_spaces import get
@@ -57,7 +57,7 @@ def read_official(name: str, path: str | os.PathLike[str], allow_pickle: bool = 
 
     Args:
         name: one of `FORMATS`.
-        path: the file, or the folder for `help`.
+        path: the file, or the folder for `help` and `codenet`.
         allow_pickle: read formats that are Python pickles, which can run code: only for files you trust.
 
     Raises:
@@ -84,7 +84,7 @@ def read_official(name: str, path: str | os.PathLike[str], allow_pickle: bool = 
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{str(path)!r} is not {known.what}: {reason}") from None
     if not rows:
-        raise ValueError(f"{str(path)!r} holds no architecture: expected {known.what}")
+        raise ValueError(f"{str(path)!r} holds nothing that was measured: expected {known.what}")
     return rows
 
 
@@ -326,5 +326,6 @@ FORMATS = {
     "help": Format(_help, "a data folder of HELP, with latency/DEVICE.pt"),
     "nds": Format(_nds, "a JSON of the nds repository, such as DARTS.json"),
     "snas": Format(lambda path: snas.rows(path), "what nas-rlm snas generate writes"),
+    "codenet": Format(codenet.rows, "the folder Project_CodeNet, with metadata and data"),
     "parquet": Format(lambda path: tables.read(path).rows, "GraphArch-Regression or Code-Regression parquet"),
 }

@@ -42,7 +42,7 @@ def read_solutions(path: Path, problems: Path) -> tuple[Table, dict[str, Program
     found = {}
     for row in table.rows:
         preamble, entry, cases = known[row.group]
-        found[row.identifier] = Program(f"{TAKEN}{preamble}\n{row.input}", entry, cases)
+        found[row.identifier] = Program(f"{TAKEN}{preamble}\n{row.input}", entry, cases, row.group)
     return table, found
 
 

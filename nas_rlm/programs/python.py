@@ -38,6 +38,7 @@ class Program:
             that reads its standard input.
         cases: inputs: `{"args": […], "kwargs": {…}}`, as JSON has them; `{"call": "candidate(tree([1]))"}`,
             an expression in which names of the program may stand; or `{"stdin": "…"}`.
+        problem: that it solves, if that is known.
 
     Raises:
         ValueError: the source is empty or no Unicode, the entry is no expression, there is no input, or one
@@ -47,6 +48,7 @@ class Program:
     source: str
     entry: str
     cases: Sequence[dict[str, Any]]
+    problem: str = ""
 
     def __post_init__(self) -> None:
         if not self.source.strip():

@@ -64,8 +64,14 @@ def measured(
                 pool.shutdown(wait=False, cancel_futures=True)
 
     how = asdict(replace(plan, trusted=False))
-    digests = {name: digest(asdict(program), how) for name, program in programs.items()}
-    return filled(out, SPACE, digests, results, progress)
+    digests = {name: digest(_measured_of(program), how) for name, program in programs.items()}
+    problems = {name: program.problem for name, program in programs.items()}
+    return filled(out, SPACE, digests, results, problems, progress)
+
+
+def _measured_of(program: Program) -> dict[str, Any]:
+    """What of a program its measurement depends on."""
+    return {"source": program.source, "entry": program.entry, "cases": program.cases}
 
 
 def digest(*parts: Any) -> str:
@@ -78,6 +84,7 @@ def filled(
     space: str,
     digests: Mapping[str, str],
     results: Callable[[Sequence[str]], Generator[Found]],
+    groups: Mapping[str, str],
     progress: bool = False,
 ) -> Table:
     """Write programs and what is found of them to a table, in which what it has already is left alone.
@@ -88,6 +95,7 @@ def filled(
         digests: by the names of the programs, what tells whether a row is of the same program, measured in
             the same way.
         results: from names to what is found of each, one after the other.
+        groups: by names the problem that a program solves, where that is known.
         progress: show a bar.
 
     Raises:
@@ -96,7 +104,7 @@ def filled(
     """
     check_target(out)
     with alone(out):
-        return _filled(out, space, digests, results, progress)
+        return _filled(out, space, digests, results, groups, progress)
 
 
 def _filled(
@@ -104,6 +112,7 @@ def _filled(
     space: str,
     digests: Mapping[str, str],
     results: Callable[[Sequence[str]], Generator[Found]],
+    groups: Mapping[str, str],
     progress: bool,
 ) -> Table:
     rows = _known(out, space) if out.exists() else {}
@@ -122,7 +131,7 @@ def _filled(
             pairs, space, len(left), unit="program", disable=not progress
         ):
             told |= {"digest": digests[name], "host": node(), "at": datetime.now(UTC).isoformat()}
-            rows[name] = Row(space, "", targets, source, name, "", json.dumps(told))
+            rows[name] = Row(space, "", targets, source, name, "", json.dumps(told), groups.get(name, ""))
             changed()
     return Table(out.stem, list(rows.values()))
 
@@ -160,7 +169,8 @@ def read_programs(path: Path) -> dict[str, Program]:
     """Programs of a file of JSON lines, by their names.
 
     Args:
-        path: of it; each line has `name`, `source`, `cases` and, where a function is called, `entry`.
+        path: of it; each line has `name`, `source`, `cases`, where a function is called `entry`, and perhaps
+            `problem`, so that programs for one problem can be kept apart from others.
 
     Raises:
         ValueError: a line is no such program, or a name is there twice.
@@ -178,7 +188,7 @@ def read_programs(path: Path) -> dict[str, Program]:
                 raise TypeError("source and entry are texts")
             if name in found:
                 raise ValueError(f"{name!r} is there twice")
-            found[name] = Program(source, entry, record["cases"])
+            found[name] = Program(source, entry, record["cases"], str(record.get("problem", "")))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} line {number} is no program ({error}): expected such as"

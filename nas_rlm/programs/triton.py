@@ -130,7 +130,7 @@ def latencies(kernels: Mapping[str, Kernel], out: Path, plan: Plan = USUAL, prog
             yield kernel.module if isinstance(source, Failure) else source, found, {**told, **environment}
 
     digests = {name: digest(asdict(kernel), asdict(plan), device) for name, kernel in kernels.items()}
-    return filled(out, SPACE, digests, results, progress)
+    return filled(out, SPACE, digests, results, {}, progress)
 
 
 def measure(kernel: Kernel, plan: Plan = USUAL) -> Latency | Failure:
