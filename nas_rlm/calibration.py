@@ -29,6 +29,7 @@ WANTED = LEVELS[1] - LEVELS[0]
 # temperatures of a network beside an expert, from the guess outwards
 WEIGHTS = [BESIDE * 1.45**k for k in (0, 1, -1, 2, -2, -3, -4, -5, -6)]
 LEAST, MOST = 20, 500  # rows with fewer tell nothing; more are not needed
+GUESSED = 60  # rows that a guess counts for
 ALONE = 2.0  # temperature of a network that learnt from few rows, where too few are there to tell it
 
 
@@ -38,7 +39,9 @@ def calibrate(rlm: RLM, held: Sequence[Table], guessed: int = 0, progress: bool 
     Args:
         rlm: the model; temperatures of each space and each objective of `LEAST` rows or more are new.
         held: rows that it did not learn from.
-        guessed: so many rows a guess counts for, beside what the held-out ones tell.
+        guessed: so many rows a guess of how wide intervals are counts for, beside what held-out ones tell;
+            of how much the network counts beside an expert it is `GUESSED` at least, since a rank
+            correlation of few rows tells little.
         progress: show a bar.
     """
     own = {space: dict(known) for space, known in rlm.temperatures.items()}
@@ -56,7 +59,7 @@ def calibrate(rlm: RLM, held: Sequence[Table], guessed: int = 0, progress: bool 
         found = temperatures(rlm, texts, values)
         own[space] = own.get(space, {}) | _towards(ALONE, found, values, guessed)
         if told:
-            beside = _towards(BESIDE, ranking(rlm, texts, told, known), told, guessed)
+            beside = _towards(BESIDE, ranking(rlm, texts, told, known), told, max(guessed, GUESSED))
             both = temperatures(rlm, texts, told, known, beside)
             both = _towards(SHARED, both, told, guessed)
             experts[space] = [

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from nas_rlm.calibration import ALONE, calibrate
+from nas_rlm.calibration import ALONE, GUESSED, calibrate
 from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
@@ -27,7 +27,6 @@ from nas_rlm.train import check_of, fit, seen, shown, validate
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
 EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
 PATIENCE, LONGEST = 8, 200  # epochs and steps, at least, without a better one, until the best is taken
-GUESSED = 60  # rows that a guess of a temperature counts for
 ASKED = 100  # rows tell which known objective a new one is like
 PARTS = ("all", "decoder", "token")  # of a network that can learn
 GUESS = 30  # epochs where too few rows are there to choose

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -101,6 +103,17 @@ def test_beside_an_expert_the_network_counts_as_much_as_ranks_best(tiny_checkpoi
     monkeypatch.setattr(RLM, "decode_texts", decoded)
     rlm = RLM.load(tiny_checkpoint)
     assert ranking(rlm, texts, {"accuracy": values}, [known]) == {"accuracy": best}
+
+
+def test_of_few_rows_a_guess_tells_too_how_much_the_network_counts(tiny_checkpoint, monkeypatch):
+    rows = [
+        Row("nasbench201", str(c), {"accuracy": 50.0 + i}) for i, c in enumerate(cells(calibration.GUESSED))
+    ]
+    known = expert(usual_counts("nasbench201"), rows, ["accuracy"])
+    rlm = replace(RLM.load(tiny_checkpoint), experts={"nasbench201": [known]})
+    monkeypatch.setattr("nas_rlm.calibration.ranking", lambda *_: {"accuracy": 1.5})
+    calibrate(rlm, [Table("cells", rows)])
+    assert rlm.experts["nasbench201"][0].beside["accuracy"] == pytest.approx((1.5 * BESIDE) ** 0.5)
 
 
 def test_what_few_rows_tell_is_moved_towards_a_guess(narrow, tiny_checkpoint):
