@@ -15,13 +15,14 @@ import numpy as np
 from tqdm import tqdm
 
 from nas_rlm import decoding
+from nas_rlm.arguments import MEDIAN
 from nas_rlm.belief import SHARED
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Table
 from nas_rlm.expert import BESIDE, Knowing, beliefs
 from nas_rlm.metrics import coverage, kendall
 from nas_rlm.model import Memory
-from nas_rlm.rlm import MEDIAN, RLM
+from nas_rlm.rlm import RLM
 
 GRID = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
 LEVELS = (0.1, 0.9)

@@ -19,9 +19,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nas_rlm.arguments import levels_of, listed
+from nas_rlm.batching import gathered
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.protocol import TOGETHER, USUAL, Failure, Measurement, Plan, check_device, measure
-from nas_rlm.rlm import RLM, gathered, levels_of, listed
+from nas_rlm.rlm import RLM
 
 LOCAL = "local"  # as Ray calls a cluster of this machine alone
 

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nas_rlm.batching import pad
 from nas_rlm.data.tables import Row
 from nas_rlm.model import Config
 from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import RLM, pad
+from nas_rlm.rlm import RLM
 
 IGNORED = -100
 WITHOUT_ACCURACY = 0.5  # share of sequences that leave accuracy out, since quantiles are asked alone

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from nas_rlm.arguments import check_names
 from nas_rlm.calibration import ALONE, GUESSED, calibrate
 from nas_rlm.checkpoint import Temperatures
 from nas_rlm.data import tables
@@ -21,7 +22,7 @@ from nas_rlm.metrics import spearman
 from nas_rlm.model import Network, has_bfloat16
 from nas_rlm.panel import panel_of
 from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import RLM, check_names
+from nas_rlm.rlm import RLM
 from nas_rlm.train import check_of, fit, seen, shown, validate
 
 SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nas_rlm.arguments import check_names
 from nas_rlm.hints import hint
 from search_spaces import SearchSpace
 
@@ -57,8 +58,6 @@ class Evaluator:
 
     def check(self, objectives: Sequence[str]) -> None:
         """Refuse objectives that nobody knows, and repeated ones."""
-        from nas_rlm.rlm import check_names
-
         check_names(objectives)
         known = [*self.functions, *EXACT, *self.model.objectives]
         for name in objectives:

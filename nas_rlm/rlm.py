@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm import checkpoint, decoding
+from nas_rlm.arguments import check_names, levels_of, listed
+from nas_rlm.batching import Batch, gathered, pad
 from nas_rlm.checkpoint import Reading, Seen, Temperatures
 from nas_rlm.expert import Knowing, beliefs, knowing
 from nas_rlm.hints import hint
@@ -22,16 +24,11 @@ from nas_rlm.model import Memory, Network
 from nas_rlm.numbers import TOKENS
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.memory import undisturbed
-from nas_rlm.text.tokenizer import PAD
 from search_spaces import SearchSpace
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
     from nas_rlm.recipe import Recipe
-
-Batch = list[tuple[str, list[int]]]  # texts with their tokens
-MEDIAN = (0.5,)
-LEAST_LEVEL = 0.001  # what is rarer than that, no training tells
 
 
 @dataclass
@@ -383,70 +380,3 @@ class RLM:
             )
         read = sorted(((text, ids[:most]) for text, ids in read), key=lambda one: len(one[1]))
         return [read[start : start + batch_size] for start in range(0, len(read), batch_size)]
-
-
-def gathered(
-    texts: Sequence[str],
-    batches: Sequence[Batch],
-    values: Iterable[np.ndarray],
-    shape: tuple[int, ...],
-    progress: bool,
-) -> np.ndarray:
-    """What was found of batches, for each text: float64 [N, *shape].
-
-    Args:
-        texts: N texts.
-        batches: of them, see `RLM.in_batches`.
-        values: of each batch, one after the other.
-        shape: of one text's numbers.
-        progress: show a bar.
-    """
-    found: dict[str, np.ndarray] = {}
-    total = sum(map(len, batches))
-    with tqdm(total=total, disable=not progress, unit="net", desc="predict") as bar:
-        for batch, numbers in zip(batches, values, strict=True):
-            found.update((text, own) for (text, _), own in zip(batch, numbers, strict=True))
-            bar.update(len(batch))
-    return np.array([found[text] for text in texts], dtype=float).reshape(-1, *shape)
-
-
-def listed(values: Iterable[Any], what: str) -> list[Any]:
-    """Values as a list, unless they are a text or a single thing."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"{what} is {str(values)[:60]!r}: expected a list of them")
-    return list(values)
-
-
-def check_names(objectives: Sequence[str]) -> None:
-    """Refuse what is no list of different names."""
-    if isinstance(objectives, str):
-        raise ValueError(f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]")
-    if not objectives:
-        raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
-    if not isinstance(objectives, Sequence) or not all(isinstance(name, str) for name in objectives):
-        raise ValueError(f"objectives is {objectives!r}: expected a list of names")
-    for name in objectives:
-        if list(objectives).count(name) > 1:
-            raise ValueError(f"objective {name!r} is given more than once")
-
-
-def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Sequences as one int64 [B, T] tensor, padded at the end."""
-    batch = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
-    for row, sequence in zip(batch, sequences, strict=True):
-        row[: len(sequence)] = sequence
-    return torch.from_numpy(batch)
-
-
-def levels_of(quantiles: Sequence[float] | None) -> tuple[float, ...]:
-    """Levels that are asked for, the median alone if there are none."""
-    try:
-        levels = tuple(float(q) for q in quantiles) if quantiles is not None else MEDIAN
-    except (TypeError, ValueError):
-        levels = ()
-    if not levels or not all(LEAST_LEVEL <= q <= 1 - LEAST_LEVEL for q in levels):
-        raise ValueError(
-            f"quantiles {quantiles} are not levels between {LEAST_LEVEL} and {1 - LEAST_LEVEL}:"
-            " expected levels such as 0.1, 0.5, 0.9"
-        )
-    return levels

@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nas_rlm.batching import pad
 from nas_rlm.model import Network, has_bfloat16
 from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import RLM, pad
+from nas_rlm.rlm import RLM
 from nas_rlm.text.tokenizer import PAD
 from nas_rlm.train import optimizers
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from nas_rlm import encoders
+from nas_rlm.batching import pad
 from nas_rlm.data import Row, write
 from nas_rlm.model import Config, Network
-from nas_rlm.rlm import RLM, pad
+from nas_rlm.rlm import RLM
 from nas_rlm.train import run
 from tests.nas_rlm.training import interrupt
 
