@@ -11,10 +11,21 @@ from typing import Any
 from cyclopts import CycloptsError
 
 # each adds its verbs to the application
-from nas_rlm.cli import bench, bench_devices, data, measure, predict, profile, search, train
+from nas_rlm.cli import bench, bench_devices, bench_programs, data, measure, predict, profile, search, train
 from nas_rlm.cli.app import app
 
-__all__ = ["bench", "bench_devices", "data", "main", "measure", "predict", "profile", "search", "train"]
+__all__ = [
+    "bench",
+    "bench_devices",
+    "bench_programs",
+    "data",
+    "main",
+    "measure",
+    "predict",
+    "profile",
+    "search",
+    "train",
+]
 
 LONGEST = 1000  # characters of an error
 
