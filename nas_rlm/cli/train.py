@@ -122,7 +122,7 @@ def evaluate(
     """
     from nas_rlm import evaluate as evaluation
     from nas_rlm.pictures import check_picture, save
-    from nas_rlm.programs.ranking import draw_probits
+    from nas_rlm.probits import draw_probits
 
     if picture:
         check_picture(picture)
