@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,8 +35,8 @@ class Figures:
         rows: held-out rows.
         ranks: method to (Spearman, Kendall).
         coverage: share of true values between the 0.1 and 0.9 quantiles; 0.8 is right.
-        points: measured and predicted values, float64 [2, rows].
         uid: what all the rows share, if they are a part of the table.
+        points: measured and predicted values, float64 [2, rows]; none in a mean of several figures.
     """
 
     table: str
@@ -44,8 +44,8 @@ class Figures:
     rows: int
     ranks: dict[str, tuple[float, float]]
     coverage: float
-    points: np.ndarray
     uid: str = ""
+    points: np.ndarray = field(default_factory=lambda: np.empty((2, 0)))
 
 
 def judge(
@@ -173,7 +173,7 @@ def evaluate(
             ranks = {name: (spearman(p[part], t), kendall(p[part], t)) for name, p in methods.items()}
             inside = coverage(low[part], high[part], t)
             points = np.stack([t, median[part]])
-            figures.append(Figures(held.name, objective, len(t), ranks, inside, points, uid))
+            figures.append(Figures(held.name, objective, len(t), ranks, inside, uid, points))
     return figures
 
 
@@ -230,8 +230,7 @@ def _mean_of(figures: Sequence[Figures], batch: str) -> Figures:
     pairs = {m: (float(rho), float(tau)) for m, (rho, tau) in ranks.items()}
     name = f"mean of {len(figures)} latencies" + (f", _{batch}" if batch else "")
     inside = float(np.mean([f.coverage for f in figures]))
-    points = np.concatenate([f.points for f in figures], axis=1)
-    return Figures(figures[0].table, name, sum(f.rows for f in figures), pairs, inside, points)
+    return Figures(figures[0].table, name, sum(f.rows for f in figures), pairs, inside)
 
 
 def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:

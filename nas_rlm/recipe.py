@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,10 @@ class TableRecipe:
 
     def __post_init__(self) -> None:
         _check_counts(self, self.path, "rows", "sequences", "lessons")
+
+    def told(self, objectives: Sequence[str]) -> list[str]:
+        """Those of objectives of which the model keeps an expert."""
+        return [name for name in objectives if name.split("/")[0] in self.experts]
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,7 @@ def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
     rlm.experts = {
         space: known
         for side, use in zip(sides, uses, strict=True)
-        for space, known in panel_of(
-            side[0].rows, _of_kinds(rlm.objectives, use.experts), by_group=recipe.by_group
-        ).items()
+        for space, known in panel_of(side[0].rows, use.told(rlm.objectives), by_group=recipe.by_group).items()
     }
     calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
@@ -378,10 +376,6 @@ def seen(rows: Sequence[Row], before: Mapping[str, Seen] | None = None) -> dict[
         names = dict.fromkeys([*known.objectives, *(name for row in new for name in row.targets)])
         found[space] = Seen(known.rows + len(new), tuple(names))
     return found
-
-
-def _of_kinds(objectives: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    return [name for name in objectives if name.split("/")[0] in kinds]
 
 
 def _objectives(found: Sequence[Table]) -> tuple[str, ...]:

@@ -180,6 +180,7 @@ class Words:
         mean, deviation = self.usual
         size = ((sizes - mean) / deviation).astype(np.float32)
         by_size = diags_array(SIZED[0] * size) @ found
+        by_size.eliminate_zeros()  # all of them, where no program tells a size
         return csr_matrix(hstack([found, by_size, csr_matrix(SIZED[1] * size[:, None])]))
 
 

@@ -104,8 +104,6 @@ def search(
         raise ValueError(f"--python is {python!r}, where nothing is measured: expected --measure as well")
     if device and not budget:
         raise ValueError(f"--measure {measure} without --budget: expected how many networks, 10 at least")
-    if found.size and budget > found.size:
-        raise ValueError(f"--budget is {budget:,}, more than the {found.size:,} of {found.name}")
     settings = Settings(
         *(found.name, objectives, constraint, algorithm, population, generations, seed),
         model=_fingerprint(rlm, function, data),
@@ -120,8 +118,9 @@ def search(
         evaluator.check(told)
     if sample < 0:
         raise ValueError(f"--sample is {sample}, expected at least 0")
-    if found.size and population > found.size:
-        raise ValueError(f"--population is {population:,}, more than the {found.size:,} of {found.name}")
+    for option, count in (("--population", population), ("--budget", budget)):
+        if found.size and count > found.size:
+            raise ValueError(f"{option} is {count:,}, more than the {found.size:,} of {found.name}")
     rows = _measured(data, found, [name for name in told if name not in evaluator.functions])
     folder.check_search(out, settings, resume)
     with alone(out), workers(ray) as there:

@@ -126,10 +126,8 @@ def in_problems(told: Told, asked: Table, objective: str, least: int = LEAST) ->
     return within(groups, asked.column(objective), told.quantiles[:, 1], least)
 
 
-def ranked(
-    path: Path, recipe: Recipe, folder: Path, split: str = "problem", seeds: Sequence[int] = range(5)
-) -> tuple[str, Within]:
-    """What the ranking of trained models is worth within problems that they were not shown, or were.
+def ranked(path: Path, recipe: Recipe, folder: Path, split: str, seeds: Sequence[int]) -> tuple[str, Within]:
+    """What models' rankings are worth within problems; those that are not there are trained.
 
     Args:
         path: of the table.
@@ -175,10 +173,10 @@ def _plain(method: str, known: Table, asked: Table, objective: str) -> Told:
 
 
 def _expert(recipe: Recipe, known: Table, asked: Table, objective: str) -> Told:
-    """What experts tell, one for each language, which learn as those of a model do."""
+    """What experts tell, one for each language, which learn this number alone."""
     start = time.perf_counter()
-    told = [objective] if objective.split("/")[0] in recipe.tables[0].experts else []
-    experts = panel_of(known.rows, told, by_group=recipe.by_group)
+    (use,) = recipe.tables
+    experts = panel_of(known.rows, use.told([objective]), by_group=recipe.by_group)
     texts = tables.texts(asked.rows)
     found = np.full((len(texts), len(LEVELS)), np.nan)
     for space, part in by_space(asked.rows).items():

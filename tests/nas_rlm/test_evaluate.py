@@ -12,7 +12,6 @@ from nas_rlm.metrics import spearman
 from nas_rlm.panel import panel_of
 
 SPACE = search_spaces.get("nasbench201")
-NONE = np.empty((2, 0))
 
 
 def table(n, seed):
@@ -83,8 +82,8 @@ def test_programs_beside_what_tells_of_programs(tiny_checkpoint):
 
 def test_the_means_over_latencies():
     found = {"a_1": (0.8, 0.6, 0.7), "b_1": (0.6, 0.2, 0.9), "b_32": (0.1, 0.0, 0.2)}
-    figures = [Figures("t", f"latency/{k}", 10, {"median": v[:2]}, v[2], NONE) for k, v in found.items()]
-    figures.append(Figures("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, NONE, uid="first"))
+    figures = [Figures("t", f"latency/{k}", 10, {"median": v[:2]}, v[2]) for k, v in found.items()]
+    figures.append(Figures("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, uid="first"))
     *_, part, whole, batch = show(figures).splitlines()
     assert "latency/a_1 of first" in part
     assert "mean of 3 latencies" in whole

@@ -32,6 +32,12 @@ def test_how_objectives_range_and_who_meets_constraints():
     assert str(found).splitlines()[-1].startswith("all constraints")
 
 
+def test_a_quantile_that_nothing_meets_is_told_as_one():
+    impossible = Settings("nasbench201", PAIR, ("latency/pixel3@0.9<=0.01",))
+    with pytest.raises(ValueError, match=r"the nearest has latency/pixel3@0\.9 \d"):
+        feasibility(SPACE, StubPredictor(), impossible, 20)
+
+
 def test_what_nothing_meets_is_refused_and_what_is_rare_is_not():
     rare = Settings("nasbench201", PAIR, ("latency/pixel3<=2.5", "accuracy>=80"))
     assert feasibility(SPACE, StubPredictor(), rare, 20).share == 0

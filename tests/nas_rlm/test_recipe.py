@@ -29,6 +29,11 @@ def test_the_shipped_recipe_by_name():
     assert recipe.validation > 0
 
 
+def test_experts_tell_numbers_of_their_kinds():
+    use = TableRecipe("a.parquet", experts=("memory",))
+    assert use.told(["accuracy", "memory", "memory/small-inputs"]) == ["memory", "memory/small-inputs"]
+
+
 def test_one_table_alone():
     recipe = Recipe((TableRecipe("a/fbnet.parquet"), TableRecipe("a/darts.parquet", rows=3)), size=2)
     assert recipe.alone("darts") == Recipe((TableRecipe("a/darts.parquet", rows=3),), size=2)
