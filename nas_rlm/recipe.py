@@ -219,17 +219,31 @@ class TokenizerRecipe:
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     """A recipe from a YAML file, or a shipped one by name (`nas`).
 
+    A recipe that names another one as its `base` is that one but for its own keys.
+
     Raises:
         FileNotFoundError: no such file.
         ValueError: not a mapping, or an unknown or malformed key.
     """
     content, path = _content(path)
+    if base := content.pop("base", None):
+        content = {**_content(_base(base, path))[0], **content}
+        if "base" in content:
+            raise ValueError(f"{path}: its base {base!r} has a base as well; expected a recipe without one")
     lists = {name: content.get(name, []) for name in ("tables", "spaces")}
     if not lists.keys() & content.keys() or not all(isinstance(v, list) for v in lists.values()):
         raise ValueError(f"{path} is no recipe of a training: expected keys such as tables, size, epochs")
     tables = tuple(_table(t, path) for t in lists["tables"])
     spaces = tuple(SpaceRecipe(**_known(SpaceRecipe, s, path)) for s in lists["spaces"])
     return Recipe(**{**_known(Recipe, content, path), "tables": tables, "spaces": spaces})
+
+
+def _base(name: Any, path: Path) -> str | Path:
+    """Where the base of a recipe is: shipped, or beside it."""
+    if not isinstance(name, str):
+        raise ValueError(f"{path}: base is {name!r}; expected the name of a recipe")
+    beside = path.parent / name
+    return beside if beside.is_file() else name
 
 
 def _table(content: Any, path: Path) -> TableRecipe:

@@ -1,4 +1,4 @@
-"""data import, snas generate: tables to learn from."""
+"""data import, data describe, snas generate: tables to learn from."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ def import_table(kind: str, file: Path, *, out: Path, allow_pickle: Flag = False
     rows = read_official(kind, file, allow_pickle)
     write(out, rows)
     print(f"{len(rows):,} rows: {out}")
+
+
+@data.command
+def describe(table: Path, *, problems: Path, out: Path) -> None:
+    """Write a table of programs anew, with the statement of its problem above each, as remarks.
+
+    Args:
+        table: of solutions, such as leetcode_python.parquet.
+        problems: compressed JSON lines with problem and statement each, as for measure python.
+        out: the parquet table.
+    """
+    from nas_rlm.data import write
+    from nas_rlm.programs.leetcode import described
+
+    check_target(out)
+    rows = described(table, problems)
+    write(out, rows)
+    print(f"{len(rows):,} programs with their problems: {out}")
 
 
 @snas.command

@@ -47,7 +47,8 @@ def measure_python(
         programs: instead of files, JSON lines with name, source, cases and entry each, and perhaps problem.
         solutions: instead of files, a table of solutions of --problems, which are measured again; how far its
             own numbers rank them alike is told.
-        problems: compressed JSON lines with problem, preamble, entry_point and test each, as LeetCodeDataset.
+        problems: compressed JSON lines with problem, preamble, entry_point, test and statement
+            each, as LeetCodeDataset.
         apps: instead of files, train.jsonl or test.jsonl of APPS.
         cases: the inputs of files, a JSON list such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
             default one that is empty.

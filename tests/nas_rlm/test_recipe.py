@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from nas_rlm.recipe import (
@@ -41,9 +43,20 @@ def test_one_table_alone():
         recipe.alone("fbnets")
 
 
+def test_a_recipe_on_another(tmp_path):
+    written(tmp_path / "one.yaml", "tables: [{path: a}]\nsize: 2\nepochs: 3\n")
+    other = written(tmp_path / "two.yaml", "base: one.yaml\nepochs: 4\n")
+    assert read_recipe(other) == Recipe((TableRecipe("a"),), size=2, epochs=4)
+    assert read_recipe("programs-large") == replace(read_recipe("programs"), size=6)
+    third = written(tmp_path / "three.yaml", "base: two.yaml\n")
+    with pytest.raises(ValueError, match=r"base .two\.yaml. has a base as well"):
+        read_recipe(third)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("base: [nas]\n", r"base is \['nas'\]; expected the name of a recipe"),
         ("tables: [{path: a}]\nlearning_rat: 1.0\n", "did you mean learning_rate"),
         ("tables: [{path: a, row: 1}]\n", "did you mean rows"),
         ("tables: [{path: a}]\nsize: four\n", "size is 'four'; expected an integer such as"),

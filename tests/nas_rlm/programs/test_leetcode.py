@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ PROBLEM = {
     "problem": "zeros",
     "preamble": "from math import *\nclass Node:\n    def __init__(self, v): self.v = v",
     "entry_point": "Solution().zeros",
+    "statement": "Make zeros.\n\n[1, 2] of them.",
     "test": "def check(candidate):\n    assert candidate(node=Node(1)) == 1\n    assert candidate(Node(2))",
 }
 
@@ -56,6 +58,17 @@ def test_solutions_are_measured_again(files, tmp_path, capsys):
     assert all(16 * size < found < 16 * size + 1000 for size, found in zip(SIZES, memory, strict=True))
     assert "go together" in refused(capsys, *command[:4], *command[6:])
     assert "--cases is for files" in refused(capsys, *command, "--entry", "f")
+
+
+def test_problems_above_their_solutions(files, tmp_path, capsys):
+    table, problems = map(str, files)
+    out = tmp_path / "described.parquet"
+    command = ["data", "describe", table, "--problems", problems, "--out", str(out)]
+    assert main(command) == 0
+    for before, after in zip(read(table).rows, read(out).rows, strict=True):
+        assert after.input == "# Problem:\n# Make zeros.\n#\n# [1, 2] of them.\n" + before.input
+        assert after == replace(before, input=after.input)
+    assert "no problems at" in refused(capsys, *command[:4], tmp_path / "other", *command[5:])
 
 
 def test_what_others_share_does_not_rank():
