@@ -41,6 +41,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
 ADAM = (0.9, 0.98)  # AdamW's betas
+SCORES = 2**25  # of attention in a layer, at most: a step needs some 40 bytes for each
 
 
 def run(
@@ -262,24 +263,25 @@ class _State:
         self.step, self.best, self.since = 0, -math.inf, 0
 
     def advance(self, ids: Tensor, given: Tensor, wanted: Tensor, weights: Tensor, total: int) -> float:
-        """One step; returns the loss."""
+        """One step, with as many texts at once as memory is meant for; returns the loss.
+
+        Arguments as `collate` gives them, and the steps in all.
+        """
         rate = self.recipe.learning_rate * min(1.0, (self.step + 1) / max(1, self.recipe.warmup))
         if self.recipe.schedule == "cosine":
             rate *= 0.5 * (1 + math.cos(math.pi * self.step / total))
         weights = weights * (wanted != IGNORED)
         mine, counts = parallel.part(len(ids))
         device = self.network.pieces.weight.device
-        read, told, asked, by = (t[mine].to(device) for t in (ids, given, wanted, weights))
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
-            logits = self.network(read, told)
-        each = F.cross_entropy(
-            logits.float().flatten(0, 1), asked.flatten(), ignore_index=IGNORED, reduction="none"
-        )
-        loss = counts * (each * by.flatten()).sum() / weights.sum().to(device)
+        total, loss = weights.sum().to(device), torch.zeros((), device=device)
+        sequences = torch.arange(len(given)).view(len(ids), -1)  # those of each text
         self.network.zero_grad()
-        loss.backward()
-        told_apart = loss.detach()
-        parallel.add_up([told_apart, *(p.grad for p in self.network.parameters() if p.grad is not None)])
+        for some in mine.split(max(1, SCORES // (self.network.config.size * ids.shape[1] ** 2))):
+            of_these = (t[sequences[some].flatten()].to(device) for t in (given, wanted, weights))
+            part = counts * self._loss(ids[some].to(device), *of_these) / total
+            part.backward()
+            loss += part.detach()
+        parallel.add_up([loss, *(p.grad for p in self.network.parameters() if p.grad is not None)])
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -289,7 +291,16 @@ class _State:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.ema.values()), list(self.network.parameters()), 1 - decay)
         self.step += 1
-        return float(told_apart.item())
+        return float(loss.item())
+
+    def _loss(self, ids: Tensor, given: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+        """The weighted sum of the losses of all tokens."""
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+            logits = self.network(ids, given)
+        each = F.cross_entropy(
+            logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none"
+        )
+        return (each * weights.flatten()).sum()
 
     def averaged(self) -> _Averaged:
         return _Averaged(self.network, self.ema)

@@ -2,11 +2,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import search_spaces
-from nas_rlm import RLM, train
+from nas_rlm import RLM, parallel, train
 from nas_rlm.data import Row, write
-from nas_rlm.examples import examples_of
+from nas_rlm.examples import IGNORED, Examples, collate, examples_of
+from nas_rlm.model import Config, Network
+from nas_rlm.numbers import TOKENS
 from nas_rlm.recipe import Recipe, TableRecipe
 from tests.nas_rlm.training import RECIPE, interrupt, prepared, rows
 
@@ -46,6 +49,29 @@ def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
     assert lines[0]["step"] == 4
     assert {"loss", "tokens_per_second", "validation", "mean_spearman"} <= lines[0].keys()
     assert "cells:accuracy" in lines[0]["validation"]
+
+
+@pytest.mark.parametrize("scores", [train.SCORES, 1])
+def test_a_step_learns_each_text_with_its_own_sequences(monkeypatch, scores):
+    monkeypatch.setattr(train, "SCORES", scores)  # few of them: one text at a time
+    monkeypatch.setattr(parallel, "part", lambda n: (torch.arange(n - 1), 1.0))
+    network = Network(Config(30, ("accuracy", "latency/a", "latency/b"), 2, numbers=2), np.zeros(30))
+    numbers = [{TOKENS + k: 1.0 + i + k for k in range(3)} for i in range(5)]
+    texts = [np.arange(1, 4 + i) for i in range(5)]
+    shown = Examples(TableRecipe("", sequences=2), texts, numbers)
+    batch = collate([(shown, i) for i in range(5)], np.random.default_rng(0), network.config)
+    ids, given, wanted, weights = batch
+    assert len(given) == 2 * len(ids)
+    logits = network(ids, given).flatten(0, 1)
+    each = torch.nn.functional.cross_entropy(logits, wanted.flatten(), reduction="none")
+    weights = weights * (wanted != IGNORED)
+    expected = (each.view(weights.shape) * weights)[:-2].sum() / weights.sum()
+    expected.backward()
+    gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
+    loss = train._State(network, Recipe((TableRecipe("t"),), clip=1e9)).advance(*batch, 10)
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    for name, p in network.named_parameters():
+        torch.testing.assert_close(p.grad, gradients[name], rtol=1e-3, atol=1e-6)
 
 
 def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
