@@ -273,12 +273,12 @@ class _State:
         weights = weights * (wanted != IGNORED)
         mine, counts = parallel.part(len(ids))
         device = self.network.pieces.weight.device
-        total, loss = weights.sum().to(device), torch.zeros((), device=device)
+        whole, loss = weights.sum().to(device), torch.zeros((), device=device)
         sequences = torch.arange(len(given)).view(len(ids), -1)  # those of each text
         self.network.zero_grad()
         for some in mine.split(max(1, SCORES // (self.network.config.size * ids.shape[1] ** 2))):
             of_these = (t[sequences[some].flatten()].to(device) for t in (given, wanted, weights))
-            part = counts * self._loss(ids[some].to(device), *of_these) / total
+            part = counts * self._loss(ids[some].to(device), *of_these) / whole
             part.backward()
             loss += part.detach()
         parallel.add_up([loss, *(p.grad for p in self.network.parameters() if p.grad is not None)])
