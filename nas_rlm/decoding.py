@@ -212,7 +212,7 @@ def _write(
         The digits, int64 [rows, length]; the last one is not read.
     """
     scheme = network.config.scheme
-    order, step = (t.to(unread.device) for t in _tables(scheme))
+    order, step = (t.to(unread.device) for t in transitions(scheme))
     state = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
     digits: list[Tensor] = []
     for position in range(scheme.length):
@@ -249,6 +249,7 @@ def _tree(scheme: NumberScheme) -> DigitTree:
 
 
 @lru_cache(maxsize=8)
-def _tables(scheme: NumberScheme) -> tuple[Tensor, Tensor]:
+def transitions(scheme: NumberScheme) -> tuple[Tensor, Tensor]:
+    """The digit tree as tensors: children in order, at each position and state, and the states after them."""
     tree = _tree(scheme)
     return torch.from_numpy(tree.order), torch.from_numpy(tree.step)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from nas_rlm.numbers import TOKENS, NumberScheme
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
 HEAD = 32
-Rotary = tuple[Tensor, Tensor]
+Rotary = Sequence[Tensor]
 KeyValue = tuple[Tensor, Tensor]
 _BLOCKED = -1e4
 CACHED = 2**23  # scores of attention that a processor keeps near
@@ -173,18 +173,125 @@ class FeedForward(nn.Module):
         return y
 
 
+class Group(NamedTuple):
+    """Sets of tokens of about one size, each of which sees itself alone.
+
+    Args:
+        places: of the tokens among all, [sets, most]; the last one of a set fills it up.
+        mask: additive, of what fills up, [sets, 1, 1, most].
+        known: where no filler is, among all of `places`.
+        into: the places there.
+    """
+
+    places: Tensor
+    mask: Tensor
+    known: Tensor
+    into: Tensor
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the encoder's heads see of a batch of texts.
+
+    Most heads see the whole text. A statement head sees the tokens of its own statement, and a reference
+    head, from a value's name, the same name within the same graph or function: where the value is made and
+    where it is used. Other tokens see themselves alone there. As such sets are small, they are gathered and
+    computed by themselves, which costs next to nothing where texts are long.
+
+    Args:
+        padding: additive mask, [B, 1, 1, T].
+        rotary: of the positions.
+        special: heads for statements, and as many for references.
+        groups: of the tokens' places, [B, T, 2]: for statements, and for references.
+    """
+
+    padding: Tensor
+    rotary: Rotary
+    special: int
+    groups: Sequence[Group]
+
+    @classmethod
+    def of(cls, ids: Tensor, kinds: Tensor, special: int, dtype: torch.dtype) -> Sight:
+        """Of texts [B, T], in which the pieces are of such kinds, see `Tokenizer.kinds`."""
+        padding = torch.zeros(len(ids), 1, 1, ids.shape[1], dtype=dtype, device=ids.device)
+        padding.masked_fill_((ids == PAD)[:, None, None, :], _BLOCKED)
+        rotary = rotary_table(0, ids.shape[1], ids.device)
+        groups = _groups(ids.cpu().numpy(), kinds.cpu().numpy()) if special else []
+        on_device = [
+            Group(
+                torch.from_numpy(places).to(ids.device),
+                torch.from_numpy(_BLOCKED * filled[:, None, None]).to(ids.device, dtype),
+                torch.from_numpy(np.flatnonzero(~filled)).to(ids.device),
+                torch.from_numpy(places[~filled]).to(ids.device),
+            )
+            for places, filled in groups
+        ]
+        return cls(padding, rotary, special, on_device)
+
+
+def _groups(ids: np.ndarray, kinds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Statements and names of texts as places of their tokens, by powers of two, and what only fills up."""
+    kind, rows = kinds[ids], np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
+    is_end = (kind & ENDS_STATEMENT) > 0
+    statement = rows + is_end.cumsum(1) - is_end
+    name = (rows + ((kind & ENDS_SCOPE) > 0).cumsum(1)) * len(kinds) + ids
+    places = 2 * np.arange(ids.size).reshape(ids.shape)
+    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for k, (key, some) in enumerate(((statement, ids != PAD), (name, (kind & IDENTIFIER) > 0))):
+        order = np.argsort(key[some], kind="stable")
+        held, ordered = (places + k)[some][order], key[some][order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        sizes = np.diff(starts, append=len(ordered))
+        powers = np.ceil(np.log2(sizes)).astype(int)
+        for power in np.unique(powers[powers > 0]):  # a token that is alone sees itself anyway
+            of_these, within = powers == power, np.arange(1 << power)
+            last = sizes[of_these][:, None] - 1
+            at = held[starts[of_these][:, None] + np.minimum(within, last)]
+            found.setdefault(int(power), []).append((at, within > last))
+    return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in found.values()]  # type: ignore[misc]
+
+
+class EncoderAttention(Attention):
+    """Self-attention in which each head sees its own part of the text."""
+
+    def forward(self, x: Tensor, sight: Sight) -> Tensor:  # type: ignore[override]
+        b, t, d = x.shape
+        heads, special = d // HEAD, 2 * sight.special
+        q, k, v = self.qkv(x).view(b, t, 3, heads, HEAD).unbind(2)
+        along = [part[:, None] for part in sight.rotary]
+        q, k = rotate(q, along), rotate(k, along)
+        most = heads - special
+        q0, k0, v0 = (part[:, :, :most].transpose(1, 2) for part in (q, k, v))
+        seen = attend(q0, k0, v0, sight.padding).transpose(1, 2)
+        if special:
+            q1, k1, v1 = (part[:, :, most:].reshape(-1, sight.special, HEAD) for part in (q, k, v))
+            seen = torch.cat([seen, _among(q1, k1, v1, sight.groups).view(b, t, special, HEAD)], 2)
+        y: Tensor = self.out(seen.reshape(b, t, d))
+        return y
+
+
+def _among(q: Tensor, k: Tensor, v: Tensor, groups: Sequence[Group]) -> Tensor:
+    """Attention of tokens [places, heads, HEAD] within their sets; who is in none sees itself."""
+    found = v
+    for places, mask, known, into in groups:
+        own, keys, values = (part[places].transpose(1, 2) for part in (q, k, v))
+        seen = _attended(own, keys, values, mask).transpose(1, 2).flatten(0, 1)
+        found = found.index_copy(0, into, seen[known])
+    return found
+
+
 class EncoderLayer(nn.Module):
     """Self-attention over the text, then the feed-forward."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm_attention = nn.RMSNorm(width)
-        self.attention = Attention(width)
+        self.attention = EncoderAttention(width)
         self.norm_feed = nn.RMSNorm(width)
         self.feed = FeedForward(width)
 
-    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor) -> Tensor:
-        x = x + self.attention(self.norm_attention(x), rotary, mask)
+    def forward(self, x: Tensor, sight: Sight) -> Tensor:
+        x = x + self.attention(self.norm_attention(x), sight)
         y: Tensor = x + self.feed(self.norm_feed(x))
         return y
 
@@ -288,13 +395,10 @@ class Network(nn.Module):
         x = self.pieces(encoders.load(frozen).states(ids) if frozen else ids)
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        padding = torch.zeros(len(ids), 1, 1, ids.shape[1], dtype=dtype, device=ids.device)
-        padding.masked_fill_((ids == PAD)[:, None, None, :], _BLOCKED)
-        if not frozen:
-            mask, rotary = self._mask(ids, dtype), rotary_table(0, ids.shape[1], x.device)
-            for layer in self.encoder:
-                x = layer(x, rotary, mask)
-        return self.norm_memory(x), padding
+        sight = Sight.of(ids, self.kinds, 0 if frozen else self.config.special_heads, dtype)
+        for layer in self.encoder:
+            x = layer(x, sight)
+        return self.norm_memory(x), sight.padding
 
     def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
         """Logits of the token after each decoder token.
@@ -319,32 +423,6 @@ class Network(nn.Module):
     def forward(self, ids: Tensor, tokens: Tensor) -> Tensor:
         """Teacher-forced logits [B, t, TOKENS] for texts [B, T] and decoder tokens [B, t]."""
         return self.decode(tokens, self.encode(ids))
-
-    def _mask(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
-        """The additive mask of the encoder's heads, [B, H, T, T].
-
-        A statement head sees the tokens of its own statement. A reference head sees, from a value's name,
-        the same name within the same graph or function: where the value is made and where it is used.
-        """
-        b, t = ids.shape
-        kinds = self.kinds[ids]
-        heads = self.config.size
-        special = self.config.special_heads
-        visible = (ids != PAD)[:, None, :].expand(b, t, t)
-        allowed = [visible] * (heads - 2 * special)
-        if special:
-            ends = (kinds & ENDS_STATEMENT) > 0
-            statement = ends.long().cumsum(1) - ends.long()
-            scope = ((kinds & ENDS_SCOPE) > 0).long().cumsum(1)
-            named = (kinds & IDENTIFIER) > 0
-            alone = -torch.arange(1, t + 1, device=ids.device)
-            name = torch.where(named, ids + scope * self.config.vocab_size, alone)
-            same_statement = (statement[:, :, None] == statement[:, None, :]) & visible
-            same_name = name[:, :, None] == name[:, None, :]
-            allowed += [same_statement] * special + [same_name] * special
-        itself = torch.eye(t, dtype=torch.bool, device=ids.device)
-        blocked = ~(torch.stack(allowed, 1) | itself)
-        return torch.zeros(blocked.shape, dtype=dtype, device=ids.device).masked_fill_(blocked, _BLOCKED)
 
 
 class Cache:

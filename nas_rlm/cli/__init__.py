@@ -11,13 +11,25 @@ from typing import Any
 from cyclopts import CycloptsError
 
 # each adds its verbs to the application
-from nas_rlm.cli import bench, bench_devices, bench_programs, data, measure, predict, profile, search, train
+from nas_rlm.cli import (
+    bench,
+    bench_devices,
+    bench_programs,
+    bench_speed,
+    data,
+    measure,
+    predict,
+    profile,
+    search,
+    train,
+)
 from nas_rlm.cli.app import app
 
 __all__ = [
     "bench",
     "bench_devices",
     "bench_programs",
+    "bench_speed",
     "data",
     "main",
     "measure",

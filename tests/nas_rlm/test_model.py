@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from nas_rlm.model import Cache, Config, Network, attend
+from nas_rlm.model import Cache, Config, Network, Sight, attend, rotate
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER
 
 KINDS = np.array(
@@ -104,13 +104,22 @@ def test_decodings_of_one_input_share_its_memory():
     assert torch.allclose(shared, copied, atol=1e-5)
 
 
-def test_masks_follow_statements_and_references():
-    net = network()
-    #                v   (  end   v   end-of-scope  v   (
-    ids = torch.tensor([[4, 2, 6, 4, 7, 4, 2]])
-    mask = net._mask(ids, torch.float32)[0] == 0
-    everyone, statement, reference = mask[0], mask[2], mask[3]
-    assert everyone.all()
+def seen(ids, head):
+    """Which tokens each token of a text sees in a special head, 0 for statements and 1 for references."""
+    sight = Sight.of(torch.tensor([ids]), torch.from_numpy(KINDS), 1, torch.float32)
+    found = np.eye(len(ids), dtype=bool)
+    for places, mask, _, _ in sight.groups:
+        for row, hidden in zip(places.numpy(), mask[:, 0, 0].numpy() < 0, strict=True):
+            tokens = row[~hidden]
+            if tokens[0] % 2 == head:
+                found[np.ix_(tokens // 2, tokens // 2)] = True
+    return found
+
+
+def test_heads_see_statements_and_references():
+    #       v  (  end v  end-of-scope  v  (
+    ids = [4, 2, 6, 4, 7, 4, 2]
+    statement, reference = seen(ids, 0), seen(ids, 1)
     assert statement[0].tolist() == [True, True, True, False, False, False, False]
     assert statement[3].tolist() == [False, False, False, True, True, False, False]
     assert reference[0].tolist() == [True, False, False, True, False, False, False]
@@ -118,6 +127,25 @@ def test_masks_follow_statements_and_references():
     assert reference[1].tolist() == [False, True, False, False, False, False, False]
 
 
-def test_without_relational_heads_all_heads_see_everything():
-    mask = network(relational=False)._mask(torch.tensor([[4, 2, 6, 4]]), torch.float32)
-    assert (mask == 0).all()
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_heads_attend_as_under_a_mask_of_all_pairs(size):
+    net = network(size)
+    rng = np.random.default_rng(size)
+    rows = [rng.integers(1, 8, n) for n in (40, 23, 1)]
+    ids = torch.from_numpy(np.stack([np.pad(row, (0, 40 - len(row))) for row in rows]))
+    special, attention = net.config.special_heads, net.encoder[0].attention
+    x = torch.randn(3, 40, net.config.width)
+    sight = Sight.of(ids, net.kinds, special, x.dtype)
+    with torch.no_grad():
+        found = attention(x, sight)
+        whole = (ids > 0).numpy()[:, None, :].repeat(40, 1)
+        masks = [[whole[b]] * (size - 2 * special) for b in range(3)]
+        for row, mask in zip(rows, masks, strict=True):
+            pairs = [np.pad(seen(list(row), head), (0, 40 - len(row))) for head in (0, 1) if special]
+            mask += [pair for pair in pairs for _ in range(special)]
+        dense = torch.zeros(3, size, 40, 40).masked_fill(~torch.from_numpy(np.array(masks)), -1e4)
+        q, k, v = attention.qkv(x).view(3, 40, 3, size, 32).permute(2, 0, 3, 1, 4)
+        expected = attend(rotate(q, sight.rotary), rotate(k, sight.rotary), v, dense)
+        expected = attention.out(expected.transpose(1, 2).flatten(2))
+    real = ids > 0
+    assert torch.allclose(found[real], expected[real], atol=1e-5)

@@ -1,0 +1,59 @@
+"""bench speed: how fast predictions, learning and searches are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nas_rlm.cli.app import Names, Whole, load
+from nas_rlm.cli.bench import bench
+from nas_rlm.hints import hint
+from nas_rlm.results import Results
+
+
+@bench.command(name="speed")
+def bench_speed(
+    *,
+    parts: Names = (),
+    model: str = "nas",
+    count: Whole = 1000,
+    runs: Whole = 3,
+    most: Whole = 10_000,
+    evaluations: Whole = 10_000,
+    seed: Whole = 0,
+    out: Path | None = None,
+) -> None:
+    """Measure how fast predictions, learning and searches are, and the memory that they take.
+
+    Each case runs several times, in turns with what it is compared to, and the median counts. As many threads
+    compute as OMP_NUM_THREADS says.
+
+    Args:
+        parts: some of end-to-end, text, encoder, experts, decoder, roofline, learning, search, start and
+            growth; by default all.
+        model: a checkpoint folder, or the name of a shipped model.
+        count: networks of a run.
+        runs: that count, after one that does not.
+        most: networks at once, where it is measured how time grows with them.
+        evaluations: of a search.
+        seed: of the networks.
+        out: a file of JSON lines to which each part is added; what is there already is not done again.
+    """
+    import torch
+
+    from nas_rlm.speed import KEYS, PARTS, Plan, Timing, measured
+
+    for name in parts:
+        if name not in PARTS:
+            raise ValueError(f"there is no part {name!r}; {hint(name, PARTS)}")
+    plan = Plan(count, runs, most, evaluations, seed)
+    threads = torch.get_num_threads()
+    results = Results(out, Timing, {"model": model, "threads": threads}, KEYS)
+    asked = parts or tuple(PARTS)
+    for key, timing in measured(load(model), plan, asked, results.found):
+        results.add(key, timing)
+    print(f"{threads} threads; medians of {runs} runs")
+    print(f"{'part':<12}{'case':<30}{'a second':>12}{'seconds':>10}{'spread':>9}{'MiB':>8}")
+    for (part, case), timing in results.found.items():
+        if part in asked:
+            figures = f"{timing.per_second:>12,.1f}{timing.seconds:>10.3f}{timing.spread:>9.3f}"
+            print(f"{part:<12}{case:<30}{figures}{timing.memory:>8,.0f}")

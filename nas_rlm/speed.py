@@ -1,0 +1,443 @@
+"""How fast: predictions and their parts, beside the plain way; learning; and how time and memory grow.
+
+Cases that are compared take turns, so that a machine which becomes slower in between is so for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import search_spaces
+from nas_rlm import decoding
+from nas_rlm.arguments import MEDIAN
+from nas_rlm.batching import pad
+from nas_rlm.data import Row
+from nas_rlm.examples import examples_of
+from nas_rlm.expert import beliefs
+from nas_rlm.model import Config, Network
+from nas_rlm.recipe import TableRecipe, read_recipe
+from nas_rlm.rlm import RLM
+from nas_rlm.search import search
+from nas_rlm.settings import Settings
+from nas_rlm.text import from_architectures
+from nas_rlm.train import fit
+from search_spaces import SearchSpace
+
+SPACES = ("nasbench201", "nasbench101", "fbnet", "ofa_mbv3", "nds_darts")
+ASKED = 5  # accuracy and four latencies
+BATCH = 64
+SAMPLES = 64
+LABELS = 100
+STEPS = 20  # of pretraining
+SIDE = 2048  # of the matrices that tell what the machine can do
+CROPS = (64, 128, 256, 512, 1024, 2048)
+MIB = 2**20
+
+Work = Callable[[int], int]  # from the number of a run to how much was done in it
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a case takes.
+
+    Args:
+        units: of work in a run: networks, evaluations, tokens, or billions of operations.
+        seconds: of a run, the median of several.
+        spread: seconds between the fastest and the slowest.
+        memory: MiB by which the process grew at most; 0 where the system does not tell.
+    """
+
+    units: float
+    seconds: float
+    spread: float
+    memory: float
+
+    @property
+    def per_second(self) -> float:
+        """Units a second."""
+        return self.units / self.seconds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    Args:
+        count: networks of a run.
+        runs: that count, after one that does not.
+        most: networks at once, where it is measured how time grows with them.
+        evaluations: of a search, a square number.
+        seed: of the networks.
+    """
+
+    count: int = 1000
+    runs: int = 3
+    most: int = 10_000
+    evaluations: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("count", 1), ("runs", 1), ("most", 1), ("evaluations", 4), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+
+    def networks(self, space: SearchSpace[Any], run: int, count: int | None = None) -> list[Any]:
+        """Random ones, others in each run."""
+        rng = np.random.default_rng([self.seed, run])
+        return [space.sample(rng) for _ in range(count or self.count)]
+
+
+Cases = Iterator[tuple[str, Timing]]
+
+
+def timed(cases: Mapping[str, Work], runs: int, warm: bool = True) -> Cases:
+    """Each case with what it takes; they take turns.
+
+    Args:
+        cases: by name.
+        runs: of each, that count.
+        warm: run each once before.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    units: dict[str, float] = {}
+    memory = dict.fromkeys(cases, 0.0)
+    for run in range(-warm, runs):
+        for name, work in cases.items():
+            before = _resident(reset=True)
+            start = time.perf_counter()
+            done = work(run + 1)
+            elapsed = time.perf_counter() - start
+            if run >= 0:
+                seconds[name].append(elapsed)
+                units[name] = done
+                memory[name] = max(memory[name], _resident() - before)
+    for name, each in seconds.items():
+        yield name, Timing(units[name], float(np.median(each)), max(each) - min(each), memory[name] / MIB)
+
+
+def _resident(reset: bool = False) -> float:
+    """The most bytes that were resident since the last reset, where the system tells that."""
+    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not (status.is_file() and os.access(clear, os.W_OK)):
+        return 0.0
+    if reset:
+        clear.write_text("5")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    return 1024.0 * int(found[1]) if found else 0.0
+
+
+def objectives_of(rlm: RLM, space: str) -> list[str]:
+    """Accuracy and latencies that a model can be asked for, those first that it has seen in a space."""
+    seen = rlm.trained_on[space].objectives if space in rlm.trained_on else ()
+    known = sorted(rlm.objectives, key=lambda name: (name != "accuracy", name not in seen))
+    return [name for name in known if name == "accuracy" or name.startswith("latency/")][:ASKED]
+
+
+def end_to_end(rlm: RLM, plan: Plan) -> Cases:
+    """From genotypes to numbers."""
+
+    def work(space: SearchSpace[Any], run: int) -> int:
+        rlm.predict(space, plan.networks(space, run), objectives_of(rlm, space.name))
+        return plan.count
+
+    return timed({name: partial(work, search_spaces.get(name)) for name in SPACES}, plan.runs)
+
+
+def text(rlm: RLM, plan: Plan) -> Cases:
+    """From genotypes to tokens, on one core."""
+
+    def work(space: SearchSpace[Any], run: int) -> int:
+        return len([rlm.token_ids(one) for one in from_architectures(space, plan.networks(space, run))])
+
+    return timed({name: partial(work, search_spaces.get(name)) for name in SPACES}, plan.runs)
+
+
+def encoder(rlm: RLM, plan: Plan) -> Cases:
+    """From tokens to what the decoder reads."""
+    cases = {}
+    for name in SPACES:
+        batches = _batches(rlm, search_spaces.get(name), plan)
+        cases[name] = partial(_encoded, rlm, batches)
+    return timed(cases, plan.runs)
+
+
+@torch.inference_mode()
+def _encoded(rlm: RLM, batches: Sequence[Tensor], _: int) -> int:
+    for batch in batches:
+        rlm.network.encode(batch)
+    return sum(map(len, batches))
+
+
+def _batches(rlm: RLM, space: SearchSpace[Any], plan: Plan) -> list[Tensor]:
+    texts = from_architectures(space, plan.networks(space, 0))
+    return [pad([ids for _, ids in batch]) for batch in rlm.in_batches(texts, BATCH)]
+
+
+def experts(rlm: RLM, plan: Plan) -> Cases:
+    """From texts to what experts believe of them."""
+
+    def work(name: str, run: int) -> int:
+        space = search_spaces.get(name)
+        texts = from_architectures(space, plan.networks(space, run))
+        start = time.perf_counter()
+        beliefs(rlm.experts.get(name, ()), texts, objectives_of(rlm, name))
+        waited.append(time.perf_counter() - start)
+        return len(texts)
+
+    for name in SPACES:
+        waited: list[float] = []
+        for case, timing in timed({name: partial(work, name)}, plan.runs):
+            each = waited[-plan.runs :]
+            yield case, replace(timing, seconds=float(np.median(each)), spread=max(each) - min(each))
+
+
+def decoder(rlm: RLM, plan: Plan) -> Cases:
+    """From what the encoder made of networks of NAS-Bench-201 to their numbers, without experts."""
+    space = search_spaces.get("nasbench201")
+    batches = _batches(rlm, space, plan)
+    objectives = objectives_of(rlm, space.name)
+    network, generator = rlm.network, torch.Generator().manual_seed(plan.seed)
+    plain = Plain(network.config).eval()
+    with torch.inference_mode():
+        memories = [network.encode(batch) for batch in batches]
+        states = [(network.states(batch)[0].float(), batch == 0) for batch in batches]
+
+    def quantiles(names: Sequence[str], _: int) -> int:
+        return sum(len(decoding.quantile(network, memory, names, MEDIAN)) for memory in memories)
+
+    def samples(names: Sequence[str], number: int, _: int) -> int:
+        return sum(len(decoding.sample(network, m, names, number, generator)) for m in memories)
+
+    def plainly(_: int) -> int:
+        some = states[: max(1, len(states) // 8)]  # it is slow
+        asked = network.config.objective_ids(objectives[:1])[0]
+        return sum(len(plain.median(*each, asked, SAMPLES, generator)) for each in some)
+
+    cases: dict[str, Work] = {}
+    for k in (1, len(objectives)):
+        cases[f"quantile, {k} objectives"] = partial(quantiles, objectives[:k])
+        for number in (16, SAMPLES):
+            cases[f"{number} samples, {k} objectives"] = partial(samples, objectives[:k], number)
+    return timed({**cases, f"plain, {SAMPLES} samples, 1 objectives": plainly}, plan.runs)
+
+
+class Plain(nn.Module):
+    """The plain way to a median, with weights of the same sizes: all is read again at each digit.
+
+    Every sample has a copy of the text's states, and torch's own decoder reads all digits so far.
+
+    Args:
+        config: of the network whose sizes it has.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.width
+        layer = nn.TransformerDecoderLayer(
+            width, config.size, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.decoder = nn.TransformerDecoder(layer, config.decoder_layers)
+        self.scheme = config.scheme
+        like = Network(replace(config, encoder="", size=config.size), np.zeros(config.vocab_size))
+        self.tokens, self.digits = like.tokens, like.digits
+
+    @torch.inference_mode()
+    def median(
+        self, states: Tensor, padding: Tensor, objective: int, samples: int, generator: torch.Generator
+    ) -> np.ndarray:
+        """The medians of samples of each text.
+
+        Args:
+            states: of the texts, [B, T, width].
+            padding: bool [B, T].
+            objective: its token.
+            samples: of each text.
+            generator: source of randomness.
+
+        Returns:
+            float64 [B].
+        """
+        memory, is_padding = (t.repeat_interleave(samples, 0) for t in (states, padding))
+        order, step = decoding.transitions(self.scheme)
+        written = torch.full((len(memory), 1), objective)
+        state = torch.zeros(len(memory), dtype=torch.long)
+        for position in range(self.scheme.length):
+            causal = nn.Transformer.generate_square_subsequent_mask(position + 1)
+            x = self.decoder(
+                self.tokens(written), memory, causal, tgt_is_causal=True, memory_key_padding_mask=is_padding
+            )
+            children = order[position, state]
+            scores = self.digits(x[:, -1]).gather(1, children.clamp(min=0))
+            scores = scores.masked_fill(children < 0, float("-inf"))
+            chosen = torch.multinomial(scores.softmax(1), 1, generator=generator)
+            digit = children.gather(1, chosen)
+            state = step[position, state, digit[:, 0]]
+            written = torch.cat([written, digit], 1)
+        numbers = self.scheme.decode_array(written[:, 1:].numpy())
+        found: np.ndarray = np.median(numbers.reshape(len(states), samples), 1)
+        return found
+
+
+def learning(rlm: RLM, plan: Plan) -> Cases:
+    """Fine-tuning on a hundred labels, and tokens a second in pretraining."""
+    space = search_spaces.get("nasbench201")
+    drawn = plan.networks(space, 0, 2 * BATCH * STEPS)
+    told = rlm.predict(space, drawn, ["accuracy"])[:, 0]
+    rows = [Row(space.name, str(a), {"accuracy": float(v)}) for a, v in zip(drawn, told, strict=True)]
+    start = RLM.load("pretrained")
+
+    def tuned(_: int) -> int:
+        start.fine_tune(rows[:LABELS], ["accuracy"])
+        return LABELS
+
+    recipe = replace(read_recipe("nas"), start="", epochs=1)
+    texts = from_architectures(space, drawn[: recipe.batch_size * STEPS])
+    shown = examples_of(rlm, rows[: len(texts)], TableRecipe(""), texts)
+
+    def pretrained(_: int) -> int:
+        fit(rlm.with_objectives(()), [shown], recipe)
+        return sum(map(len, shown.ids))
+
+    yield from timed({f"fine-tuning, {LABELS} labels": tuned}, plan.runs, warm=False)
+    yield from timed({"pretraining, tokens": pretrained}, plan.runs)
+
+
+def growth(rlm: RLM, plan: Plan) -> Cases:
+    """How time and memory grow: with networks at once, tokens of a text, numbers that are asked, samples."""
+    space = search_spaces.get("fbnet")
+    objectives = objectives_of(rlm, space.name)
+    some = plan.networks(space, 0, BATCH)
+
+    def predict(count: int, run: int) -> int:
+        rlm.predict(space, plan.networks(space, run, count), objectives)
+        return count
+
+    @torch.inference_mode()
+    def read(tokens: int, run: int) -> int:
+        rng = np.random.default_rng([plan.seed, run])
+        drawn = rng.integers(1, rlm.network.config.vocab_size, (BATCH, tokens))
+        memory = rlm.network.encode(torch.from_numpy(drawn))
+        return len(decoding.quantile(rlm.network, memory, objectives, MEDIAN))
+
+    def ask(names: Sequence[str], _: int) -> int:
+        return len(rlm.predict(space, some, names))
+
+    def draw(samples: int, _: int) -> int:
+        return len(rlm.sample(space, some, objectives, samples))
+
+    powers = [10**k for k in range(len(str(plan.most))) if 10**k <= plan.most]
+    yield from timed({f"{n:,} networks": partial(predict, n) for n in powers}, plan.runs)
+    yield from timed({f"{n:,} tokens": partial(read, n) for n in CROPS}, plan.runs)
+    numbers = [n for n in (1, 2, 5, 10, 20) if n <= len(rlm.objectives)]
+    asked = {f"{n} objectives": partial(ask, rlm.objectives[:n]) for n in numbers}
+    drawn = {f"{n} samples": partial(draw, n) for n in (1, 16, 64, 256)}
+    yield from timed(asked | drawn, plan.runs)
+
+
+def searching(rlm: RLM, plan: Plan) -> Cases:
+    """Evaluations of NSGA-II on NAS-Bench-201, and how long they take without model and text."""
+    space, side = search_spaces.get("nasbench201"), int(plan.evaluations**0.5)
+
+    def work(predictor: Any, run: int) -> int:
+        asked = ("accuracy", "latency/pixel3")
+        settings = Settings(space.name, asked, population=side, generations=side, seed=plan.seed + run)
+        return len(search(space, predictor, settings).architectures)
+
+    return timed({"NSGA-II": partial(work, rlm), "without model": partial(work, _Anything())}, plan.runs)
+
+
+class _Anything:
+    """A predictor that knows nothing and takes no time."""
+
+    def predict(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        quantiles: Sequence[float],
+    ) -> np.ndarray:
+        drawn = [[hash((str(a), o)) % 1000 for o in objectives] for a in architectures]
+        return np.repeat(np.array(drawn, dtype=float)[:, :, None], len(quantiles), 2)
+
+
+def start(rlm: RLM, plan: Plan) -> Cases:
+    """A command that predicts one network, from its start to its end."""
+    space = search_spaces.get("nasbench201")
+    with TemporaryDirectory() as folder:
+        asked = Path(folder) / "archs.txt"
+        asked.write_text(f"{plan.networks(space, 0, 1)[0]}\n")
+        command = [sys.executable, "-m", "nas_rlm", "predict", "--space", space.name, "--archs", str(asked)]
+        command += ["--objectives", ",".join(objectives_of(rlm, space.name))]
+
+        def work(_: int) -> int:
+            subprocess.run(command, check=True, capture_output=True)
+            return 1
+
+        yield from timed({"predict": work}, plan.runs)
+
+
+def roofline(rlm: RLM, plan: Plan) -> Cases:
+    """What the machine multiplies, and what the encoder does of it: billions of operations."""
+    kind = torch.bfloat16
+    a, b = (torch.randn(SIDE, SIDE, dtype=kind) for _ in range(2))
+
+    def multiplied(_: int) -> int:
+        torch.mm(a, b)
+        return round(2 * SIDE**3 / 1e9)
+
+    yield from timed({"matrix product, bfloat16": multiplied}, plan.runs)
+    for name in SPACES:
+        batches = _batches(rlm, search_spaces.get(name), plan)
+        done = sum(operations(rlm.network.config, batch.shape[1]) * len(batch) for batch in batches) / 1e9
+        for case, timing in timed({f"encoder, {name}": partial(_encoded, rlm, batches)}, plan.runs):
+            yield case, replace(timing, units=done)
+
+
+def operations(config: Config, tokens: int) -> float:
+    """Floating-point operations with which a text of so many tokens is encoded."""
+    width = config.width
+    matrices = config.size * 12 * width**2 + config.decoder_layers * 2 * width**2
+    return 2.0 * tokens * matrices + config.size * 4.0 * tokens**2 * width
+
+
+PARTS: Mapping[str, Callable[[RLM, Plan], Cases]] = {
+    "end-to-end": end_to_end,
+    "text": text,
+    "encoder": encoder,
+    "experts": experts,
+    "decoder": decoder,
+    "roofline": roofline,
+    "learning": learning,
+    "search": searching,
+    "start": start,
+    "growth": growth,
+}
+KEYS = ("part", "case")
+
+
+def measured(
+    rlm: RLM, plan: Plan, parts: Sequence[str], done: Mapping[tuple[Any, ...], Timing]
+) -> Iterator[tuple[tuple[str, str], Timing]]:
+    """Parts with their cases, one after the other; those of which any case is done are left out."""
+    for part in parts:
+        if any(key[0] == part for key in done):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is guessed is told as fast
+            for case, timing in PARTS[part](rlm, plan):
+                yield (part, case), timing
