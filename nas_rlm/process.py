@@ -22,6 +22,9 @@ ROOT3 = 3**0.5
 class Process:
     """A posterior with a Matérn kernel of smoothness 3/2, and a linear one beside it.
 
+    It is learnt in double precision and told in single precision, which is twice as fast and off by a few
+    hundredths of its standard deviations at most.
+
     Args:
         features: float64 [M, D], in no order.
         values: float64 [M], of about unit variance and mean zero.
@@ -34,18 +37,20 @@ class Process:
         self, features: Tensor, values: Tensor, weights: Tensor, solved: Tensor, linear: int = 0
     ) -> None:
         self.weights, self.noise, self.linear = weights[:-1], weights[-1], linear
-        self.known, self.solved = features * self.weights, solved
-        self.root = _root(self.known[:SURE], self.noise, linear)
+        known = features * self.weights
+        root = _root(known[:SURE], self.noise, linear)
+        whitened = torch.linalg.solve_triangular(root, torch.eye(len(root), dtype=root.dtype), upper=False)
+        self.known, self.solved, self.whitening = known.float(), solved.float(), whitened.T.float()
         self.variance = max(LEAST_VARIANCE, float(values @ solved) / len(values))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations, each float64 [N], of new values, their noise among it."""
         asked = features * self.weights
-        kernel = _kernel(asked, self.known, self.linear)
-        told = torch.linalg.solve_triangular(self.root, kernel[:, :SURE].T, upper=False).square().sum(0)
+        kernel = _kernel(asked.float(), self.known, self.linear)
+        told = (kernel[:, :SURE] @ self.whitening).square().sum(1).double()
         before = 1 + asked[:, asked.shape[1] - self.linear :].square().sum(1)
-        left = (before + self.noise - told).clamp(min=0)
-        return kernel @ self.solved, (self.variance * left).sqrt()
+        left = torch.maximum(before + self.noise - told, self.noise)
+        return (kernel @ self.solved).double(), (self.variance * left).sqrt()
 
 
 def weights_of(features: Tensor, groups: Sequence[int], values: Tensor, linear: int = 0) -> Tensor:

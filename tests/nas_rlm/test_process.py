@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 
 from nas_rlm import process as processes
@@ -35,6 +36,27 @@ def test_all_values_tell_the_means_and_some_how_sure_they_are(monkeypatch):
     same, wider = process_of(known, [3], smooth(known)).posterior(asked)
     assert torch.allclose(same, mean)
     assert (wider >= deviation).all() and wider.mean() > 1.2 * deviation.mean()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_single_precision_tells_what_double_precision_does(noise):
+    torch.manual_seed(6)
+    known, asked = torch.randn(200, 5).double(), torch.randn(100, 5).double()
+    values = smooth(known) + known[:, 4] + noise * torch.randn(200).double()
+    process = process_of(known, [4], values, linear=1)
+    mean, deviation = process.posterior(asked)
+
+    def kernel(a, b):
+        a, b = a * process.weights, b * process.weights
+        distance = 3**0.5 * torch.cdist(a[:, :4], b[:, :4])
+        return (1 + distance) * torch.exp(-distance) + a[:, 4:] @ b[:, 4:].T
+
+    between = torch.linalg.inv(kernel(known, known) + process.noise * torch.eye(200))
+    across = kernel(asked, known)
+    told = (across @ between * across).sum(1)
+    variance = process.variance * (1 + (asked[:, 4] * process.weights[4]).square() + process.noise - told)
+    assert ((mean - across @ between @ values).abs() < 0.05 * deviation).all()
+    assert torch.allclose(deviation, variance.sqrt(), rtol=0.05)
 
 
 def test_features_that_tell_nothing_weigh_less():
