@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp
-from scipy.stats import norm, rankdata
+import torch
+from torch.special import log_ndtr, ndtri  # scipy, which has them as well, would be half of a short command
 
 LEAST = 10  # values of a number that tell of others
 TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
@@ -39,7 +39,7 @@ class Belief:
 
     def quantiles(self, levels: Sequence[float]) -> np.ndarray:
         """Quantiles of the distributions, float64 [N, levels]."""
-        return self.scale.values(self.mean[:, None] + self.deviation[:, None] * norm.ppf(levels))
+        return self.scale.values(self.mean[:, None] + self.deviation[:, None] * normal_quantiles(levels))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A number from each distribution, float64 [N]."""
@@ -54,18 +54,15 @@ class Belief:
         Returns:
             float64 [N, n, E], each row with a sum of one where there is room between the edges.
         """
-        z = (self.scale.scored(edges) - self.mean[:, None, None]) / np.maximum(self.deviation, TINY)[
-            :, None, None
-        ]
+        scores = self.scale.scored(edges) - self.mean[:, None, None]
+        z = torch.from_numpy(scores / np.maximum(self.deviation, TINY)[:, None, None])
         # Of two edges above the mean, the tail beyond them tells the difference more exactly.
         above = z[..., :-1] > 0
-        small = log_ndtr(np.where(above, -z[..., 1:], z[..., :-1]))
-        large = log_ndtr(np.where(above, -z[..., :-1], z[..., 1:]))
-        with np.errstate(divide="ignore"):
-            logs = large + np.log(-np.expm1(np.minimum(small - large, 0)))
-        total = logsumexp(logs, axis=-1, keepdims=True)
-        told = np.exp(logs - np.where(np.isfinite(total), total, 0))
-        share: np.ndarray = (1 - DOUBT) * told + DOUBT / told.shape[-1]
+        small = log_ndtr(torch.where(above, -z[..., 1:], z[..., :-1]))
+        large = log_ndtr(torch.where(above, -z[..., :-1], z[..., 1:]))
+        logs = large + (-torch.expm1((small - large).clamp(max=0))).log()
+        told = logs.softmax(-1).nan_to_num(0.0)  # no room between the edges
+        share: np.ndarray = ((1 - DOUBT) * told + DOUBT / told.shape[-1]).numpy()
         return share
 
 
@@ -82,7 +79,7 @@ class Scale:
 
     def __init__(self, known: np.ndarray, most: float = math.inf, few: bool = False) -> None:
         self.known, self._most = known, most
-        self.scores = norm.ppf((rankdata(known) - 0.5) / len(known))
+        self.scores = normal_scores(known)
         logs = np.log(np.maximum(known, TINY))
         if few and logs.std() > 0:
             both = self.scores / self.scores.std() + (logs - logs.mean()) / logs.std()
@@ -109,6 +106,19 @@ class Scale:
         found += np.clip(values - self._values[-1], 0, None) / max(self._above, 1e-9)
         found -= np.clip(self._values[0] - values, 0, None) / max(self._below, 1e-9)
         return found
+
+
+def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Quantiles of the normal distribution of mean 0 and deviation 1, of the shape of the levels."""
+    found: np.ndarray = ndtri(torch.as_tensor(levels, dtype=torch.float64)).numpy()
+    return found
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """The normal quantiles of values' ranks, float64 [N]; equal values share the mean of theirs."""
+    _, position, often = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = often.cumsum() - (often - 1) / 2
+    return normal_quantiles((ranks[position] - 0.5) / len(values))
 
 
 def _slope(values: np.ndarray, scores: np.ndarray) -> float:

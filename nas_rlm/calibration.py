@@ -22,7 +22,7 @@ from nas_rlm.data.tables import Table
 from nas_rlm.expert import BESIDE, Knowing, beliefs
 from nas_rlm.metrics import coverage, kendall
 from nas_rlm.model import Memory
-from nas_rlm.rlm import RLM
+from nas_rlm.rlm import BATCH, RLM
 
 GRID = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
 LEVELS = (0.1, 0.9)
@@ -159,4 +159,4 @@ def _told(
         return np.stack(each, axis=2)
 
     shape = (len(names), len(grid), len(levels))
-    return rlm.decode_texts(texts, decode, shape, batch_size=64, progress=False)
+    return rlm.decode_texts(texts, decode, shape, batch_size=BATCH, progress=False)

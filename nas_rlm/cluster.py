@@ -23,7 +23,7 @@ from nas_rlm.arguments import levels_of, listed
 from nas_rlm.batching import gathered
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.protocol import TOGETHER, USUAL, Failure, Measurement, Plan, check_device, measure
-from nas_rlm.rlm import RLM
+from nas_rlm.rlm import BATCH, RLM
 
 LOCAL = "local"  # as Ray calls a cluster of this machine alone
 
@@ -187,7 +187,7 @@ class Clustered(RLM):
         texts: Sequence[str],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = 64,
+        batch_size: int = BATCH,
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import norm, rankdata
 
+from nas_rlm.belief import normal_quantiles, normal_scores
 from nas_rlm.metrics import spearman
 from nas_rlm.pictures import FAINT, HUES, INK, plain
 
@@ -20,10 +20,9 @@ ACROSS = 4  # panels beside each other
 def probits(true: np.ndarray, told: np.ndarray) -> np.ndarray:
     """Where values lie among the true ones, as places of a normal distribution: float64 [2, N]."""
     ordered = np.sort(true)
-    places = (rankdata(true) - 0.5) / len(true)
     among = (np.searchsorted(ordered, told, "left") + np.searchsorted(ordered, told, "right")) / 2
     edge = 0.5 / len(true)
-    return np.stack([norm.ppf(places), norm.ppf(np.clip(among / len(true), edge, 1 - edge))])
+    return np.stack([normal_scores(true), normal_quantiles(np.clip(among / len(true), edge, 1 - edge))])
 
 
 def draw_probits(panels: Mapping[str, np.ndarray]) -> Figure:
@@ -42,8 +41,8 @@ def draw_probits(panels: Mapping[str, np.ndarray]) -> Figure:
         axis.plot(x, y, "o", color=HUES[0], markersize=3, alpha=0.5, markeredgewidth=0)
         shown = (0.1, 0.5, 0.9)
         labels = [f"{v:.3g}" for v in np.quantile(true, shown)]
-        axis.set_xticks(norm.ppf(shown), labels)
-        axis.set_yticks(norm.ppf(shown), labels)
+        axis.set_xticks(normal_quantiles(shown), labels)
+        axis.set_yticks(normal_quantiles(shown), labels)
         axis.set(xlabel="measured", ylabel="predicted", xlim=(-3, 3), ylim=(-3, 3))
         axis.set_title(f"{name}\nSpearman {spearman(told, true):.3f}", loc="left", fontsize=10, color=INK)
         plain(axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 
 import search_spaces
-from nas_rlm import checkpoint, decoding
+from nas_rlm import checkpoint, decoding, forks
 from nas_rlm.arguments import check_names, levels_of, listed
 from nas_rlm.batching import Batch, gathered, pad
 from nas_rlm.checkpoint import Reading, Seen, Temperatures
@@ -29,6 +29,10 @@ from search_spaces import SearchSpace
 if TYPE_CHECKING:
     from nas_rlm.data import Row
     from nas_rlm.recipe import Recipe
+
+BATCH = 32  # texts, at most
+TOKENS_OF_A_BATCH = 2**15
+TOGETHER = 4096  # architectures whose texts are in memory
 
 
 @dataclass
@@ -84,12 +88,13 @@ class RLM:
         architectures: Sequence[Any],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = 64,
+        batch_size: int = BATCH,
         progress: bool = False,
     ) -> np.ndarray:
-        """Predict numbers of architectures.
+        """Predict numbers of architectures, each different one once.
 
         Where the processor computes in bfloat16, the last digit of a number can depend on the batch it is in.
+        As many processes share the batches as torch has threads; that changes no number.
 
         Args:
             space: a search space or its name.
@@ -106,10 +111,20 @@ class RLM:
             ValueError: an unknown space or objective, or an architecture that is not of the space.
         """
         self.check(objectives)
-        name = space if isinstance(space, str) else space.name
+        known, parsed = self._parsed(space, architectures, objectives)
+        names = [str(architecture) for architecture in parsed]
+        different = dict(zip(names, parsed, strict=True))
+        order = {name: place for place, name in enumerate(different)}
+        found = []
         with undisturbed():
-            texts = self._texts(space, architectures, objectives, progress)
-            return self.predict_text(texts, objectives, quantiles, batch_size, progress, name)
+            for start in range(0, max(1, len(order)), TOGETHER):
+                some = list(different.values())[start : start + TOGETHER]
+                bar = tqdm(some, "text", unit="net", disable=not progress)
+                texts = from_architectures(known, bar)
+                found.append(
+                    self.predict_text(texts, objectives, quantiles, batch_size, progress, known.name)
+                )
+        return np.concatenate(found)[[order[name] for name in names]]
 
     def predict_onnx(
         self,
@@ -136,7 +151,7 @@ class RLM:
         texts: Sequence[str],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = 64,
+        batch_size: int = BATCH,
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:
@@ -178,10 +193,10 @@ class RLM:
             float64 [N, num_samples, K].
         """
         self.check(objectives)
-        name = space if isinstance(space, str) else space.name
+        known, parsed = self._parsed(space, architectures, objectives)
         with undisturbed():
-            texts = self._texts(space, architectures, objectives)
-            return self.sample_text(texts, objectives, num_samples, seed, space=name)
+            texts = from_architectures(known, parsed)
+            return self.sample_text(texts, objectives, num_samples, seed, space=known.name)
 
     def sample_text(
         self,
@@ -204,7 +219,8 @@ class RLM:
             held = beliefs(self.experts.get(space, ()), read, order)
             return decoding.sample(self.network, memory, order, num_samples, generator, temperatures, held)
 
-        found = self.decode_texts(texts, decode, (num_samples, len(objectives)), 32, progress)
+        shape = (num_samples, len(objectives))
+        found = self.decode_texts(texts, decode, shape, BATCH, progress, is_shared=False)
         return found[:, :, [order.index(name) for name in objectives]]
 
     def fine_tune(
@@ -275,19 +291,14 @@ class RLM:
         """The tokens of a text, cropped to what the network reads."""
         return self.tokenizer.encode(text)[: self.network.config.max_length]
 
-    def _texts(
-        self,
-        space: SearchSpace[Any] | str,
-        architectures: Sequence[Any],
-        objectives: Sequence[str],
-        progress: bool = False,
-    ) -> list[str]:
+    def _parsed(
+        self, space: SearchSpace[Any] | str, architectures: Sequence[Any], objectives: Sequence[str]
+    ) -> tuple[SearchSpace[Any], list[Any]]:
+        """A space and its architectures, of which some may have been strings."""
         architectures = listed(architectures, "architectures")
         known = search_spaces.get(space) if isinstance(space, str) else space
         self._warn_of_unseen(known.name, objectives)
-        parsed = [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
-        bar = tqdm(parsed, "text", unit="net", disable=not progress)
-        return from_architectures(known, bar)
+        return known, [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
 
     def check_space(self, space: str, objectives: Sequence[str]) -> None:
         """Refuse the name of a space that nobody knows, and warn of guesses; see `predict_onnx`."""
@@ -333,6 +344,7 @@ class RLM:
         shape: tuple[int, ...],
         batch_size: int,
         progress: bool,
+        is_shared: bool = True,
     ) -> np.ndarray:
         """Encode each distinct text once, in batches of similar length, and decode it by a given function.
 
@@ -342,19 +354,21 @@ class RLM:
             shape: of one text's numbers.
             batch_size: texts a batch.
             progress: show a bar.
+            is_shared: several processes may decode, each its batches; not where one depends on another.
 
         Returns:
             float64 [N, *shape].
         """
         texts = listed(texts, "texts")
         batches = self.in_batches(texts, batch_size)
+        device = self.network.kinds.device
 
-        def decoded() -> Iterator[np.ndarray]:
-            for batch in batches:
-                ids = pad([row for _, row in batch]).to(self.network.kinds.device)
-                yield decode(self.network.encode(ids), [text for text, _ in batch])
+        def decoded(batch: Batch) -> np.ndarray:
+            ids = pad([row for _, row in batch]).to(device)
+            return decode(self.network.encode(ids), [text for text, _ in batch])
 
-        return gathered(texts, batches, decoded(), shape, progress)
+        share = forks.mapped if is_shared and device.type == "cpu" else map
+        return gathered(texts, batches, share(decoded, batches), shape, progress)
 
     def in_batches(self, texts: Sequence[str], batch_size: int) -> list[Batch]:
         """Each distinct text with its tokens, in batches of similar length.
@@ -378,5 +392,10 @@ class RLM:
             warnings.warn(
                 f"a network has {longest:,} tokens, of which the model reads the first {most:,}", stacklevel=4
             )
-        read = sorted(((text, ids[:most]) for text, ids in read), key=lambda one: len(one[1]))
-        return [read[start : start + batch_size] for start in range(0, len(read), batch_size)]
+        batches: list[Batch] = []
+        for text, ids in sorted(read, key=lambda one: len(one[1])):
+            ids = ids[:most]
+            if not batches or len(batches[-1]) >= min(batch_size, max(1, TOKENS_OF_A_BATCH // len(ids))):
+                batches.append([])
+            batches[-1].append((text, ids))
+        return batches

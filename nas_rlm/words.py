@@ -13,17 +13,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
 import torch
-from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_matrix, diags_array, hstack
 from torch import Tensor
 
 from nas_rlm.advice import check_shapes
 from nas_rlm.belief import SHARED, Belief, Scale
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix  # below where it is used: networks are told without scipy
 
 PLACES = 1 << 17
 FEATURES = 2 * PLACES + 1  # pieces, pieces by size, and size
@@ -173,6 +174,8 @@ class Words:
 
     def _scaled(self, pieces: csr_matrix, sizes: np.ndarray) -> csr_matrix:
         """Counts of pieces as features of length one, these by size, and size."""
+        from scipy.sparse import csr_matrix, diags_array, hstack
+
         found = pieces.copy()
         found.data = (1 + np.log(found.data)) * self.rarity[found.indices]
         lengths = np.sqrt(np.asarray(found.multiply(found).sum(1)).ravel())
@@ -186,6 +189,8 @@ class Words:
 
 def _pieces(programs: Sequence[str]) -> csr_matrix:
     """How often each program has pieces of each place, float32 [N, PLACES]."""
+    from scipy.sparse import csr_matrix
+
     places: list[np.ndarray] = []
     counts: list[np.ndarray] = []
     for text in programs:
@@ -237,6 +242,8 @@ def _gram(rows: csr_matrix) -> np.ndarray:
 
 def _solved(gram: np.ndarray, scores: np.ndarray, ridge: float) -> np.ndarray:
     """How much each program counts, float64 [M]."""
+    from scipy.linalg import cho_factor, cho_solve
+
     ridged = gram.copy()
     np.fill_diagonal(ridged, gram.diagonal() + ridge)
     found: np.ndarray = cho_solve(cho_factor(ridged, overwrite_a=True), scores)

@@ -4,6 +4,7 @@ import torch
 
 import search_spaces
 from nas_rlm import RLM
+from nas_rlm import rlm as faces
 from nas_rlm.checkpoint import Seen
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
@@ -84,6 +85,27 @@ def test_order_duplicates_and_batches_do_not_matter(tiny_checkpoint):
     shuffled = [4, 0, 0, 5, 2, 4]
     again = rlm.predict(SPACE, [archs[i] for i in shuffled], OBJECTIVES, batch_size=2)
     assert np.array_equal(again, found[shuffled])
+
+
+def test_many_architectures_are_read_some_at_a_time_and_each_once(rlm, monkeypatch):
+    archs = [SPACE.sample(np.random.default_rng(i % 7)) for i in range(12)]
+    texts = []
+    made = faces.from_architectures
+    monkeypatch.setattr(faces, "TOGETHER", 3)
+    monkeypatch.setattr(faces, "from_architectures", lambda *a: texts.append(made(*a)) or texts[-1])
+    found = rlm.predict(SPACE, archs, OBJECTIVES, batch_size=1)
+    assert [len(some) for some in texts] == [3, 3, 1]
+    assert np.array_equal(found, np.concatenate([rlm.predict(SPACE, [a], OBJECTIVES) for a in archs]))
+
+
+def test_a_batch_has_as_many_tokens_as_memory_is_meant_for(rlm, monkeypatch):
+    monkeypatch.setattr(faces, "TOKENS_OF_A_BATCH", 100)
+    batches = rlm.in_batches([f"v{i}" * (i + 1) for i in range(60)], 8)
+    for batch in batches:
+        assert len(batch) == 1 or (len(batch) <= 8 and len(batch) * len(batch[-1][1]) <= 100)
+    lengths = [len(ids) for batch in batches for _, ids in batch]
+    assert len(lengths) == 60
+    assert lengths == sorted(lengths)
 
 
 def test_a_text_is_encoded_once_however_often_it_is_given(rlm, monkeypatch):
