@@ -14,7 +14,7 @@ from nas_rlm.belief import normal_quantiles, normal_scores
 from nas_rlm.metrics import spearman
 from nas_rlm.pictures import FAINT, HUES, INK, plain
 
-ACROSS = 4  # panels beside each other
+ACROSS = 3  # panels beside each other
 
 
 def probits(true: np.ndarray, told: np.ndarray) -> np.ndarray:
@@ -43,6 +43,7 @@ def draw_probits(panels: Mapping[str, np.ndarray]) -> Figure:
         labels = [f"{v:.3g}" for v in np.quantile(true, shown)]
         axis.set_xticks(normal_quantiles(shown), labels)
         axis.set_yticks(normal_quantiles(shown), labels)
+        axis.tick_params(labelsize=8)
         axis.set(xlabel="measured", ylabel="predicted", xlim=(-3, 3), ylim=(-3, 3))
         axis.set_title(f"{name}\nSpearman {spearman(told, true):.3f}", loc="left", fontsize=10, color=INK)
         plain(axis)

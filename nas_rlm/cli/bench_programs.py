@@ -76,6 +76,7 @@ def bench_programs(
     folder: Path = Path("runs/programs"),
     out: Path | None = None,
     picture: Path | None = None,
+    objective: str = "",
 ) -> None:
     """Learn what programs take from a table, and tell it of others, beside baselines.
 
@@ -87,9 +88,10 @@ def bench_programs(
         recipe: of the training: a YAML file, or a shipped one's name.
         folder: for the trained models; a training that was interrupted goes on.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
-        picture: draw how the models rank programs within each problem, for the table's first number.
+        picture: draw how the models rank programs within each problem.
+        objective: of the picture; by default the table's first number.
     """
-    from nas_rlm.data.tables import data_directory
+    from nas_rlm.data import tables
     from nas_rlm.pictures import check_picture, save
     from nas_rlm.programs.ranking import draw_within
     from nas_rlm.programs.trials import KEYS, METHODS, SPLITS, Judgement, ranked, trials
@@ -105,7 +107,9 @@ def bench_programs(
     if picture:
         check_picture(picture)
     read = read_recipe(recipe)
-    path = data_directory() / read.alone(table).tables[0].path
+    path = tables.data_directory() / read.alone(table).tables[0].path
+    if objective and objective not in (known := tables.read(path).objectives):
+        raise ValueError(f"{table} has no {objective!r}; {hint(objective, known)}")
     results = Results(out, Judgement, {"table": table, "recipe": recipe}, KEYS)
     asked = methods or METHODS
     for key, judgement in trials(path, read, folder, split, range(seeds), asked, results.found):
@@ -129,6 +133,6 @@ def bench_programs(
         ]
         print(f"{objective:<22}{method:<12}{shown}{rest[0]:>9.2f}" + "".join(f"{v:>6.2f}" for v in rest[1:]))
     if picture:
-        objective, counted = ranked(path, read, folder, split, range(seeds))
-        save(draw_within(counted, f"{objective} of {table}, by {split}"), picture)
+        drawn, counted = ranked(path, read, folder, split, range(seeds), objective)
+        save(draw_within(counted, f"{drawn} of {table}, by {split}"), picture)
         print(f"picture: {picture}")

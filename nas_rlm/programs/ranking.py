@@ -1,7 +1,7 @@
 """Which of a problem's programs takes least: what rankings within problems are worth, and pictures of them.
 
-`within` and `probits` count and the others draw, so that the first are tested without pixels. Source: figures
-4, 5 and 11 of the paper.
+`within` counts and `draw_within` draws, so that the first is tested without pixels. Source: figures 5 and 11
+of the paper.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def draw_within(found: Within, title: str) -> Figure:
     ranks, best, tops = figure.subplots(1, 3)
     ranks.hist(found.ranks, bins=np.linspace(-1, 1, 21), color=HUES[0])
     ranks.axvline(GOOD, color=FRONT, linewidth=1)
-    ranks.set(xlabel="Spearman within a problem", ylabel="problems")
+    ranks.set(xlabel="Spearman within a problem", ylabel="problems", xticks=(-1, -0.5, 0, 0.5, 1))
     ranks.set_title(f"{found.good:.0%} above {GOOD}", loc="left", fontsize=10, color=INK)
     edges = [*range(LEAST, LEAST + 12, 3), 10**6]
     bars = [(found.counts >= low) & (found.counts < high) for low, high in pairwise(edges)]

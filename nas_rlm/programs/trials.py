@@ -126,7 +126,9 @@ def in_problems(told: Told, asked: Table, objective: str, least: int = LEAST) ->
     return within(groups, asked.column(objective), told.quantiles[:, 1], least)
 
 
-def ranked(path: Path, recipe: Recipe, folder: Path, split: str, seeds: Sequence[int]) -> tuple[str, Within]:
+def ranked(
+    path: Path, recipe: Recipe, folder: Path, split: str, seeds: Sequence[int], objective: str = ""
+) -> tuple[str, Within]:
     """What models' rankings are worth within problems; those that are not there are trained.
 
     Args:
@@ -135,12 +137,13 @@ def ranked(path: Path, recipe: Recipe, folder: Path, split: str, seeds: Sequence
         folder: where models are kept.
         split: one of `SPLITS`.
         seeds: of sides and training.
+        objective: the number; by default the table's first.
 
     Returns:
-        The table's first number, and what is counted over all seeds, in each of which a problem counts anew.
+        Its name, and what is counted over all seeds, in each of which a problem counts anew.
     """
     table = tables.read(path)
-    objective = table.objectives[0]
+    objective = objective or table.objectives[0]
     groups: list[str] = []
     true, told = [], []
     for seed in seeds:

@@ -69,7 +69,7 @@ def test_methods_are_judged_on_the_same_rows_and_it_goes_on(here, capsys, monkey
 
     monkeypatch.setattr("nas_rlm.programs.trials.trained", refuse)
     Path("found.jsonl").write_text("\n".join(lines[:-1]) + "\n")
-    assert main([*here, "--out", "found.jsonl", "--picture", "problems.png"]) == 0
+    assert main([*here, "--out", "found.jsonl", "--picture", "problems.png", "--objective", "memory"]) == 0
     assert Path("problems.png").stat().st_size > 1000
     again = [json.loads(line) | {"seconds": 0} for line in Path("found.jsonl").read_text().splitlines()]
     assert again == [json.loads(line) | {"seconds": 0} for line in lines]
@@ -84,6 +84,7 @@ def test_what_cannot_be_judged(here, capsys):
     assert "--split is 'row'" in refused(capsys, *here, "--split", "row")
     assert "is no picture" in refused(capsys, *here, "--picture", "problems.txt")
     assert "no method 'gcn'" in refused(capsys, *here, "--methods", "gcn")
+    assert "own has no 'speed'; known: memory" in refused(capsys, *here, "--objective", "speed")
     assert "no table 'other'" in refused(capsys, *here[:3], "other", *here[4:])
 
 
