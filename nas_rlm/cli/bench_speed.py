@@ -47,7 +47,7 @@ def bench_speed(
             raise ValueError(f"there is no part {name!r}; {hint(name, PARTS)}")
     plan = Plan(count, runs, most, evaluations, seed)
     threads = torch.get_num_threads()
-    results = Results(out, Timing, {"model": model, "threads": threads}, KEYS)
+    results = Results(out, Timing, {"model": model, "threads": threads}, KEYS, places=9)
     asked = parts or tuple(PARTS)
     for key, timing in measured(load(model), plan, asked, results.found):
         results.add(key, timing)
