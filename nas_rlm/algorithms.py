@@ -323,17 +323,24 @@ class _Unseen(DuplicateElimination):
         super().__init__()
         self.space = space
         self.seen: set[str] = set()
+        self._known: dict[bytes, str] = {}
 
     def names(self, population: Population) -> list[str]:
-        return [str(self.space.decode(individual.X)) for individual in population]
+        return [self._name(individual.X) for individual in population]
+
+    def _name(self, genome: np.ndarray) -> str:
+        key = genome.tobytes()  # the same ones are asked for often
+        if key not in self._known:
+            self._known[key] = str(self.space.decode(genome))
+        return self._known[key]
 
     def remember(self, population: Population) -> None:
         self.seen.update(self.names(population))
 
     def do(self, pop: Population, *others: Population, **kwargs: Any) -> Population:
-        taken = self.seen.union(*(self.names(other) for other in others))
+        taken = {name for other in others for name in self.names(other)}
         first: dict[str, int] = {}
         for i, name in enumerate(self.names(pop)):
-            if name not in taken:
+            if name not in taken and name not in self.seen:
                 first.setdefault(name, i)
         return pop[list(first.values())]

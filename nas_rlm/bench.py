@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.checkpoint import Reading
+from nas_rlm.data import tables
 from nas_rlm.data.foreign import exports
+from nas_rlm.data.tables import Table
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
@@ -20,12 +22,13 @@ class TextSpeed:
     """What texts of a space cost.
 
     Args:
-        tokens: of a network, the median.
+        tokens, mean: of a network, the median and the mean.
         most: of the longest.
         per_second: networks from genotype to token ids on one core, once as many have been read before.
     """
 
     tokens: float
+    mean: float
     most: int
     per_second: float
 
@@ -47,7 +50,13 @@ def text_speed(space: SearchSpace[Any], tokenizer: Reading, count: int, seed: in
         start = time.perf_counter()
         lengths = [len(tokenizer.encode(t)) for t in from_architectures(space, architectures)]
         elapsed = time.perf_counter() - start
-    return TextSpeed(float(np.median(lengths)), max(lengths), count / elapsed)
+    return TextSpeed(float(np.median(lengths)), float(np.mean(lengths)), max(lengths), count / elapsed)
+
+
+def table_tokens(table: Table, tokenizer: Reading, count: int, seed: int = 0) -> list[int]:
+    """Tokens of the texts of rows of a table: of so many that are drawn, or of all if there are fewer."""
+    drawn = np.random.default_rng(seed).permutation(len(table))[:count]
+    return [len(tokenizer.encode(text)) for text in tables.texts([table.rows[i] for i in drawn])]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from cyclopts import App
 
 import search_spaces
-from nas_rlm.cli.app import Flag, Names, Whole, app, bar, load
+from nas_rlm.cli.app import Flag, Many, Names, Whole, app, bar, load
 from nas_rlm.files import check_target, read_text, write_text
 from nas_rlm.hints import hint
 from nas_rlm.results import Results
@@ -291,7 +291,9 @@ def bench_reliability(
 
 
 @bench.command(name="text")
-def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 1000, seed: Whole = 0) -> None:
+def bench_text(
+    *, model: str = "nas", space: Names = (), data: Many = (), count: Whole = 1000, seed: Whole = 0
+) -> None:
     """Measure tokens a network, and networks a second from genotype to token ids on one core.
 
     As many other networks are read first, since what spaces repeat is looked up.
@@ -299,20 +301,30 @@ def bench_text(*, model: str = "nas", space: Names = (), count: Whole = 1000, se
     Args:
         model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.
         space: names of spaces; by default all.
-        count: networks of each.
-        seed: of the networks.
+        data: tables, instead of spaces: tokens of their texts, programs or networks.
+        count: networks of each, or rows.
+        seed: of the networks, or of the rows that are drawn.
     """
-    from nas_rlm.bench import text_speed
+    from nas_rlm.bench import table_tokens, text_speed
+    from nas_rlm.data import read
 
     for name, value, least in (("--count", count, 1), ("--seed", seed, 0)):
         if value < least:
             raise ValueError(f"{name} is {value}, expected at least {least}")
-    found = [search_spaces.get(name) for name in space or search_spaces.names()]
+    if space and data:
+        raise ValueError("--space and --data: give one of them")
+    read_tables = [read(Path(path)) for path in data]
+    found = [] if data else [search_spaces.get(name) for name in space or search_spaces.names()]
     tokenizer = load(model).tokenizer
-    print(f"{'space':<14}{'median tokens':>15}{'most':>8}{'networks/s':>12}")
+    print(f"{'of':<18}{'median tokens':>15}{'mean':>8}{'most':>8}{'networks/s':>12}")
+    for table in read_tables:
+        lengths = table_tokens(table, tokenizer, count, seed)
+        figures = f"{np.median(lengths):>15,.0f}{np.mean(lengths):>8,.0f}{max(lengths):>8,}"
+        print(f"{table.name:<18}{figures}")
     for s in bar(found, "text"):
         speed = text_speed(s, tokenizer, count, seed)
-        print(f"{s.name:<14}{speed.tokens:>15,.0f}{speed.most:>8,}{speed.per_second:>12,.0f}")
+        figures = f"{speed.tokens:>15,.0f}{speed.mean:>8,.0f}{speed.most:>8,}{speed.per_second:>12,.0f}"
+        print(f"{s.name:<18}{figures}")
 
 
 @bench.command(name="foreign")

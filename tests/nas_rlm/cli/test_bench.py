@@ -122,3 +122,13 @@ def test_bench_references_adds_what_is_not_there(tmp_path, model, monkeypatch, c
     assert found["nasbench201"]["flops"] == 3
     assert found["nasbench201"]["params"] > 0 and found["hiaml"]["flops"] > 0
     assert "reference values of 2 spaces" in capsys.readouterr().out
+
+
+def test_bench_text_counts_tokens_of_spaces_or_of_tables(tmp_path, model, capsys):
+    write(tmp_path / "own.parquet", [Row("python", "", {"memory": 1.0}, "x = [0] * n") for _ in range(3)])
+    assert main(["bench", "text", *model, "--space", "nats_size", "--count", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("nats_size")
+    assert main(["bench", "text", *model, "--data", str(tmp_path / "own.parquet")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == "own"
+    line = refused(capsys, "bench", "text", "--space", "fbnet", "--data", tmp_path / "own.parquet")
+    assert "--space and --data: give one of them" in line
