@@ -50,12 +50,15 @@ class SpaceRecipe:
         space: its name.
         networks: so many different ones.
         rows, sequences: as for a table.
+        teacher: a checkpoint, a folder or a shipped model's name: the numbers are what it tells of the
+            networks, see `nas_rlm.lessons.taught`.
     """
 
     space: str
     networks: int
     rows: int | None = None
     sequences: int = 1
+    teacher: str = ""
 
     def __post_init__(self) -> None:
         _check_counts(self, self.space, "networks", "rows", "sequences")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +67,19 @@ class RLM:
     def objectives(self) -> tuple[str, ...]:
         """The numbers that the model can be asked for."""
         return self.network.config.objectives
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that tells its predictions from those of another model."""
+        digest, tensors = hashlib.sha256(), dict(self.network.state_dict())
+        for space, known in self.experts.items():
+            tensors |= {
+                f"{space}.{i}.{k}": t for i, one in enumerate(known) for k, t in one.tensors().items()
+            }
+        for name, tensor in sorted(tensors.items()):
+            digest.update(name.encode() + tensor.cpu().numpy().tobytes())
+        digest.update(json.dumps(self.temperatures, sort_keys=True).encode())
+        return digest.hexdigest()[:16]
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> RLM:

@@ -32,11 +32,11 @@ from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import alone, atomic, write_text
-from nas_rlm.lessons import lessons
+from nas_rlm.lessons import lessons, taught
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.panel import panel_of
-from nas_rlm.recipe import Recipe, TableRecipe, read_recipe
+from nas_rlm.recipe import Recipe, SpaceRecipe, TableRecipe, read_recipe
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 
@@ -66,7 +66,7 @@ def run(
 def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
     """A model that learns as a recipe says; see `run`."""
     read = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
-    read += [synthetic.table(s.space, s.networks, recipe.seed) for s in recipe.spaces]
+    read += [_networks(s, recipe.seed) for s in recipe.spaces]
     start = RLM.load(recipe.start) if recipe.start else None
     if parallel.is_first():
         claim(folder, recipe, resume)
@@ -111,6 +111,13 @@ def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
     calibrate(rlm, [side[1] for side in sides[: len(recipe.tables)]], progress=True)
     rlm.save(folder)
     return rlm
+
+
+def _networks(use: SpaceRecipe, seed: int) -> Table:
+    """Random networks of a space with what is counted in them, or what a teacher tells of them."""
+    if use.teacher:
+        return taught(RLM.load(use.teacher), use.space, use.networks, seed)
+    return synthetic.table(use.space, use.networks, seed)
 
 
 def shown(rlm: RLM, rows: Sequence[Row], use: TableRecipe, seed: int) -> list[Examples]:

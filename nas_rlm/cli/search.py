@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -347,10 +346,5 @@ def _fingerprint(rlm: RLM, functions: Sequence[str], data: Path | None) -> str:
         digest.update(Path(path).read_bytes() if path.endswith(".py") else path.encode())
     if data:
         digest.update(data.read_bytes())
-    tensors = dict(rlm.network.state_dict())
-    for space, known in rlm.experts.items():
-        tensors |= {f"{space}.{i}.{k}": t for i, one in enumerate(known) for k, t in one.tensors().items()}
-    for name, tensor in sorted(tensors.items()):
-        digest.update(name.encode() + tensor.numpy().tobytes())
-    digest.update(json.dumps(rlm.temperatures, sort_keys=True).encode())
+    digest.update(rlm.fingerprint.encode())
     return digest.hexdigest()[:16]

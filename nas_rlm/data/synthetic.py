@@ -21,6 +21,7 @@ from nas_rlm.data.tables import Row, Table, remembered
 from nas_rlm.text import from_architectures
 from nas_rlm.text.memory import undisturbed
 from nas_rlm.text.operators import operators
+from search_spaces import SearchSpace
 
 VERSION = 5  # raised when the metrics change, so that remembered ones are counted again
 DRAWS = 100  # at random for each network that a table is to have, at most
@@ -63,6 +64,17 @@ def metrics(text: str, chains: int = 0) -> dict[str, float]:
     return found | on_paths(network, chains)
 
 
+def different(space: SearchSpace[Any], networks: int, seed: int = 0) -> dict[str, Any]:
+    """So many random architectures of a space, by the text of their notation."""
+    rng, drawn = np.random.default_rng(seed), {}
+    for _ in range(DRAWS * networks):
+        architecture = space.sample(rng)
+        drawn[str(architecture)] = architecture
+        if len(drawn) == networks:
+            return drawn
+    raise ValueError(f"{space.name} gave {len(drawn):,} different networks, expected {networks:,}")
+
+
 def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Table:
     """Random networks of a space with their metrics, less those that are the same in all of them.
 
@@ -74,17 +86,10 @@ def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Tab
         seed: of the draw.
         chains: as for `metrics`.
     """
-    space, rng = search_spaces.get(space_name), np.random.default_rng(seed)
+    space = search_spaces.get(space_name)
     if space.size and networks > space.size // 2:
         raise ValueError(f"{networks:,} networks of {space_name}: expected at most half of {space.size:,}")
-    drawn: dict[str, Any] = {}
-    for _ in range(DRAWS * networks):
-        if len(drawn) == networks:
-            break
-        architecture = space.sample(rng)
-        drawn[str(architecture)] = architecture
-    else:
-        raise ValueError(f"{space_name} gave {len(drawn):,} different networks, expected {networks:,}")
+    drawn = different(space, networks, seed)
     known = remembered(
         "count",
         (VERSION, chains, list(drawn)),
