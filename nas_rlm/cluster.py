@@ -10,7 +10,7 @@ import logging
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import count, islice
 from pathlib import Path
@@ -24,6 +24,8 @@ from nas_rlm.batching import gathered
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.protocol import TOGETHER, USUAL, Failure, Measurement, Plan, check_device, measure
 from nas_rlm.rlm import BATCH, RLM
+from nas_rlm.text import from_architectures
+from search_spaces import SearchSpace
 
 LOCAL = "local"  # as Ray calls a cluster of this machine alone
 
@@ -193,14 +195,43 @@ class Clustered(RLM):
     ) -> np.ndarray:
         """As `RLM.predict_text`, a batch by each process at a time."""
         self.check(objectives)
-        levels = levels_of(quantiles)
         texts = listed(texts, "texts")
-        batches = self.in_batches(texts, batch_size)
+        return self._asked(texts, objectives, quantiles, batch_size, space)(progress)
+
+    def in_pieces(
+        self,
+        space: SearchSpace[Any],
+        pieces: Sequence[Sequence[Any]],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None,
+        batch_size: int,
+    ) -> Iterator[np.ndarray]:
+        """As `RLM.in_pieces`; the cluster has all of them before the first one is waited for."""
+        asked = [
+            self._asked(from_architectures(space, piece), objectives, quantiles, batch_size, space.name)
+            for piece in pieces
+        ]
+        return (answer() for answer in asked)
+
+    def _asked(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None,
+        batch_size: int,
+        space: str,
+    ) -> Callable[..., np.ndarray]:
+        """Hand texts out; what comes back waits for what is predicted of them."""
+        levels, batches = levels_of(quantiles), self.in_batches(texts, batch_size)
         task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(_told)
         told = [task.remote(self.held, [t for t, _ in b], list(objectives), levels, space) for b in batches]
-        shape = len(objectives), len(levels)
-        found = gathered(texts, batches, (_got(self.ray, one) for one in told), shape, progress)
-        return found if quantiles is not None else found[:, :, 0]
+
+        def answer(progress: bool = False) -> np.ndarray:
+            shape = len(objectives), len(levels)
+            found = gathered(texts, batches, (_got(self.ray, one) for one in told), shape, progress)
+            return found if quantiles is not None else found[:, :, 0]
+
+        return answer
 
 
 def _got(ray: Any, told: Any) -> Any:

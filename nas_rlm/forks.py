@@ -81,18 +81,21 @@ def _copies(work: Callable[[Any], Any], parts: Sequence[Sequence[Any]]) -> Itera
 
 def _serve(work: Callable[[Item], Any], items: Sequence[Item], pipe: Connection) -> None:
     for item in items:
-        try:
-            found = True, work(item)
-        except Exception as error:
-            found = False, error
-        pipe.send(found)
+        with warnings.catch_warnings(record=True) as warned:
+            try:
+                found = True, work(item)
+            except Exception as error:
+                found = False, error
+        pipe.send((*found, [(str(one.message), one.category) for one in warned]))
 
 
 def _received(pipe: Connection) -> Any:
     try:
-        is_found, found = pipe.recv()
+        is_found, found, warned = pipe.recv()
     except EOFError:
         raise MemoryError("a copy of this process was killed: expected enough memory for it") from None
+    for message, category in warned:
+        warnings.warn(message, category, stacklevel=2)
     if not is_found:
         raise found
     return found

@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import onnx
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 BATCH = 32  # texts, at most
 TOKENS_OF_A_BATCH = 2**15
-TOGETHER = 4096  # architectures whose texts are in memory
+FEWEST, MOST = 32, 256  # architectures that a process takes at a time
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -130,16 +131,30 @@ class RLM:
         names = [str(architecture) for architecture in parsed]
         different = dict(zip(names, parsed, strict=True))
         order = {name: place for place, name in enumerate(different)}
+        rest, size = list(different.values()), pieces_of(len(different))
+        pieces = [rest[start : start + size] for start in range(0, max(1, len(rest)), size)]
         found = []
-        with undisturbed():
-            for start in range(0, max(1, len(order)), TOGETHER):
-                some = list(different.values())[start : start + TOGETHER]
-                bar = tqdm(some, "text", unit="net", disable=not progress)
-                texts = from_architectures(known, bar)
-                found.append(
-                    self.predict_text(texts, objectives, quantiles, batch_size, progress, known.name)
-                )
+        with undisturbed(), tqdm(total=len(rest), desc="predict", unit="net", disable=not progress) as bar:
+            for values in self.in_pieces(known, pieces, objectives, quantiles, batch_size):
+                found.append(values)
+                bar.update(len(values))
         return np.concatenate(found)[[order[name] for name in names]]
+
+    def in_pieces(
+        self,
+        space: SearchSpace[Any],
+        pieces: Sequence[Sequence[Any]],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None,
+        batch_size: int,
+    ) -> Iterator[np.ndarray]:
+        """Predictions of pieces of different architectures, one after the other; see `predict`."""
+
+        def told(piece: Sequence[Any]) -> np.ndarray:
+            texts = from_architectures(space, piece)
+            return self.predict_text(texts, objectives, quantiles, batch_size, space=space.name)
+
+        return self._mapped(told, pieces)
 
     def predict_onnx(
         self,
@@ -376,14 +391,17 @@ class RLM:
         """
         texts = listed(texts, "texts")
         batches = self.in_batches(texts, batch_size)
-        device = self.network.kinds.device
 
         def decoded(batch: Batch) -> np.ndarray:
-            ids = pad([row for _, row in batch]).to(device)
+            ids = pad([row for _, row in batch]).to(self.network.kinds.device)
             return decode(self.network.encode(ids), [text for text, _ in batch])
 
-        share = forks.mapped if is_shared and device.type == "cpu" else map
-        return gathered(texts, batches, share(decoded, batches), shape, progress)
+        values = self._mapped(decoded, batches) if is_shared else map(decoded, batches)
+        return gathered(texts, batches, values, shape, progress)
+
+    def _mapped(self, work: Callable[[Item], np.ndarray], items: Sequence[Item]) -> Iterator[np.ndarray]:
+        """What work finds of each item, on a processor by several processes, see `nas_rlm.forks`."""
+        return forks.mapped(work, items) if self.network.kinds.device.type == "cpu" else map(work, items)
 
     def in_batches(self, texts: Sequence[str], batch_size: int) -> list[Batch]:
         """Each distinct text with its tokens, in batches of similar length.
@@ -414,3 +432,8 @@ class RLM:
                 batches.append([])
             batches[-1].append((text, ids))
         return batches
+
+
+def pieces_of(count: int) -> int:
+    """In pieces of how many architectures so many are predicted, whoever takes a piece."""
+    return min(MOST, max(FEWEST, -(-count // 8)))

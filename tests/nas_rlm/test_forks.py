@@ -2,6 +2,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -49,6 +50,14 @@ def test_what_a_copy_raises_is_raised(threads):
         next(found)
     assert not multiprocessing.active_children()
     assert torch.get_num_threads() == 2
+
+
+def test_what_a_copy_warns_of_is_warned_of(threads):
+    threads(2)
+    with pytest.warns(UserWarning, match="1 is odd"):
+        assert list(
+            forks.mapped(lambda i: warnings.warn(f"{i} is odd", stacklevel=1) if i % 2 else i, range(2))
+        )
 
 
 def test_a_killed_copy_is_told(threads):

@@ -10,6 +10,7 @@ from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.recipe import Recipe, TableRecipe
+from nas_rlm.rlm import pieces_of
 from nas_rlm.text import Tokenizer, from_architecture
 
 SPACE = search_spaces.get("nasbench201")
@@ -91,9 +92,10 @@ def test_many_architectures_are_read_some_at_a_time_and_each_once(rlm, monkeypat
     archs = [SPACE.sample(np.random.default_rng(i % 7)) for i in range(12)]
     texts = []
     made = faces.from_architectures
-    monkeypatch.setattr(faces, "TOGETHER", 3)
+    monkeypatch.setattr(faces, "FEWEST", 3)
     monkeypatch.setattr(faces, "from_architectures", lambda *a: texts.append(made(*a)) or texts[-1])
     found = rlm.predict(SPACE, archs, OBJECTIVES, batch_size=1)
+    assert [pieces_of(count) for count in (0, 7, 80, 1001, 9999)] == [3, 3, 10, 126, 256]
     assert [len(some) for some in texts] == [3, 3, 1]
     assert np.array_equal(found, np.concatenate([rlm.predict(SPACE, [a], OBJECTIVES) for a in archs]))
 
