@@ -107,6 +107,7 @@ def evaluate(
     objectives: Names = (),
     samples: Whole = 64,
     validation: Flag = False,
+    no_experts: Flag = False,
     picture: Path | None = None,
 ) -> None:
     """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
@@ -118,6 +119,7 @@ def evaluate(
         objectives: what to judge; by default every one that model and table share.
         samples: hold the median of so many samples beside the model's median; 0, which is quick, for none.
         validation: without --data, the rows that told the model's temperatures instead of the test rows.
+        no_experts: judge the network alone.
         picture: draw measured against predicted values, over all orders of magnitude.
     """
     from nas_rlm import evaluate as evaluation
@@ -126,7 +128,9 @@ def evaluate(
 
     if picture:
         check_picture(picture)
-    found = evaluation.judge(load(model), data, objectives, samples, validation)
+    rlm = load(model)
+    rlm.experts = {} if no_experts else rlm.experts
+    found = evaluation.judge(rlm, data, objectives, samples, validation)
     print(evaluation.show(found))
     if picture:
         save(draw_probits({f"{f.table}: {f.objective}": f.points for f in found if not f.uid}), picture)

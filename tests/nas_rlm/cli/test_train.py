@@ -65,3 +65,15 @@ def test_evaluate_prints_a_line_for_each_objective(tmp_path, model, table, capsy
         ["accuracy", "6"],
     ]
     assert "is no picture" in refused(capsys, "evaluate", *model, "--picture", tmp_path / "told.txt")
+
+
+def test_evaluate_judges_the_network_alone(tmp_path, table, monkeypatch, capsys, shipped_rlm):
+    command = ["evaluate", "--data", str(table), "--samples", "0", "--objectives", "accuracy"]
+    asked = []
+    predict = nas_rlm.RLM.predict_text
+    monkeypatch.setattr(
+        nas_rlm.RLM, "predict_text", lambda rlm, *a, **k: asked.append(rlm.experts) or predict(rlm, *a, **k)
+    )
+    for flag in ([], ["--no-experts"]):
+        assert main([*command, *flag]) == 0
+    assert [bool(experts) for experts in asked] == [True, False]
