@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
+from nas_rlm.arguments import listed
 from nas_rlm.text.tokenizer import PAD
 
 Batch = list[tuple[str, list[int]]]  # texts with their tokens
+MOST = 32  # texts of a batch, where nobody says
+TOKENS = 2**15  # of a batch, at most
 
 
-def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Sequences as one int64 [B, T] tensor, padded at the end."""
+def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Sequences as one int64 [B, T] array, padded at the end."""
     batch = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
     for row, sequence in zip(batch, sequences, strict=True):
         row[: len(sequence)] = sequence
-    return torch.from_numpy(batch)
+    return batch
+
+
+def in_batches(
+    texts: Sequence[str], encode: Callable[[str], list[int]], longest: int, batch_size: int = MOST
+) -> list[Batch]:
+    """Each distinct text with its tokens, in batches of similar length.
+
+    Args:
+        texts: of networks or programs.
+        encode: from a text to its tokens.
+        longest: so many of them are read.
+        batch_size: texts of a batch, at most.
+
+    Raises:
+        ValueError: an empty text, or no size of a batch.
+
+    Warns:
+        UserWarning: a text is longer than what is read.
+    """
+    texts = listed(texts, "texts")
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: expected at least 1")
+    read = [(text, encode(text)) for text in dict.fromkeys(texts)]
+    if not all(ids for _, ids in read):
+        raise ValueError(f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx")
+    found = max((len(ids) for _, ids in read), default=0)
+    if found > longest:
+        warnings.warn(
+            f"a network has {found:,} tokens, of which the model reads the first {longest:,}", stacklevel=5
+        )
+    batches: list[Batch] = []
+    for text, ids in sorted(read, key=lambda one: len(one[1])):
+        ids = ids[:longest]
+        if not batches or len(batches[-1]) >= min(batch_size, max(1, TOKENS // len(ids))):
+            batches.append([])
+        batches[-1].append((text, ids))
+    return batches
 
 
 def gathered(

@@ -134,7 +134,7 @@ def collate(
             each = [1.0 if k == accuracy else share for k in chosen]
             weights.append([w for w in each for _ in range(1 + config.scheme.length)])
     return (
-        pad([e.ids[i].tolist() for e, i in batch]),
+        torch.from_numpy(pad([e.ids[i].tolist() for e, i in batch])),
         _filled(given, 0),
         _filled(wanted, IGNORED),
         _filled(weights, 0.0),

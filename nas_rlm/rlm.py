@@ -18,7 +18,8 @@ from tqdm import tqdm
 import search_spaces
 from nas_rlm import checkpoint, decoding, forks
 from nas_rlm.arguments import check_names, levels_of, listed
-from nas_rlm.batching import Batch, gathered, pad
+from nas_rlm.batching import MOST as BATCH
+from nas_rlm.batching import Batch, gathered, in_batches, pad
 from nas_rlm.checkpoint import Reading, Seen, Temperatures
 from nas_rlm.expert import Knowing, beliefs, knowing
 from nas_rlm.hints import hint
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from nas_rlm.data import Row
     from nas_rlm.recipe import Recipe
 
-BATCH = 32  # texts, at most
-TOKENS_OF_A_BATCH = 2**15
 FEWEST, MOST = 32, 256  # architectures that a process takes at a time
 Item = TypeVar("Item")
 
@@ -393,7 +392,7 @@ class RLM:
         batches = self.in_batches(texts, batch_size)
 
         def decoded(batch: Batch) -> np.ndarray:
-            ids = pad([row for _, row in batch]).to(self.network.kinds.device)
+            ids = torch.from_numpy(pad([row for _, row in batch])).to(self.network.kinds.device)
             return decode(self.network.encode(ids), [text for text, _ in batch])
 
         values = self._mapped(decoded, batches) if is_shared else map(decoded, batches)
@@ -403,35 +402,9 @@ class RLM:
         """What work finds of each item, on a processor by several processes, see `nas_rlm.forks`."""
         return forks.mapped(work, items) if self.network.kinds.device.type == "cpu" else map(work, items)
 
-    def in_batches(self, texts: Sequence[str], batch_size: int) -> list[Batch]:
-        """Each distinct text with its tokens, in batches of similar length.
-
-        Raises:
-            ValueError: an empty text, or no size of a batch.
-
-        Warns:
-            UserWarning: a text is longer than the network reads.
-        """
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: expected at least 1")
-        read = [(text, self.tokenizer.encode(text)) for text in dict.fromkeys(texts)]
-        if not all(ids for _, ids in read):
-            raise ValueError(
-                f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx"
-            )
-        most = self.network.config.max_length
-        longest = max((len(ids) for _, ids in read), default=0)
-        if longest > most:
-            warnings.warn(
-                f"a network has {longest:,} tokens, of which the model reads the first {most:,}", stacklevel=4
-            )
-        batches: list[Batch] = []
-        for text, ids in sorted(read, key=lambda one: len(one[1])):
-            ids = ids[:most]
-            if not batches or len(batches[-1]) >= min(batch_size, max(1, TOKENS_OF_A_BATCH // len(ids))):
-                batches.append([])
-            batches[-1].append((text, ids))
-        return batches
+    def in_batches(self, texts: Sequence[str], batch_size: int = BATCH) -> list[Batch]:
+        """Each distinct text with its tokens, in batches of similar length, see `nas_rlm.batching`."""
+        return in_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
 
 
 def pieces_of(count: int) -> int:

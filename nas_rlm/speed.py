@@ -185,7 +185,7 @@ def _encoded(rlm: RLM, batches: Sequence[Tensor], _: int) -> int:
 
 def _batches(rlm: RLM, space: SearchSpace[Any], plan: Plan) -> list[Tensor]:
     texts = from_architectures(space, plan.networks(space, 0))
-    return [pad([ids for _, ids in batch]) for batch in rlm.in_batches(texts, BATCH)]
+    return [torch.from_numpy(pad([ids for _, ids in batch])) for batch in rlm.in_batches(texts)]
 
 
 def experts(rlm: RLM, plan: Plan) -> Cases:

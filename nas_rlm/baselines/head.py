@@ -55,7 +55,7 @@ def head(
     drawn = (torch.randperm(len(known)).split(recipe.batch_size) for _ in range(recipe.epochs))
     for step, rows in enumerate(batch for epoch in drawn for batch in epoch):
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.precision == "bfloat16"):
-            told = model(pad([ids[known[i]] for i in rows]))
+            told = model(torch.from_numpy(pad([ids[known[i]] for i in rows])))
         loss = F.mse_loss(told.float(), wanted[rows])
         model.zero_grad()
         loss.backward()
@@ -69,7 +69,7 @@ def head(
     with torch.inference_mode():
         for start in range(0, len(order), 64):
             part = order[start : start + 64]
-            found[part] = model(pad([ids[i] for i in part])).double().numpy()
+            found[part] = model(torch.from_numpy(pad([ids[i] for i in part]))).double().numpy()
     return found
 
 

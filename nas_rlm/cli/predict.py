@@ -7,7 +7,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -69,6 +69,26 @@ def export(
         write_text(out / f"{i:03d}.txt", from_architecture(found, architecture))
     write_text(out / "archs.txt", "".join(f"{a}\n" for a in chosen))
     print(f"{len(chosen)} architectures in {out}")
+
+
+@app.command(name="export-model")
+def export_model(*, out: Path, model: str = "nas", int8: Flag = False) -> None:
+    """Write a model's network as ONNX, so that predict needs no torch: --model OUT.
+
+    Experts are left out: what is told is what the network alone tells.
+
+    Args:
+        out: a new folder.
+        model: a checkpoint folder, or the name of a shipped model.
+        int8: matrices in eight bits.
+    """
+    from nas_rlm.export import export_model as write
+
+    rlm = load(model)
+    write(rlm, out, int8)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    left = f"; without the experts of {', '.join(rlm.experts)}" if rlm.experts else ""
+    print(f"{out}: {size / 2**20:.1f} MiB{left}")
 
 
 @app.command
@@ -152,6 +172,7 @@ def _predict(
     ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
+    from nas_rlm.lite import ENCODER
     from nas_rlm.objectives import EXACT, Evaluator
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text import from_onnx
@@ -171,6 +192,16 @@ def _predict(
     known = search_spaces.get(space) if archs is not None and space is not None else None
     read = read_architectures(known, archs) if archs is not None and known is not None else []
     names = [line for line, _ in read] or [str(f) for f in files]
+    chosen = [computed.index(q) for q in levels]
+    if (Path(model) / ENCODER).is_file():
+        if known is None or ray:
+            raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
+        from nas_rlm.lite import Lite
+
+        told = Evaluator(cast("RLM", Lite.load(model)))  # of which it needs no more than such has
+        told.check(objectives)
+        values = told.predict(known, [a for _, a in read], objectives, computed)
+        return names, values[:, :, computed.index(0.5)], values[:, :, chosen]
     with workers(ray) as there:
         rlm = there.model(load(model or _shipped(files)))
         evaluator = Evaluator(rlm)
@@ -201,7 +232,7 @@ def _predict(
                 part = [i for i, one in enumerate(like) if one == name]
                 some = [texts[i] for i in part]
                 values[part] = evaluator.predict_text(some, objectives, computed, progress=True, space=name)
-    return names, values[:, :, computed.index(0.5)], values[:, :, [computed.index(q) for q in levels]]
+    return names, values[:, :, computed.index(0.5)], values[:, :, chosen]
 
 
 def _shipped(files: Sequence[Path]) -> str:

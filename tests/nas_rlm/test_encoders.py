@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nas_rlm import encoders
-from nas_rlm.batching import pad
+from nas_rlm.batching import pad as padded
 from nas_rlm.data import Row, write
 from nas_rlm.model import Config, Network
 from nas_rlm.rlm import RLM
@@ -38,6 +38,10 @@ def folder(tmp_path_factory):
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=pieces, pad_token="<pad>", unk_token="<unk>")
     fast.save_pretrained(found)
     return str(found)
+
+
+def pad(rows):
+    return torch.from_numpy(padded(rows))
 
 
 def test_states_are_those_of_the_encoder_and_computed_once(folder, monkeypatch):

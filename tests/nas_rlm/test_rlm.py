@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import search_spaces
-from nas_rlm import RLM
+from nas_rlm import RLM, batching
 from nas_rlm import rlm as faces
 from nas_rlm.checkpoint import Seen
 from nas_rlm.data import Row
@@ -101,7 +101,7 @@ def test_many_architectures_are_read_some_at_a_time_and_each_once(rlm, monkeypat
 
 
 def test_a_batch_has_as_many_tokens_as_memory_is_meant_for(rlm, monkeypatch):
-    monkeypatch.setattr(faces, "TOKENS_OF_A_BATCH", 100)
+    monkeypatch.setattr(batching, "TOKENS", 100)
     batches = rlm.in_batches([f"v{i}" * (i + 1) for i in range(60)], 8)
     for batch in batches:
         assert len(batch) == 1 or (len(batch) <= 8 and len(batch) * len(batch[-1][1]) <= 100)

@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -264,3 +266,26 @@ def test_the_tokenizer_of_another_checkpoint_is_refused(capsys, tmp_path, tiny_c
     Tokenizer.train(["v1=Relu(v0)\n"] * 50, vocab_size=800).save(folder / "tokenizer.model")
     line = refused(capsys, "predict", "--model", folder, *archs, "--objectives", "accuracy")
     assert "not this checkpoint's tokenizer" in line
+
+
+def test_an_exported_model_predicts_without_torch(tmp_path, model, archs, capsys):
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    out = tmp_path / "lite"
+    assert main(["export-model", *model, "--out", str(out)]) == 0
+    assert capsys.readouterr().out.startswith(f"{out}: ")
+    wanted = ["--objectives", "flops,accuracy", "--quantiles", ".1,.9"]
+    for chosen, name in ((model, "whole"), (["--model", str(out)], "lite")):
+        assert main(["predict", *archs, *wanted, *chosen, "--out", str(tmp_path / f"{name}.csv")]) == 0
+    whole, lite = (rows(tmp_path / f"{name}.csv") for name in ("whole", "lite"))
+    assert [(row["arch"], row["flops"]) for row in lite] == [(row["arch"], row["flops"]) for row in whole]
+    assert "it predicts --archs of a --space here" in refused(
+        capsys, "predict", "net.onnx", "--objectives", "accuracy", "--model", out
+    )
+    assert "is not empty" in refused(capsys, "export-model", *model, "--out", out)
+    program = (
+        "import sys\nsys.modules['torch'] = None\nfrom nas_rlm.cli import main\n"
+        f"sys.exit(main({['predict', *map(str, archs), *wanted, '--model', str(out)]!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert done.stdout.splitlines()[0] .startswith("arch,flops,accuracy,")

@@ -1,0 +1,222 @@
+"""A model as two ONNX graphs, so that it predicts without torch; see `nas_rlm.lite`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from nas_rlm import __version__
+from nas_rlm.checkpoint import TOKENIZER
+from nas_rlm.files import check_folder, write_bytes, write_text
+from nas_rlm.lite import DECODER, ENCODER
+from nas_rlm.model import HEAD, DecoderLayer, EncoderLayer, Network
+from nas_rlm.rlm import RLM
+from nas_rlm.text import Tokenizer
+from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
+
+OPSET = 17
+BLOCKED = -1e4
+
+
+def export_model(rlm: RLM, folder: str | os.PathLike[str], int8: bool = False) -> None:
+    """Write a model's network, which tells nearly the same without torch; its experts are left out.
+
+    >>> export_model(RLM.load("nas-fast"), "runs/lite")
+
+    Args:
+        rlm: the model, with an encoder and a tokenizer of its own.
+        folder: an empty one, or none yet.
+        int8: matrices in eight bits, which is half the time where the processor has instructions for them.
+
+    Raises:
+        ValueError: the model reads with a frozen encoder, or the folder holds something.
+    """
+    if not isinstance(rlm.tokenizer, Tokenizer):
+        raise ValueError(
+            f"the model reads with {rlm.network.config.encoder}: expected one with its own encoder"
+        )
+    target = Path(folder)
+    check_folder(target)
+    alone = RLM(rlm.network, rlm.tokenizer, rlm.trained_on, rlm.temperatures)
+    encoder, decoder = _Encoder(rlm.network), _Decoder(rlm.network)
+    ids = torch.tensor([[1, 2, 3, PAD], [1, 2, 3, 4]])
+    tokens = torch.tensor([[0, 1], [2, 3], [0, 2], [1, 1]])
+    with torch.no_grad():
+        states = encoder(ids)
+    names = [f"{kind}{i}" for i in range(len(rlm.network.decoder)) for kind in ("keys", "values")]
+    text = {0: "texts", 1: "tokens"}
+    memory = {**{name: {0: "texts", 2: "tokens"} for name in names}, "padding": {0: "texts", 3: "tokens"}}
+    graphs = {
+        ENCODER: _graph(encoder, (ids,), ["ids"], [*names, "padding"], {"ids": text, **memory}),
+        DECODER: _graph(
+            decoder,
+            (tokens, *states),
+            ["digits", *names, "padding"],
+            ["logits"],
+            {"digits": {0: "decodings", 1: "written"}, **memory, "logits": {0: "decodings"}},
+        ),
+    }
+    for name, content in graphs.items():
+        write_bytes(target / name, _in_eight_bits(content) if int8 else content)
+    write_bytes(target / TOKENIZER, rlm.tokenizer.proto)
+    config = rlm.network.config
+    told = {
+        "package": f"nas-rlm {__version__}",
+        "objectives": config.objectives,
+        "max_length": config.max_length,
+        "exponent_digits": config.exponent_digits,
+        "mantissa_digits": config.mantissa_digits,
+        "seen": {space: seen.objectives for space, seen in rlm.trained_on.items()},
+        "temperatures": {
+            space: alone.temperatures_of(space, config.objectives) for space in ("", *rlm.trained_on)
+        },
+    }
+    write_text(target / "config.json", json.dumps(told, indent=1) + "\n")
+
+
+def _graph(
+    module: nn.Module,
+    given: tuple[Tensor, ...],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    axes: dict[str, dict[int, str]],
+) -> bytes:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # torch's older exporter, which needs no further package, is no longer new
+        path = Path(folder) / "graph.onnx"
+        torch.onnx.export(
+            module.eval(),
+            given,
+            str(path),
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes=axes,
+        )
+        return path.read_bytes()
+
+
+def _in_eight_bits(graph: bytes) -> bytes:
+    """The same with the weights of its matrix products in eight bits."""
+    try:
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+    except ImportError:
+        raise ValueError("eight bits need onnxruntime: pip install 'nas-rlm[onnxruntime]'") from None
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = (Path(folder) / name for name in ("before.onnx", "after.onnx"))
+        before.write_bytes(graph)
+        quantize_dynamic(before, after, weight_type=QuantType.QInt8, per_channel=True)
+        return after.read_bytes()
+
+
+def _normed(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+    eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * norm.weight
+
+
+def _fed(layer: EncoderLayer | DecoderLayer, x: Tensor) -> Tensor:
+    up = layer.feed.up(_normed(layer.norm_feed, x))
+    y: Tensor = x + layer.feed.down(nn.functional.gelu(up, approximate="tanh"))
+    return y
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return torch.matmul((torch.matmul(q * HEAD**-0.5, k.transpose(2, 3)) + mask).softmax(-1), v)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """Each head's halves turned by the angles of their positions."""
+    frequency = 1.0 / 10000 ** (torch.arange(0, HEAD, 2) / HEAD)
+    angle = torch.arange(x.shape[2])[:, None] * frequency[None]
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def _heads(projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+    b, t, width = projected.shape
+    found: tuple[Tensor, ...] = (
+        projected.view(b, t, parts, width // parts // HEAD, HEAD).permute(2, 0, 3, 1, 4).unbind(0)
+    )
+    return found
+
+
+class _Encoder(nn.Module):
+    """Keys and values of each decoder layer, and the padding's mask; heads see under masks of all pairs."""
+
+    ends_statement: Tensor
+    ends_scope: Tensor
+    named: Tensor
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        kinds = {"ends_statement": ENDS_STATEMENT, "ends_scope": ENDS_SCOPE, "named": IDENTIFIER}
+        for name, kind in kinds.items():  # of each piece, since ONNX of this age has no bits
+            self.register_buffer(name, (network.kinds & kind) > 0)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, ...]:
+        net = self.network
+        b, t = ids.shape
+        x, mask = net.pieces(ids), self._mask(ids)
+        for layer in cast(Sequence[EncoderLayer], net.encoder):
+            q, k, v = _heads(layer.attention.qkv(_normed(layer.norm_attention, x)), 3)
+            seen = _attended(_turned(q), _turned(k), v, mask)
+            x = _fed(layer, x + layer.attention.out(seen.transpose(1, 2).reshape(b, t, -1)))
+        memory = _normed(net.norm_memory, x)
+        found: list[Tensor] = []
+        for one in cast(Sequence[DecoderLayer], net.decoder):
+            found += _heads(one.cross.key_value(memory), 2)
+        return (*found, BLOCKED * (ids == PAD).float()[:, None, None, :])
+
+    def _mask(self, ids: Tensor) -> Tensor:
+        """See `nas_rlm.model.Sight`."""
+        net, special = self.network, self.network.config.special_heads
+        t = ids.shape[1]
+        place = torch.arange(t)
+        itself = place[:, None] == place[None]
+        visible = (ids != PAD)[:, None, :] | itself[None]
+        ends = self.ends_statement[ids].long()
+        statement = ends.cumsum(1) - ends
+        scope = self.ends_scope[ids].long().cumsum(1)
+        name = torch.where(self.named[ids], ids + scope * net.config.vocab_size, -1 - place[None])
+        near = (statement[:, :, None] == statement[:, None, :]) & visible
+        same = name[:, :, None] == name[:, None, :]
+        heads = [visible] * (net.config.size - 2 * special) + [near] * special + [same] * special
+        return BLOCKED * (~torch.stack(heads, 1)).float()
+
+
+class _Decoder(nn.Module):
+    """Logits of the digit after those written, which are read anew: they are few."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, digits: Tensor, *memory: Tensor) -> Tensor:
+        net, padding = self.network, memory[-1]
+        rows, t = digits.shape
+        b = padding.shape[0]
+        x = net.tokens(digits)
+        place = torch.arange(t)
+        causal = BLOCKED * (place[None] > place[:, None]).float()
+        for i, layer in enumerate(cast(Sequence[DecoderLayer], net.decoder)):
+            q, k, v = _heads(layer.attention.qkv(_normed(layer.norm_attention, x)), 3)
+            own = _attended(_turned(q), _turned(k), v, causal)
+            x = x + layer.attention.out(own.transpose(1, 2).reshape(rows, t, -1))
+            asked = layer.cross.query(_normed(layer.norm_cross, x)).view(b, -1, net.config.size, HEAD)
+            told = _attended(asked.transpose(1, 2), memory[2 * i], memory[2 * i + 1], padding)
+            x = _fed(layer, x + layer.cross.out(told.transpose(1, 2).reshape(rows, t, -1)))
+        logits: Tensor = net.digits(_normed(cast(Any, net.norm_out), x[:, -1]))
+        return logits
