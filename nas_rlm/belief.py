@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch.special import log_ndtr, ndtri  # scipy, which has them as well, would be half of a short command
 
 LEAST = 10  # values of a number that tell of others
 TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
@@ -54,6 +52,9 @@ class Belief:
         Returns:
             float64 [N, n, E], each row with a sum of one where there is room between the edges.
         """
+        import torch
+        from torch.special import log_ndtr  # scipy has it too, but is slow to import
+
         scores = self.scale.scored(edges) - self.mean[:, None, None]
         z = torch.from_numpy(scores / np.maximum(self.deviation, TINY)[:, None, None])
         # Of two edges above the mean, the tail beyond them tells the difference more exactly.
@@ -110,6 +111,9 @@ class Scale:
 
 def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:
     """Quantiles of the normal distribution of mean 0 and deviation 1, of the shape of the levels."""
+    import torch
+    from torch.special import ndtri
+
     found: np.ndarray = ndtri(torch.as_tensor(levels, dtype=torch.float64)).numpy()
     return found
 

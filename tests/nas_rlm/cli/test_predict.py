@@ -288,4 +288,4 @@ def test_an_exported_model_predicts_without_torch(tmp_path, model, archs, capsys
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-1500:]
-    assert done.stdout.splitlines()[0] .startswith("arch,flops,accuracy,")
+    assert done.stdout.splitlines()[0].startswith("arch,flops,accuracy,")
