@@ -42,6 +42,7 @@ def test_each_part_is_measured(rlm, part, monkeypatch):
     monkeypatch.setattr(speed, "SPACES", ("nasbench201", "nasbench101"))
     monkeypatch.setattr(speed, "CROPS", (16, 32))
     monkeypatch.setattr(speed, "SIDE", 64)
+    monkeypatch.setattr(speed, "BATCH", 4)
     found = dict(measured(rlm, PLAN, [part], {}))
     assert {name for name, _ in found} == {part}
     assert all(timing.seconds > 0 for timing in found.values())
