@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nas_rlm.programs import jail, python
-from nas_rlm.programs.python import Failure, Measurement, Plan, Program, lacking, measure
+from nas_rlm.programs.python import CHILD, Failure, Measurement, Plan, Program, lacking, measure
 
 MEMORY = Plan(repeats=0, counts=False, seconds=5, trusted=True)
 ZEROS = "def zeros(n):\n    return [0] * n"
@@ -213,7 +213,7 @@ def test_nothing_of_a_program_is_left_running(tmp_path):
     of("import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()")
     of("import time\ntime.sleep(100)", Plan(repeats=0, counts=False, seconds=0.2, trusted=True))
     time.sleep(0.1)
-    running = [p for p in os.popen("ps -eo args").read().splitlines() if "programs/child.py" in p]
+    running = [p for p in os.popen("ps -eo args").read().splitlines() if str(CHILD) in p]
     assert not running
 
 
