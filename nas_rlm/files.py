@@ -149,8 +149,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file whole, in UTF-8."""
-    write_bytes(path, text.encode())
+    """Write a text file whole, in UTF-8; what is no Unicode, as names of files can be, as its number."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def read_text(path: str | os.PathLike[str], expected: str) -> str:

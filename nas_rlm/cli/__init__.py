@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any
 
 from cyclopts import CycloptsError
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault(
         "THP_MEM_ALLOC_ENABLE", "1"
     )  # torch's large tensors come in large pages: no slow faults
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be Unicode
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from nas_rlm.cli.app import Flag, Whole, app
-from nas_rlm.files import check_target, read_text
+from nas_rlm.files import check_target
 
 if TYPE_CHECKING:
     from nas_rlm.programs.python import Program
@@ -105,8 +105,9 @@ def measure_python(
 
 def _program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
     from nas_rlm.programs.python import Program
+    from nas_rlm.programs.source import source_of
 
-    source = read_text(path, "a program")
+    source = source_of(path)
     try:
         return Program(source, entry, inputs)
     except ValueError as error:
@@ -121,6 +122,7 @@ def measure_triton(
     entry: str = "",
     windows: Whole = 5,
     seconds: float = 1.0,
+    limit: float = 900.0,
     interpret: Flag = False,
 ) -> None:
     """Measure how long Triton kernels take on this machine's GPU, as a table that finetune reads.
@@ -137,6 +139,7 @@ def measure_triton(
         entry: the torch module of the files, or the function that is called; by default the last module.
         windows: of runs; the median of their means counts.
         seconds: that a window takes at least.
+        limit: seconds that compiling a kernel, or a window of its runs, may take.
         interpret: check kernels in Triton's interpreter, without a GPU: whether they run, and compute what
             their module does. Its times are its own.
     """
@@ -147,7 +150,7 @@ def measure_triton(
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")
     check_target(out)
-    plan = Plan(windows, seconds, interpret)
+    plan = Plan(windows, seconds, interpret, limit)
     found = read_pairs(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
     table = latencies(found, out, plan, progress=True)
     rows = [row for row in table.rows if row.identifier in found]

@@ -31,11 +31,14 @@ class Connection:
         python: a command that starts Python where networks run, such as `ssh box .venv/bin/python`; by
             default this one.
         module: of the worker.
+        longest: seconds that a request may take.
     """
 
-    def __init__(self, python: str = "", module: str = "nas_rlm.devices.worker") -> None:
+    def __init__(
+        self, python: str = "", module: str = "nas_rlm.devices.worker", longest: float = LONGEST
+    ) -> None:
         command = [*(shlex.split(python) or [sys.executable]), "-m", module]
-        self.command = command
+        self.command, self.longest = command, longest
         try:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -76,10 +79,10 @@ class Connection:
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n" + (content or b""))
             self.process.stdin.flush()
-            line = self.replies.get(timeout=LONGEST)
+            line = self.replies.get(timeout=self.longest)
         except queue.Empty:
             self.process.kill()
-            raise Died(f"no answer within {LONGEST:g} seconds") from None
+            raise Died(f"no answer within {self.longest:g} seconds") from None
         except OSError:
             line = b""
         if not line:

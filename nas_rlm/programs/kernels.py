@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from nas_rlm.devices.serving import Answers, serve_standard
+from nas_rlm.programs.jail import end_with_parent
 
 WARM = 0.2  # seconds of runs before any counts
 FIRST = 20  # runs of which a window is at least, where they are not interpreted
@@ -342,4 +343,5 @@ def answers() -> Answers:
 
 
 if __name__ == "__main__":
+    end_with_parent()  # who is busy with a kernel does not see that nobody asks any more
     serve_standard(answers())

@@ -23,6 +23,7 @@ import numpy as np
 from nas_rlm.programs.child import LAYERS, SLOWER
 
 CHILD = Path(__file__).with_name("child.py")
+MOST = 2**44  # bytes that may be given to a run
 START = 30.0  # seconds that starting may take, beside the runs
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # of which each takes memory
 CASE = {"args": list, "kwargs": dict, "call": str, "stdin": str}  # what an input may be made of
@@ -41,8 +42,8 @@ class Program:
         problem: that it solves, if that is known.
 
     Raises:
-        ValueError: the source is empty or no Unicode, the entry is no expression, there is no input, or one
-            that is none of these.
+        ValueError: the source is empty or no Unicode, the entry or a call is no expression, there is no
+            input, or one that is none of these.
     """
 
     source: str
@@ -59,18 +60,27 @@ class Program:
             raise ValueError(f"a program is no Unicode: {error}") from None
         if not self.cases:
             raise ValueError("a program has no inputs: expected one at least")
-        try:
-            compile(self.entry or "None", "entry", "eval")
-        except (SyntaxError, ValueError) as error:
-            raise ValueError(
-                f"entry is {self.entry!r}, no expression ({error}): expected such as Solution().solve"
-            ) from None
+        _check_expression("entry", self.entry or "None", "Solution().solve")
         for case in self.cases:
             wanted = {"args", "kwargs", "call"} if self.entry else {"stdin"}
             fits = isinstance(case, dict) and case.keys() <= wanted
             if not fits or not all(isinstance(part, CASE[name]) for name, part in case.items()):
                 shape = '{"args": [1, 2]}' if self.entry else '{"stdin": "1 2"}'
                 raise ValueError(f"{str(case)[:60]!r} is no input: expected such as {shape}")
+            _check_expression("call", case.get("call", "None"), "candidate(tree([1]))")
+            try:
+                case.get("stdin", "").encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f"{str(case)[:60]!r} is no Unicode: {error}") from None
+
+
+def _check_expression(name: str, text: str, such: str) -> None:
+    try:
+        compile(text, name, "eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ValueError(
+            f"{name} is {text[:200]!r}, no expression ({error}): expected such as {such}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,8 @@ class Plan:
     trusted: bool = False
 
     def __post_init__(self) -> None:
+        if self.memory > MOST:
+            raise ValueError(f"memory is {self.memory:,}, expected at most {MOST:,}")
         least = {"warmup": 0, "repeats": 0, "memory": 64 * 2**20}
         for name, bound in least.items():
             if getattr(self, name) < bound:

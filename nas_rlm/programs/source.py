@@ -30,14 +30,27 @@ def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is too large, empty, or no text.
+        ValueError: it is no regular file, too large, empty, or no text.
     """
+    text = source_of(path)
+    return text, _spaces(text, LANGUAGES[path.suffix.lower()])
+
+
+def source_of(path: Path) -> str:
+    """The text of a program.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no regular file, too large, empty, or no text.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path} is no regular file: expected a program")
     if path.is_file() and path.stat().st_size > MOST:
         raise ValueError(f"{path} is larger than {MOST:,} bytes: expected a program")
     text = read_text(path, "a program")
     if not text.strip():
         raise ValueError(f"{path} is empty: expected a program")
-    return text, _spaces(text, LANGUAGES[path.suffix.lower()])
+    return text
 
 
 def _spaces(text: str, language: str) -> tuple[str, ...]:

@@ -103,8 +103,19 @@ def filled(
             another process writes to it.
     """
     check_target(out)
+    for name in (*digests, *groups.values()):
+        if not _is_unicode(name):
+            raise ValueError(f"the name {name!r} is no Unicode: expected another name, or another file's")
     with alone(out):
         return _filled(out, space, digests, results, groups, progress)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _filled(
@@ -183,15 +194,17 @@ def read_programs(path: Path) -> dict[str, Program]:
             continue
         try:
             record = json.loads(line)
+            if not isinstance(record, dict) or not isinstance(record.get("cases", []), list):
+                raise TypeError("a line is an object, and its cases are a list")
             name, source, entry = str(record["name"]), record["source"], record.get("entry", "")
             if not isinstance(source, str) or not isinstance(entry, str):
                 raise TypeError("source and entry are texts")
             if name in found:
                 raise ValueError(f"{name!r} is there twice")
             found[name] = Program(source, entry, record["cases"], str(record.get("problem", "")))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path} line {number} is no program ({error}): expected such as"
+                f"{path} line {number} is no program ({str(error)[:200]}): expected such as"
                 ' {"name": "one", "source": "def f(n): return n", "entry": "f", "cases": [{"args": [1]}]}'
             ) from None
     if not found:
@@ -201,10 +214,11 @@ def read_programs(path: Path) -> dict[str, Program]:
 
 def read_cases(path: Path) -> Sequence[dict[str, Any]]:
     """Inputs: a JSON list of them, see `Program`."""
+    content = read_text(path, "inputs")
     try:
-        found = json.loads(read_text(path, "inputs"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f'{path} is no JSON ({error}): expected such as [{{"args": [1, 2]}}]') from None
     if not isinstance(found, list):
         raise ValueError(f'{path} is no list of inputs: expected such as [{{"args": [1, 2]}}]')
     return found

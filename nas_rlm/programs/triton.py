@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.tables import Table
-from nas_rlm.devices.connection import Connection, Died, Refused
-from nas_rlm.programs.source import KERNEL
+from nas_rlm.devices.connection import LONGEST, Connection, Died, Refused
+from nas_rlm.programs.source import KERNEL, source_of
 from nas_rlm.programs.table import Found, digest, filled
 
 SPACE = "triton"  # what kernels are called in tables
@@ -60,13 +60,20 @@ class Plan:
         seconds: that a window takes at least.
         interpret: in Triton's interpreter instead of on a GPU: it tells what kernels compute, and how slow
             the interpreter is.
+        limit: seconds that compiling a kernel, or a window of its runs, may take.
     """
 
     windows: int = 5
     seconds: float = 1.0
     interpret: bool = False
+    limit: float = LONGEST
 
     def __post_init__(self) -> None:
+        if not self.seconds < self.limit <= 86_400:
+            raise ValueError(
+                f"limit is {self.limit:g}, expected more than a window's {self.seconds:g} seconds and at most"
+                " 86,400"
+            )
         if self.windows < 1:
             raise ValueError(f"windows is {self.windows}, expected at least 1")
         if not 0 < self.seconds <= 60:
@@ -116,7 +123,7 @@ def latencies(kernels: Mapping[str, Kernel], out: Path, plan: Plan = USUAL, prog
     Raises:
         ValueError: there is no GPU, and they are not to be interpreted.
     """
-    with Connection(module=WORKER) as worker:
+    with Connection(module=WORKER, longest=plan.limit) as worker:
         environment = _opened(worker, plan)
     device = environment.pop("device")
 
@@ -129,8 +136,13 @@ def latencies(kernels: Mapping[str, Kernel], out: Path, plan: Plan = USUAL, prog
             found = {f"latency/{device}": told.pop("median")} if isinstance(result, Latency) else {}
             yield kernel.module if isinstance(source, Failure) else source, found, {**told, **environment}
 
-    digests = {name: digest(asdict(kernel), asdict(plan), device) for name, kernel in kernels.items()}
+    digests = {name: digest(asdict(kernel), _how(plan), device) for name, kernel in kernels.items()}
     return filled(out, SPACE, digests, results, {}, progress)
+
+
+def _how(plan: Plan) -> dict[str, Any]:
+    """What of a plan a latency depends on."""
+    return {name: value for name, value in asdict(plan).items() if name != "limit"}
 
 
 def measure(kernel: Kernel, plan: Plan = USUAL) -> Latency | Failure:
@@ -139,7 +151,7 @@ def measure(kernel: Kernel, plan: Plan = USUAL) -> Latency | Failure:
     Raises:
         ValueError: see `latencies`.
     """
-    with Connection(module=WORKER) as worker:
+    with Connection(module=WORKER, longest=plan.limit) as worker:
         _opened(worker, plan)
         try:
             told = worker.ask("load", json.dumps(asdict(kernel)).encode(), number=0)
@@ -153,7 +165,7 @@ def measure(kernel: Kernel, plan: Plan = USUAL) -> Latency | Failure:
 
 def _made(kernel: Kernel, plan: Plan) -> str | Failure:
     """What Inductor makes of a module."""
-    with Connection(module=WORKER) as worker:
+    with Connection(module=WORKER, longest=plan.limit) as worker:
         _opened(worker, plan)
         content = json.dumps({"source": kernel.module, "entry": kernel.entry}).encode()
         try:
@@ -209,7 +221,5 @@ def _entry(record: Mapping[str, Any]) -> str:
 
 def read_kernel(path: Path, entry: str = "") -> Kernel:
     """A file of the user's: a Triton program, or a torch module where it has no kernel."""
-    from nas_rlm.files import read_text
-
-    source = read_text(path, "a kernel")
+    source = source_of(path)
     return Kernel(source, "", entry) if KERNEL.search(source) else Kernel("", source, entry)

@@ -225,6 +225,12 @@ def test_nothing_of_a_program_is_left_running(tmp_path):
         ("", [{"args": [1]}], r"is no input: expected such as \{\"stdin\": \"1 2\"\}"),
         ("f", [{"args": 1}], "is no input"),
         ("f", [3], "is no input"),
+        (
+            "f",
+            [{"call": "candidate("}],
+            r"call is 'candidate\(', no expression .*: expected such as candidate",
+        ),
+        ("", [{"stdin": "\ud800"}], "is no Unicode"),
     ],
 )
 def test_inputs_that_are_none(entry, cases, message):
@@ -259,3 +265,8 @@ def test_plans_that_are_none():
     for wrong in ({"repeats": -1}, {"seconds": 0}, {"memory": 1}, {"warmup": -2}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Plan(**wrong)
+
+
+def test_more_memory_than_there_is_anywhere():
+    with pytest.raises(ValueError, match="memory is 100,000,000,000,000,000, expected at most"):
+        Plan(memory=10**17)

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from nas_rlm.programs import source
@@ -36,4 +38,11 @@ def test_what_is_no_program(tmp_path, monkeypatch):
         read_program(path)
     monkeypatch.setattr(source, "MOST", 2)
     with pytest.raises(ValueError, match="is larger than 2 bytes"):
+        read_program(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    path = tmp_path / "a.py"
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=r"a.py is no regular file: expected a program"):
         read_program(path)

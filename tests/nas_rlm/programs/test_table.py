@@ -103,7 +103,15 @@ def test_files_of_programs_and_inputs(tmp_path, monkeypatch):
         read_programs(path)
     path.write_text('[{"args": [1]}]')
     assert read_cases(path) == [{"args": [1]}]
-    for content, message in (("{}", "is no list of inputs"), ("[", "is no JSON")):
+    for content, message in (("{}", "is no list of inputs"), ("[", "is no JSON"), ("[" * 9**5, "is no JSON")):
         path.write_text(content)
         with pytest.raises(ValueError, match=message):
             read_cases(path)
+
+
+def test_names_that_no_table_can_hold_are_refused_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr("nas_rlm.programs.table.measure", lambda *_: pytest.fail("measured"))
+    programs = {"one": Program("pass", "", [{}]), "\ud800": Program("pass", "", [{}])}
+    with pytest.raises(ValueError, match=r"the name '\\ud800' is no Unicode"):
+        measured(programs, tmp_path / "t.parquet")
+    assert not (tmp_path / "t.parquet").exists()

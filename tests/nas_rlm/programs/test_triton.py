@@ -190,3 +190,11 @@ def test_what_is_no_file_of_pairs(tmp_path, content):
     (tmp_path / "pairs.json").write_text(content)
     with pytest.raises(ValueError, match="has no pairs"):
         read_pairs(tmp_path / "pairs.json")
+
+
+def test_a_kernel_that_does_not_end_is_a_failure():
+    endless = Kernel("def get_inputs():\n    return []\n\n\ndef call(args):\n    while True:\n        pass\n")
+    found = measure(endless, Plan(windows=1, seconds=0.01, interpret=True, limit=8))
+    assert found == Failure("no answer within 8 seconds")
+    with pytest.raises(ValueError, match="limit is 0\\.5, expected more than a window's 1 seconds"):
+        Plan(limit=0.5)
