@@ -30,6 +30,7 @@ def profile(
     seconds: float = 0.2,
     memory: Flag = False,
     python: str = "",
+    limit: float = 900.0,
     ray: str = "",
 ) -> None:
     """Measure how long networks take on a device, as a table that finetune reads.
@@ -54,6 +55,7 @@ def profile(
         seconds: of each of them.
         memory: measure memory as well, in a process for each network.
         python: a command that starts the Python where networks run; by default this one.
+        limit: seconds that compiling a network, or a window of its runs, may take.
         ray: a cluster whose machines, all alike, share the networks: auto, HOST:6379 or ray://HOST:10001.
     """
     from nas_rlm.data.synthetic import counted
@@ -77,6 +79,10 @@ def profile(
             raise ValueError(f"{name} is {value}, expected at least {least}")
     if not 0 < seconds <= 60:
         raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most 60")
+    if not seconds < limit <= 86_400:
+        raise ValueError(
+            f"--limit is {limit:g}, expected more than a window's {seconds:g} seconds and at most 86,400"
+        )
     check_target(out)
     where = Device.named(device)
     networks: list[Network]
@@ -102,7 +108,7 @@ def profile(
             told = profiles_of(on_networks(load(model).experts).get(space, ()), space, counts)
             some = [some[i] for i in chosen(told, choose, seed)]
         networks = [Architecture(known, a) for a in some]
-    plan = Plan(windows, seconds, seed, memory, python)
+    plan = Plan(windows, seconds, seed, memory, python, limit)
     with workers(ray) as there:
         table = run(networks, where, out, plan, progress=True, measuring=there.measure)
     found = [notes(row).get(str(where), {}) for row in table.rows]

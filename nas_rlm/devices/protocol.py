@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nas_rlm.devices.connection import Connection, Died, Refused
+from nas_rlm.devices.connection import LONGEST, Connection, Died, Refused
 from nas_rlm.devices.device import Device
 
 WINDOWS, SECONDS = 5, 0.2
@@ -33,6 +33,7 @@ class Plan:
         seed: of the order.
         memory: measure memory as well, for which each network gets a process of its own.
         python: see `Connection`.
+        limit: seconds that compiling a network, or a window of its runs, may take.
     """
 
     windows: int = WINDOWS
@@ -40,6 +41,7 @@ class Plan:
     seed: int = 0
     memory: bool = False
     python: str = ""
+    limit: float = LONGEST
 
 
 USUAL = Plan()
@@ -100,7 +102,7 @@ def measure(
     """
     rng, rest = np.random.default_rng(plan.seed), iter(networks)
     while some := list(islice(rest, TOGETHER)):
-        grown = [_memory(content, device, plan.python) if plan.memory else None for _, content in some]
+        grown = [_memory(content, device, plan) if plan.memory else None for _, content in some]
         yield from _measured(some, grown, device, plan, rng)
 
 
@@ -121,7 +123,7 @@ def _measured(
     environment: dict[str, Any] = {}
     asked = [i for _ in range(plan.windows) for i in rng.permutation(len(some)).tolist()]
     while asked:
-        with Connection(plan.python) as worker:
+        with Connection(plan.python, longest=plan.limit) as worker:
             environment |= opened(worker, device)
             loaded: set[int] = set()
             at = -1
@@ -179,9 +181,9 @@ def opened(worker: Connection, device: Device) -> dict[str, Any]:
         raise ValueError(f"{' '.join(worker.command)!r} is no worker: {died}") from None
 
 
-def _memory(content: bytes, device: Device, python: str) -> float | None:
+def _memory(content: bytes, device: Device, plan: Plan) -> float | None:
     """What a process of its own grows by when it loads and runs a network."""
-    with Connection(python) as worker:
+    with Connection(plan.python, longest=plan.limit) as worker:
         opened(worker, device)
         try:
             return float(worker.ask("load", content, number=0)["memory"])

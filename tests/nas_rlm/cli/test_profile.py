@@ -51,6 +51,7 @@ def test_what_fails_is_said_and_kept(tmp_path, capsys):
         (("--space", "nasbench201", "--sample", "-1"), "--sample is -1"),
         (("--space", "nasbench201", "--sample", "2", "--windows", "0"), "--windows is 0"),
         (("--space", "nasbench201", "--sample", "2", "--seconds", "0"), "--seconds is 0"),
+        (("--space", "nasbench201", "--sample", "2", "--limit", "0.1"), "--limit is 0.1"),
         (("--space", "nasbench201", "--sample", "2", "--choose", "5"), "5 of 2 networks that differ"),
         (("m.onnx", "--sample", "2"), "--choose are for spaces"),
         (("nowhere.onnx",), "nowhere.onnx"),

@@ -57,9 +57,9 @@ def test_a_process_that_ends_once_is_not_held_against_its_network(tmp_path):
     assert (tmp_path / "log").read_text().splitlines().count("load die once") == 2
 
 
-def test_a_network_that_hangs_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("nas_rlm.devices.connection.LONGEST", 0.5)
-    (found,) = measure([(0, b"0.1")], DEVICE, Plan(python=fake(tmp_path / "log", slow="30")))
+def test_a_network_that_hangs_is_ended(tmp_path):
+    plan = Plan(python=fake(tmp_path / "log", slow="30"), limit=0.5)
+    (found,) = measure([(0, b"0.1")], DEVICE, plan)
     assert found[1] == Failure("no answer within 0.5 seconds")
 
 
