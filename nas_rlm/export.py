@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from nas_rlm import __version__
 from nas_rlm.checkpoint import TOKENIZER
 from nas_rlm.files import check_folder, write_bytes, write_text
-from nas_rlm.lite import DECODER, ENCODER
-from nas_rlm.model import HEAD, DecoderLayer, EncoderLayer, Network
+from nas_rlm.lite import DECODER, ENCODER, STATEMENTS
+from nas_rlm.model import HALF, HEAD, DecoderLayer, EncoderLayer, Network, StatementEncoder
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
@@ -46,25 +46,7 @@ def export_model(rlm: RLM, folder: str | os.PathLike[str], int8: bool = False) -
     target = Path(folder)
     check_folder(target)
     alone = RLM(rlm.network, rlm.tokenizer, rlm.trained_on, rlm.temperatures)
-    encoder, decoder = _Encoder(rlm.network), _Decoder(rlm.network)
-    ids = torch.tensor([[1, 2, 3, PAD], [1, 2, 3, 4]])
-    tokens = torch.tensor([[0, 1], [2, 3], [0, 2], [1, 1]])
-    with torch.no_grad():
-        states = encoder(ids)
-    names = [f"{kind}{i}" for i in range(len(rlm.network.decoder)) for kind in ("keys", "values")]
-    text = {0: "texts", 1: "tokens"}
-    memory = {**{name: {0: "texts", 2: "tokens"} for name in names}, "padding": {0: "texts", 3: "tokens"}}
-    graphs = {
-        ENCODER: _graph(encoder, (ids,), ["ids"], [*names, "padding"], {"ids": text, **memory}),
-        DECODER: _graph(
-            decoder,
-            (tokens, *states),
-            ["digits", *names, "padding"],
-            ["logits"],
-            {"digits": {0: "decodings", 1: "written"}, **memory, "logits": {0: "decodings"}},
-        ),
-    }
-    for name, content in graphs.items():
+    for name, content in _graphs(rlm.network).items():
         write_bytes(target / name, _in_eight_bits(content) if int8 else content)
     write_bytes(target / TOKENIZER, rlm.tokenizer.proto)
     config = rlm.network.config
@@ -80,6 +62,38 @@ def export_model(rlm: RLM, folder: str | os.PathLike[str], int8: bool = False) -
         },
     }
     write_text(target / "config.json", json.dumps(told, indent=1) + "\n")
+
+
+def _graphs(network: Network) -> dict[str, bytes]:
+    """The graphs of a network, by their files' names."""
+    ids = torch.tensor([[1, 2, 3, PAD], [1, 2, 3, 4]])
+    tokens = torch.tensor([[0, 1], [2, 3], [0, 2], [1, 1]])
+    names = [f"{kind}{i}" for i in range(len(network.decoder)) for kind in ("keys", "values")]
+    text = {0: "texts", 1: "tokens"}
+    memory = {**{name: {0: "texts", 2: "tokens"} for name in names}, "padding": {0: "texts", 3: "tokens"}}
+    found = {}
+    encoder: nn.Module
+    given: tuple[Tensor, ...]
+    if network.statement_encoder:
+        reader = _Reader(network.statement_encoder, network.pieces)
+        axes = {"ids": {0: "statements", 1: "pieces"}, "states": {0: "statements"}}
+        found[STATEMENTS] = _graph(reader, (ids,), ["ids"], ["states"], axes)
+        encoder = _StatementsEncoder(network)
+        given = (torch.zeros(2, 4, network.config.width), ids == PAD, torch.zeros(2, 4, 4, dtype=torch.bool))
+        asked = {"states": text, "filled": text, "sources": {**text, 2: "tokens"}}
+    else:
+        encoder, given, asked = _Encoder(network), (ids,), {"ids": text}
+    with torch.no_grad():
+        read = encoder(*given)
+    found[ENCODER] = _graph(encoder, given, list(asked), [*names, "padding"], {**asked, **memory})
+    found[DECODER] = _graph(
+        _Decoder(network),
+        (tokens, *read),
+        ["digits", *names, "padding"],
+        ["logits"],
+        {"digits": {0: "decodings", 1: "written"}, **memory, "logits": {0: "decodings"}},
+    )
+    return found
 
 
 def _graph(
@@ -152,6 +166,57 @@ def _heads(projected: Tensor, parts: int) -> tuple[Tensor, ...]:
     return found
 
 
+def _through(layers: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
+    """States after layers of an encoder."""
+    b, t, _ = x.shape
+    for layer in cast(Sequence[EncoderLayer], layers):
+        q, k, v = _heads(layer.attention.qkv(_normed(layer.norm_attention, x)), 3)
+        seen = _attended(_turned(q), _turned(k), v, mask)
+        x = _fed(layer, x + layer.attention.out(seen.transpose(1, 2).reshape(b, t, -1)))
+    return x
+
+
+def _remembered(network: Network, x: Tensor, filled: Tensor) -> tuple[Tensor, ...]:
+    """Keys and values of each decoder layer, and the mask of what only fills up."""
+    memory = _normed(network.norm_memory, x)
+    found: list[Tensor] = []
+    for one in cast(Sequence[DecoderLayer], network.decoder):
+        found += _heads(one.cross.key_value(memory), 2)
+    return (*found, BLOCKED * filled.float()[:, None, None, :])
+
+
+class _Reader(nn.Module):
+    """States of statements, each read by itself."""
+
+    def __init__(self, encoder: StatementEncoder, pieces: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.pieces = encoder, pieces
+
+    def forward(self, ids: Tensor) -> Tensor:
+        filled = ids == PAD
+        x = _through(self.encoder.layers, self.pieces(ids), BLOCKED * filled.float()[:, None, None, :])
+        whole: Tensor = HALF * (x * (~filled).float()[:, :, None]).sum(1)
+        return whole
+
+
+class _StatementsEncoder(nn.Module):
+    """Keys and values of each decoder layer, and the padding's mask, from the states of statements."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, states: Tensor, filled: Tensor, sources: Tensor) -> tuple[Tensor, ...]:
+        net, special = self.network, self.network.config.special_heads
+        place = torch.arange(states.shape[1])
+        beside = (place[:, None] - place[None]).abs() <= 1
+        near = sources | sources.transpose(1, 2) | beside[None]
+        every = ~filled[:, None, :] | torch.zeros_like(near)
+        heads = [every] * (net.config.size - special) + [every & near] * special
+        x = _through(net.encoder, states, BLOCKED * (~torch.stack(heads, 1)).float())
+        return _remembered(net, x, filled)
+
+
 class _Encoder(nn.Module):
     """Keys and values of each decoder layer, and the padding's mask; heads see under masks of all pairs."""
 
@@ -167,18 +232,8 @@ class _Encoder(nn.Module):
             self.register_buffer(name, (network.kinds & kind) > 0)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, ...]:
-        net = self.network
-        b, t = ids.shape
-        x, mask = net.pieces(ids), self._mask(ids)
-        for layer in cast(Sequence[EncoderLayer], net.encoder):
-            q, k, v = _heads(layer.attention.qkv(_normed(layer.norm_attention, x)), 3)
-            seen = _attended(_turned(q), _turned(k), v, mask)
-            x = _fed(layer, x + layer.attention.out(seen.transpose(1, 2).reshape(b, t, -1)))
-        memory = _normed(net.norm_memory, x)
-        found: list[Tensor] = []
-        for one in cast(Sequence[DecoderLayer], net.decoder):
-            found += _heads(one.cross.key_value(memory), 2)
-        return (*found, BLOCKED * (ids == PAD).float()[:, None, None, :])
+        x = _through(self.network.encoder, self.network.pieces(ids), self._mask(ids))
+        return _remembered(self.network, x, ids == PAD)
 
     def _mask(self, ids: Tensor) -> Tensor:
         """See `nas_rlm.model.Sight`."""

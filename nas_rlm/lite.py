@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from nas_rlm.arguments import check_names, levels_of, listed
 from nas_rlm.batching import MOST, gathered, in_batches, pad
 from nas_rlm.hints import hint
 from nas_rlm.numbers import TOKENS, DigitTree, NumberScheme
+from nas_rlm.statements import by_length, read, statements
 from nas_rlm.text import Tokenizer, from_architectures
 from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
 
-ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
+STATEMENTS, ENCODER, DECODER = "statements.onnx", "encoder.onnx", "decoder.onnx"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Lite:
         temperatures: for each space, and the empty name, those of the objectives.
         max_length: tokens of a text that are read.
         scheme: of the numbers.
+        reader: a session that reads statements, where the network reads those one by one.
     """
 
     encoder: Any
@@ -55,6 +58,7 @@ class Lite:
     temperatures: dict[str, tuple[float, ...]]
     max_length: int
     scheme: NumberScheme
+    reader: Any = None
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Lite:
@@ -90,6 +94,7 @@ class Lite:
                 temperatures,
                 int(told["max_length"]),
                 NumberScheme(int(told["exponent_digits"]), int(told["mantissa_digits"])),
+                _session(InferenceSession, path / STATEMENTS) if (path / STATEMENTS).is_file() else None,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder} is not what nas-rlm export-model writes: {error}") from None
@@ -148,7 +153,7 @@ class Lite:
         self, ids: np.ndarray, objectives: Sequence[str], levels: Sequence[float], space: str
     ) -> np.ndarray:
         """Quantiles of B padded texts, float64 [B, K, Q]; see `nas_rlm.decoding.quantile`."""
-        memory = dict(zip(self._memory, self.encoder.run(None, {"ids": ids}), strict=True))
+        memory = dict(zip(self._memory, self.encoder.run(None, self._given(ids)), strict=True))
         places = [self.objectives.index(name) for name in objectives]
         known = self.temperatures.get(space, self.temperatures[""])
         walks = [(TOKENS + place, known[place], level) for place in places for level in levels]
@@ -171,6 +176,24 @@ class Lite:
             written = np.concatenate([written, digit], 1)
         values = self.scheme.decode_array(written[:, 1:])
         return values.reshape(len(ids), len(objectives), len(levels))
+
+    def _given(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """What the encoder reads of padded texts: their tokens, or the states of their statements."""
+        if self.reader is None:
+            return {"ids": ids}
+        cut = statements(ids, self._kinds)
+        groups = by_length(cut.different)
+        order = np.argsort([i for group in groups.values() for i in group])
+        states = [
+            self.reader.run(None, {"ids": read([cut.different[i] for i in group], length)})[0]
+            for length, group in groups.items()
+        ]
+        filled = cut.places < 0
+        return {"states": np.concatenate(states)[order][cut.places], "filled": filled, "sources": cut.sources}
+
+    @cached_property
+    def _kinds(self) -> np.ndarray:
+        return self.tokenizer.kinds()
 
     @property
     def _memory(self) -> list[str]:

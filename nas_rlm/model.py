@@ -15,12 +15,16 @@ from torch import Tensor, nn
 
 from nas_rlm import encoders
 from nas_rlm.numbers import TOKENS, NumberScheme
+from nas_rlm.statements import Statements, by_length, read, statements
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
 HEAD = 32
 Rotary = Sequence[Tensor]
 KeyValue = tuple[Tensor, Tensor]
 _BLOCKED = -1e4
+REMEMBERED = 2**16  # statements
+HALF = 0.5  # of the sum of a statement's tokens, of which there are a few
+TOGETHER = 64  # statements that are read at once, where they are remembered
 CACHED = 2**23  # scores of attention that a processor keeps near
 
 
@@ -40,6 +44,8 @@ class Config:
         encoder: a frozen one that reads the text in the place of layers of its own, see
             `nas_rlm.encoders.load`.
         encoder_width: of its states.
+        statements: so many layers read each statement by itself, and then those of `size` read statements; 0:
+            those read tokens.
     """
 
     vocab_size: int
@@ -52,6 +58,7 @@ class Config:
     relational: bool = True
     encoder: str = ""
     encoder_width: int = 0
+    statements: int = 0
 
     def __post_init__(self) -> None:
         sizes = ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits")
@@ -61,6 +68,11 @@ class Config:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a whole number from 1 on")
+        if not isinstance(self.statements, int) or self.statements < 0 or (self.statements and self.encoder):
+            raise ValueError(
+                f"statements is {self.statements!r}: expected a whole number of layers, and none beside a"
+                " frozen encoder"
+            )
         if not isinstance(self.numbers, int) or self.numbers < 2:
             raise ValueError(f"numbers is {self.numbers!r}: expected a whole number from 2 on")
 
@@ -97,12 +109,13 @@ def has_bfloat16() -> bool:
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """Softmax attention [B, H, t, HEAD] under an additive mask.
 
-    Where bfloat16 is learnt in, by plain matrix products: there the fused CPU kernel's backward pass is
-    several times slower. So few inputs go at once that their scores stay in the processor's cache.
+    In bfloat16 on a processor, by plain matrix products: there the fused kernel is slower, its backward pass
+    several times. So few inputs go at once that their scores stay in the processor's cache.
     """
-    if q.dtype != torch.bfloat16 or not torch.is_grad_enabled():
+    if q.dtype != torch.bfloat16 or q.device.type != "cpu":
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    some = max(1, CACHED // (q.shape[1] * q.shape[2] * k.shape[2]))
+    most = CACHED if torch.is_grad_enabled() else CACHED // 8
+    some = max(1, most // (q.shape[1] * q.shape[2] * k.shape[2]))
     mask = mask.expand(*q.shape[:3], k.shape[2])
     parts = zip(*(whole.split(some) for whole in (q, k, v, mask)), strict=True)
     return torch.cat([_attended(*part) for part in parts])
@@ -143,7 +156,7 @@ class CrossAttention(nn.Module):
     def project(self, memory: Tensor) -> KeyValue:
         """Keys and values, each [B, H, T, HEAD], of a memory [B, T, D]."""
         b, t, d = memory.shape
-        k, v = self.key_value(memory).view(b, t, 2, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
+        k, v = self.key_value(memory).view(b, t, 2, d // HEAD, HEAD).permute(2, 0, 3, 1, 4).contiguous()
         return k, v
 
     def forward(self, x: Tensor, key_value: KeyValue, mask: Tensor) -> Tensor:
@@ -203,12 +216,14 @@ class Sight:
         rotary: of the positions.
         special: heads for statements, and as many for references.
         groups: of the tokens' places, [B, T, 2]: for statements, and for references.
+        mask: where heads are told by one what they see, additive, [B, H, T, T].
     """
 
     padding: Tensor
     rotary: Rotary
-    special: int
-    groups: Sequence[Group]
+    special: int = 0
+    groups: Sequence[Group] = ()
+    mask: Tensor | None = None
 
     @classmethod
     def of(cls, ids: Tensor, kinds: Tensor, special: int, dtype: torch.dtype) -> Sight:
@@ -227,6 +242,26 @@ class Sight:
             for places, filled in groups
         ]
         return cls(padding, rotary, special, on_device)
+
+    @classmethod
+    def of_statements(cls, cut: Statements, config: Config, x: Tensor) -> Sight:
+        """Of statements x [B, S, width].
+
+        Most heads see them all, a quarter those near: the ones beside it, and those that its names come from
+        or go to.
+        """
+        heads, special = config.size, config.special_heads
+        is_padding = torch.from_numpy(cut.places < 0).to(x.device)[:, None, None]
+        padding = torch.zeros(is_padding.shape, dtype=_computed(x), device=x.device)
+        padding.masked_fill_(is_padding, _BLOCKED)
+        mask = padding.expand(-1, heads, x.shape[1], -1).clone()
+        if special:
+            place = torch.arange(x.shape[1], device=x.device)
+            beside = (place[:, None] - place[None]).abs() <= 1
+            sources = torch.from_numpy(cut.sources).to(x.device)
+            near = sources | sources.transpose(1, 2) | beside
+            mask[:, heads - special :].masked_fill_(~near[:, None], _BLOCKED)
+        return cls(padding, rotary_table(0, x.shape[1], x.device), mask=mask)
 
 
 def _groups(ids: np.ndarray, kinds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -262,7 +297,8 @@ class EncoderAttention(Attention):
         q, k = rotate(q, along), rotate(k, along)
         most = heads - special
         q0, k0, v0 = (part[:, :, :most].transpose(1, 2) for part in (q, k, v))
-        seen = attend(q0, k0, v0, sight.padding).transpose(1, 2)
+        mask = sight.padding if sight.mask is None else sight.mask
+        seen = attend(q0, k0, v0, mask).transpose(1, 2)
         if special:
             q1, k1, v1 = (part[:, :, most:].reshape(-1, sight.special, HEAD) for part in (q, k, v))
             seen = torch.cat([seen, _among(q1, k1, v1, sight.groups).view(b, t, special, HEAD)], 2)
@@ -323,6 +359,76 @@ class DecoderLayer(nn.Module):
         return y
 
 
+class StatementEncoder(nn.Module):
+    """Reads statements, each by itself, so that what it makes of them can be remembered.
+
+    Args:
+        width: of the states.
+        layers: of attention within a statement.
+    """
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(width) for _ in range(layers))
+        self._places: dict[bytes, int] = {}
+        self._states = torch.empty(0, width)
+        self._of: tuple[tuple[int, int], ...] = ()
+
+    def forward(self, different: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
+        """States [S, width] of statements, of which none is the same as another one.
+
+        Args:
+            different: the int64 bytes of their tokens.
+            pieces: the embedding.
+            kinds: of the pieces.
+        """
+        if torch.is_grad_enabled():
+            return self._read(different, pieces, kinds)
+        weights = [*pieces.parameters(), *self.parameters()]
+        version = tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
+        if version != self._of or len(self._places) + len(different) > REMEMBERED:
+            self._places, self._of = {}, version
+            with torch.inference_mode(False):  # what is written to later, within the mode or without it
+                self._states = weights[0].new_empty(max(REMEMBERED, len(different)), weights[0].shape[1])
+        new = [raw for raw in different if raw not in self._places]
+        # Always as many at once, so that their states do not depend on what was read before.
+        for length, some in by_length(new).items():
+            for start in range(0, len(some), TOGETHER):
+                part = [new[i] for i in some[start : start + TOGETHER]]
+                first = len(self._places)
+                self._states[first : first + len(part)] = self._states_of(
+                    part, length, pieces, kinds, TOGETHER
+                )
+                self._places.update((raw, first + i) for i, raw in enumerate(part))
+        return self._states[torch.tensor([self._places[raw] for raw in different])]
+
+    def _read(self, different: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
+        groups = by_length(different)
+        found = torch.cat(
+            [self._states_of([different[i] for i in g], n, pieces, kinds) for n, g in groups.items()]
+        )
+        order = torch.tensor([i for g in groups.values() for i in g])
+        return found[order.argsort().to(found.device)]
+
+    def _states_of(
+        self, some: Sequence[bytes], length: int, pieces: nn.Module, kinds: Tensor, rows: int = 0
+    ) -> Tensor:
+        """Of statements of up to so many tokens, filled up to so many rows."""
+        tokens = torch.from_numpy(read(some, length, rows)).to(kinds.device)
+        x = pieces(tokens)
+        sight = Sight.of(tokens, kinds, 0, _computed(x))
+        for layer in self.layers:
+            x = layer(x, sight)
+        whole: Tensor = HALF * (x * (tokens != PAD).unsqueeze(2)).sum(1)
+        return whole[: len(some)]
+
+
+def _computed(x: Tensor) -> torch.dtype:
+    """In what matrix products of it are computed."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
 @dataclass
 class Memory:
     """An encoded batch as the decoder reads it: keys and values for each layer, and the padding's mask."""
@@ -355,6 +461,7 @@ class Network(nn.Module):
             if config.encoder
             else nn.Embedding(config.vocab_size, width)
         )
+        self.statement_encoder = StatementEncoder(width, config.statements) if config.statements else None
         self.encoder = nn.ModuleList(EncoderLayer(width) for _ in range(0 if config.encoder else config.size))
         self.norm_memory = nn.RMSNorm(width)
         self.tokens = nn.Embedding(TOKENS + len(config.objectives), width)
@@ -367,7 +474,12 @@ class Network(nn.Module):
         """Small residual branches, so that a short training starts near the identity."""
         nn.init.normal_(self.pieces.weight, std=0.1)
         nn.init.normal_(self.tokens.weight, std=0.1)
-        for layers in (self.encoder, self.decoder):
+        parts = [
+            self.encoder,
+            self.decoder,
+            *([self.statement_encoder.layers] if self.statement_encoder else []),
+        ]
+        for layers in parts:
             for name, weight in layers.named_parameters():
                 if name.endswith(("out.weight", "down.weight")):
                     nn.init.normal_(weight, std=0.02 / (2 * len(layers)) ** 0.5)
@@ -390,12 +502,19 @@ class Network(nn.Module):
         return Memory([cast(DecoderLayer, layer).cross.project(x) for layer in self.decoder], padding)
 
     def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """What the encoder makes of texts [B, T]: states [B, T, width], and the padding's mask."""
-        frozen = self.config.encoder
-        x = self.pieces(encoders.load(frozen).states(ids) if frozen else ids)
-        device = x.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-        sight = Sight.of(ids, self.kinds, 0 if frozen else self.config.special_heads, dtype)
+        """What the encoder makes of texts [B, T]: states [B, S, width], and the padding's mask.
+
+        S is T, or the statements of the longest text.
+        """
+        if self.statement_encoder:
+            cut = statements(ids.cpu().numpy(), self.kinds.cpu().numpy())
+            different = self.statement_encoder(cut.different, self.pieces, self.kinds)
+            x = different[torch.from_numpy(cut.places).to(ids.device)]
+            sight = Sight.of_statements(cut, self.config, x)
+        else:
+            frozen = self.config.encoder
+            x = self.pieces(encoders.load(frozen).states(ids) if frozen else ids)
+            sight = Sight.of(ids, self.kinds, 0 if frozen else self.config.special_heads, _computed(x))
         for layer in self.encoder:
             x = layer(x, sight)
         return self.norm_memory(x), sight.padding

@@ -79,6 +79,7 @@ class Recipe:
         start: a checkpoint to start from, a folder or a shipped model's name: its network and tokenizer are
             kept, and of its objectives those that the recipe has; by default a new network.
         size: the network's dial.
+        statements: layers that read statements by themselves, see `nas_rlm.model.Config`.
         encoder: a pretrained one that reads in the place of the network's own and does not change, see
             `nas_rlm.encoders.load`; it has its own tokenizer.
         tokenizer: a tokenizer's file, or a shipped model's name; by default one is trained.
@@ -104,6 +105,7 @@ class Recipe:
     spaces: tuple[SpaceRecipe, ...] = ()
     start: str = ""
     size: int = 4
+    statements: int = 0
     encoder: str = ""
     tokenizer: str = ""
     vocab_size: int = 8192

@@ -34,6 +34,7 @@ from nas_rlm.recipe import TableRecipe, read_recipe
 from nas_rlm.rlm import RLM
 from nas_rlm.search import search
 from nas_rlm.settings import Settings
+from nas_rlm.statements import statements
 from nas_rlm.text import from_architectures
 from nas_rlm.train import fit
 from search_spaces import SearchSpace
@@ -83,6 +84,7 @@ class Plan:
         most: networks at once, where it is measured how time grows with them.
         evaluations: of a search, a square number.
         seed: of the networks.
+        model: the name or folder of what is measured, for commands.
     """
 
     count: int = 1000
@@ -90,6 +92,7 @@ class Plan:
     most: int = 10_000
     evaluations: int = 10_000
     seed: int = 0
+    model: str = "nas"
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("runs", 1), ("most", 1), ("evaluations", 4), ("seed", 0)):
@@ -215,7 +218,7 @@ def decoder(rlm: RLM, plan: Plan) -> Cases:
     plain = Plain(network.config).eval()
     with torch.inference_mode():
         memories = [network.encode(batch) for batch in batches]
-        states = [(network.states(batch)[0].float(), batch == 0) for batch in batches]
+        states = [_read(network, batch) for batch in batches]
 
     def quantiles(names: Sequence[str], _: int) -> int:
         return sum(len(decoding.quantile(network, memory, names, MEDIAN)) for memory in memories)
@@ -234,6 +237,12 @@ def decoder(rlm: RLM, plan: Plan) -> Cases:
         for number in (16, SAMPLES):
             cases[f"{number} samples, {k} objectives"] = partial(samples, objectives[:k], number)
     return timed({**cases, f"plain, {SAMPLES} samples, 1 objectives": plainly}, plan.runs)
+
+
+def _read(network: Network, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """What the encoder makes of texts, and where it only fills up."""
+    states, padding = network.states(ids)
+    return states.float(), padding[:, 0, 0] < 0
 
 
 class Plain(nn.Module):
@@ -382,7 +391,7 @@ def start(rlm: RLM, plan: Plan) -> Cases:
         asked = Path(folder) / "archs.txt"
         asked.write_text(f"{plan.networks(space, 0, 1)[0]}\n")
         command = [sys.executable, "-m", "nas_rlm", "predict", "--space", space.name, "--archs", str(asked)]
-        command += ["--objectives", ",".join(objectives_of(rlm, space.name))]
+        command += ["--objectives", ",".join(objectives_of(rlm, space.name)), "--model", plan.model]
 
         def work(_: int) -> int:
             subprocess.run(command, check=True, capture_output=True)
@@ -403,16 +412,18 @@ def roofline(rlm: RLM, plan: Plan) -> Cases:
     yield from timed({"matrix product, bfloat16": multiplied}, plan.runs)
     for name in SPACES:
         batches = _batches(rlm, search_spaces.get(name), plan)
-        done = sum(operations(rlm.network.config, batch.shape[1]) * len(batch) for batch in batches) / 1e9
+        done = sum(operations(rlm.network, batch) for batch in batches) / 1e9
         for case, timing in timed({f"encoder, {name}": partial(_encoded, rlm, batches)}, plan.runs):
             yield case, replace(timing, units=done)
 
 
-def operations(config: Config, tokens: int) -> float:
-    """Floating-point operations with which a text of so many tokens is encoded."""
-    width = config.width
+def operations(network: Network, ids: Tensor) -> float:
+    """Floating-point operations with which padded texts [B, T] are encoded, statements of which are known."""
+    config, width = network.config, network.config.width
+    places = statements(ids.numpy(), network.kinds.numpy()).places if config.statements else ids
+    texts, long = places.shape
     matrices = config.size * 12 * width**2 + config.decoder_layers * 2 * width**2
-    return 2.0 * tokens * matrices + config.size * 4.0 * tokens**2 * width
+    return texts * (2.0 * long * matrices + config.size * 4.0 * long**2 * width)
 
 
 PARTS: Mapping[str, Callable[[RLM, Plan], Cases]] = {

@@ -93,7 +93,13 @@ def trained(recipe: Recipe, folder: Path, resume: bool = False) -> RLM:
             _tokenizer(folder, recipe, [tables.texts(side[0].rows) for side in sides])
         parallel.wait()
         tokenizer = Tokenizer.load(folder / TOKENIZER)
-        config = Config(tokenizer.vocab_size, objectives, recipe.size, numbers=recipe.numbers)
+        config = Config(
+            tokenizer.vocab_size,
+            objectives,
+            recipe.size,
+            numbers=recipe.numbers,
+            statements=recipe.statements,
+        )
         rlm = RLM(Network(config, tokenizer.kinds()), tokenizer)
     rlm.trained_on = seen([row for side in sides for row in side[0].rows])
     examples = [

@@ -18,7 +18,6 @@ from nas_rlm.batching import pad
 from nas_rlm.model import Network, has_bfloat16
 from nas_rlm.recipe import Recipe, TableRecipe
 from nas_rlm.rlm import RLM
-from nas_rlm.text.tokenizer import PAD
 from nas_rlm.train import optimizers
 
 FEW = Recipe(
@@ -84,7 +83,7 @@ class _Pooled(nn.Module):
         self.out = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
 
     def forward(self, ids: Tensor) -> Tensor:
-        states, _ = self.network.states(ids)
-        seen = (ids != PAD).unsqueeze(2)
+        states, padding = self.network.states(ids)
+        seen = (padding[:, 0, 0] == 0).unsqueeze(2)
         y: Tensor = self.out((states * seen).sum(1) / seen.sum(1))[:, 0]
         return y

@@ -45,7 +45,7 @@ def bench_speed(
     for name in parts:
         if name not in PARTS:
             raise ValueError(f"there is no part {name!r}; {hint(name, PARTS)}")
-    plan = Plan(count, runs, most, evaluations, seed)
+    plan = Plan(count, runs, most, evaluations, seed, model)
     threads = torch.get_num_threads()
     results = Results(out, Timing, {"model": model, "threads": threads}, KEYS, places=9)
     asked = parts or tuple(PARTS)

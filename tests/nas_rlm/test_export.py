@@ -20,12 +20,13 @@ SPACE = search_spaces.get("nasbench201")
 LEVELS = (0.1, 0.5, 0.9)
 
 
-@pytest.fixture(scope="module", params=[1, 4, 8])
+@pytest.fixture(scope="module", params=[(1, 0), (4, 0), (8, 0), (2, 1), (4, 2)])
 def rlm(request, tiny_checkpoint):
-    """Networks without and with special heads, of one and of two decoder layers."""
+    """Networks without and with special heads, of one and of two decoder layers, and such of statements."""
+    size, statements = request.param
     tokenizer = RLM.load(tiny_checkpoint).tokenizer
-    torch.manual_seed(request.param)
-    config = Config(tokenizer.vocab_size, ("accuracy", "latency/a", "latency/b"), request.param)
+    torch.manual_seed(size)
+    config = Config(tokenizer.vocab_size, ("accuracy", "latency/a", "latency/b"), size, statements=statements)
     seen = {"nasbench201": Seen(9, ("accuracy", "latency/a", "latency/b"))}
     temperatures = {"nasbench201": {"accuracy": 0.7, "latency/a": 1.6}, "fbnet": {"latency/a": 3.0}}
     network = Network(config, tokenizer.kinds()).eval()

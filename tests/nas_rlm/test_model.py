@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from nas_rlm.model import Cache, Config, Network, Sight, attend, rotate
+from nas_rlm.model import Cache, Config, Network, Sight, StatementEncoder, attend, rotate
+from nas_rlm.statements import statements as statements_of
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER
 
 KINDS = np.array(
@@ -23,8 +24,9 @@ def test_one_dial_sets_the_size():
     assert (len(large.encoder), large.config.width, len(large.decoder)) == (6, 192, 2)
 
 
-def test_padding_changes_nothing():
-    net = network()
+@pytest.mark.parametrize("statements", [0, 1])
+def test_padding_changes_nothing(statements):
+    net = network(statements=statements)
     ids = torch.tensor([[2, 4, 3, 6, 4, 7]])
     padded = torch.cat([ids, torch.zeros(1, 5, dtype=torch.long)], 1)
     tokens = torch.tensor([[12, 0, 1, 3]])
@@ -149,3 +151,66 @@ def test_heads_attend_as_under_a_mask_of_all_pairs(size):
         expected = attention.out(expected.transpose(1, 2).flatten(2))
     real = ids > 0
     assert torch.allclose(found[real], expected[real], atol=1e-5)
+
+
+def test_statements_are_read_once_until_the_weights_change(monkeypatch):
+    net, other = network(statements=2), network(statements=2)
+    ids = torch.tensor([[4, 2, 6, 5, 4, 6, 4, 2, 6], [5, 1, 1, 6, 4, 2, 6, 0, 0]])
+    read = []
+    states_of = StatementEncoder._states_of
+
+    def counting(self, some, *rest):
+        read.extend(some)
+        return states_of(self, some, *rest)
+
+    monkeypatch.setattr(StatementEncoder, "_states_of", counting)
+    with torch.inference_mode():
+        first = net.encode(ids).key_values[0][0]
+        net.encode(ids.flip(0))
+    assert len(read) == 3
+    with torch.no_grad():
+        assert torch.equal(net.encode(ids).key_values[0][0], first)
+        net.pieces.weight.add_(0.1)
+        assert not torch.allclose(net.encode(ids).key_values[0][0], first)
+    assert torch.allclose(
+        first, other.encode(ids).key_values[0][0], atol=0.05
+    )  # where gradients are asked for
+
+
+@torch.inference_mode()
+def test_what_a_statement_says_does_not_depend_on_what_was_read_before():
+    net, other = network(statements=2), network(statements=2)
+    different = [np.array(row).tobytes() for row in ([4, 2, 6], [5, 6], [1, 2, 3, 6], [2, 5, 6])]
+    states = net.statement_encoder(different, net.pieces, net.kinds)
+    for i in (3, 1, 0, 2):
+        alone = other.statement_encoder([different[i]], other.pieces, other.kinds)
+        assert torch.equal(alone, states[[i]])
+
+
+def test_no_more_statements_are_remembered_than_there_is_place_for(monkeypatch):
+    monkeypatch.setattr("nas_rlm.model.REMEMBERED", 4)
+    net, whole = network(statements=1), network(statements=1)
+    some = [torch.tensor([[i, j, 6, j, 6]]) for i in range(1, 6) for j in range(1, 6)]
+    with torch.inference_mode():
+        for ids in some:
+            assert torch.equal(net.encode(ids).key_values[0][0], whole.encode(ids).key_values[0][0])
+    assert len(net.statement_encoder._places) <= 4
+
+
+def test_a_quarter_of_the_heads_sees_what_is_near():
+    net = network(statements=1)
+    ids = np.array([[4, 2, 6, 3, 6, 5, 6, 4, 6, 1, 0]])
+    sight = Sight.of_statements(statements_of(ids, KINDS), net.config, torch.zeros(1, 5, 128))
+    *whole, near = (sight.mask[0, head] == 0 for head in range(4))
+    assert all(mask.all() for mask in whole) and torch.equal(near, near.T)
+    assert (~near).nonzero().tolist() == [
+        *([0, 2], [0, 4], [1, 3], [1, 4], [2, 0], [2, 4], [3, 1], [4, 0], [4, 1], [4, 2])
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"statements": -1}, {"statements": 1, "encoder": "minilm", "encoder_width": 8}]
+)
+def test_a_wrong_number_of_statement_layers_is_refused(changes):
+    with pytest.raises(ValueError, match="statements is"):
+        network(**changes)

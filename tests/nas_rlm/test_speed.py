@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from nas_rlm import RLM, speed
 from nas_rlm.cli import main
+from nas_rlm.model import Network
 from nas_rlm.speed import PARTS, Plain, Plan, Timing, measured, objectives_of, operations, timed
+from nas_rlm.text.tokenizer import ENDS_STATEMENT
 from tests.nas_rlm.cli.commands import refused
 
 PLAN = Plan(count=4, runs=2, most=10, evaluations=16)
@@ -80,12 +84,17 @@ def test_the_plain_way_draws_numbers_that_are_some(rlm):
     assert theirs == pytest.approx(own, rel=0.1)
 
 
-def test_operations_are_those_of_the_weights(rlm):
-    config = rlm.network.config
-    weights = sum(p.numel() for p in rlm.network.encoder.parameters() if p.ndim == 2)
-    weights += sum(layer.cross.key_value.weight.numel() for layer in rlm.network.decoder)
-    pairs = config.size * 4 * 100**2 * config.width  # scores, and what they weigh
-    assert operations(config, 100) == 2 * 100 * weights + pairs
+@pytest.mark.parametrize(("statements", "read"), [(0, 100), (1, 5)])
+def test_operations_are_those_of_the_weights(rlm, statements, read):
+    config = replace(rlm.network.config, statements=statements)
+    network = Network(config, rlm.tokenizer.kinds())
+    weights = sum(p.numel() for p in network.encoder.parameters() if p.ndim == 2)
+    weights += sum(layer.cross.key_value.weight.numel() for layer in network.decoder)
+    pairs = config.size * 4 * read**2 * config.width  # scores, and what they weigh
+    ends = int((network.kinds == ENDS_STATEMENT).nonzero()[0, 0])
+    plain = int((network.kinds == 0).nonzero()[-1, 0])
+    ids = torch.tensor([([plain] * 19 + [ends]) * 5] * 3)
+    assert operations(network, ids) == 3 * (2 * read * weights + pairs)
 
 
 def test_what_a_space_has_is_asked_first(rlm):
