@@ -32,7 +32,7 @@ from search_spaces import SearchSpace
 NEVER = 1e30  # cost of a network that does not run
 ATTEMPTS = 100  # rounds of sampling that find nothing new before a space counts as exhausted
 TOURNAMENT = 10  # of the living that compete to be a parent
-MUTATIONS = 20  # of a parent that find nothing new, before another one has its turn
+MUTATIONS = 20  # of a parent that find nothing new, before it is given up
 
 
 class Algorithm(Protocol):
@@ -119,7 +119,7 @@ class Genetic:
             pop_size=min(len(first), settings.population),
             sampling=np.array([space.encode(a) for a in first]),
             crossover=_Crossover(space),
-            mutation=_Mutation(space),
+            mutation=_Mutation(space, self.unseen),
             eliminate_duplicates=self.unseen,
             seed=settings.seed,
         )
@@ -306,14 +306,24 @@ class _Crossover(Crossover):
 
 
 class _Mutation(Mutation):
-    def __init__(self, space: SearchSpace[Any]) -> None:
+    """The space's own; what was evaluated already is mutated further, as most are late in a search."""
+
+    def __init__(self, space: SearchSpace[Any], unseen: _Unseen) -> None:
         super().__init__(prob=0.5)
-        self.space = space
+        self.space, self.unseen = space, unseen
 
     def _do(
         self, problem: Problem, X: np.ndarray, *args: Any, random_state: np.random.Generator, **kwargs: Any
     ) -> np.ndarray:
-        return np.array([self.space.encode(self.space.mutate(self.space.decode(x), random_state)) for x in X])
+        return np.array([self.space.encode(self._child(self.space.decode(x), random_state)) for x in X])
+
+    def _child(self, parent: Any, rng: np.random.Generator) -> Any:
+        child = self.space.mutate(parent, rng)
+        for _ in range(MUTATIONS):
+            if str(child) not in self.unseen.seen:
+                break
+            child = self.space.mutate(child, rng)
+        return child
 
 
 class _Unseen(DuplicateElimination):

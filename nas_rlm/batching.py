@@ -12,7 +12,7 @@ from nas_rlm.arguments import listed
 from nas_rlm.text.tokenizer import PAD
 
 Batch = list[tuple[str, list[int]]]  # texts with their tokens
-MOST = 32  # texts of a batch, where nobody says
+MOST = 64  # texts of a batch, where nobody says
 TOKENS = 2**15  # of a batch, at most
 
 

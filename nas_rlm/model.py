@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -136,8 +136,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, rotary: Rotary, mask: Tensor, cache: Cache | None = None) -> Tensor:
         b, t, d = x.shape
-        q, k, v = self.qkv(x).view(b, t, 3, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
-        q, k = rotate(q, rotary), rotate(k, rotary)
+        qkv = self.qkv(x).view(b, t, 3, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
+        (q, k), v = rotate(qkv[:2], rotary), qkv[2]
         if cache is not None:
             k, v = cache.extend(k, v)
         y: Tensor = self.out(attend(q, k, v, mask).transpose(1, 2).reshape(b, t, d))
@@ -292,9 +292,9 @@ class EncoderAttention(Attention):
     def forward(self, x: Tensor, sight: Sight) -> Tensor:  # type: ignore[override]
         b, t, d = x.shape
         heads, special = d // HEAD, 2 * sight.special
-        q, k, v = self.qkv(x).view(b, t, 3, heads, HEAD).unbind(2)
-        along = [part[:, None] for part in sight.rotary]
-        q, k = rotate(q, along), rotate(k, along)
+        qkv = self.qkv(x).view(b, t, 3, heads, HEAD)
+        q, k = rotate(qkv[:, :, :2], [part[:, None, None] for part in sight.rotary]).unbind(2)
+        v = qkv[:, :, 2]
         most = heads - special
         q0, k0, v0 = (part[:, :, :most].transpose(1, 2) for part in (q, k, v))
         mask = sight.padding if sight.mask is None else sight.mask
@@ -359,6 +359,11 @@ class DecoderLayer(nn.Module):
         return y
 
 
+def version_of(weights: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
+    """Another one when weights were changed."""
+    return tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
+
+
 class StatementEncoder(nn.Module):
     """Reads statements, each by itself, so that what it makes of them can be remembered.
 
@@ -385,7 +390,7 @@ class StatementEncoder(nn.Module):
         if torch.is_grad_enabled():
             return self._read(different, pieces, kinds)
         weights = [*pieces.parameters(), *self.parameters()]
-        version = tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
+        version = version_of(weights)
         if version != self._of or len(self._places) + len(different) > REMEMBERED:
             self._places, self._of = {}, version
             with torch.inference_mode(False):  # what is written to later, within the mode or without it

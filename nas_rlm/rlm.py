@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +23,7 @@ from nas_rlm.batching import Batch, gathered, in_batches, pad
 from nas_rlm.checkpoint import Reading, Seen, Temperatures
 from nas_rlm.expert import Knowing, beliefs, knowing
 from nas_rlm.hints import hint
-from nas_rlm.model import Memory, Network
+from nas_rlm.model import Memory, Network, version_of
 from nas_rlm.numbers import TOKENS
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.memory import undisturbed
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nas_rlm.data import Row
     from nas_rlm.recipe import Recipe
 
-FEWEST, MOST = 32, 256  # architectures that a process takes at a time
+FEWEST, MOST = 32, 512  # architectures that a process takes at a time
 Item = TypeVar("Item")
 
 
@@ -153,7 +153,9 @@ class RLM:
             texts = from_architectures(space, piece)
             return self.predict_text(texts, objectives, quantiles, batch_size, space=space.name)
 
-        return self._mapped(told, pieces)
+        asked = tuple(objectives), None if quantiles is None else tuple(quantiles), batch_size
+        key = id(self), id(space), *asked, version_of(self.network.parameters())
+        return self._mapped(told, pieces, key)
 
     def predict_onnx(
         self,
@@ -398,9 +400,12 @@ class RLM:
         values = self._mapped(decoded, batches) if is_shared else map(decoded, batches)
         return gathered(texts, batches, values, shape, progress)
 
-    def _mapped(self, work: Callable[[Item], np.ndarray], items: Sequence[Item]) -> Iterator[np.ndarray]:
+    def _mapped(
+        self, work: Callable[[Item], np.ndarray], items: Sequence[Item], key: tuple[Hashable, ...] = ()
+    ) -> Iterator[np.ndarray]:
         """What work finds of each item, on a processor by several processes, see `nas_rlm.forks`."""
-        return forks.mapped(work, items) if self.network.kinds.device.type == "cpu" else map(work, items)
+        is_here = self.network.kinds.device.type == "cpu"
+        return forks.mapped(work, items, key) if is_here else map(work, items)
 
     def in_batches(self, texts: Sequence[str], batch_size: int = BATCH) -> list[Batch]:
         """Each distinct text with its tokens, in batches of similar length, see `nas_rlm.batching`."""
@@ -408,5 +413,9 @@ class RLM:
 
 
 def pieces_of(count: int) -> int:
-    """In pieces of how many architectures so many are predicted, whoever takes a piece."""
-    return min(MOST, max(FEWEST, -(-count // 8)))
+    """In pieces of how many architectures so many are predicted, whoever takes a piece.
+
+    Pieces are alike, and 2, 4 or 8, so that as many processes are done at the same time.
+    """
+    parts = next((parts for parts in (8, 4, 2) if count >= parts * FEWEST), 1)
+    return min(MOST, max(1, -(-count // parts)))

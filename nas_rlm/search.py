@@ -15,6 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from nas_rlm.algorithms import KINDS
+from nas_rlm.forks import staying
 from nas_rlm.pareto import hypervolume, unbeaten
 from nas_rlm.settings import Settings
 from search_spaces import SearchSpace
@@ -175,7 +176,8 @@ def search(
     algorithm = KINDS[settings.algorithm](space, settings, known)
     result = Result(settings)
     total = settings.population * settings.generations + len(known)
-    with tqdm(total=total, desc="search", unit="net", disable=not progress) as bar:
+    bar = tqdm(total=total, desc="search", unit="net", disable=not progress)
+    with bar, staying():
         for _ in range(settings.generations):
             proposed = algorithm.ask()
             if not proposed:

@@ -43,9 +43,7 @@ def statements(ids: np.ndarray, kinds: np.ndarray) -> Statements:
         kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
     """
     known: dict[bytes, int] = {}
-    told: list[
-        tuple[tuple[int, ...], bool]
-    ] = []  # of each different one, its names, and whether a scope ends
+    told: list[tuple[list[int], bool]] = []  # of each different one, its names, and whether a scope ends
     rows, pairs = [], []
     for b, row in enumerate(ids):
         row = row[row != PAD]
@@ -56,10 +54,9 @@ def statements(ids: np.ndarray, kinds: np.ndarray) -> Statements:
             key = raw[size * start : size * end]
             place = known.setdefault(key, len(known))
             if place == len(told):
-                kind = kinds[row[start:end]]
-                told.append(
-                    (tuple(row[start:end][kind & IDENTIFIER > 0].tolist()), bool((kind & ENDS_SCOPE).any()))
-                )
+                some = row[start:end]
+                kind = kinds[some]
+                told.append((some[kind & IDENTIFIER > 0].tolist(), bool((kind & ENDS_SCOPE).any())))
             here.append(place)
             names, is_end = told[place]
             for name in names:

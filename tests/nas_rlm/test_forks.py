@@ -1,8 +1,11 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,3 +88,76 @@ def test_predictions_are_the_same_in_one_process_and_in_several(tiny_checkpoint,
         threads(count)
         told.append(rlm.predict(SPACE, archs, rlm.objectives, (0.1, 0.5), batch_size=8))
     assert np.array_equal(*told)
+
+
+def test_copies_stay_and_remember(threads):
+    threads(2)
+    remembered = []
+
+    def work(item):
+        remembered.append(item)
+        return os.getpid(), list(remembered)
+
+    with forks.staying():
+        first, second = (list(forks.mapped(work, items, ("work",))) for items in ([1, 2], [3, 4]))
+        assert [process for process, _ in first] == [process for process, _ in second]
+        assert [found for _, found in second] == [[1, 3], [2, 4]]
+        other = list(forks.mapped(work, [5, 6], ("another",)))
+        assert other[1] == (other[1][0], [1, 3, 6])
+        assert other[1][0] != first[1][0]
+        assert len(multiprocessing.active_children()) == 1
+    assert not multiprocessing.active_children()
+
+
+def test_copies_that_stay_end_with_an_error_and_others_go_on(threads):
+    threads(2)
+    with forks.staying():
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                list(forks.mapped(lambda item: 1 / item, [1, 0], ("work",)))
+        assert list(forks.mapped(lambda item: 1 / item, [1, 2, 4], ("work",))) == [1, 0.5, 0.25]
+
+
+def test_what_cannot_be_sent_is_inherited(threads):
+    class Local:
+        value = 3
+
+    threads(2)
+    with forks.staying():
+        assert list(forks.mapped(lambda item: item.value, [Local(), Local()], ("work",))) == [3, 3]
+
+
+def test_a_search_of_several_processes_is_that_of_one(tiny_checkpoint, threads):
+    from nas_rlm.search import search
+    from nas_rlm.settings import Settings
+
+    rlm = RLM.load(tiny_checkpoint)
+    settings = Settings("nasbench201", rlm.objectives[:2], population=64, generations=3)
+    found = []
+    for count in (1, 2):
+        threads(count)
+        found.append(search(SPACE, rlm, settings))
+    assert found[0].architectures == found[1].architectures
+    assert np.array_equal(found[0].values, found[1].values)
+    assert not multiprocessing.active_children()
+
+
+def test_copies_end_with_a_process_that_is_killed():
+    program = """
+import os, signal, torch
+from nas_rlm import forks
+torch.set_num_threads(3)
+with forks.staying():
+    found = list(forks.mapped(lambda item: os.getpid(), range(3), ("work",)))
+    print(*found[1:], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    copies = [int(number) for number in done.stdout.split()]
+    assert len(copies) == 2 and not done.stderr
+    for _ in range(100):
+        if not any(Path(f"/proc/{copy}/cmdline").exists() for copy in copies):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"of {copies} some are still there")
