@@ -415,7 +415,8 @@ class RLM:
 def pieces_of(count: int) -> int:
     """In pieces of how many architectures so many are predicted, whoever takes a piece.
 
-    Pieces are alike, and 2, 4 or 8, so that as many processes are done at the same time.
+    Pieces are alike, and 2, 4 or a multiple of 8, so that as many processes are done at the same time.
     """
     parts = next((parts for parts in (8, 4, 2) if count >= parts * FEWEST), 1)
-    return min(MOST, max(1, -(-count // parts)))
+    rounds = max(1, -(-count // (parts * MOST)))
+    return max(1, -(-count // (parts * rounds)))

@@ -28,11 +28,11 @@ def spaces() -> None:
         space = search_spaces.get(name)
         size = f"{space.size:,}" if space.size else "unbounded"
         print(f"{name:<14}{size:>32}{len(space.genes):>8}")
-    for model, of in (("nas", ""), ("programs", " on programs")):
+    for model, of in (("nas", "models nas and nas-fast"), ("programs", "model programs")):
         config = Path(__file__).parents[1] / "assets" / model / "config.json"
         if config.is_file():
             objectives = json.loads(config.read_text())["network"]["objectives"]
-            print(f"objectives of the shipped model{of}:")
+            print(f"objectives of the shipped {of}:")
             print(textwrap.fill(" ".join(sorted(objectives)), 100, break_on_hyphens=False))
 
 

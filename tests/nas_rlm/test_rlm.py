@@ -95,7 +95,7 @@ def test_many_architectures_are_read_some_at_a_time_and_each_once(rlm, monkeypat
     monkeypatch.setattr(faces, "FEWEST", 3)
     monkeypatch.setattr(faces, "from_architectures", lambda *a: texts.append(made(*a)) or texts[-1])
     found = rlm.predict(SPACE, archs, OBJECTIVES, batch_size=1)
-    assert [pieces_of(count) for count in (0, 7, 80, 1001, 9999)] == [1, 4, 10, 126, 512]
+    assert [pieces_of(count) for count in (0, 7, 80, 1001, 4600, 9999)] == [1, 4, 10, 126, 288, 417]
     assert [len(some) for some in texts] == [4, 3]
     assert np.array_equal(found, np.concatenate([rlm.predict(SPACE, [a], OBJECTIVES) for a in archs]))
 
