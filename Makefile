@@ -12,7 +12,7 @@ search: $(VENV)/.installed
 		--out $(OUT) --resume
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -209,11 +210,14 @@ def test_after_an_error_nothing_else_is_run():
     assert time.monotonic() - start < 15
 
 
-def test_nothing_of_a_program_is_left_running(tmp_path):
+def test_nothing_of_a_program_is_left_running(tmp_path, monkeypatch):
+    for name in ("child.py", "jail.py"):
+        shutil.copy(CHILD.with_name(name), tmp_path)
+    monkeypatch.setattr("nas_rlm.programs.python.CHILD", tmp_path / "child.py")  # other tests may run that one
     of("import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()")
     of("import time\ntime.sleep(100)", Plan(repeats=0, counts=False, seconds=0.2, trusted=True))
     time.sleep(0.1)
-    running = [p for p in os.popen("ps -eo args").read().splitlines() if str(CHILD) in p]
+    running = [p for p in os.popen("ps -eo args").read().splitlines() if str(tmp_path) in p]
     assert not running
 
 
