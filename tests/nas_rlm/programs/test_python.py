@@ -213,7 +213,7 @@ def test_after_an_error_nothing_else_is_run():
 def test_nothing_of_a_program_is_left_running(tmp_path, monkeypatch):
     for name in ("child.py", "jail.py"):
         shutil.copy(CHILD.with_name(name), tmp_path)
-    monkeypatch.setattr("nas_rlm.programs.python.CHILD", tmp_path / "child.py")  # other tests may run that one
+    monkeypatch.setattr("nas_rlm.programs.python.CHILD", tmp_path / "child.py")  # others run that
     of("import threading, time\nthreading.Thread(target=time.sleep, args=(100,)).start()")
     of("import time\ntime.sleep(100)", Plan(repeats=0, counts=False, seconds=0.2, trusted=True))
     time.sleep(0.1)
