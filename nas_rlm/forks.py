@@ -89,7 +89,7 @@ class _Crew(Generic[Item, Found]):
         """What work finds of each item, in their order; who stops asking ends the copies."""
         try:
             for pipe, item in zip(self.pipes, items[1 : self.processes], strict=False):
-                pipe.send(item)
+                _send(pipe, item)
             for number, item in enumerate(items):
                 place = number % self.processes
                 if place == 0:
@@ -97,7 +97,7 @@ class _Crew(Generic[Item, Found]):
                     continue
                 found = _received(self.pipes[place - 1])
                 if number + self.processes < len(items):
-                    self.pipes[place - 1].send(items[number + self.processes])
+                    _send(self.pipes[place - 1], items[number + self.processes])
                 yield found
         except BaseException:
             self.close()
@@ -124,7 +124,7 @@ class _Place:
         self, work: Callable[[Item], Found], key: tuple[Hashable, ...], processes: int
     ) -> _Crew[Item, Found]:
         """A crew for some work, that of before if it can do it."""
-        if self.stays is None or key != self.key or not processes - 1 <= len(self.stays.copies):
+        if self.stays is None or key != self.key or len(self.stays.copies) < processes - 1:
             self.close()
             self.key, self.stays = key, _Crew(work, processes)
         return self.stays
@@ -144,6 +144,15 @@ def _can_be_sent(item: Any) -> bool:
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
     return True
+
+
+@contextmanager
+def _killed_is_told() -> Iterator[None]:
+    """A copy that does not answer, or is not there to be asked, was killed."""
+    try:
+        yield
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        raise MemoryError("a copy of this process was killed: expected enough memory for it") from None
 
 
 @contextmanager
@@ -178,11 +187,14 @@ def _serve_all(work: Callable[[Item], Any], pipe: Connection) -> None:
         pipe.send((*found, [(str(one.message), one.category) for one in warned]))
 
 
+def _send(pipe: Connection, item: Any) -> None:
+    with _killed_is_told():
+        pipe.send(item)
+
+
 def _received(pipe: Connection) -> Any:
-    try:
+    with _killed_is_told():
         is_found, found, warned = pipe.recv()
-    except EOFError:
-        raise MemoryError("a copy of this process was killed: expected enough memory for it") from None
     for message, category in warned:
         warnings.warn(message, category, stacklevel=2)
     if not is_found:

@@ -71,6 +71,17 @@ def test_a_killed_copy_is_told(threads):
         next(found)
 
 
+def test_a_copy_that_is_killed_while_it_waits_is_told_and_another_one_takes_its_place(threads):
+    threads(2)
+    with forks.staying():
+        (_, copy) = forks.mapped(lambda item: os.getpid(), [1, 2], ("work",))
+        os.kill(copy, signal.SIGKILL)
+        multiprocessing.active_children()[0].join()
+        with pytest.raises(MemoryError, match="was killed"):
+            list(forks.mapped(lambda item: os.getpid(), [1, 2], ("work",)))
+        assert list(forks.mapped(lambda item: item, [1, 2], ("work",))) == [1, 2]
+
+
 def test_who_stops_asking_leaves_no_copy(threads):
     threads(2)
     found = forks.mapped(str, range(9))
