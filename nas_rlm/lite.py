@@ -22,7 +22,7 @@ from nas_rlm.arguments import check_names, levels_of, listed
 from nas_rlm.batching import MOST, gathered, in_batches, pad
 from nas_rlm.hints import hint
 from nas_rlm.numbers import TOKENS, DigitTree, NumberScheme
-from nas_rlm.statements import by_length, read, statements
+from nas_rlm.statements import by_length, in_order, read, statements
 from nas_rlm.text import Tokenizer, from_architectures
 from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
@@ -183,13 +183,13 @@ class Lite:
             return {"ids": ids}
         cut = statements(ids, self._kinds)
         groups = by_length(cut.different)
-        order = np.argsort([i for group in groups.values() for i in group])
         states = [
             self.reader.run(None, {"ids": read([cut.different[i] for i in group], length)})[0]
             for length, group in groups.items()
         ]
         filled = cut.places < 0
-        return {"states": np.concatenate(states)[order][cut.places], "filled": filled, "sources": cut.sources}
+        different = np.concatenate(states)[in_order(groups)]
+        return {"states": different[cut.places], "filled": filled, "sources": cut.sources}
 
     @cached_property
     def _kinds(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nas_rlm import encoders
 from nas_rlm.numbers import TOKENS, NumberScheme
-from nas_rlm.statements import Statements, by_length, read, statements
+from nas_rlm.statements import Statements, by_length, in_order, read, statements
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
 HEAD = 32
@@ -228,8 +228,7 @@ class Sight:
     @classmethod
     def of(cls, ids: Tensor, kinds: Tensor, special: int, dtype: torch.dtype) -> Sight:
         """Of texts [B, T], in which the pieces are of such kinds, see `Tokenizer.kinds`."""
-        padding = torch.zeros(len(ids), 1, 1, ids.shape[1], dtype=dtype, device=ids.device)
-        padding.masked_fill_((ids == PAD)[:, None, None, :], _BLOCKED)
+        padding = _blocking(ids == PAD, dtype)
         rotary = rotary_table(0, ids.shape[1], ids.device)
         groups = _groups(ids.cpu().numpy(), kinds.cpu().numpy()) if special else []
         on_device = [
@@ -251,9 +250,7 @@ class Sight:
         or go to.
         """
         heads, special = config.size, config.special_heads
-        is_padding = torch.from_numpy(cut.places < 0).to(x.device)[:, None, None]
-        padding = torch.zeros(is_padding.shape, dtype=_computed(x), device=x.device)
-        padding.masked_fill_(is_padding, _BLOCKED)
+        padding = _blocking(torch.from_numpy(cut.places < 0).to(x.device), _computed(x))
         mask = padding.expand(-1, heads, x.shape[1], -1).clone()
         if special:
             place = torch.arange(x.shape[1], device=x.device)
@@ -262,6 +259,12 @@ class Sight:
             near = sources | sources.transpose(1, 2) | beside
             mask[:, heads - special :].masked_fill_(~near[:, None], _BLOCKED)
         return cls(padding, rotary_table(0, x.shape[1], x.device), mask=mask)
+
+
+def _blocking(is_padding: Tensor, dtype: torch.dtype) -> Tensor:
+    """The additive mask [B, 1, 1, T] of what only fills up [B, T]."""
+    padding = torch.zeros(is_padding.shape, dtype=dtype, device=is_padding.device)
+    return padding.masked_fill_(is_padding, _BLOCKED)[:, None, None]
 
 
 def _groups(ids: np.ndarray, kinds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -412,8 +415,7 @@ class StatementEncoder(nn.Module):
         found = torch.cat(
             [self._states_of([different[i] for i in g], n, pieces, kinds) for n, g in groups.items()]
         )
-        order = torch.tensor([i for g in groups.values() for i in g])
-        return found[order.argsort().to(found.device)]
+        return found[torch.from_numpy(in_order(groups)).to(found.device)]
 
     def _states_of(
         self, some: Sequence[bytes], length: int, pieces: nn.Module, kinds: Tensor, rows: int = 0

@@ -93,8 +93,13 @@ def read(some: Sequence[bytes], length: int, rows: int = 0) -> np.ndarray:
 
 
 def by_length(different: Sequence[bytes]) -> dict[int, list[int]]:
-    """Which statements have up to 1, 2, 4, ... tokens."""
+    """Which statements have up to 1, 2, 4, ... tokens; `in_order` undoes it."""
     found: dict[int, list[int]] = {}
     for i, raw in enumerate(different):
         found.setdefault(1 << (len(raw) // 8 - 1).bit_length(), []).append(i)
     return found
+
+
+def in_order(groups: dict[int, list[int]]) -> np.ndarray:
+    """Where each statement is, int64 [S], among those of the groups one after the other."""
+    return np.argsort([i for group in groups.values() for i in group])

@@ -62,6 +62,7 @@ def profile(
     from nas_rlm.devices import Device
     from nas_rlm.devices.choice import choose as chosen
     from nas_rlm.devices.choice import profiles_of
+    from nas_rlm.devices.connection import check_limit
     from nas_rlm.devices.profile import Architecture, File, Network, notes
     from nas_rlm.devices.profile import profile as run
     from nas_rlm.devices.protocol import Plan
@@ -79,10 +80,7 @@ def profile(
             raise ValueError(f"{name} is {value}, expected at least {least}")
     if not 0 < seconds <= 60:
         raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most 60")
-    if not seconds < limit <= 86_400:
-        raise ValueError(
-            f"--limit is {limit:g}, expected more than a window's {seconds:g} seconds and at most 86,400"
-        )
+    check_limit(limit, seconds, "--limit")
     check_target(out)
     where = Device.named(device)
     networks: list[Network]

@@ -13,7 +13,20 @@ from types import TracebackType
 from typing import Any
 
 LONGEST = 900.0  # seconds that a request may take: compiling is slow
+MOST = 86_400  # seconds that it may be allowed to take
 LAST = 2000  # characters of what a worker said at last
+
+
+def check_limit(limit: float, seconds: float, name: str = "limit") -> None:
+    """Refuse a time limit of requests, of which one runs a network or kernel for so many seconds.
+
+    Raises:
+        ValueError: it is not above these, or above a day.
+    """
+    if not seconds < limit <= MOST:
+        raise ValueError(
+            f"{name} is {limit:g}, expected more than a window's {seconds:g} seconds and at most {MOST:,}"
+        )
 
 
 class Refused(ValueError):

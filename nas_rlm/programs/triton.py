@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.tables import Table
-from nas_rlm.devices.connection import LONGEST, Connection, Died, Refused
+from nas_rlm.devices.connection import LONGEST, Connection, Died, Refused, check_limit
 from nas_rlm.programs.source import KERNEL, source_of
 from nas_rlm.programs.table import Found, digest, filled
 
@@ -69,11 +69,7 @@ class Plan:
     limit: float = LONGEST
 
     def __post_init__(self) -> None:
-        if not self.seconds < self.limit <= 86_400:
-            raise ValueError(
-                f"limit is {self.limit:g}, expected more than a window's {self.seconds:g} seconds and at most"
-                " 86,400"
-            )
+        check_limit(self.limit, self.seconds)
         if self.windows < 1:
             raise ValueError(f"windows is {self.windows}, expected at least 1")
         if not 0 < self.seconds <= 60:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nas_rlm.batching import pad
-from nas_rlm.statements import LONGEST, by_length, read, statements
+from nas_rlm.statements import LONGEST, by_length, in_order, read, statements
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER
 
 # 1 to 3 are plain, 4 and 5 names, 6 ends a statement, 7 a scope too.
@@ -52,3 +52,12 @@ def test_lengths_and_tokens_of_statements():
     different = [np.array(row).tobytes() for row in ids]
     assert by_length(different) == {1: [0], 2: [1], 4: [2, 3], 8: [4], 32: [5]}
     assert read(different[2:4], 4, rows=3).tolist() == [[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=20))
+def test_groups_by_length_are_put_in_order_again(lengths):
+    different = [bytes(8 * n) for n in lengths]
+    groups = by_length(different)
+    assert all(length / 2 < lengths[i] <= length for length, group in groups.items() for i in group)
+    one_after_the_other = [i for group in groups.values() for i in group]
+    assert [one_after_the_other[place] for place in in_order(groups)] == list(range(len(lengths)))
