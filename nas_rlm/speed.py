@@ -1,12 +1,7 @@
-"""How fast: predictions and their parts, beside the plain way; learning; and how time and memory grow.
-
-Cases that are compared take turns, so that a machine which becomes slower in between is so for all of them.
-"""
+"""How fast: predictions and their parts, beside the plain way; learning; and how time and memory grow."""
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 import sys
 import time
@@ -20,22 +15,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import search_spaces
 from nas_rlm import decoding
 from nas_rlm.arguments import MEDIAN
+from nas_rlm.baselines.plain import Plain
 from nas_rlm.batching import pad
 from nas_rlm.data import Row
 from nas_rlm.examples import examples_of
 from nas_rlm.expert import beliefs
-from nas_rlm.model import Config, Network
+from nas_rlm.model import Network
 from nas_rlm.recipe import TableRecipe, read_recipe
 from nas_rlm.rlm import RLM
 from nas_rlm.search import search
 from nas_rlm.settings import Settings
 from nas_rlm.statements import statements
 from nas_rlm.text import from_architectures
+from nas_rlm.timing import Cases, Timing, Work, timed
 from nas_rlm.train import fit
 from search_spaces import SearchSpace
 
@@ -47,31 +44,6 @@ LABELS = 100
 STEPS = 20  # of pretraining
 SIDE = 2048  # of the matrices that tell what the machine can do
 CROPS = (64, 128, 256, 512, 1024, 2048)
-MIB = 2**20
-
-Work = Callable[[int], int]  # from the number of a run to how much was done in it
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What a case takes.
-
-    Args:
-        units: of work in a run: networks, evaluations, tokens, or billions of operations.
-        seconds: of a run, the median of several.
-        spread: seconds between the fastest and the slowest.
-        memory: MiB by which the process grew at most; 0 where the system does not tell.
-    """
-
-    units: float
-    seconds: float
-    spread: float
-    memory: float
-
-    @property
-    def per_second(self) -> float:
-        """Units a second."""
-        return self.units / self.seconds
 
 
 @dataclass(frozen=True)
@@ -103,45 +75,6 @@ class Plan:
         """Random ones, others in each run."""
         rng = np.random.default_rng([self.seed, run])
         return [space.sample(rng) for _ in range(count or self.count)]
-
-
-Cases = Iterator[tuple[str, Timing]]
-
-
-def timed(cases: Mapping[str, Work], runs: int, warm: bool = True) -> Cases:
-    """Each case with what it takes; they take turns.
-
-    Args:
-        cases: by name.
-        runs: of each, that count.
-        warm: run each once before.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in cases}
-    units: dict[str, float] = {}
-    memory = dict.fromkeys(cases, 0.0)
-    for run in range(-warm, runs):
-        for name, work in cases.items():
-            before = _resident(reset=True)
-            start = time.perf_counter()
-            done = work(run + 1)
-            elapsed = time.perf_counter() - start
-            if run >= 0:
-                seconds[name].append(elapsed)
-                units[name] = done
-                memory[name] = max(memory[name], _resident() - before)
-    for name, each in seconds.items():
-        yield name, Timing(units[name], float(np.median(each)), max(each) - min(each), memory[name] / MIB)
-
-
-def _resident(reset: bool = False) -> float:
-    """The most bytes that were resident since the last reset, where the system tells that."""
-    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not (status.is_file() and os.access(clear, os.W_OK)):
-        return 0.0
-    if reset:
-        clear.write_text("5")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-    return 1024.0 * int(found[1]) if found else 0.0
 
 
 def objectives_of(rlm: RLM, space: str) -> list[str]:
@@ -249,63 +182,6 @@ def _read(network: Network, ids: Tensor) -> tuple[Tensor, Tensor]:
     """What the encoder makes of texts, and where it only fills up."""
     states, padding = network.states(ids)
     return states.float(), padding[:, 0, 0] < 0
-
-
-class Plain(nn.Module):
-    """The plain way to a median, with weights of the same sizes: all is read again at each digit.
-
-    Every sample has a copy of the text's states, and torch's own decoder reads all digits so far.
-
-    Args:
-        config: of the network whose sizes it has.
-    """
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.width
-        layer = nn.TransformerDecoderLayer(
-            width, config.size, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.decoder = nn.TransformerDecoder(layer, config.decoder_layers)
-        self.scheme = config.scheme
-        like = Network(replace(config, encoder="", size=config.size), np.zeros(config.vocab_size))
-        self.tokens, self.digits = like.tokens, like.digits
-
-    @torch.inference_mode()
-    def median(
-        self, states: Tensor, padding: Tensor, objective: int, samples: int, generator: torch.Generator
-    ) -> np.ndarray:
-        """The medians of samples of each text.
-
-        Args:
-            states: of the texts, [B, T, width].
-            padding: bool [B, T].
-            objective: its token.
-            samples: of each text.
-            generator: source of randomness.
-
-        Returns:
-            float64 [B].
-        """
-        memory, is_padding = (t.repeat_interleave(samples, 0) for t in (states, padding))
-        order, step = decoding.transitions(self.scheme)
-        written = torch.full((len(memory), 1), objective)
-        state = torch.zeros(len(memory), dtype=torch.long)
-        for position in range(self.scheme.length):
-            causal = nn.Transformer.generate_square_subsequent_mask(position + 1)
-            x = self.decoder(
-                self.tokens(written), memory, causal, tgt_is_causal=True, memory_key_padding_mask=is_padding
-            )
-            children = order[position, state]
-            scores = self.digits(x[:, -1]).gather(1, children.clamp(min=0))
-            scores = scores.masked_fill(children < 0, float("-inf"))
-            chosen = torch.multinomial(scores.softmax(1), 1, generator=generator)
-            digit = children.gather(1, chosen)
-            state = step[position, state, digit[:, 0]]
-            written = torch.cat([written, digit], 1)
-        numbers = self.scheme.decode_array(written[:, 1:].numpy())
-        found: np.ndarray = np.median(numbers.reshape(len(states), samples), 1)
-        return found
 
 
 def learning(rlm: RLM, plan: Plan) -> Cases:

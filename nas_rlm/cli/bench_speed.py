@@ -40,7 +40,8 @@ def bench_speed(
     """
     import torch
 
-    from nas_rlm.speed import KEYS, PARTS, Plan, Timing, measured
+    from nas_rlm.speed import KEYS, PARTS, Plan, measured
+    from nas_rlm.timing import Timing
 
     for name in parts:
         if name not in PARTS:
