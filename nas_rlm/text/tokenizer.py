@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
+from itertools import pairwise, starmap
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ import sentencepiece
 PAD = 0
 IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE = 1, 2, 4
 REMEMBERED = 1 << 14  # stretches of text, with their ids
+MOST = 16  # pieces that the next chunk may change, and of those of the chunk
 NAMES = 256  # v0..v255 and d0..d255 are pieces of their own
+_EDGE = -1  # where a text starts or ends
 _SCOPE_END = "\n}\n"
-_SYMBOL = re.compile(r"(\n\}\n|[vd](?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))")
+_NAME = re.compile(r"([vd](?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))")
 _SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NAMES)))
 
 
@@ -38,7 +41,14 @@ class Tokenizer:
             raise ValueError(f"not a SentencePiece model ({len(proto):,} bytes): {error}") from None
         self._symbols = {s: self._pieces.PieceToId(s) for s in _SYMBOLS}
         self._is_split = all(self._pieces.IdToPiece(i) == s for s, i in self._symbols.items())
-        self._between = lru_cache(maxsize=REMEMBERED)(self._pieces.EncodeAsIds)
+        self._texts = [
+            "" if self._is_odd(i) else self._pieces.IdToPiece(i).replace("▁", " ")
+            for i in range(self.vocab_size)
+        ]
+        self._known = lru_cache(maxsize=REMEMBERED)(self._pieces.EncodeAsIds)
+        self._function = lru_cache(maxsize=REMEMBERED)(self._split)
+        self._between_pieces = lru_cache(maxsize=REMEMBERED)(self._between_anew)
+        self._fit = lru_cache(maxsize=REMEMBERED)(self._fit_anew)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -117,19 +127,74 @@ class Tokenizer:
         """
         if not self._is_split:
             return list(self._pieces.EncodeAsIds(text))
+        network, *functions = text.split(_SCOPE_END)
+        ids = self._split(network)
+        for function in functions:
+            ids.append(self._symbols[_SCOPE_END])
+            ids += self._function(function)
+        return ids
+
+    def _split(self, scope: str) -> list[int]:
         ids: list[int] = []
-        parts = iter(_SYMBOL.split(text))
+        parts = iter(_NAME.split(scope))
         for between in parts:
             if between:
                 ids += self._between(between)
-            symbol = next(parts, None)
-            if symbol is not None:
-                ids.append(self._symbols[symbol])
+            name = next(parts, None)
+            if name is not None:
+                ids.append(self._symbols[name])
         return ids
+
+    def _between(self, text: str) -> list[int]:
+        """Ids of a text without names of values, of which each chunk is looked up."""
+        chunks = text.replace(",float[", ",float[\0").replace("=f.", "\0=f.").split("\0")
+        if len(chunks) == 1 or "\0" in text:
+            return self._known(text)
+        ids: list[int] = []
+        for chunk in chunks:
+            if not self._joined(ids, self._known(chunk)):
+                return list(self._pieces.EncodeAsIds(text))
+        return ids
+
+    def _joined(self, ids: list[int], more: list[int]) -> bool:
+        """Add the pieces of a text to those of another one, so that all are as if they had been one text.
+
+        Merging is local: pieces are what their text gives if and only if each two neighbours are what the
+        text of these two gives. So where they are not, a few on both sides are looked at again.
+
+        Returns:
+            False if these are too many.
+        """
+        for k in range(MOST):
+            tail = tuple(ids[-k - 1 :]) if k < len(ids) else (_EDGE, *ids)
+            head = tuple(more[: k + 1]) if k < len(more) else (*more, _EDGE)
+            between = self._between_pieces(tail, head)
+            if between is not None:
+                ids[max(0, len(ids) - k) :] = between + more[k:]
+                return True
+        return False
+
+    def _between_anew(self, tail: tuple[int, ...], head: tuple[int, ...]) -> list[int] | None:
+        """What pieces become between the first and the last of them; None if these would change as well."""
+        texts = [self._texts[i] for i in tail[1:] + head[:-1]]
+        if not all(texts):
+            return None
+        between = list(self._pieces.EncodeAsIds("".join(texts)))
+        row = [tail[0], *between, head[-1]]
+        return between if all(starmap(self._fit, pairwise(row))) else None
+
+    def _fit_anew(self, one: int, other: int) -> bool:
+        """Whether two pieces stay as they are beside each other."""
+        if _EDGE in (one, other):
+            return True
+        return bool(self._pieces.EncodeAsIds(self._texts[one] + self._texts[other]) == [one, other])
 
     def unknown(self, ids: list[int]) -> int:
         """How many of the pieces are unknown, or single bytes in place of a character that has no piece."""
-        return sum(self._pieces.IsUnknown(i) or self._pieces.IsByte(i) for i in ids)
+        return sum(map(self._is_odd, ids))
+
+    def _is_odd(self, i: int) -> bool:
+        return bool(self._pieces.IsUnknown(i) or self._pieces.IsByte(i))
 
     def decode(self, ids: list[int]) -> str:
         return str(self._pieces.DecodeIds(ids))

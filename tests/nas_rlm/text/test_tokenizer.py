@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import search_spaces
-from nas_rlm.text import Tokenizer, from_architecture
+from nas_rlm import RLM
+from nas_rlm.text import Tokenizer, from_architecture, from_architectures
 from nas_rlm.text.tokenizer import ENDS_SCOPE, IDENTIFIER
 
 
@@ -35,6 +36,40 @@ def test_any_text_survives(tokenizer, text):
 @given(st.text(alphabet="vd0123456789\n}x=(W_", max_size=40))
 def test_looking_up_what_is_between_names_changes_nothing(tokenizer, text):
     assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                ",float[",
+                "=f.",
+                "f.block0(",
+                "16,16,3,3",
+                "] W16_16_3_3",
+                "x1",
+                "v1",
+                "\n",
+                "\n}\n",
+                "é▁",
+                "\x00",
+            ]
+        ),
+        max_size=30,
+    )
+)
+def test_chunks_that_are_looked_up_are_joined_as_if_they_were_one_text(tokenizer, parts):
+    text = "".join(parts)
+    assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
+
+
+@pytest.mark.parametrize("model", ["nas", "nas-fast", "programs"])
+@pytest.mark.parametrize("space", ["fbnet", "ofa_mbv3", "nds_darts"])
+def test_learned_pieces_reach_over_chunks(model, space):
+    tokenizer = RLM.load(model).tokenizer
+    found, rng = search_spaces.get(space), np.random.default_rng(0)
+    for text in from_architectures(found, [found.sample(rng) for _ in range(10)]):
+        assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
 
 
 def test_value_names_are_whole_and_alone(tokenizer, texts):
