@@ -27,10 +27,8 @@ class Cell201:
     operators: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts: dict[int, str] = {1: "|", 2: "|", 3: "|"}
-        for (source, target), operator in zip(EDGES, self.operators, strict=True):
-            parts[target] += f"{operator}~{source}|"
-        return "+".join(parts.values())
+        a, b, c, d, e, f = self.operators
+        return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
 
     def incoming(self, node: int) -> Iterator[tuple[int, str]]:
         """Source and operator of each edge into a node."""
@@ -53,7 +51,7 @@ class NASBench201(SearchSpace[Cell201]):
     genes = (len(OPERATORS),) * len(EDGES)
 
     def decode(self, genome: np.ndarray) -> Cell201:
-        return Cell201(tuple(OPERATORS[g] for g in self._checked(genome)))
+        return Cell201(tuple([OPERATORS[g] for g in self._checked(genome)]))
 
     def encode(self, architecture: Cell201) -> np.ndarray:
         return np.array([OPERATORS.index(o) for o in architecture.operators])

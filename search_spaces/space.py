@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -95,15 +96,19 @@ class SearchSpace(ABC, Generic[A]):
 
     def _varied(self, architecture: A, rng: np.random.Generator, most: int) -> A:
         """A copy in which one to `most` genes have other values, drawn until it is another architecture."""
-        genome, genes = self.encode(architecture), np.array(self.genes)
-        open_genes = np.flatnonzero(genes > 1)
+        genome, name, genes = self.encode(architecture), str(architecture), self.genes
         while True:
             changed = genome.copy()
-            for gene in rng.choice(open_genes, size=int(rng.integers(1, most + 1)), replace=False):
+            for gene in rng.choice(self._open_genes, int(rng.integers(1, most + 1)), replace=False).tolist():
                 changed[gene] = (genome[gene] + rng.integers(1, genes[gene])) % genes[gene]
             found = self._attempt(changed)
-            if found is not None and str(found) != str(architecture):
+            if found is not None and str(found) != name:
                 return found
+
+    @cached_property
+    def _open_genes(self) -> np.ndarray:
+        """Those that have a choice."""
+        return np.flatnonzero(np.array(self.genes) > 1)
 
     def _attempt(self, genome: np.ndarray) -> A | None:
         """The architecture of a genome, if there is one."""
@@ -141,9 +146,11 @@ class SearchSpace(ABC, Generic[A]):
         genome = np.asarray(genome)
         if genome.shape != (len(self.genes),):
             raise ValueError(f"a genome of {self.name} has {len(self.genes)} genes, not shape {genome.shape}")
-        for i, (gene, choices) in enumerate(zip(genome.tolist(), self.genes, strict=True)):
-            if int(gene) != gene or not 0 <= gene < choices:
+        found: list[int] = []
+        for gene, choices in zip(genome.tolist(), self.genes, strict=True):
+            if not 0 <= gene < choices or int(gene) != gene:
                 raise ValueError(
-                    f"gene {i} of {self.name} is {gene}, expected an integer from 0 to {choices - 1}"
+                    f"gene {len(found)} of {self.name} is {gene}, expected an integer from 0 to {choices - 1}"
                 )
-        return [int(g) for g in genome]
+            found.append(int(gene))
+        return found
