@@ -87,24 +87,36 @@ def objectives_of(rlm: RLM, space: str) -> list[str]:
 def end_to_end(rlm: RLM, plan: Plan) -> Cases:
     """From genotypes to numbers."""
 
-    def work(space: SearchSpace[Any], run: int) -> int:
-        rlm.predict(space, plan.networks(space, run), objectives_of(rlm, space.name))
-        return plan.count
+    def work(space: SearchSpace[Any], drawn: Sequence[Any]) -> None:
+        rlm.predict(space, drawn, objectives_of(rlm, space.name))
 
     yield from one_by_one(work, plan)
 
 
-def one_by_one(work: Callable[[SearchSpace[Any], int], int], plan: Plan) -> Cases:
+def one_by_one(work: Callable[[SearchSpace[Any], Sequence[Any]], None], plan: Plan) -> Cases:
     """Spaces, none of which is compared to another: each has what it remembers for itself."""
     for name in SPACES:
-        yield from timed({name: partial(work, search_spaces.get(name))}, plan.runs)
+        space = search_spaces.get(name)
+        drawn = [plan.networks(space, run) for run in range(plan.runs + 1)]
+        yield from timed({name: partial(_of_run, work, space, drawn)}, plan.runs)
+
+
+def _of_run(
+    work: Callable[[SearchSpace[Any], Sequence[Any]], None],
+    space: SearchSpace[Any],
+    drawn: Sequence[Sequence[Any]],
+    run: int,
+) -> int:
+    work(space, drawn[run])
+    return len(drawn[run])
 
 
 def text(rlm: RLM, plan: Plan) -> Cases:
     """From genotypes to tokens, on one core."""
 
-    def work(space: SearchSpace[Any], run: int) -> int:
-        return len([rlm.token_ids(one) for one in from_architectures(space, plan.networks(space, run))])
+    def work(space: SearchSpace[Any], drawn: Sequence[Any]) -> None:
+        for one in from_architectures(space, drawn):
+            rlm.token_ids(one)
 
     yield from one_by_one(work, plan)
 
