@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -15,6 +14,7 @@ from search_spaces.space import SearchSpace
 
 OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # from node, to node, in the notation's order
+INTO = {node: [(i, source) for i, (source, n) in enumerate(EDGES) if n == node] for node in (1, 2, 3)}
 EXAMPLE = "|avg_pool_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|nor_conv_1x1~0|skip_connect~1|skip_connect~2|"
 CHANNELS = (16, 32, 64)
 CELLS = 5
@@ -30,11 +30,9 @@ class Cell201:
         a, b, c, d, e, f = self.operators
         return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
 
-    def incoming(self, node: int) -> Iterator[tuple[int, str]]:
+    def incoming(self, node: int) -> list[tuple[int, str]]:
         """Source and operator of each edge into a node."""
-        for (source, target), operator in zip(EDGES, self.operators, strict=True):
-            if target == node:
-                yield source, operator
+        return [(source, self.operators[i]) for i, source in INTO[node]]
 
 
 class NASBench201(SearchSpace[Cell201]):
