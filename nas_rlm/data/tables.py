@@ -43,7 +43,7 @@ SPACES = {
 SHOWN = 60  # characters of a value in an error
 NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
 MANY = 1000  # made texts, keys or counts are worth remembering
-VERSIONS = {"text": 5, "key": 6}  # raised when what is made changes, so that remembered ones are made again
+VERSIONS = {"text": 6, "key": 6}  # raised when what is made changes, so that remembered ones are made again
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from .regions import (
     with_calls,
     with_parts,
 )
-from .repeats import LEAST_SAVING, best_runs, is_worth, stretches
+from .repeats import LEAST_SAVING, after_what_they_need, best_runs, is_worth, stretches
 
 
 def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
@@ -243,13 +243,15 @@ class _Outline:
 
     def outline_cells(self) -> None:
         """Make blocks of the stretches in a network in which each reads the outputs of the two before it."""
+        graph = after_what_they_need(self.main)
         cells: dict[Form, list[list[int]]] = defaultdict(list)
-        for cell in stretches(self.main):
+        for cell in stretches(graph):
             if len(cell) > 1:
-                cells[extract(self.main, cell).canonical.form].append(cell)
+                cells[extract(graph, cell).canonical.form].append(cell)
         kept = [found for found in cells.values() if is_worth(len(found), len(found[0]))]
-        runs = [run for found in kept for run in found]
-        self._keep_runs(runs)
+        if kept:
+            self.main = graph
+            self._keep_runs([run for found in kept for run in found])
 
     def _keep_runs(self, runs: list[list[int]]) -> None:
         """Make blocks of runs of the network's nodes."""

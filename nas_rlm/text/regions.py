@@ -53,11 +53,11 @@ def regions(block: Block) -> list[Region]:
             continue
         last = (meet & -meet).bit_length() - 1
         entry = producer.get(v, len(nodes))
-        if entry < len(nodes) and len(nodes[entry].outs) > 1:
+        if not before[last] >> entry & 1 or (entry < len(nodes) and len(nodes[entry].outs) > 1):
             continue
         first = entry + 1 if entry < len(nodes) else 0
         inside = [i for i in range(first, last + 1) if before[i] >> entry & 1 and after[i] >> last & 1]
-        if last in inside and len(inside) >= 2 and len(nodes[last].outs) == 1:
+        if len(inside) >= 2 and len(nodes[last].outs) == 1:
             members = set(inside)
             if all(a == v or producer.get(a) in members for i in inside for a in nodes[i].values):
                 found.append((inside, extract(block, inside)))

@@ -80,6 +80,34 @@ def _apart(places: Sequence[tuple[int, int]], length: int) -> list[tuple[int, in
     return found
 
 
+def after_what_they_need(block: Block) -> Block:
+    """The graph in an order in which of what a node reads that comes first which itself needs most.
+
+    So a cell's nodes come after all of the cell before it, also those that read only the one before that.
+    """
+    maker = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
+    needs: list[int] = []  # of each node, itself and all nodes before it, as bits
+    for i, n in enumerate(block.nodes):
+        above = 1 << i
+        for v in n.values:
+            if v in maker:
+                above |= needs[maker[v]]
+        needs.append(above)
+    much = [above.bit_count() for above in needs]
+    order: dict[int, None] = {}
+    for out in block.outputs:
+        waiting = [maker[out]] if out in maker else []
+        while waiting:
+            i = waiting[-1]
+            makers = {maker[v] for v in block.nodes[i].values if v in maker}
+            left = [m for m in makers if m not in order]
+            if i in order or not left:
+                order.setdefault(waiting.pop())
+            else:
+                waiting.append(max(left, key=lambda m: (much[m], -m)))
+    return block.with_nodes([block.nodes[i] for i in order])
+
+
 def stretches(block: Block) -> list[list[int]]:
     """The longest row of stretches, each of which reads the results of the two before it alone."""
     last_read = {v: max(c) if c else -1 for v, c in uses(block).items()}

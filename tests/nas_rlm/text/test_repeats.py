@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 from nas_rlm.text.ir import Block, Node, leaf, spec
-from nas_rlm.text.repeats import best_runs, stretches
+from nas_rlm.text.repeats import after_what_they_need, best_runs, stretches
 
 A, B = (leaf("float", (n,)) for n in (8, 16))
 
@@ -40,3 +40,25 @@ def test_stretches_read_the_two_before_them():
     for run in found:
         made = {v for i in run for v in nodes[i].outs}
         assert len({v for i in run for v in nodes[i].values} - made) <= 2
+
+
+def test_a_cell_comes_after_all_of_the_cell_before_it():
+    join, layer = spec("Concat", "", (..., ...)), spec("Conv", "", (..., A))
+    early, late, before, x = [], [], 0, 0
+    for k in range(7):
+        a, b, c, out = range(10 * k + 1, 10 * k + 5)
+        early.append(Node(layer, (before,), (a,)))  # which the first operand of a join is made of
+        late += [Node(layer, (a,), (b,)), Node(layer, (x,), (c,)), Node(join, (b, c), (out,))]
+        before, x = x, out
+    nodes = [late[0], early[0], early[1], *late[1:3]]
+    for k in range(1, 7):
+        nodes += [*early[k + 1 : k + 2], *late[3 * k : 3 * k + 3]]
+    nodes[:2] = nodes[1::-1]
+    found = after_what_they_need(Block((0,), (x,), nodes))
+    assert sorted(map(id, found.nodes)) == sorted(map(id, nodes))
+    known = {0}
+    for n in found.nodes:
+        assert known.issuperset(n.values)
+        known.update(n.outs)
+    assert [len(run) for run in stretches(found)][1:-2] == [4] * 4
+    assert [len(run) for run in stretches(Block((0,), (x,), nodes))].count(4) < 4
