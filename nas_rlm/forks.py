@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import pickle
 import signal
@@ -170,6 +171,7 @@ def _one_thread() -> Iterator[None]:
 
 def _serve(work: Callable[[Item], Any], pipe: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks is interrupted, and ends its copies
+    gc.disable()  # else all that was inherited is looked at, and copied, again and again
     for other in others:
         other.close()  # else nobody would notice when the process that asks has ended
     with suppress(EOFError, BrokenPipeError):
