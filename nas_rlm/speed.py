@@ -253,7 +253,7 @@ def growth(rlm: RLM, plan: Plan) -> Cases:
 
 
 def searching(rlm: RLM, plan: Plan) -> Cases:
-    """Evaluations of NSGA-II on NAS-Bench-201, and how long they take without model and text."""
+    """Evaluations of NSGA-II on NAS-Bench-201, and how long they take without network, and without text."""
     space, side = search_spaces.get("nasbench201"), int(plan.evaluations**0.5)
 
     def work(predictor: Any, run: int) -> int:
@@ -261,7 +261,28 @@ def searching(rlm: RLM, plan: Plan) -> Cases:
         settings = Settings(space.name, asked, population=side, generations=side, seed=plan.seed + run)
         return len(search(space, predictor, settings).architectures)
 
-    return timed({"NSGA-II": partial(work, rlm), "without model": partial(work, _Anything())}, plan.runs)
+    cases = {
+        "NSGA-II": partial(work, rlm),
+        "without network": partial(work, _Reader(rlm.network, rlm.tokenizer)),
+        "without network and text": partial(work, _Anything()),
+    }
+    return timed(cases, plan.runs)
+
+
+class _Reader(RLM):
+    """A model that makes texts and their tokens, and then tells anything."""
+
+    def predict_text(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None = None,
+        batch_size: int = BATCH,
+        progress: bool = False,
+        space: str = "",
+    ) -> np.ndarray:
+        read = [str(self.token_ids(text)) for text in texts]
+        return _anything(read, objectives, len(quantiles or MEDIAN))
 
 
 class _Anything:
@@ -274,8 +295,13 @@ class _Anything:
         objectives: Sequence[str],
         quantiles: Sequence[float],
     ) -> np.ndarray:
-        drawn = [[hash((str(a), o)) % 1000 for o in objectives] for a in architectures]
-        return np.repeat(np.array(drawn, dtype=float)[:, :, None], len(quantiles), 2)
+        return _anything(list(map(str, architectures)), objectives, len(quantiles))
+
+
+def _anything(names: Sequence[str], objectives: Sequence[str], levels: int) -> np.ndarray:
+    """Numbers of what is so called, float64 [N, K, levels]."""
+    drawn = [[hash((name, o)) % 1000 for o in objectives] for name in names]
+    return np.repeat(np.array(drawn, dtype=float)[:, :, None], levels, 2)
 
 
 def start(rlm: RLM, plan: Plan) -> Cases:
