@@ -272,16 +272,17 @@ class Block:
         placed = []
         for i, operands in order:
             n = self.nodes[i]
-            values = n.values if operands is None else tuple([n.values[k] for k in operands])
-            placed.append(Node(n.spec, values, n.outs))
+            if operands is not None:
+                n = Node(n.spec, tuple([n.values[k] for k in operands]), n.outs)
+            placed.append(n)
         types = self.input_types, self.output_types
         return Block(self.inputs, self.outputs, placed, *types, not is_tied, self.tags)
 
     def _exact(self, node: Node) -> int:
         """A hash of the leaves of a node."""
         tags = self.tags
-        known = [tags[a.index] if tags and isinstance(a, Param) else a.tag for a in node.spec.handed]
-        return stable_hash(repr(known))
+        handed = node.spec.handed
+        return _hash_of(tuple([tags[a.index] if tags and isinstance(a, Param) else a.tag for a in handed]))
 
     @cached_property
     def signature(self) -> str:
@@ -309,6 +310,11 @@ class Block:
         nodes = [Node(s, n.values, n.outs) for s, n in zip(specs, self.nodes, strict=True)]
         types = self.input_types, self.output_types
         return Block(self.inputs, self.outputs, nodes, *types, self.is_canonical, self.tags)
+
+
+@remembered
+def _hash_of(tags: tuple[str, ...]) -> int:
+    return stable_hash(repr(list(tags)))
 
 
 def stable_hash(text: str) -> int:

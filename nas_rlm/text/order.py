@@ -30,7 +30,7 @@ def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tupl
     depth = [0] * inputs
     producer = [-1] * inputs
     for i, (_, _, values, outs) in enumerate(nodes):
-        d = 1 + max([depth[v] for v in values], default=0)
+        d = 1 + (depth[values[0]] if len(values) == 1 else max([depth[v] for v in values], default=0))
         depth += [d] * outs
         producer += [i] * outs
     operands: list[tuple[int, ...] | None] = [None] * len(nodes)

@@ -23,6 +23,7 @@ from .layers import chains
 from .memory import remembered
 from .order import Form
 from .regions import (
+    Region,
     call,
     extract,
     in_place,
@@ -244,20 +245,21 @@ class _Outline:
     def outline_cells(self) -> None:
         """Make blocks of the stretches in a network in which each reads the outputs of the two before it."""
         graph = after_what_they_need(self.main)
-        cells: dict[Form, list[list[int]]] = defaultdict(list)
-        for cell in stretches(graph):
-            if len(cell) > 1:
-                cells[extract(graph, cell).canonical.form].append(cell)
-        kept = [found for found in cells.values() if is_worth(len(found), len(found[0]))]
+        cells: dict[Form, list[Region]] = defaultdict(list)
+        for positions in stretches(graph):
+            if len(positions) > 1:
+                cell = extract(graph, positions)
+                cells[cell.canonical.form].append((positions, cell))
+        kept = [found for found in cells.values() if is_worth(len(found), len(found[0][0]))]
         if kept:
             self.main = graph
             self._keep_runs([run for found in kept for run in found])
 
-    def _keep_runs(self, runs: list[list[int]]) -> None:
+    def _keep_runs(self, runs: list[Region]) -> None:
         """Make blocks of runs of the network's nodes."""
-        made = [call(extract(self.main, run)) for run in runs]
-        self.main = with_calls(self.main, list(zip(runs, made, strict=True)))
-        for block in dict.fromkeys(n.spec.callee for n in made):
+        made = [(positions, call(part)) for positions, part in runs]
+        self.main = with_calls(self.main, made)
+        for block in dict.fromkeys(n.spec.callee for _, n in made):
             assert block is not None
             self.kept.append(block)
             self._share(block)
@@ -274,7 +276,7 @@ class _Outline:
 
         found = best_runs(tuple([tuple([described(i) for i in row]) for row in rows]))
         chosen = [rows[k][a:b] for k, a, b in found]
-        self._keep_runs(chosen)
+        self._keep_runs([(run, extract(self.main, run)) for run in chosen])
         return bool(chosen)
 
     def put_back(self) -> bool:

@@ -87,25 +87,25 @@ def after_what_they_need(block: Block) -> Block:
     """
     maker = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
     needs: list[int] = []  # of each node, itself and all nodes before it, as bits
+    reads: list[list[int]] = []  # nodes, those that come first last
     for i, n in enumerate(block.nodes):
+        makers = {maker[v] for v in n.values if v in maker}
         above = 1 << i
-        for v in n.values:
-            if v in maker:
-                above |= needs[maker[v]]
+        for m in makers:
+            above |= needs[m]
         needs.append(above)
-    much = [above.bit_count() for above in needs]
-    order: dict[int, None] = {}
-    for out in block.outputs:
-        waiting = [maker[out]] if out in maker else []
-        while waiting:
-            i = waiting[-1]
-            makers = {maker[v] for v in block.nodes[i].values if v in maker}
-            left = [m for m in makers if m not in order]
-            if i in order or not left:
-                order.setdefault(waiting.pop())
-            else:
-                waiting.append(max(left, key=lambda m: (much[m], -m)))
-    return block.with_nodes([block.nodes[i] for i in order])
+        reads.append(
+            sorted(makers, key=lambda m: (needs[m].bit_count(), -m)) if len(makers) > 1 else [*makers]
+        )
+    placed: dict[int, None] = {}
+    waiting = [maker[v] for v in reversed(block.outputs) if v in maker]
+    while waiting:
+        left = [m for m in reads[waiting[-1]] if m not in placed]
+        if left:
+            waiting += left
+        else:
+            placed.setdefault(waiting.pop())
+    return block.with_nodes([block.nodes[i] for i in placed])
 
 
 def stretches(block: Block) -> list[list[int]]:
