@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,6 +42,7 @@ ASKED = 5  # accuracy and four latencies
 BATCH = 64
 SAMPLES = 64
 LABELS = 100
+MOST = 10**7  # networks or runs
 STEPS = 20  # of pretraining
 SIDE = 2048  # of the matrices that tell what the machine can do
 CROPS = (64, 128, 256, 512, 1024, 2048)
@@ -68,8 +70,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("runs", 1), ("most", 1), ("evaluations", 4), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+            if not least <= getattr(self, name) <= MOST:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected {least} to {MOST:,}")
+        if isqrt(self.evaluations) ** 2 != self.evaluations:
+            raise ValueError(f"evaluations is {self.evaluations}, expected a square number such as 10000")
 
     def networks(self, space: SearchSpace[Any], run: int, count: int | None = None) -> list[Any]:
         """Random ones, others in each run."""
@@ -81,7 +85,10 @@ def objectives_of(rlm: RLM, space: str) -> list[str]:
     """Accuracy and latencies that a model can be asked for, those first that it has seen in a space."""
     seen = rlm.trained_on[space].objectives if space in rlm.trained_on else ()
     known = sorted(rlm.objectives, key=lambda name: (name != "accuracy", name not in seen))
-    return [name for name in known if name == "accuracy" or name.startswith("latency/")][:ASKED]
+    found = [name for name in known if name == "accuracy" or name.startswith("latency/")][:ASKED]
+    if not found:
+        raise ValueError("the model knows no accuracy and no latency: expected one such as nas or nas-fast")
+    return found
 
 
 def end_to_end(rlm: RLM, plan: Plan) -> Cases:
@@ -153,7 +160,7 @@ def experts(rlm: RLM, plan: Plan) -> Cases:
         waited.append(time.perf_counter() - start)
         return len(texts)
 
-    for name in SPACES:
+    for name in (name for name in SPACES if name in rlm.experts):
         waited: list[float] = []
         for case, timing in timed({name: partial(work, name)}, plan.runs):
             each = waited[-plan.runs :]
@@ -364,11 +371,12 @@ KEYS = ("part", "case")
 def measured(
     rlm: RLM, plan: Plan, parts: Sequence[str], done: Mapping[tuple[Any, ...], Timing]
 ) -> Iterator[tuple[tuple[str, str], Timing]]:
-    """Parts with their cases, one after the other; those of which any case is done are left out."""
+    """Parts with their cases, each when all of it is measured; those that are done are left out."""
     for part in parts:
         if any(key[0] == part for key in done):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is guessed is told as fast
-            for case, timing in PARTS[part](rlm, plan):
-                yield (part, case), timing
+            cases = list(PARTS[part](rlm, plan))
+        for case, timing in cases:
+            yield (part, case), timing

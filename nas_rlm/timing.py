@@ -5,6 +5,7 @@ Cases that are compared take turns, so that a machine which becomes slower in be
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -34,6 +35,10 @@ class Timing:
     seconds: float
     spread: float
     memory: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < math.inf:
+            raise ValueError(f"seconds is {self.seconds}, expected a positive number")
 
     @property
     def per_second(self) -> float:

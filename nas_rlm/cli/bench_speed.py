@@ -34,10 +34,13 @@ def bench_speed(
         count: networks of a run.
         runs: that count, after one that does not.
         most: networks at once, where it is measured how time grows with them.
-        evaluations: of a search.
+        evaluations: of a search, a square number.
         seed: of the networks.
-        out: a file of JSON lines to which each part is added; what is there already is not done again.
+        out: a file of JSON lines to which each part is added; what is there already, measured with the same
+            options, is not done again.
     """
+    from dataclasses import asdict
+
     import torch
 
     from nas_rlm.speed import KEYS, PARTS, Plan, measured
@@ -48,11 +51,13 @@ def bench_speed(
             raise ValueError(f"there is no part {name!r}; {hint(name, PARTS)}")
     plan = Plan(count, runs, most, evaluations, seed, model)
     threads = torch.get_num_threads()
-    results = Results(out, Timing, {"model": model, "threads": threads}, KEYS, places=9)
+    results = Results(out, Timing, {**asdict(plan), "threads": threads}, KEYS, places=9)
     asked = parts or tuple(PARTS)
+    before = sum(part in asked for part, _ in results.found)
     for key, timing in measured(load(model), plan, asked, results.found):
         results.add(key, timing)
-    print(f"{threads} threads; medians of {runs} runs")
+    known = f"; {before} of them were in {out} before" if before else ""
+    print(f"{threads} threads; medians of {runs} runs{known}")
     print(f"{'part':<12}{'case':<30}{'a second':>12}{'seconds':>10}{'spread':>9}{'MiB':>8}")
     for (part, case), timing in results.found.items():
         if part in asked:

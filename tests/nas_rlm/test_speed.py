@@ -8,6 +8,7 @@ from nas_rlm.cli import main
 from nas_rlm.model import Network
 from nas_rlm.speed import PARTS, Plan, measured, objectives_of, operations
 from nas_rlm.text.tokenizer import ENDS_STATEMENT
+from nas_rlm.timing import Timing
 from tests.nas_rlm.cli.commands import refused
 
 PLAN = Plan(count=4, runs=2, most=10, evaluations=16)
@@ -24,6 +25,7 @@ def test_each_part_is_measured(rlm, part, monkeypatch):
     monkeypatch.setattr(speed, "CROPS", (16, 32))
     monkeypatch.setattr(speed, "SIDE", 64)
     monkeypatch.setattr(speed, "BATCH", 4)
+    rlm.experts = dict.fromkeys(speed.SPACES, ())
     found = dict(measured(rlm, PLAN, [part], {}))
     assert {name for name, _ in found} == {part}
     assert all(timing.seconds > 0 for timing in found.values())
@@ -70,11 +72,37 @@ def test_the_command(tiny_checkpoint, tmp_path, capsys):
     first = capsys.readouterr().out
     assert "text        nds_darts" in first
     assert main([*command, "--parts", "text"]) == 0
-    assert capsys.readouterr().out == first
+    again = capsys.readouterr().out
+    assert again == first.replace("1 runs\n", f"1 runs; 5 of them were in {out} before\n")
     assert "no part 'texts'; did you mean text" in refused(capsys, *command, "--parts", "texts")
-    assert "runs is 0, expected at least 1" in refused(capsys, "bench", "speed", "--runs", "0")
+    assert "runs is 0, expected 1 to" in refused(capsys, "bench", "speed", "--runs", "0")
+    assert main([*command, "--parts", "text", "--seed", "1"]) == 0  # other networks
+    assert "were in" not in capsys.readouterr().out
 
 
-def test_a_plan_that_is_none():
-    with pytest.raises(ValueError, match="evaluations is 1, expected at least 4"):
-        Plan(evaluations=1)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"evaluations": 1}, "evaluations is 1, expected 4 to"),
+        ({"evaluations": 10}, "evaluations is 10, expected a square number"),
+        ({"count": 10**20}, "count is 1000"),
+    ],
+)
+def test_a_plan_that_is_none(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Plan(**changes)
+
+
+def test_a_part_that_was_interrupted_is_measured_again(rlm, monkeypatch):
+    def interrupted(*_):
+        yield "first", Timing(1, 1.0, 0.0, 0.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(speed.PARTS, "text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(measured(rlm, PLAN, ["text"], {}))
+
+
+def test_a_model_without_accuracy_and_latency_is_refused(rlm):
+    with pytest.raises(ValueError, match="knows no accuracy and no latency: expected one such as nas"):
+        objectives_of(rlm.starting(("flops",)), "nasbench201")

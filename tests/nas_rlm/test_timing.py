@@ -27,5 +27,11 @@ def test_memory_is_what_the_process_grew_by():
     assert found["nothing"].memory < 20
 
 
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
+def test_no_time_at_all_is_no_timing(seconds):
+    with pytest.raises(ValueError, match=f"seconds is {seconds}, expected a positive number"):
+        Timing(1, seconds, 0.0, 0.0)
+
+
 def test_units_a_second():
     assert Timing(10, 2, 0, 0).per_second == 5
