@@ -71,8 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RecursionError:
         print("nas-rlm: error: a file or an argument is nested too deeply to be read", file=sys.stderr)
         return 2
-    except MemoryError:
-        print("nas-rlm: error: there is not enough memory for that", file=sys.stderr)
+    except MemoryError as error:
+        reason = _reason(error) or "there is not enough memory for that"
+        print(f"nas-rlm: error: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nas-rlm: interrupted; search and train go on with --resume", file=sys.stderr)

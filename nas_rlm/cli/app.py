@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from nas_rlm.cluster import Here
     from nas_rlm.rlm import RLM
 
-app = App(name="nas-rlm", help=nas_rlm.__doc__, version=nas_rlm.__version__, help_format="markdown")
+app = App(
+    name="nas-rlm",
+    help=nas_rlm.__doc__,
+    version=nas_rlm.__version__,
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,
+)
 
 
 def _split(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:

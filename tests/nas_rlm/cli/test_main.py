@@ -147,3 +147,20 @@ def test_as_a_process(tmp_path):
     assert (bad.returncode, bad.stdout) == (2, "")
     assert len(bad.stderr.splitlines()) == 1
     assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        (KeyboardInterrupt(), 130, "nas-rlm: interrupted; search and train go on with --resume"),
+        (MemoryError(), 2, "nas-rlm: error: there is not enough memory for that"),
+        (MemoryError("a copy was killed"), 2, "nas-rlm: error: a copy was killed"),
+    ],
+)
+def test_what_ends_a_command_from_outside_is_told(raised, code, told, monkeypatch, capsys):
+    def ended():
+        raise raised
+
+    monkeypatch.setattr("search_spaces.names", ended)
+    assert main(["spaces"]) == code
+    assert capsys.readouterr().err.strip() == told
