@@ -42,8 +42,8 @@ def in_batches(
         UserWarning: a text is longer than what is read.
     """
     texts = listed(texts, "texts")
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: expected at least 1")
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size!r}: expected a whole number from 1 on")
     read = [(text, encode(text)) for text in dict.fromkeys(texts)]
     if not all(ids for _, ids in read):
         raise ValueError(f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx")

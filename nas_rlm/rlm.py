@@ -126,6 +126,7 @@ class RLM:
             ValueError: an unknown space or objective, or an architecture that is not of the space.
         """
         self.check(objectives)
+        levels_of(quantiles)
         known, parsed = self._parsed(space, architectures, objectives)
         names = [str(architecture) for architecture in parsed]
         different = dict(zip(names, parsed, strict=True))

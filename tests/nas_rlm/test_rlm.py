@@ -257,7 +257,7 @@ def test_containers_that_are_no_lists_of_texts(rlm):
     expected = rlm.predict_text([text, text], ["accuracy"])
     assert np.array_equal(rlm.predict_text((t for t in [text, text]), ["accuracy"]), expected)
     assert np.array_equal(rlm.predict_text(np.array([text, text]), ["accuracy"]), expected)
-    with pytest.raises(ValueError, match="batch_size is -1: expected at least 1"):
+    with pytest.raises(ValueError, match="batch_size is -1: expected a whole number from 1 on"):
         rlm.predict_text([text], ["accuracy"], batch_size=-1)
     with pytest.raises(ValueError, match="expected a list of models or paths"):
         rlm.predict_onnx("one.onnx", ["accuracy"])
