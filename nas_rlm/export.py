@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import os
 import tempfile
 import warnings
@@ -46,9 +48,9 @@ def export_model(rlm: RLM, folder: str | os.PathLike[str], int8: bool = False) -
     target = Path(folder)
     check_folder(target)
     alone = RLM(rlm.network, rlm.tokenizer, rlm.trained_on, rlm.temperatures)
-    for name, content in _graphs(rlm.network).items():
-        write_bytes(target / name, _in_eight_bits(content) if int8 else content)
-    write_bytes(target / TOKENIZER, rlm.tokenizer.proto)
+    graphs = _graphs(rlm.network)
+    files = {name: _in_eight_bits(content) if int8 else content for name, content in graphs.items()}
+    files[TOKENIZER] = rlm.tokenizer.proto
     config = rlm.network.config
     told = {
         "package": f"nas-rlm {__version__}",
@@ -60,7 +62,10 @@ def export_model(rlm: RLM, folder: str | os.PathLike[str], int8: bool = False) -
         "temperatures": {
             space: alone.temperatures_of(space, config.objectives) for space in ("", *rlm.trained_on)
         },
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
+    for name, content in files.items():
+        write_bytes(target / name, content)
     write_text(target / "config.json", json.dumps(told, indent=1) + "\n")
 
 
@@ -79,8 +84,14 @@ def _graphs(network: Network) -> dict[str, bytes]:
         axes = {"ids": {0: "statements", 1: "pieces"}, "states": {0: "statements"}}
         found[STATEMENTS] = _graph(reader, (ids,), ["ids"], ["states"], axes)
         encoder = _StatementsEncoder(network)
-        given = (torch.zeros(2, 4, network.config.width), ids == PAD, torch.zeros(2, 4, 4, dtype=torch.bool))
-        asked = {"states": text, "filled": text, "sources": {**text, 2: "tokens"}}
+        states, sources = torch.zeros(2, 4, network.config.width), torch.zeros(2, 4, 4, dtype=torch.bool)
+        given = states, ids[:, :, None], ids == PAD, sources
+        asked = {
+            "states": text,
+            "names": {**text, 2: "names"},
+            "filled": text,
+            "sources": {**text, 2: "tokens"},
+        }
     else:
         encoder, given, asked = _Encoder(network), (ids,), {"ids": text}
     with torch.no_grad():
@@ -130,7 +141,11 @@ def _in_eight_bits(graph: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         before, after = (Path(folder) / name for name in ("before.onnx", "after.onnx"))
         before.write_bytes(graph)
-        quantize_dynamic(before, after, weight_type=QuantType.QInt8, per_channel=True)
+        logging.disable(logging.WARNING)  # advice of onnxruntime's, of no use here
+        try:
+            quantize_dynamic(before, after, weight_type=QuantType.QInt8, per_channel=True)
+        finally:
+            logging.disable(logging.NOTSET)
         return after.read_bytes()
 
 
@@ -200,20 +215,22 @@ class _Reader(nn.Module):
 
 
 class _StatementsEncoder(nn.Module):
-    """Keys and values of each decoder layer, and the padding's mask, from the states of statements."""
+    """Keys and values of each decoder layer, and the padding's mask, from statements' states and names."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, states: Tensor, filled: Tensor, sources: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, states: Tensor, names: Tensor, filled: Tensor, sources: Tensor) -> tuple[Tensor, ...]:
         net, special = self.network, self.network.config.special_heads
         place = torch.arange(states.shape[1])
         beside = (place[:, None] - place[None]).abs() <= 1
         near = sources | sources.transpose(1, 2) | beside[None]
         every = ~filled[:, None, :] | torch.zeros_like(near)
         heads = [every] * (net.config.size - special) + [every & near] * special
-        x = _through(net.encoder, states, BLOCKED * (~torch.stack(heads, 1)).float())
+        known = net.pieces(names) * (names != PAD).float()[:, :, :, None]
+        x = states + cast(nn.Linear, net.names)(torch.cat([known[:, :, 0], known.sum(2)], -1))
+        x = _through(net.encoder, x, BLOCKED * (~torch.stack(heads, 1)).float())
         return _remembered(net, x, filled)
 
 

@@ -6,10 +6,12 @@ network alone tells, for continuous integration and laptops.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +30,7 @@ from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
 
 STATEMENTS, ENCODER, DECODER = "statements.onnx", "encoder.onnx", "decoder.onnx"
+CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,8 @@ class Lite:
             ValueError: onnxruntime is not installed, or a file is damaged.
         """
         path = Path(folder)
-        for name in (ENCODER, DECODER, "config.json", "tokenizer.model"):
-            if not (path / name).is_file():
-                raise FileNotFoundError(f"{folder} has no {name}: expected what nas-rlm export-model writes")
+        if not (path / CONFIG).is_file():
+            raise FileNotFoundError(f"{folder} has no {CONFIG}: expected what nas-rlm export-model writes")
         try:
             from onnxruntime import InferenceSession
         except ImportError:
@@ -79,24 +81,32 @@ class Lite:
                 "an exported model needs onnxruntime: pip install 'nas-rlm[onnxruntime]'"
             ) from None
         try:
-            told = json.loads((path / "config.json").read_text())
+            told = json.loads((path / CONFIG).read_text())
+            content = {name: _content(path / name, sha256) for name, sha256 in told["files"].items()}
             objectives = tuple(map(str, told["objectives"]))
             temperatures = {k: tuple(map(float, v)) for k, v in told["temperatures"].items()}
-            if any(len(v) != len(objectives) or min(v) <= 0 for v in temperatures.values()):
-                raise ValueError("temperatures are not one above 0 for each objective")
-            encoder, decoder = (_session(InferenceSession, path / name) for name in (ENCODER, DECODER))
+            whole = all(len(v) == len(objectives) for v in temperatures.values()) and "" in temperatures
+            if not whole or not all(0 < t < math.inf for v in temperatures.values() for t in v):
+                raise ValueError("temperatures are not one above 0 for each objective, of '' and of spaces")
+            for name in ("max_length", "exponent_digits", "mantissa_digits"):
+                if type(told[name]) is not int or told[name] < 1:
+                    raise ValueError(f"{name} is {told[name]!r}, expected a whole number from 1 on")
             return cls(
-                encoder,
-                decoder,
-                Tokenizer.load(path / "tokenizer.model"),
+                _session(InferenceSession, ENCODER, content),
+                _session(InferenceSession, DECODER, content),
+                Tokenizer(content["tokenizer.model"]),
                 objectives,
                 {k: tuple(v) for k, v in told["seen"].items()},
                 temperatures,
-                int(told["max_length"]),
-                NumberScheme(int(told["exponent_digits"]), int(told["mantissa_digits"])),
-                _session(InferenceSession, path / STATEMENTS) if (path / STATEMENTS).is_file() else None,
+                told["max_length"],
+                NumberScheme(told["exponent_digits"], told["mantissa_digits"]),
+                _session(InferenceSession, STATEMENTS, content) if STATEMENTS in content else None,
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except KeyError as error:
+            raise ValueError(
+                f"{path / CONFIG} has no {error}: expected what nas-rlm export-model writes"
+            ) from None
+        except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder} is not what nas-rlm export-model writes: {error}") from None
 
     def predict(
@@ -178,7 +188,7 @@ class Lite:
         return values.reshape(len(ids), len(objectives), len(levels))
 
     def _given(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What the encoder reads of padded texts: their tokens, or the states of their statements."""
+        """What the encoder reads of padded texts: their tokens, or their statements' states and names."""
         if self.reader is None:
             return {"ids": ids}
         cut = statements(ids, self._kinds)
@@ -189,7 +199,8 @@ class Lite:
         ]
         filled = cut.places < 0
         different = np.concatenate(states)[in_order(groups)]
-        return {"states": different[cut.places], "filled": filled, "sources": cut.sources}
+        states_of_all = different[cut.places]
+        return {"states": states_of_all, "names": cut.names, "filled": filled, "sources": cut.sources}
 
     @cached_property
     def _kinds(self) -> np.ndarray:
@@ -201,8 +212,30 @@ class Lite:
         return [given.name for given in self.encoder.get_outputs()]
 
 
-def _session(kind: Any, path: Path) -> Any:
+def is_exported(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds what `nas_rlm.export.export_model` wrote, or some of it."""
+    return any((Path(folder) / name).is_file() for name in (STATEMENTS, ENCODER, DECODER))
+
+
+def _content(path: Path, sha256: str) -> bytes:
+    """What a file holds.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it holds something else.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path.parent} has no {path.name}: expected what nas-rlm export-model writes"
+        )
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ValueError(f"{path.name} is damaged, or another model's: its sha256 is not that of {CONFIG}")
+    return content
+
+
+def _session(kind: Any, name: str, content: Mapping[str, bytes]) -> Any:
     try:
-        return kind(path, providers=["CPUExecutionProvider"])
+        return kind(content[name], providers=["CPUExecutionProvider"])
     except Exception as error:  # of classes that onnxruntime does not name
-        raise ValueError(f"{path.name} is damaged: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{name} is not read by onnxruntime: {str(error).splitlines()[0]}") from None

@@ -24,6 +24,7 @@ KeyValue = tuple[Tensor, Tensor]
 _BLOCKED = -1e4
 REMEMBERED = 2**16  # statements
 HALF = 0.5  # of the sum of a statement's tokens, of which there are a few
+LAYERS = 64  # of statements, at most
 TOGETHER = 64  # statements that are read at once, where they are remembered
 CACHED = 2**23  # scores of attention that a processor keeps near
 
@@ -68,10 +69,10 @@ class Config:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a whole number from 1 on")
-        if not isinstance(self.statements, int) or self.statements < 0 or (self.statements and self.encoder):
+        if type(self.statements) is not int or not 0 <= self.statements <= (0 if self.encoder else LAYERS):
             raise ValueError(
-                f"statements is {self.statements!r}: expected a whole number of layers, and none beside a"
-                " frozen encoder"
+                f"statements is {self.statements!r}: expected up to {LAYERS} layers, and none beside a frozen"
+                " encoder"
             )
         if not isinstance(self.numbers, int) or self.numbers < 2:
             raise ValueError(f"numbers is {self.numbers!r}: expected a whole number from 2 on")
@@ -469,6 +470,7 @@ class Network(nn.Module):
             else nn.Embedding(config.vocab_size, width)
         )
         self.statement_encoder = StatementEncoder(width, config.statements) if config.statements else None
+        self.names = nn.Linear(2 * width, width, bias=False) if config.statements else None
         self.encoder = nn.ModuleList(EncoderLayer(width) for _ in range(0 if config.encoder else config.size))
         self.norm_memory = nn.RMSNorm(width)
         self.tokens = nn.Embedding(TOKENS + len(config.objectives), width)
@@ -517,6 +519,7 @@ class Network(nn.Module):
             cut = statements(ids.cpu().numpy(), self.kinds.cpu().numpy())
             different = self.statement_encoder(cut.different, self.pieces, self.kinds)
             x = different[torch.from_numpy(cut.places).to(ids.device)]
+            x = x + self._named(torch.from_numpy(cut.names).to(ids.device))
             sight = Sight.of_statements(cut, self.config, x)
         else:
             frozen = self.config.encoder
@@ -525,6 +528,15 @@ class Network(nn.Module):
         for layer in self.encoder:
             x = layer(x, sight)
         return self.norm_memory(x), sight.padding
+
+    def _named(self, names: Tensor) -> Tensor:
+        """What names [B, S, N] add to statements [B, S, width]: the first, and all of them."""
+        sums = [
+            F.embedding_bag(some.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=PAD)
+            for some in (names[:, :, :1], names)
+        ]
+        added: Tensor = cast(nn.Linear, self.names)(torch.cat(sums, 1))
+        return added.view(*names.shape[:2], -1)
 
     def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
         """Logits of the token after each decoder token.

@@ -1,3 +1,5 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -153,7 +155,12 @@ def test_heads_attend_as_under_a_mask_of_all_pairs(size):
     assert torch.allclose(found[real], expected[real], atol=1e-5)
 
 
-def test_statements_are_read_once_until_the_weights_change(monkeypatch):
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr("nas_rlm.statements.LONGEST", 4)
+
+
+def test_statements_are_read_once_until_the_weights_change(monkeypatch, short):
     net, other = network(statements=2), network(statements=2)
     ids = torch.tensor([[4, 2, 6, 5, 4, 6, 4, 2, 6], [5, 1, 1, 6, 4, 2, 6, 0, 0]])
     read = []
@@ -187,7 +194,16 @@ def test_what_a_statement_says_does_not_depend_on_what_was_read_before():
         assert torch.equal(alone, states[[i]])
 
 
-def test_no_more_statements_are_remembered_than_there_is_place_for(monkeypatch):
+@torch.inference_mode()
+def test_names_tell_statements_apart(short):
+    net = network(statements=1)
+    texts = [[*some, 1, 1, 6] for some in ([4, 2, 5, 6], [5, 2, 4, 6], [5, 2, 5, 6], [4, 2, 6])]
+    states = [net.states(torch.tensor([text]))[0] for text in texts]
+    assert len(net.statement_encoder._places) == 2
+    assert not any(torch.allclose(a, b, atol=1e-3) for a, b in combinations(states, 2))
+
+
+def test_no_more_statements_are_remembered_than_there_is_place_for(monkeypatch, short):
     monkeypatch.setattr("nas_rlm.model.REMEMBERED", 4)
     net, whole = network(statements=1), network(statements=1)
     some = [torch.tensor([[i, j, 6, j, 6]]) for i in range(1, 6) for j in range(1, 6)]
@@ -197,7 +213,7 @@ def test_no_more_statements_are_remembered_than_there_is_place_for(monkeypatch):
     assert len(net.statement_encoder._places) <= 4
 
 
-def test_a_quarter_of_the_heads_sees_what_is_near():
+def test_a_quarter_of_the_heads_sees_what_is_near(short):
     net = network(statements=1)
     ids = np.array([[4, 2, 6, 3, 6, 5, 6, 4, 6, 1, 0]])
     sight = Sight.of_statements(statements_of(ids, KINDS), net.config, torch.zeros(1, 5, 128))
