@@ -19,6 +19,7 @@ from nas_rlm.advice import part_of
 from nas_rlm.encoders import Pieces
 from nas_rlm.expert import Expert, Knowing
 from nas_rlm.files import atomic, write_bytes, write_text
+from nas_rlm.lite import is_exported
 from nas_rlm.model import Config, Network
 from nas_rlm.text import Tokenizer
 from nas_rlm.words import Words
@@ -51,6 +52,8 @@ def load(
     """
     directory = _directory(name)
     missing = [f for f in FILES if not (directory / f).is_file()]
+    if is_exported(directory):
+        raise ValueError(f"{directory} is an exported model, which predict and rank alone read")
     if missing:
         raise ValueError(
             f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})"

@@ -110,7 +110,8 @@ def predict(
         space: the search space of --archs; of files the name of the space that a table gave them, by default
             of programs that of those which they are like.
         archs: a file with an architecture a line.
-        model: a checkpoint folder, or the name of a shipped model; by default programs for programs, or nas.
+        model: a checkpoint folder, what export-model wrote, or the name of a shipped model; by default
+            programs for programs, or nas.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
         ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
@@ -144,7 +145,8 @@ def rank(
         space: the search space of --archs; of files the name of the space that a table gave them, by default
             of programs that of those which they are like.
         archs: a file with an architecture a line.
-        model: a checkpoint folder, or the name of a shipped model; by default programs for programs, or nas.
+        model: a checkpoint folder, what export-model wrote, or the name of a shipped model; by default
+            programs for programs, or nas.
         quantiles: levels such as .1,.5,.9, for a column OBJECTIVE@LEVEL each.
         out: where the CSV goes; stdout by default.
         ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
@@ -172,7 +174,6 @@ def _predict(
     ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
-    from nas_rlm.lite import ENCODER
     from nas_rlm.objectives import EXACT, Evaluator
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text import from_onnx
@@ -193,14 +194,14 @@ def _predict(
     read = read_architectures(known, archs) if archs is not None and known is not None else []
     names = [line for line, _ in read] or [str(f) for f in files]
     chosen = [computed.index(q) for q in levels]
-    if (Path(model) / ENCODER).is_file():
+    from nas_rlm.lite import Lite, is_exported
+
+    if is_exported(model):
         if known is None or ray:
             raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
-        from nas_rlm.lite import Lite
-
         told = Evaluator(cast("RLM", Lite.load(model)))  # of which it needs no more than such has
         told.check(objectives)
-        values = told.predict(known, [a for _, a in read], objectives, computed)
+        values = told.predict(known, [a for _, a in read], objectives, computed, progress=True)
         return names, values[:, :, computed.index(0.5)], values[:, :, chosen]
     with workers(ray) as there:
         rlm = there.model(load(model or _shipped(files)))

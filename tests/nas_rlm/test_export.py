@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -36,10 +37,15 @@ def rlm(request, tiny_checkpoint):
 
 
 @pytest.fixture(scope="module")
-def lite(rlm, tmp_path_factory):
+def exported(rlm, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lite") / "model"
     export_model(rlm, folder)
-    return Lite.load(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lite(exported):
+    return Lite.load(exported)
 
 
 def cells(count):
@@ -86,20 +92,40 @@ def test_what_is_asked_is_checked(lite):
 
 
 def test_folders_that_hold_no_exported_model(rlm, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"has no encoder\.onnx"):
+    with pytest.raises(FileNotFoundError, match=r"has no config\.json"):
         Lite.load(tmp_path)
-    export_model(rlm, tmp_path / "model")
+    folder = tmp_path / "model"
+    export_model(rlm, folder)
     with pytest.raises(ValueError, match="is not empty"):
-        export_model(rlm, tmp_path / "model")
-    told = (tmp_path / "model" / "config.json").read_text()
-    (tmp_path / "model" / "config.json").write_text(
-        json.dumps({**json.loads(told), "temperatures": {"": []}})
-    )
-    with pytest.raises(ValueError, match="not one above 0 for each"):
-        Lite.load(tmp_path / "model")
-    (tmp_path / "model" / "config.json").write_text(told)
-    (tmp_path / "model" / DECODER).write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"decoder\.onnx is damaged"):
+        export_model(rlm, folder)
+    with pytest.raises(ValueError, match="is an exported model, which predict and rank alone read"):
+        RLM.load(folder)
+    decoder = (folder / DECODER).read_bytes()
+    (folder / DECODER).write_bytes(decoder[:-1] + b"?")
+    with pytest.raises(ValueError, match=r"decoder\.onnx is damaged, or another model's"):
+        Lite.load(folder)
+    (folder / DECODER).unlink()
+    with pytest.raises(FileNotFoundError, match=r"model has no decoder\.onnx"):
+        Lite.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("temperatures", {"": []}, "not one above 0 for each"),
+        ("temperatures", {}, "not one above 0 for each objective, of ''"),
+        ("temperatures", {"": [1.0, float("nan"), 1.0]}, "not one above 0 for each"),
+        ("max_length", 0, "max_length is 0, expected a whole number from 1 on"),
+        ("mantissa_digits", -1, "mantissa_digits is -1"),
+        ("seen", None, "config.json has no 'seen'"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(lite, exported, tmp_path, name, value, message):
+    shutil.copytree(exported, tmp_path / "model")
+    told = {**json.loads((exported / "config.json").read_text()), name: value}
+    told = {key: content for key, content in told.items() if content is not None}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match=message):
         Lite.load(tmp_path / "model")
 
 
