@@ -50,6 +50,9 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # what was made is old at once, so that it is not looked at again and again
             gc.enable()
 
 
