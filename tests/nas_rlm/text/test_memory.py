@@ -1,4 +1,5 @@
 import gc
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -54,3 +55,28 @@ def test_the_garbage_collector_pauses_within_and_stays_as_it_was():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_what_was_made_before_is_still_collected_and_nothing_is_frozen():
+    class Loop:
+        pass
+
+    one = Loop()
+    one.itself, gone = one, weakref.ref(one)
+    del one
+    with memory.undisturbed():
+        pass
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_a_user_froze_stays_frozen():
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        with memory.undisturbed():
+            pass
+        assert gc.get_freeze_count() > before // 2
+    finally:
+        gc.unfreeze()
