@@ -30,7 +30,8 @@ from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
 
 STATEMENTS, ENCODER, DECODER = "statements.onnx", "encoder.onnx", "decoder.onnx"
-CONFIG = "config.json"
+TOKENIZER, CONFIG = "tokenizer.model", "config.json"
+FILES = STATEMENTS, ENCODER, DECODER, TOKENIZER
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Lite:
             ) from None
         try:
             told = json.loads((path / CONFIG).read_text())
-            content = {name: _content(path / name, sha256) for name, sha256 in told["files"].items()}
+            names = [name for name in FILES if name in told["files"] or name != STATEMENTS]
+            content = {name: _content(path / name, told["files"][name]) for name in names}
             objectives = tuple(map(str, told["objectives"]))
             temperatures = {k: tuple(map(float, v)) for k, v in told["temperatures"].items()}
             whole = all(len(v) == len(objectives) for v in temperatures.values()) and "" in temperatures
@@ -94,7 +96,7 @@ class Lite:
             return cls(
                 _session(InferenceSession, ENCODER, content),
                 _session(InferenceSession, DECODER, content),
-                Tokenizer(content["tokenizer.model"]),
+                Tokenizer(content[TOKENIZER]),
                 objectives,
                 {k: tuple(v) for k, v in told["seen"].items()},
                 temperatures,
