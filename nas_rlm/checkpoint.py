@@ -19,14 +19,13 @@ from nas_rlm.advice import part_of
 from nas_rlm.encoders import Pieces
 from nas_rlm.expert import Expert, Knowing
 from nas_rlm.files import atomic, write_bytes, write_text
-from nas_rlm.lite import is_exported
+from nas_rlm.lite import TOKENIZER, is_exported
 from nas_rlm.model import Config, Network
 from nas_rlm.text import Tokenizer
 from nas_rlm.words import Words
 
 ASSETS = Path(__file__).parent / "assets"
 FILES = ("config.json", "model.safetensors")
-TOKENIZER = "tokenizer.model"  # but of a frozen encoder, which has its own
 EXPERTS = "experts.safetensors"  # where there are any
 EXPERT_KINDS: dict[str, type[Expert] | type[Words]] = {"process": Expert, "words": Words}
 Reading = Tokenizer | Pieces
@@ -51,9 +50,9 @@ def load(
         ValueError: a file of it is missing, damaged or belongs to another checkpoint.
     """
     directory = _directory(name)
-    missing = [f for f in FILES if not (directory / f).is_file()]
     if is_exported(directory):
         raise ValueError(f"{directory} is an exported model, which predict and rank alone read")
+    missing = [f for f in FILES if not (directory / f).is_file()]
     if missing:
         raise ValueError(
             f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})"

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from nas_rlm import __version__
-from nas_rlm.checkpoint import TOKENIZER
 from nas_rlm.files import check_folder, write_bytes, write_text
-from nas_rlm.lite import DECODER, ENCODER, STATEMENTS
+from nas_rlm.lite import CONFIG, DECODER, ENCODER, STATEMENTS, TOKENIZER
 from nas_rlm.model import HALF, HEAD, DecoderLayer, EncoderLayer, Network, StatementEncoder
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer
@@ -66,7 +65,7 @@ def export_model(rlm: RLM, folder: str | os.PathLike[str], int8: bool = False) -
     }
     for name, content in files.items():
         write_bytes(target / name, content)
-    write_text(target / "config.json", json.dumps(told, indent=1) + "\n")
+    write_text(target / CONFIG, json.dumps(told, indent=1) + "\n")
 
 
 def _graphs(network: Network) -> dict[str, bytes]:
@@ -141,11 +140,12 @@ def _in_eight_bits(graph: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         before, after = (Path(folder) / name for name in ("before.onnx", "after.onnx"))
         before.write_bytes(graph)
+        level = logging.root.manager.disable
         logging.disable(logging.WARNING)  # advice of onnxruntime's, of no use here
         try:
             quantize_dynamic(before, after, weight_type=QuantType.QInt8, per_channel=True)
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(level)
         return after.read_bytes()
 
 

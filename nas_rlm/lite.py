@@ -30,7 +30,8 @@ from nas_rlm.text.memory import undisturbed
 from search_spaces import SearchSpace
 
 STATEMENTS, ENCODER, DECODER = "statements.onnx", "encoder.onnx", "decoder.onnx"
-TOKENIZER, CONFIG = "tokenizer.model", "config.json"
+TOKENIZER = "tokenizer.model"  # but of a frozen encoder, which has its own
+CONFIG = "config.json"
 FILES = STATEMENTS, ENCODER, DECODER, TOKENIZER
 
 

@@ -27,12 +27,13 @@ from tqdm import tqdm
 
 from nas_rlm import encoders, parallel
 from nas_rlm.calibration import calibrate
-from nas_rlm.checkpoint import ASSETS, TOKENIZER, Seen
+from nas_rlm.checkpoint import ASSETS, Seen
 from nas_rlm.data import synthetic, tables
 from nas_rlm.data.tables import COUNTED, Row, Table
 from nas_rlm.examples import IGNORED, Examples, batches, collate, examples_of
 from nas_rlm.files import alone, atomic, write_text
 from nas_rlm.lessons import lessons, taught
+from nas_rlm.lite import TOKENIZER
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import Config, Network
 from nas_rlm.panel import panel_of

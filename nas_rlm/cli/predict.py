@@ -174,6 +174,7 @@ def _predict(
     ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
+    from nas_rlm.lite import Lite, is_exported
     from nas_rlm.objectives import EXACT, Evaluator
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text import from_onnx
@@ -194,8 +195,6 @@ def _predict(
     read = read_architectures(known, archs) if archs is not None and known is not None else []
     names = [line for line, _ in read] or [str(f) for f in files]
     chosen = [computed.index(q) for q in levels]
-    from nas_rlm.lite import Lite, is_exported
-
     if is_exported(model):
         if known is None or ray:
             raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
