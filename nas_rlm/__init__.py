@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nas_rlm._version import __version__
+
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
 
-__all__ = ["RLM"]
-__version__ = "0.1.0"
+__all__ = ["RLM", "__version__"]
 
 
 def __getattr__(name: str) -> object:

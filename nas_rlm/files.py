@@ -11,6 +11,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+ASSETS = Path(__file__).parent / "assets"  # shipped models and tables of constants
+RECIPES = Path(__file__).parent / "recipes"
+
 
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse, before any work is done, a path at which no file can be written.

@@ -8,7 +8,7 @@ import torch
 
 import search_spaces
 from nas_rlm import RLM
-from nas_rlm.model import Config, Network
+from nas_rlm.model.network import Config, Network
 from nas_rlm.text import Tokenizer, from_architecture
 
 torch.set_num_threads(1)
@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 def few_networks_tell_what_is_usual() -> Iterator[None]:
     """Experts count as many random networks as tests have the time for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nas_rlm.features.USUAL", 100)
+        patch.setattr("nas_rlm.surrogates.features.USUAL", 100)
         yield
 
 

@@ -11,8 +11,8 @@ from cyclopts import App, Parameter
 import nas_rlm
 
 if TYPE_CHECKING:
-    from nas_rlm.cluster import Here
     from nas_rlm.rlm import RLM
+    from nas_rlm.search.ray_cluster import Here
 
 app = App(
     name="nas-rlm",
@@ -63,8 +63,8 @@ def load(model: str) -> RLM:
 
 
 def workers(ray: str) -> Here:
-    """Who predicts and measures, see `nas_rlm.cluster`; it may take half a minute until Ray is there."""
-    from nas_rlm.cluster import workers as found
+    """Who predicts and measures, see `nas_rlm.search.ray_cluster`; it may take half a minute until Ray is there."""
+    from nas_rlm.search.ray_cluster import workers as found
 
     if ray:
         print(f"nas-rlm: connecting to Ray ({ray})", file=sys.stderr)

@@ -11,10 +11,10 @@ import numpy as np
 from cyclopts import App
 
 import search_spaces
+from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Flag, Many, Names, Whole, app, bar, load
 from nas_rlm.files import check_target, read_text, write_text
-from nas_rlm.hints import hint
-from nas_rlm.results import Results
+from nas_rlm.utils.validation import hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,8 @@ def bench_search(
         out: a file of JSON lines to which each result is added; what is there already is not done again.
         picture: hypervolume against evaluations: .png, .svg, .pdf or .jpg.
     """
-    from nas_rlm.contest import KEYS, METHODS, SETS, Judgement, contest, draw, means
-    from nas_rlm.pictures import check_picture, save
+    from nas_rlm.benchmarks.search import KEYS, METHODS, SETS, Judgement, contest, draw, means
+    from nas_rlm.plotting.style import check_picture, save
 
     for name, value, least in (("seeds", seeds, 1), ("labels", labels, 0)):
         if value < least:
@@ -102,8 +102,8 @@ def bench_references(*, model: str = "nas", count: Whole = 1000, seed: Whole = 0
         seed: of the draw.
         out: a JSON file; what it holds stays as it is.
     """
-    from nas_rlm.objectives import EXACT, Evaluator
-    from nas_rlm.references import proposed
+    from nas_rlm.search.objectives import EXACT, Evaluator
+    from nas_rlm.search.reference_points import proposed
 
     check_target(out)
     found = json.loads(read_text(out, "reference values")) if out.exists() else {}
@@ -145,9 +145,9 @@ def bench_few_shot(
         methods: some of those that the whole table shows; by default all.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
-    from nas_rlm.expert import ADVISED
-    from nas_rlm.fewshot import UNLABELLED, Score, few_shot, methods_of
-    from nas_rlm.panel import experts_of
+    from nas_rlm.benchmarks.few_shot import UNLABELLED, Score, few_shot, methods_of
+    from nas_rlm.surrogates.fitting import experts_of
+    from nas_rlm.surrogates.graph_surrogate import ADVISED
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
@@ -217,7 +217,7 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
         seeds: trainings of each, with seeds from 0.
         out: a file of JSON lines to which each outcome is added; what is there already is not done again.
     """
-    from nas_rlm.ablations import ABLATIONS, KEYS, Outcome, run
+    from nas_rlm.benchmarks.ablations import ABLATIONS, KEYS, Outcome, run
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
@@ -256,9 +256,9 @@ def bench_reliability(
         objectives: what to judge; by default accuracies, and the latencies of three devices a table.
         validation: without --data, the rows that told the model's temperatures instead of the test rows.
     """
-    from nas_rlm import reliability as counted
-    from nas_rlm.evaluate import sides, whole
-    from nas_rlm.pictures import check_picture, save
+    from nas_rlm.benchmarks import reliability as counted
+    from nas_rlm.benchmarks.evaluation import sides, whole
+    from nas_rlm.plotting.style import check_picture, save
 
     check_picture(out)
     rlm = load(model)
@@ -305,7 +305,7 @@ def bench_text(
         count: networks of each, or rows.
         seed: of the networks, or of the rows that are drawn.
     """
-    from nas_rlm.bench import table_tokens, text_speed
+    from nas_rlm.benchmarks.tokens import table_tokens, text_speed
     from nas_rlm.data import read
 
     for name, value, least in (("--count", count, 1), ("--seed", seed, 0)):
@@ -335,8 +335,8 @@ def bench_foreign(*, model: str = "nas", network: Names = ()) -> None:
         model: whose tokenizer counts: a checkpoint folder, or the name of a shipped model.
         network: names of reference networks; by default all.
     """
-    from nas_rlm.bench import foreign_tokens
-    from nas_rlm.data.foreign import NETWORKS
+    from nas_rlm.benchmarks.tokens import foreign_tokens
+    from nas_rlm.data.reference_networks import NETWORKS
 
     for name in network:
         if name not in NETWORKS:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import search_spaces
+from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Names, Whole, load
 from nas_rlm.cli.bench import bench, table_of
-from nas_rlm.hints import hint
-from nas_rlm.results import Results
+from nas_rlm.utils.validation import hint
 
 
 @bench.command(name="devices")
@@ -38,8 +38,8 @@ def bench_devices(
         again: a table in which some of the networks were measured once more: how well the two agree.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
-    from nas_rlm.devices.transfer import Score, Transfer, agreement, summary
-    from nas_rlm.expert import LATENCY, on_networks
+    from nas_rlm.benchmarks.devices import Score, Transfer, agreement, summary
+    from nas_rlm.surrogates.graph_surrogate import LATENCY, on_networks
 
     is_across = split not in ("one-out", "help", "new")
     if is_across and split not in search_spaces.names():
@@ -114,9 +114,9 @@ def bench_measure(
         out: a file of JSON lines to which each result is added; what is there already is not done again.
         picture: hypervolume against measurements: .png, .svg, .pdf or .jpg.
     """
-    from nas_rlm.devices.policies import POLICIES, Judgement, draw, judged, means
-    from nas_rlm.devices.transfer import LARGEST, TARGETS
-    from nas_rlm.pictures import check_picture, save
+    from nas_rlm.benchmarks.devices import LARGEST, TARGETS
+    from nas_rlm.benchmarks.measuring import POLICIES, Judgement, draw, judged, means
+    from nas_rlm.plotting.style import check_picture, save
 
     sizes = [int(b) if b.isdecimal() else 0 for b in budgets]
     if not sizes or min(sizes) < 10:

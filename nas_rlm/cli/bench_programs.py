@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Names, Whole
 from nas_rlm.cli.bench import bench
-from nas_rlm.hints import hint
-from nas_rlm.results import Results
+from nas_rlm.utils.validation import hint
 
 
 @bench.command(name="in-context")
@@ -43,8 +43,8 @@ def bench_in_context(
     """
     import os
 
+    from nas_rlm.benchmarks.in_context import KEYS, Answer, Server, answers, scores
     from nas_rlm.data import read
-    from nas_rlm.incontext import KEYS, Answer, Server, answers, scores
 
     counts = [int(one) for one in shots if one.isdecimal()]
     if len(counts) < len(shots) or not counts:
@@ -91,11 +91,11 @@ def bench_programs(
         picture: draw how the models rank programs within each problem.
         objective: of the picture; by default the table's first number.
     """
+    from nas_rlm.benchmarks.programs import KEYS, METHODS, SPLITS, Judgement, ranked, trials
+    from nas_rlm.benchmarks.ranking import draw_within
     from nas_rlm.data import tables
-    from nas_rlm.pictures import check_picture, save
-    from nas_rlm.programs.ranking import draw_within
-    from nas_rlm.programs.trials import KEYS, METHODS, SPLITS, Judgement, ranked, trials
-    from nas_rlm.recipe import read_recipe
+    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.training.recipe import read_recipe
 
     if split not in SPLITS:
         raise ValueError(f"--split is {split!r}; {hint(split, SPLITS)}")

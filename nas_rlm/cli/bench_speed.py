@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Names, Whole, load
 from nas_rlm.cli.bench import bench
-from nas_rlm.hints import hint
-from nas_rlm.results import Results
+from nas_rlm.utils.validation import hint
 
 
 @bench.command(name="speed")
@@ -43,8 +43,8 @@ def bench_speed(
 
     import torch
 
-    from nas_rlm.speed import KEYS, PARTS, Plan, measured
-    from nas_rlm.timing import Timing
+    from nas_rlm.benchmarks.speed import KEYS, PARTS, Plan, measured
+    from nas_rlm.benchmarks.timing import Timing
 
     for name in parts:
         if name not in PARTS:

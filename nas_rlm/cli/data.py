@@ -26,7 +26,7 @@ def import_table(kind: str, file: Path, *, out: Path, allow_pickle: Flag = False
         allow_pickle: read a file that can run code while it is read; only for files that you trust.
     """
     from nas_rlm.data import write
-    from nas_rlm.data.official import read_official
+    from nas_rlm.data.importers.official import read_official
 
     check_target(out)
     if file.exists() and out.exists() and file.samefile(out):

@@ -12,7 +12,7 @@ from nas_rlm.cli.app import Flag, Whole, app
 from nas_rlm.files import check_target
 
 if TYPE_CHECKING:
-    from nas_rlm.programs.python import Program
+    from nas_rlm.programs.python_runner import Program
 
 measure = app.command(App(name="measure", help="Measure what programs take, in processes of their own."))
 
@@ -66,7 +66,7 @@ def measure_python(
 
     from nas_rlm.programs.apps import read_apps
     from nas_rlm.programs.leetcode import agreement, read_solutions
-    from nas_rlm.programs.python import Plan
+    from nas_rlm.programs.python_runner import Plan
     from nas_rlm.programs.table import measured, read_cases, read_programs
 
     if [bool(files), *(one is not None for one in (programs, solutions, apps))].count(True) != 1:
@@ -104,7 +104,7 @@ def measure_python(
 
 
 def _program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
-    from nas_rlm.programs.python import Program
+    from nas_rlm.programs.python_runner import Program
     from nas_rlm.programs.source import source_of
 
     source = source_of(path)
@@ -145,7 +145,7 @@ def measure_triton(
     """
     import json
 
-    from nas_rlm.programs.triton import Plan, latencies, read_kernel, read_pairs
+    from nas_rlm.programs.triton_runner import Plan, latencies, read_kernel, read_pairs
 
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")

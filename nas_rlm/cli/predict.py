@@ -13,7 +13,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Levels, Many, Names, Whole, app, bar, load, workers
-from nas_rlm.files import atomic, check_folder, check_target, read_text, write_text
+from nas_rlm.files import ASSETS, atomic, check_folder, check_target, read_text, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
@@ -29,7 +29,7 @@ def spaces() -> None:
         size = f"{space.size:,}" if space.size else "unbounded"
         print(f"{name:<14}{size:>32}{len(space.genes):>8}")
     for model, of in (("nas", "models nas and nas-fast"), ("programs", "model programs")):
-        config = Path(__file__).parents[1] / "assets" / model / "config.json"
+        config = ASSETS / model / "config.json"
         if config.is_file():
             objectives = json.loads(config.read_text())["network"]["objectives"]
             print(f"objectives of the shipped {of}:")
@@ -82,7 +82,7 @@ def export_model(*, out: Path, model: str = "nas", int8: Flag = False) -> None:
         model: a checkpoint folder, or the name of a shipped model.
         int8: matrices in eight bits.
     """
-    from nas_rlm.export import export_model as write
+    from nas_rlm.model.onnx_export import export_model as write
 
     rlm = load(model)
     write(rlm, out, int8)
@@ -151,7 +151,7 @@ def rank(
         out: where the CSV goes; stdout by default.
         ray: a cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes here.
     """
-    from nas_rlm.pareto import minimised
+    from nas_rlm.search.pareto import minimised
 
     if top is not None and top < 1:
         raise ValueError(f"--top is {top}, expected at least 1")
@@ -174,9 +174,9 @@ def _predict(
     ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
-    from nas_rlm.lite import Lite, is_exported
-    from nas_rlm.objectives import EXACT, Evaluator
+    from nas_rlm.model.onnx_runtime import Lite, is_exported
     from nas_rlm.programs.source import is_program, read_program
+    from nas_rlm.search.objectives import EXACT, Evaluator
     from nas_rlm.text import from_onnx
 
     if archs is not None and space is None:
@@ -278,7 +278,7 @@ def _emit(
     quantiles: np.ndarray,
     out: Path | None,
 ) -> None:
-    from nas_rlm.predictions import predictions_csv
+    from nas_rlm.data.predictions import predictions_csv
 
     table = predictions_csv(names, objectives, medians, levels, quantiles)
     if out:

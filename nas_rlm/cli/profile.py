@@ -60,14 +60,14 @@ def profile(
     """
     from nas_rlm.data.synthetic import counted
     from nas_rlm.devices import Device
-    from nas_rlm.devices.choice import choose as chosen
-    from nas_rlm.devices.choice import profiles_of
     from nas_rlm.devices.connection import check_limit
-    from nas_rlm.devices.profile import Architecture, File, Network, notes
-    from nas_rlm.devices.profile import profile as run
-    from nas_rlm.devices.protocol import Plan
-    from nas_rlm.expert import on_networks
-    from nas_rlm.features import CHAINS
+    from nas_rlm.devices.measurements import Architecture, File, Network, notes
+    from nas_rlm.devices.measurements import profile as run
+    from nas_rlm.devices.profiler import Plan
+    from nas_rlm.devices.sample_selection import choose as chosen
+    from nas_rlm.devices.sample_selection import profiles_of
+    from nas_rlm.surrogates.features import CHAINS
+    from nas_rlm.surrogates.graph_surrogate import on_networks
     from nas_rlm.text import from_architectures
 
     for name, value, least in (

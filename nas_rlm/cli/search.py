@@ -15,9 +15,9 @@ from nas_rlm.files import alone, check_target, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
-    from nas_rlm.devices.profile import Measuring
+    from nas_rlm.devices.measurements import Measuring
     from nas_rlm.rlm import RLM
-    from nas_rlm.settings import Settings
+    from nas_rlm.search.settings import Settings
     from search_spaces import SearchSpace
 
 MEASUREMENTS = "measured.parquet"
@@ -83,17 +83,18 @@ def search(
             here. A generation is handed out in pieces of 64 architectures.
         resume: continue the search in the folder, or start it if there is none; the outcome is the same.
     """
-    from nas_rlm import folder
+    from nas_rlm import study
     from nas_rlm.devices import Device
-    from nas_rlm.devices.exploring import Learner, Reader, explore
-    from nas_rlm.expert import on_networks
-    from nas_rlm.feasibility import feasibility
-    from nas_rlm.lookup import Informed
-    from nas_rlm.objectives import Evaluator, load_function
-    from nas_rlm.references import reference
-    from nas_rlm.search import Sampler
-    from nas_rlm.search import search as run
-    from nas_rlm.settings import Settings
+    from nas_rlm.search import run_directory
+    from nas_rlm.search.active_search import Learner, Reader, explore
+    from nas_rlm.search.feasibility import feasibility
+    from nas_rlm.search.lookup import Informed
+    from nas_rlm.search.loop import Sampler
+    from nas_rlm.search.loop import search as run
+    from nas_rlm.search.objectives import Evaluator, load_function
+    from nas_rlm.search.reference_points import reference
+    from nas_rlm.search.settings import Settings
+    from nas_rlm.surrogates.graph_surrogate import on_networks
 
     found = search_spaces.get(space)
     rlm = load(model)
@@ -121,20 +122,20 @@ def search(
         if found.size and count > found.size:
             raise ValueError(f"{option} is {count:,}, more than the {found.size:,} of {found.name}")
     rows = _measured(data, found, [name for name in told if name not in evaluator.functions])
-    folder.check_search(out, settings, resume)
+    run_directory.check_search(out, settings, resume)
     with alone(out), workers(ray) as there:
         evaluator.model = there.model(rlm)
         informed = Informed(evaluator, rows)
         if device:
             there.check_device(Device.named(device), python)
-        possible = folder.read_feasibility(out)  # of a search that goes on
+        possible = run_directory.read_feasibility(out)  # of a search that goes on
         if not possible and sample and settings.told:
             possible = feasibility(found, informed, settings.told, sample)
         if possible:
             print(possible)
-        log = folder.open_log(out, settings, resume)
+        log = run_directory.open_log(out, settings, resume)
         if possible:
-            folder.write_feasibility(out, possible)
+            run_directory.write_feasibility(out, possible)
         judge: Sampler = informed
         if device:
             judge = Learner(Reader(informed, found), settings.measured, on_networks(rlm.experts))
@@ -150,8 +151,8 @@ def search(
         if len(result.front) == 0:
             within = f"none within {' and '.join(constraint)}: loosen a constraint"
             raise ValueError(f"{evaluated}, {within if constraint else 'of which the device can run none'}")
-        samples = folder.joint_samples(found, judge, result)
-        folder.write_front(out, found, result, samples, possible)
+        samples = study.joint_samples(found, judge, result)
+        study.write_front(out, found, result, samples, possible)
     print(f"{evaluated}, {len(result.front)} on the front: {out / 'front.csv'}")
     on_front = result.is_measured[result.front].sum()
     if isinstance(judge, Learner):
@@ -196,11 +197,11 @@ def propose(
         seed: of all random choices.
         out: a text file; stdout by default.
     """
-    from nas_rlm.devices.exploring import Learner, Reader
-    from nas_rlm.devices.exploring import propose as proposed
-    from nas_rlm.expert import on_networks
-    from nas_rlm.objectives import Evaluator
-    from nas_rlm.settings import Settings
+    from nas_rlm.search.active_search import Learner, Reader
+    from nas_rlm.search.active_search import propose as proposed
+    from nas_rlm.search.objectives import Evaluator
+    from nas_rlm.search.settings import Settings
+    from nas_rlm.surrogates.graph_surrogate import on_networks
 
     if count < 1:
         raise ValueError(f"--count is {count}, expected at least 1")
@@ -238,10 +239,10 @@ def plot(folder: Path, *, pair: Many = (), data: Path | None = None, out: Path |
         data: a table, whose true values are drawn as well.
         out: the picture; pareto.png in the folder by default.
     """
-    from nas_rlm import plots
     from nas_rlm.data import read
-    from nas_rlm.folder import read_result, read_samples
-    from nas_rlm.pictures import check_picture, save
+    from nas_rlm.plotting import front
+    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.search.run_directory import read_result, read_samples
 
     pairs = [tuple(one.split(",")) for one in pair]
     for one, names in zip(pair, pairs, strict=True):
@@ -255,8 +256,8 @@ def plot(folder: Path, *, pair: Many = (), data: Path | None = None, out: Path |
     truth = {row.arch_str: row.targets for row in rows if row.space == result.settings.space}
     if data and not truth.keys() & set(result.architectures):
         raise ValueError(f"{data} has none of the {len(result.architectures):,} architectures of the search")
-    info = plots.front_info(result, read_samples(folder, result), [(x, y) for x, y in pairs], truth)
-    save(plots.draw(info), target)
+    info = front.front_info(result, read_samples(folder, result), [(x, y) for x, y in pairs], truth)
+    save(front.draw(info), target)
     print(f"picture: {target}")
 
 
@@ -267,7 +268,8 @@ def report(folder: Path) -> None:
     Args:
         folder: of the search, finished or not.
     """
-    from nas_rlm.folder import read_feasibility, read_result, read_samples, write_front
+    from nas_rlm.search.run_directory import read_feasibility, read_result, read_samples
+    from nas_rlm.study import write_front
 
     result = read_result(folder)
     if len(result.front) == 0:
@@ -282,8 +284,8 @@ def _measuring(
 ) -> Callable[[Sequence[str]], list[Row]]:
     """How a search measures: into a table in its folder, from which a resumed one reads."""
     from nas_rlm.devices import Device
-    from nas_rlm.devices.profile import Architecture, profile
-    from nas_rlm.devices.protocol import Plan
+    from nas_rlm.devices.measurements import Architecture, profile
+    from nas_rlm.devices.profiler import Plan
 
     memory = any(name.startswith("memory/") for name in settings.measured)
     plan = Plan(seed=settings.seed, memory=memory, python=python)
@@ -303,7 +305,7 @@ def _measured(data: Path | None, space: SearchSpace[Any], objectives: Sequence[s
     Of several rows of one architecture the last one counts. A warning tells how many do not.
     """
     from nas_rlm.data import read
-    from nas_rlm.objectives import EXACT
+    from nas_rlm.search.objectives import EXACT
 
     if not data:
         return []

@@ -27,7 +27,7 @@ def train(recipe: str, *, out: Path, table: str = "", resume: Flag = False) -> N
         table: train on this one of the recipe's tables alone, such as fbnet.
         resume: continue the run in the folder.
     """
-    from nas_rlm.train import run
+    from nas_rlm.training.trainer import run
 
     run(recipe, out, resume, table)
     print(f"model: {out}")
@@ -122,9 +122,9 @@ def evaluate(
         no_experts: judge the network alone.
         picture: draw measured against predicted values, over all orders of magnitude.
     """
-    from nas_rlm import evaluate as evaluation
-    from nas_rlm.pictures import check_picture, save
-    from nas_rlm.probits import draw_probits
+    from nas_rlm.benchmarks import evaluation as evaluation
+    from nas_rlm.plotting.probability import draw_probits
+    from nas_rlm.plotting.style import check_picture, save
 
     if picture:
         check_picture(picture)
@@ -145,8 +145,8 @@ def train_tokenizer(recipe: Path, *, out: Path) -> None:
         recipe: a YAML file with spaces, tables and foreign networks to learn from, or a shipped one by name.
         out: the tokenizer's file.
     """
-    from nas_rlm.data.mixture import train_tokenizer
-    from nas_rlm.recipe import read_tokenizer_recipe
+    from nas_rlm.training.recipe import read_tokenizer_recipe
+    from nas_rlm.training.tokenizer import train_tokenizer
 
     check_target(out)
     trained = train_tokenizer(read_tokenizer_recipe(recipe), progress=True)

@@ -15,12 +15,12 @@ import numpy as np
 from tqdm import tqdm
 
 import search_spaces
-from nas_rlm.data.costs import costs_of
-from nas_rlm.data.paths import on_paths
 from nas_rlm.data.tables import Row, Table, remembered
+from nas_rlm.graph.cache import undisturbed
+from nas_rlm.graph.costs import costs_of
+from nas_rlm.graph.paths import on_paths
 from nas_rlm.text import from_architectures
-from nas_rlm.text.memory import undisturbed
-from nas_rlm.text.operators import operators
+from nas_rlm.text.parser import operators
 from search_spaces import SearchSpace
 
 VERSION = 5  # raised when the metrics change, so that remembered ones are counted again

@@ -21,9 +21,9 @@ from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.files import atomic
-from nas_rlm.hints import hint
 from nas_rlm.text import from_architectures, from_onnx
-from nas_rlm.text.operators import is_network, is_onnx
+from nas_rlm.text.parser import is_network, is_onnx
+from nas_rlm.utils.validation import hint
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),

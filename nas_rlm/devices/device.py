@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nas_rlm.hints import hint
+from nas_rlm.utils.validation import hint
 
 RUNTIMES = ("onnxruntime", "openvino", "ncnn", "litert", "mnn", "torch", "torch-compile")
 ON_CUDA = ("onnxruntime", "torch", "torch-compile")

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from nas_rlm.devices.device import Device
-from nas_rlm.text.reader import inlined
+from nas_rlm.graph.reader import inlined
 
 CONVERTED = 300  # seconds that a converter may take
 Run = Callable[[], float]  # runs a network once: the seconds that it took
@@ -201,7 +201,7 @@ def _mnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
 def _torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     import torch
 
-    from nas_rlm.modules import to_torch
+    from nas_rlm.graph.torch_module import to_torch
 
     torch.set_num_threads(device.threads)
     module: Any = to_torch(model).eval().to(device.place)
@@ -244,7 +244,7 @@ def _litert(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     import torch
     from ai_edge_litert.interpreter import Interpreter
 
-    from nas_rlm.modules import to_torch
+    from nas_rlm.graph.torch_module import to_torch
 
     with tempfile.TemporaryDirectory() as folder:
         litert_torch.convert(to_torch(model).eval(), (torch.from_numpy(x),)).export(f"{folder}/m.tflite")

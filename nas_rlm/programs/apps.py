@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nas_rlm.programs.python import Program
+from nas_rlm.programs.python_runner import Program
 
 MOST = 2**26  # bytes of a problem
 

@@ -18,7 +18,7 @@ import numpy as np
 from nas_rlm.data import tables
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
-from nas_rlm.programs.python import Program
+from nas_rlm.programs.python_runner import Program
 
 MOST = 2**28  # bytes of the problems
 # What solutions take for granted beside the names of their problem's preamble.

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.files import alone, check_target, read_text
-from nas_rlm.programs.python import USUAL, Measurement, Plan, Program, measure, stop
+from nas_rlm.programs.python_runner import USUAL, Measurement, Plan, Program, measure, stop
 
 SPACE = "python"  # what programs are called in tables
 EVERY = 10.0  # seconds after which a table is written

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from .direct import network
-from .layers import layered
-from .memory import tidy, undisturbed
-from .normal import check, normalised
-from .outline import outline
-from .printer import printed
-from .reader import MAX_BYTES, inlined, load, read
+from nas_rlm.graph.cache import tidy, undisturbed
+from nas_rlm.graph.normalization import check, normalised
+from nas_rlm.graph.reader import MAX_BYTES, inlined, load, read
+from nas_rlm.text.architecture_graph import network
+from nas_rlm.text.layers import layered
+from nas_rlm.text.outline import outline
+from nas_rlm.text.printer import printed
 
 if TYPE_CHECKING:
     from search_spaces import SearchSpace

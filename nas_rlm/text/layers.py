@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .ir import FRESH, Block, Given, Node, Spec, call_spec, param, uses
-from .memory import remembered
+from nas_rlm.graph.cache import remembered
+from nas_rlm.graph.ir import FRESH, Block, Given, Node, Spec, call_spec, param, uses
 
 POINTWISE = {
     *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"),

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from .ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param
-from .layers import chains
-from .memory import remembered
-from .order import Form
-from .regions import (
+from nas_rlm.graph.cache import remembered
+from nas_rlm.graph.canonical_order import Form
+from nas_rlm.graph.ir import MOST_OF_A_PART, Block, Given, Node, Param, Spec, call_spec, param
+from nas_rlm.text.layers import chains
+from nas_rlm.text.regions import (
     Region,
     call,
     extract,
@@ -34,7 +34,7 @@ from .regions import (
     with_calls,
     with_parts,
 )
-from .repeats import LEAST_SAVING, after_what_they_need, best_runs, is_worth, stretches
+from nas_rlm.text.repeats import LEAST_SAVING, after_what_they_need, best_runs, is_worth, stretches
 
 
 def outline(network: Block) -> tuple[Block, dict[Block, Block]]:

@@ -6,9 +6,9 @@ import hashlib
 from functools import cache
 from typing import NamedTuple
 
-from .ir import GROUP, Block, Given, Leaf, Node, Param, live_values
-from .memory import remembered
-from .reader import DOMAIN, OPSET, weight_name
+from nas_rlm.graph.cache import remembered
+from nas_rlm.graph.ir import GROUP, Block, Given, Leaf, Node, Param, live_values
+from nas_rlm.graph.reader import DOMAIN, OPSET, weight_name
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values
 _SHORT, _LONG = 4, 32  # letters that tell functions from others of the same operators

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import count
 
-from .ir import FRESH, Block, Given, Node, Param, Spec, call_spec, param, uses
-from .memory import remembered
+from nas_rlm.graph.cache import remembered
+from nas_rlm.graph.ir import FRESH, Block, Given, Node, Param, Spec, call_spec, param, uses
 
 Region = tuple[list[int], Block]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from .ir import Block, Given, uses
+from nas_rlm.graph.ir import Block, Given, uses
 
 LEAST_SAVING = 4
 

@@ -3,15 +3,16 @@ import pytest
 import torch
 
 import search_spaces
-from nas_rlm import RLM, batching
+from nas_rlm import RLM
 from nas_rlm import rlm as faces
-from nas_rlm.checkpoint import Seen
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
-from nas_rlm.model import Config, Network
-from nas_rlm.recipe import Recipe, TableRecipe
-from nas_rlm.rlm import pieces_of
+from nas_rlm.model import batching
+from nas_rlm.model.checkpoint import Seen
+from nas_rlm.model.network import Config, Network
+from nas_rlm.surrogates.ensemble import pieces_of
 from nas_rlm.text import Tokenizer, from_architecture
+from nas_rlm.training.recipe import Recipe, TableRecipe
 
 SPACE = search_spaces.get("nasbench201")
 OBJECTIVES = ["accuracy", "latency/pixel3"]

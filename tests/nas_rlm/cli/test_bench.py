@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.ablations import ABLATIONS, Trial
+from nas_rlm.benchmarks.ablations import ABLATIONS, Trial
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
 from tests.nas_rlm.cli.commands import SPACE, refused
@@ -13,8 +13,10 @@ from tests.nas_rlm.cli.commands import SPACE, refused
 
 def test_bench_search_prints_a_line_for_each_method_and_goes_on(tmp_path, model, monkeypatch, capsys):
     names = ("accuracy", "latency/pixel3", "latency/eyeriss")
-    monkeypatch.setattr("nas_rlm.contest.SETS", (names[:2], names))
-    monkeypatch.setattr("nas_rlm.algorithms.ATTEMPTS", 2)  # in a table so small there is soon nothing new
+    monkeypatch.setattr("nas_rlm.benchmarks.search.SETS", (names[:2], names))
+    monkeypatch.setattr(
+        "nas_rlm.search.algorithms.ATTEMPTS", 2
+    )  # in a table so small there is soon nothing new
     path, rng = tmp_path / "cells.parquet", np.random.default_rng(0)
     cells = {str(SPACE.sample(rng)): None for _ in range(150)}
     values = [(85 + 5 * rng.random(), *(2 + 5 * rng.random(2))) for _ in cells]

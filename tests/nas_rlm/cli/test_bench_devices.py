@@ -5,12 +5,12 @@ import numpy as np
 from nas_rlm import RLM
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
-from nas_rlm.panel import experts_of
+from nas_rlm.surrogates.fitting import experts_of
 from tests.nas_rlm.cli.commands import SPACE, refused
 
 
 def test_bench_measure_goes_on_and_draws(tmp_path, tiny_checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr("nas_rlm.devices.exploring.POOL", 30)
+    monkeypatch.setattr("nas_rlm.search.active_search.POOL", 30)
     rng = np.random.default_rng(0)
     cells = {str(c): c for c in (SPACE.sample(rng) for _ in range(200))}
     rows = [

@@ -10,11 +10,11 @@ import pytest
 import nas_rlm
 import nas_rlm.text
 import search_spaces
-from nas_rlm.checkpoint import ASSETS
 from nas_rlm.cli import main
 from nas_rlm.data import Row
-from nas_rlm.panel import panel_of
-from nas_rlm.train import seen
+from nas_rlm.files import ASSETS
+from nas_rlm.surrogates.fitting import panel_of
+from nas_rlm.training.trainer import seen
 from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused, rows
 
 

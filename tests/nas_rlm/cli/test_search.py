@@ -7,8 +7,8 @@ import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
-from nas_rlm.devices.protocol import Measurement
-from nas_rlm.folder import read_result
+from nas_rlm.devices.profiler import Measurement
+from nas_rlm.search.run_directory import read_result
 from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
 
 
@@ -134,9 +134,9 @@ def measuring(monkeypatch):
             asked.append((str(device), network.row.arch_str, plan.python))
             yield network, Measurement(len(content) / 1e5, 1.0, 9.0, 0.0, 15)
 
-    monkeypatch.setattr("nas_rlm.cluster.measure", measure)
-    monkeypatch.setattr("nas_rlm.cluster.check_device", lambda device, python: None)
-    monkeypatch.setattr("nas_rlm.devices.exploring.POOL", 30)
+    monkeypatch.setattr("nas_rlm.search.ray_cluster.measure", measure)
+    monkeypatch.setattr("nas_rlm.search.ray_cluster.check_device", lambda device, python: None)
+    monkeypatch.setattr("nas_rlm.search.active_search.POOL", 30)
     return asked
 
 

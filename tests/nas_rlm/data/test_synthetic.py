@@ -6,9 +6,9 @@ from onnx.numpy_helper import from_array
 from onnx.parser import parse_model
 
 import search_spaces
-from nas_rlm.data.costs import KINDS
-from nas_rlm.data.paths import LAYERS
 from nas_rlm.data.synthetic import metrics, table
+from nas_rlm.graph.costs import KINDS
+from nas_rlm.graph.paths import LAYERS
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.data.counts import SIZES, counted
 

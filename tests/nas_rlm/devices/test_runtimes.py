@@ -7,8 +7,7 @@ import torch
 
 from nas_rlm.devices import Device
 from nas_rlm.devices.runtimes import RUNTIMES, batched, check, load
-
-from .networks import SPACE, cells
+from tests.nas_rlm.devices.networks import SPACE, cells
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@ import json
 
 from nas_rlm.devices.serving import serve
 from nas_rlm.devices.worker import answers
-
-from .networks import contents
+from tests.nas_rlm.devices.networks import contents
 
 
 def replies_to(*requests):

@@ -5,7 +5,7 @@ import pytest
 
 from nas_rlm.data import Row, read, write
 from nas_rlm.programs import table
-from nas_rlm.programs.python import Failure, Plan, Program
+from nas_rlm.programs.python_runner import Failure, Plan, Program
 from nas_rlm.programs.table import measured, read_cases, read_programs
 
 QUICK = Plan(repeats=0, counts=False, seconds=5, trusted=True)

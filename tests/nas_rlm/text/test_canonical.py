@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import search_spaces
+from nas_rlm.graph.reader import read
 from nas_rlm.text import from_onnx
-from nas_rlm.text.reader import read
-
-from .graphs import FlatModel, random_network, residual_network
+from tests.nas_rlm.text.graphs import FlatModel, random_network, residual_network
 
 
 def parsed(inputs, body):

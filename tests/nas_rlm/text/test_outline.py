@@ -1,8 +1,7 @@
 import onnx
 
 from nas_rlm.text import from_onnx
-
-from .graphs import FlatModel, residual_network
+from tests.nas_rlm.text.graphs import FlatModel, residual_network
 
 
 def test_equal_residual_blocks_become_one_function():

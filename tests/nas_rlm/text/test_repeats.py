@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from nas_rlm.text.ir import Block, Node, leaf, spec
+from nas_rlm.graph.ir import Block, Node, leaf, spec
 from nas_rlm.text.repeats import after_what_they_need, best_runs, stretches
 
 A, B = (leaf("float", (n,)) for n in (8, 16))

@@ -1,0 +1,4 @@
+"""Graphs: ONNX files and torch modules as typed graphs with shapes, and what they cost.
+
+May import: search_spaces, nas_rlm.utils, nas_rlm.files.
+"""

@@ -1,0 +1,101 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nas_rlm.benchmarks.programs import LEARNT, METHODS, Told, in_problems, judged
+from nas_rlm.cli import main
+from nas_rlm.data import Row, write
+from nas_rlm.data.tables import Table
+from tests.nas_rlm.cli.commands import refused
+
+
+def rows(n):
+    """Programs that take what their problem and their lists tell."""
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(n):
+        lists, problem = int(rng.integers(1, 6)), i % 12
+        source = f"# problem-{problem}\n# {i}\ndef f(n):\n" + "    x = [0] * n\n" * lists
+        found.append(
+            Row(
+                "APPS",
+                "",
+                {"memory": 100.0 * 2 ** (problem % 6) * lists},
+                source,
+                f"r{i}",
+                group=f"p{problem}",
+            )
+        )
+    return found
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn", reason="needs scikit-learn")
+    write(tmp_path / "own.parquet", rows(400))
+    (tmp_path / "own.yaml").write_text(
+        "tables:\n  - {path: own.parquet, experts: [memory]}\nsize: 2\nepochs: 1\nvocab_size: 900\n"
+        "tokenizer_texts: 50\nvalidation: 0.3\n"
+    )
+    monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return [
+        "bench",
+        "programs",
+        "--table",
+        "own",
+        "--recipe",
+        "own.yaml",
+        "--folder",
+        "models",
+        "--seeds",
+        "1",
+    ]
+
+
+def test_methods_are_judged_on_the_same_rows_and_it_goes_on(here, capsys, monkeypatch):
+    assert main([*here, "--out", "found.jsonl"]) == 0
+    shown = capsys.readouterr().out
+    told = {line.split()[1]: float(line.split()[2]) for line in shown.splitlines()[2:]}
+    assert set(told) == set(METHODS)
+    assert told["words"] > 0.8 and told["rlm"] > 0.8 > told["length"]
+    lines = Path("found.jsonl").read_text().splitlines()
+    assert len(lines) == len(METHODS)
+
+    def refuse(*_, **__):
+        raise AssertionError("it is trained already")
+
+    monkeypatch.setattr("nas_rlm.benchmarks.programs.trained", refuse)
+    Path("found.jsonl").write_text("\n".join(lines[:-1]) + "\n")
+    assert main([*here, "--out", "found.jsonl", "--picture", "problems.png", "--objective", "memory"]) == 0
+    assert Path("problems.png").stat().st_size > 1000
+    again = [json.loads(line) | {"seconds": 0} for line in Path("found.jsonl").read_text().splitlines()]
+    assert again == [json.loads(line) | {"seconds": 0} for line in lines]
+
+
+def test_new_problems_are_kept_apart(here, capsys):
+    assert main([*here, "--split", "problem", "--methods", "length,words"]) == 0
+    assert "own by problem" in capsys.readouterr().out
+
+
+def test_what_cannot_be_judged(here, capsys):
+    assert "--split is 'row'" in refused(capsys, *here, "--split", "row")
+    assert "is no picture" in refused(capsys, *here, "--picture", "problems.txt")
+    assert "no method 'gcn'" in refused(capsys, *here, "--methods", "gcn")
+    assert "own has no 'speed'; known: memory" in refused(capsys, *here, "--objective", "speed")
+    assert "no table 'other'" in refused(capsys, *here[:3], "other", *here[4:])
+
+
+def test_numbers_are_held_against_what_was_measured():
+    table = Table("own", rows(96))
+    true = table.column("memory")
+    found = judged(Told(np.stack([true - 1, true, true + 1], 1), 0.5), table, "memory")
+    assert (found.rows, found.coverage, found.seconds) == (96, 1.0, 0.5)
+    assert found.spearman == pytest.approx(1)
+    assert found.problems == 12 and found.good == found.best == 1 and 0 < found.lucky < 0.6
+    blind = judged(Told(np.ones((96, 3)), 0.5), table, "memory")
+    assert (blind.spearman, blind.coverage, blind.good) == (0.0, 0.0, 0.0)
+    assert len(in_problems(Told(np.ones((96, 3)), 0), table, "memory", least=9).ranks) == 0
+    assert set(LEARNT) < set(METHODS)

@@ -1,0 +1,200 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="needs triton")
+
+from nas_rlm.cli import main
+from nas_rlm.data import read
+from nas_rlm.programs import triton_runner as kernels
+from nas_rlm.programs.triton_runner import Failure, Kernel, Latency, Plan, latencies, measure, read_pairs
+
+CHECK = Plan(windows=2, seconds=0.01, interpret=True)
+MODULE = """
+import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def __init__(self, width, start=1.0):
+        super().__init__()
+        self.scale = nn.Parameter(start + torch.arange(width).float())
+        self.shift = nn.Parameter(torch.randn(3, width))
+
+    def forward(self, x):
+        return torch.tanh(x * self.scale + self.shift)
+
+
+def get_inputs():
+    return [torch.rand(3, 8)]
+
+
+def get_init_inputs():
+    return [[8], {"start": 2.0}]
+"""
+# Of the shape that KernelBook's programs have; TAKEN is the order of arguments.
+PROGRAM = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+from torch._C import _cuda_getCurrentRawStream as get_raw_stream
+from torch._inductor.runtime.triton_heuristics import grid
+from torch._inductor.runtime.triton_helpers import libdevice
+
+assert_size_stride = torch._C._dynamo.guards.assert_size_stride
+empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda
+
+
+@triton.jit
+def scaled(x_ptr, scale_ptr, shift_ptr, out_ptr, xnumel, XBLOCK: tl.constexpr):
+    at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    inside = at < xnumel
+    x, shift = tl.load(x_ptr + at, inside), tl.load(shift_ptr + at, inside)
+    scale = tl.load(scale_ptr + at % 8, inside)
+    tl.store(out_ptr + at, libdevice.tanh(x * scale + shift), inside)
+
+
+def call(args):
+    TAKEN = args
+    args.clear()
+    assert_size_stride(scale, (8,), (1,))
+    assert_size_stride(x, (3, 8), (8, 1))
+    with torch.cuda._DeviceGuard(0):
+        torch.cuda.set_device(0)
+        out = empty_strided_cuda((3, 8), (8, 1), torch.float32)
+        get_raw_stream(0)
+        scaled[grid(24)](x, scale, shift, out, 24, XBLOCK=16, num_warps=1)
+    return (out,)
+"""
+AS_MODULE = """
+
+class ScaledNew(nn.Module):
+    def __init__(self, width, start=1.0):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(width))
+        self.shift = nn.Parameter(torch.zeros(3, width))
+
+    def forward(self, x):
+        return call([self.scale, self.shift, x])[0]
+"""
+USUAL, SWAPPED, BETWEEN = (
+    PROGRAM.replace("TAKEN", taken) for taken in ("scale, shift, x", "x, scale, shift", "scale, x, shift")
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "order"),
+    [
+        (USUAL, "parameters, inputs"),
+        (SWAPPED, "inputs, parameters"),
+        (BETWEEN, "inputs after 1 parameters"),
+        (USUAL + AS_MODULE, "ScaledNew"),
+    ],
+)
+def test_orders_of_arguments_are_tried_until_one_does_what_the_module_does(source, order):
+    found = measure(Kernel(source, MODULE, "Scaled"), CHECK)
+    assert isinstance(found, Latency), found
+    assert (found.order, found.matches) == (order, True)
+    assert found.median > 0 and found.runs >= 2
+
+
+def test_what_computes_something_else_is_told():
+    wrong = USUAL.replace("libdevice.tanh(x * scale + shift)", "x * scale + shift")
+    found = measure(Kernel(wrong, MODULE, "Scaled"), CHECK)
+    assert isinstance(found, Latency) and found.matches is False
+
+
+def test_a_function_with_inputs_of_its_own():
+    source = PROGRAM.replace("TAKEN", "scale, shift, x") + (
+        "\ndef run(x):\n    return call([torch.ones(8), torch.zeros(3, 8), x])\n"
+        "\ndef get_inputs():\n    return [torch.rand(3, 8)]\n"
+    )
+    found = measure(Kernel(source, "", "run"), CHECK)
+    assert isinstance(found, Latency) and (found.order, found.matches) == ("inputs", None)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (Kernel(USUAL.replace("grid(24)", "no"), MODULE, "Scaled"), "name 'no' is not defined"),
+        (Kernel(USUAL.replace("(3, 8), (8, 1))", "(3, 9), (9, 1))"), MODULE, "Scaled"), "expected size"),
+        (Kernel("x =", MODULE, "Scaled"), "invalid syntax"),
+        (Kernel(USUAL, MODULE, "Other"), "there is no torch module 'Other'"),
+        (Kernel(USUAL, "", ""), "there is no get_inputs()"),
+        (Kernel("import os\nos._exit(3)", MODULE, "Scaled"), "ended with code 3"),
+        (Kernel("def get_inputs():\n    return []", "", ""), "nothing to call"),
+    ],
+)
+def test_what_fails_is_told(kernel, message):
+    found = measure(kernel, CHECK)
+    assert isinstance(found, Failure) and message in found.error
+
+
+def test_a_table_that_goes_on(tmp_path, monkeypatch, capsys):
+    module, kernel = tmp_path / "module.py", tmp_path / "kernel.py"
+    module.write_text(MODULE)
+    kernel.write_text("import triton\n@triton.jit\ndef f(x): pass\n")
+    command = ["measure", "triton", "--interpret", "--seconds", "0.01", "--windows", "1"]
+    out = tmp_path / "found.parquet"
+    assert main([*command, str(module), "--out", str(out)]) == 0
+    assert "1 kernels with latency" in capsys.readouterr().out
+    (row,) = read(out).rows
+    assert "@triton.jit" in row.input and "ARGUMENTS" in row.input
+    told = json.loads(row.metainformation)
+    assert told["matches"] is True and told["order"] == "as it says"
+    assert row.targets["latency/triton-interpreter"] > 0
+
+    def refuse(*_):
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kernels, "measure", refuse)
+        assert main([*command, str(module), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main([*command, str(module), str(kernel), "--out", str(out)]) == 0
+    assert "1 cannot be measured, the first one" in capsys.readouterr().out
+    assert [bool(one.targets) for one in read(out).rows] == [True, False]
+
+
+def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ValueError, match="there is no GPU: --interpret"):
+        latencies({"one": Kernel(USUAL, MODULE, "Scaled")}, tmp_path / "found.parquet")
+    assert not (tmp_path / "found.parquet").exists()
+
+
+def test_pairs_as_kernelbook_has_them(tmp_path):
+    records = [
+        {"entry_point": "Scaled", "python_code": MODULE, "triton_code": USUAL, "uuid": 7, "stars": 1},
+        {"entry_point": "Scaled", "python_code": MODULE, "triton_code": SWAPPED, "uuid": 9, "stars": 2},
+    ]
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "pairs.parquet")
+    (tmp_path / "pairs.json").write_text(json.dumps(records))
+    for name in ("pairs.parquet", "pairs.json"):
+        assert read_pairs(tmp_path / name) == {
+            "7": Kernel(USUAL, MODULE, "Scaled"),
+            "9": Kernel(SWAPPED, MODULE, "Scaled"),
+        }
+    found = latencies(read_pairs(tmp_path / "pairs.json"), tmp_path / "found.parquet", CHECK)
+    assert [row.identifier for row in found.rows] == ["7", "9"]
+    assert all(row.targets for row in found.rows)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[1]", '[{"python_code": ""}]'])
+def test_what_is_no_file_of_pairs(tmp_path, content):
+    (tmp_path / "pairs.json").write_text(content)
+    with pytest.raises(ValueError, match="has no pairs"):
+        read_pairs(tmp_path / "pairs.json")
+
+
+def test_a_kernel_that_does_not_end_is_a_failure():
+    endless = Kernel("def get_inputs():\n    return []\n\n\ndef call(args):\n    while True:\n        pass\n")
+    found = measure(endless, Plan(windows=1, seconds=0.01, interpret=True, limit=8))
+    assert found == Failure("no answer within 8 seconds")
+    with pytest.raises(ValueError, match="limit is 0\\.5, expected more than a window's 1 seconds"):
+        Plan(limit=0.5)

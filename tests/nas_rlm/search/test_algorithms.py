@@ -1,0 +1,159 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm.search import pareto
+from nas_rlm.search.algorithms import Evolution, best_of
+from nas_rlm.search.loop import search
+from nas_rlm.search.settings import ALGORITHMS, Settings
+from tests.nas_rlm.stubs import StubPredictor
+
+PAIR = ("accuracy", "latency/pixel3")
+REFERENCE = (80.0, 40.0)
+SPACE = search_spaces.get("nasbench201")
+
+
+class Pairs:
+    """A space of six architectures, two digits each."""
+
+    name, size, genes = "pairs", 6, (2, 3)
+
+    def decode(self, genome):
+        return f"{genome[0]}{genome[1]}"
+
+    def encode(self, architecture):
+        return np.array([int(c) for c in architecture])
+
+    def sample(self, rng):
+        return self.decode([rng.integers(2), rng.integers(3)])
+
+    def mutate(self, architecture, rng):
+        return self.sample(rng)
+
+    def crossover(self, a, b, rng):
+        return a[0] + b[1]
+
+
+class PairPredictor:
+    def predict(self, space, architectures, objectives, quantiles):
+        rows = [[float(a[0]) + 80, float(a[1])] for a in architectures]
+        return np.repeat(np.array(rows)[:, :, None], len(quantiles), axis=2)
+
+
+THREE = (*PAIR, "latency/eyeriss")
+
+
+def run(algorithm, predictor=None, **changed):
+    settings = {"objectives": PAIR, "population": 20, "generations": 6, **changed}
+    settings = Settings("nasbench201", algorithm=algorithm, **settings)
+    return search(SPACE, predictor or StubPredictor(), settings)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("objectives", [PAIR[:1], PAIR, THREE, (*THREE, "flops")])
+def test_no_architecture_is_predicted_twice(algorithm, objectives):
+    if algorithm == "sms-emoa" and len(objectives) == 1:
+        with pytest.raises(ValueError, match="expected two objectives at least"):
+            run(algorithm, objectives=objectives)
+        return
+    predictor = StubPredictor()
+    result = run(algorithm, predictor, objectives=objectives)
+    assert len(predictor.predicted) == len(set(predictor.predicted)) == 120
+    assert result.architectures == predictor.predicted
+    assert len(result.front)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("count", [3, 50])
+def test_a_search_begins_with_what_is_known_and_builds_on_it(algorithm, count):
+    cells = [SPACE.decode(np.array(g)) for g in product(range(5), repeat=6)]
+    best = np.argsort(-StubPredictor().medians(cells, PAIR[:1])[:, 0], kind="stable")[:count]
+    known = [cells[i] for i in best]
+    settings = Settings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=6)
+    predictor = StubPredictor()
+    result = search(SPACE, predictor, settings, known=known)
+    first = set(result.architectures[: 20 + count])
+    assert set(map(str, known)) <= first
+    assert len(result.architectures) == len(set(result.architectures)) == 120 + count
+    assert result.medians[result.front[0], 0] == StubPredictor().medians(known, PAIR)[:, 0].max()
+    if algorithm == "local":  # whose next ones are neighbours of the best
+        again = search(SPACE, predictor, settings)
+        assert again.architectures[20:] != result.architectures[20 + count :]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_seed_decides(algorithm):
+    first, again, other = (run(algorithm, seed=s) for s in (3, 3, 4))
+    assert first.architectures == again.architectures
+    assert np.array_equal(first.values, again.values)
+    assert first.architectures != other.architectures
+
+
+@pytest.fixture(scope="module")
+def best():
+    everything = [SPACE.decode(np.array(g)) for g in product(range(5), repeat=6)]
+    return pareto.hypervolume(StubPredictor().medians(everything, PAIR), PAIR, REFERENCE)
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "random"])
+def test_all_come_near_the_best_of_the_whole_space_and_beat_random(algorithm, best):
+    def share(name):
+        result = run(name, population=40, generations=12)
+        return pareto.hypervolume(result.medians[result.front], PAIR, REFERENCE) / best
+
+    assert share(algorithm) > 0.975
+    assert share(algorithm) > share("random")
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "random"])
+def test_constraints_pull_the_search(algorithm):
+    bounds = ("latency/pixel3<=6", "accuracy@0.1>=84")
+    (bound, *more), free = (
+        [run(algorithm, constraints=c, generations=10, seed=s) for s in range(3)] for c in (bounds, ())
+    )
+    levels = dict(zip(bound.settings.quantiles, bound.values[bound.front].transpose(2, 0, 1), strict=True))
+    assert len(bound.front)
+    assert (levels[0.5][:, 1] <= 6).all() and (levels[0.1][:, 0] >= 84).all()
+    met = [(bound.settings.violations(one.values).max(1) <= 0).sum() for one in free]
+    assert sum(one.feasible.sum() for one in (bound, *more)) > 1.2 * sum(met)
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "random"])
+def test_what_fails_is_not_bred_from(algorithm):
+    def status(names):
+        return {name: "failed" for name in names if "nor_conv_3x3" in name}
+
+    settings = Settings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=8)
+    result = search(SPACE, StubPredictor(), settings, status=status)
+    with_it = np.array(["nor_conv_3x3" in name for name in result.architectures])
+    assert with_it[-60:].mean() < with_it[:20].mean() / 2
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_search_ends_when_the_space_is_exhausted(algorithm):
+    settings = Settings("pairs", PAIR, algorithm=algorithm, population=4, generations=50)
+    result = search(Pairs(), PairPredictor(), settings)
+    assert sorted(result.architectures) == ["00", "01", "02", "10", "11", "12"]
+    assert [result.architectures[i] for i in result.front] == ["10"]
+
+
+def test_the_oldest_die():
+    algorithm = Evolution(SPACE, Settings("nasbench201", PAIR, population=5))
+    for _ in range(3):
+        asked = algorithm.ask()
+        algorithm.tell(np.zeros((5, 2)), np.zeros((5, 0)))
+    assert [a for a, *_ in algorithm.alive] == asked
+
+
+def test_a_tournament_is_won_by_the_feasible_that_none_beats():
+    costs = np.array([[0, 0], [1, 3], [2, 2], [3, 3], [2, 2]], dtype=float)
+    assert best_of(costs, np.array([0.1, 0, 0, 0, 0])).tolist() == [1, 2]
+    assert best_of(costs, np.array([0.3, 0.2, 0.1, 0.4, 0.5])).tolist() == [2]
+
+
+@pytest.mark.parametrize("algorithm", ["nsga2", "nsga3", "sms-emoa"])
+def test_a_search_goes_on_where_neighbours_are_known(algorithm):
+    found = run(algorithm, population=50, generations=100)
+    assert len(found.architectures) == 5000

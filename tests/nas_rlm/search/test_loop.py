@@ -1,0 +1,89 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm.search.loop import search
+from nas_rlm.search.settings import Settings
+from tests.nas_rlm.stubs import StubPredictor
+
+PAIR = ("accuracy", "latency/pixel3")
+REFERENCE = (80.0, 40.0)
+SPACE = search_spaces.get("nasbench201")
+
+
+def run(predictor=None, **changed):
+    settings = Settings(
+        **{"space": "nasbench201", "objectives": PAIR, "population": 20, "generations": 6, **changed}
+    )
+    return search(SPACE, predictor or StubPredictor(), settings)
+
+
+class LengthPredictor:
+    """Judges an architecture of any space by its graph: longer is better and slower."""
+
+    def predict(self, space, architectures, objectives, quantiles):
+        sizes = [len(space.to_onnx(a).SerializeToString()) for a in architectures]
+        return np.array([[[size / 1000] * len(quantiles)] * len(objectives) for size in sizes])
+
+
+@pytest.mark.parametrize("name", search_spaces.names())
+def test_every_space_can_be_searched(name):
+    settings = Settings(name, PAIR, population=8, generations=4)
+    first, again = (search(search_spaces.get(name), LengthPredictor(), settings) for _ in range(2))
+    assert first.architectures == again.architectures
+    assert len(set(first.architectures)) == 32
+    assert all(str(search_spaces.get(name).parse(a)) == a for a in first.architectures)
+
+
+def test_global_random_state_does_not_matter():
+    np.random.seed(0)  # noqa: NPY002
+    first = run()
+    np.random.seed(1)  # noqa: NPY002
+    assert run().architectures == first.architectures
+
+
+def test_the_front_is_what_nothing_evaluated_beats():
+    result = run(objectives=("accuracy", "latency/pixel3", "latency/eyeriss"))
+    costs = result.medians * [-1, 1, 1]
+    beaten = [any((o <= c).all() and (o < c).any() for o in costs) for c in costs]
+    front = set(result.front)
+    assert {tuple(costs[i]) for i in front} == {tuple(c) for c, b in zip(costs, beaten, strict=True) if not b}
+    assert len(front) == len({tuple(costs[i]) for i in front})
+    accuracies = result.medians[result.front, 0]
+    assert (np.diff(accuracies) <= 0).all()
+
+
+def test_constraints_hold_on_the_front_and_pull_the_search():
+    free, bound = run(), run(constraints=("latency/pixel3<=8", "accuracy>=90"))
+    medians = bound.medians[bound.front]
+    assert len(medians)
+    assert (medians[:, 1] <= 8).all()
+    assert (medians[:, 0] >= 90).all()
+    assert bound.feasible.sum() > ((free.medians[:, 1] <= 8) & (free.medians[:, 0] >= 90)).sum()
+
+
+def test_a_constraint_may_name_what_is_not_optimised():
+    result = run(constraints=("latency/eyeriss<=4",))
+    assert result.settings.predicted == (*PAIR, "latency/eyeriss")
+    assert result.values.shape == (120, 3, 3)
+    assert (result.medians[result.front, 2] <= 4).all()
+
+
+def test_constraints_that_nothing_meets_leave_an_empty_front():
+    result = run(constraints=("latency/pixel3<=0.01",))
+    assert result.front.tolist() == []
+    assert not result.feasible.any()
+
+
+def test_one_objective_has_one_best():
+    result = run(objectives=("accuracy",))
+    assert len(result.front) == 1
+    assert result.medians[result.front[0], 0] == result.medians.max()
+
+
+def test_searching_does_not_need_torch():
+    code = "import sys, nas_rlm.search.loop, nas_rlm.plotting.front; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

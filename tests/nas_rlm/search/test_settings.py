@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+
+from nas_rlm.search.settings import Constraint, Settings
+
+PAIR = ("accuracy", "latency/pixel3")
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "feasible"),
+    [
+        ("latency/pixel3<=20", [19, 20, 21], [True, True, False]),
+        ("accuracy >= 93.5", [93, 93.5, 94], [False, True, True]),
+        ("flops<=0", [-1, 0, 1], [True, True, False]),
+        ("latency/pixel3@0.9<=20", [19, 20, 21], [True, True, False]),
+    ],
+)
+def test_constraint(text, values, feasible):
+    assert (Constraint.parse(text).violation(np.array(values, dtype=float)) <= 0).tolist() == feasible
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "accuracy",
+        "accuracy<90",
+        "accuracy=90",
+        "<=3",
+        "a<=x",
+        "a<=nan",
+        "a<=inf",
+        "a<=1 2",
+        "a@<=1",
+        "a@1<=1",
+        "a@0<=1",
+        "a@0.9.1<=1",
+        "a@b<=1",
+    ],
+)
+def test_bad_constraint_is_shown(text):
+    with pytest.raises(ValueError, match="latency/pixel3<=20") as error:
+        Constraint.parse(text)
+    assert repr(text) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"objectives": ()}, "at least one objective"),
+        ({"objectives": ("accuracy", "accuracy")}, "'accuracy' is given more than once"),
+        ({"algorithm": "nsga"}, "did you mean 'nsga"),
+        ({"algorithm": "sms-emoa", "objectives": ("accuracy",)}, "expected two objectives"),
+        ({"maximised": ("energy",)}, "'energy' is to be maximised, but is none of accuracy"),
+        ({"population": 1}, "population is 1"),
+        ({"generations": 0}, "generations is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"constraints": ("accuracy>90",)}, "'accuracy>90'"),
+    ],
+)
+def test_bad_settings_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**{"space": "nasbench201", "objectives": PAIR, **changed})
+
+
+def test_quantiles_are_those_that_constraints_name_as_well():
+    settings = Settings("nasbench201", PAIR, ("flops<=3", "latency/pixel3@0.95<=20"))
+    assert settings.quantiles == (0.1, 0.5, 0.9, 0.95)
+    assert settings.predicted == (*PAIR, "flops")
+    values = np.arange(2 * 3 * 4, dtype=float).reshape(2, 3, 4)
+    assert settings.medians(values).tolist() == values[:, :, 1].tolist()
+    assert [str(b) for b in settings.bounds] == ["flops ≤ 3", "latency/pixel3@0.95 ≤ 20"]
+    assert (settings.violations(values) > 0).tolist() == [[True, False], [True, False]]
+
+
+def test_signs_are_the_objectives_own():
+    settings = Settings("nasbench201", ("accuracy", "skips", "flops"), maximised=("skips",))
+    assert settings.costs(np.array([[90.0, 2.0, 7.0]])).tolist() == [[-90, -2, 7]]
+    assert settings.costs(np.array([[90.0, 2.0, 7.0]]), ("flops", "skips")).tolist() == [[7, -2]]
+
+
+def test_what_need_not_be_measured():
+    settings = Settings(
+        *("nasbench201", ("accuracy", "latency/box"), ("latency/box<=3", "flops<=9")), device="box", budget=20
+    )
+    assert settings.told == Settings("nasbench201", ("accuracy",), ("flops<=9",))
+    assert Settings("nasbench201", ("latency/box",), device="box", budget=20).told is None

@@ -1,0 +1,160 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row, Table
+from nas_rlm.surrogates import calibration
+from nas_rlm.surrogates.calibration import WEIGHTS, calibrate, ranking, temperatures
+from nas_rlm.surrogates.features import usual_counts
+from nas_rlm.surrogates.fitting import expert
+from nas_rlm.surrogates.graph_surrogate import BESIDE
+from nas_rlm.text import from_architectures
+
+SPACE = search_spaces.get("nasbench201")
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Quantiles of a normal distribution half as wide as that of the true values, times the temperature."""
+
+    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+        of_levels = 0.5 * np.array(temperatures)[:, None] * norm.ppf(levels)
+        return np.tile(of_levels, (memory.batch, 1, 1))
+
+    monkeypatch.setattr("nas_rlm.model.decoding.quantile", quantile)
+
+
+def cells(n):
+    rng = np.random.default_rng(0)
+    return [SPACE.sample(rng) for _ in range(n)]
+
+
+def test_the_temperature_that_makes_up_for_a_narrow_model(narrow, tiny_checkpoint):
+    true = np.random.default_rng(1).normal(size=400)
+    wide = np.where(np.arange(400) % 2, 2 * true, np.nan)
+    texts = from_architectures(SPACE, cells(400))
+    found = temperatures(RLM.load(tiny_checkpoint), texts, {"accuracy": true, "latency/pixel3": wide})
+    assert found == {"accuracy": pytest.approx(2, rel=0.15), "latency/pixel3": pytest.approx(4, rel=0.2)}
+
+
+def test_each_space_and_objective_has_its_own(narrow, tiny_checkpoint):
+    rng = np.random.default_rng(1)
+    rows = [
+        Row("nasbench201", str(c), {"accuracy": 3 * abs(rng.normal()), "latency/pixel3": 1.0, "new": 1.0})
+        for c in cells(100)
+    ]
+    few = Table("few", [Row("nats_size", "8:8:8:8:8", {"accuracy": 1.0})] * 5)
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.temperatures = {"fbnet": {"accuracy": 1.5}, "nasbench201": {"latency/eyeriss": 2.5}}
+    calibrate(rlm, [Table("cells", rows), few])
+    assert rlm.temperatures.keys() == {"nasbench201", "fbnet"}
+    found = rlm.temperatures["nasbench201"]
+    assert found.keys() == {"accuracy", "latency/pixel3", "latency/eyeriss"}
+    assert found["accuracy"] > found["latency/pixel3"]
+    assert found["latency/eyeriss"] == 2.5
+
+
+def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpoint, monkeypatch):
+    """Alone the network is half as wide as the values; the expert makes it half as wide again."""
+
+    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+        both = [0.5 * b.temperature if b else 1.0 for b in beliefs]
+        width = 0.5 * np.array(temperatures) * np.array(both)
+        return np.tile(width[:, None] * norm.ppf(levels), (memory.batch, 1, 1))
+
+    monkeypatch.setattr("nas_rlm.model.decoding.quantile", quantile)
+    rng = np.random.default_rng(1)
+    rows = [
+        Row("nasbench201", str(c), {"accuracy": 50 + rng.normal(), "latency/pixel3": 50 + rng.normal()})
+        for c in cells(150)
+    ]
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.experts = {"nasbench201": [expert(usual_counts("nasbench201"), rows[:30], ["accuracy"])]}
+    held = Table("cells", rows)
+    monkeypatch.setattr(Table, "column", lambda table, name: rng.normal(size=len(table)))
+    calibrate(rlm, [held])
+    assert rlm.temperatures["nasbench201"] == {
+        "accuracy": pytest.approx(2, rel=0.3),
+        "latency/pixel3": pytest.approx(2, rel=0.3),
+    }
+    (known,) = rlm.experts["nasbench201"]
+    assert known.beside == {"accuracy": BESIDE}  # all temperatures rank alike
+    assert known.temperatures == {"accuracy": pytest.approx(4 / BESIDE, rel=0.4)}
+
+
+def test_beside_an_expert_the_network_counts_as_much_as_ranks_best(tiny_checkpoint, monkeypatch):
+    rng = np.random.default_rng(1)
+    rows = [Row("nasbench201", str(c), {"accuracy": 50 + rng.normal()}) for c in cells(150)]
+    texts, values = from_architectures(SPACE, cells(150)), np.array([r.targets["accuracy"] for r in rows])
+    known = expert(usual_counts("nasbench201"), rows, ["accuracy"])
+    best = WEIGHTS[-1]
+
+    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+        wrong = abs(np.log(temperatures[0] / best))
+        return (values + wrong * rng.normal(size=len(values)))[:, None, None]
+
+    def decoded(rlm, texts, decode, shape, batch_size, progress):
+        return decode(None, texts)
+
+    monkeypatch.setattr("nas_rlm.model.decoding.quantile", quantile)
+    monkeypatch.setattr(RLM, "decode_texts", decoded)
+    rlm = RLM.load(tiny_checkpoint)
+    assert ranking(rlm, texts, {"accuracy": values}, [known]) == {"accuracy": best}
+
+
+def test_of_few_rows_a_guess_tells_too_how_much_the_network_counts(tiny_checkpoint, monkeypatch):
+    rows = [
+        Row("nasbench201", str(c), {"accuracy": 50.0 + i}) for i, c in enumerate(cells(calibration.GUESSED))
+    ]
+    known = expert(usual_counts("nasbench201"), rows, ["accuracy"])
+    rlm = replace(RLM.load(tiny_checkpoint), experts={"nasbench201": [known]})
+    monkeypatch.setattr("nas_rlm.surrogates.calibration.ranking", lambda *_: {"accuracy": 1.5})
+    calibrate(rlm, [Table("cells", rows)])
+    assert rlm.experts["nasbench201"][0].beside["accuracy"] == pytest.approx((1.5 * BESIDE) ** 0.5)
+
+
+def test_what_few_rows_tell_is_moved_towards_a_guess(narrow, tiny_checkpoint):
+    rng = np.random.default_rng(1)
+    rows = [Row("nasbench201", str(c), {"accuracy": 3 * abs(rng.normal())}) for c in cells(50)]
+    found = []
+    for guessed in (0, 50, 10**9):
+        rlm = RLM.load(tiny_checkpoint)
+        calibrate(rlm, [Table("cells", rows)], guessed)
+        found.append(rlm.temperatures["nasbench201"]["accuracy"])
+    told, between, guess = found
+    assert guess == pytest.approx(calibration.ALONE)
+    assert between == pytest.approx((told * guess) ** 0.5)
+
+
+def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_path):
+    warm = RLM(shipped_rlm.network, shipped_rlm.tokenizer, {}, {"nasbench201": {"accuracy": 2.0}})
+    warm.save(tmp_path / "warm")
+    warm = RLM.load(tmp_path / "warm")
+    assert warm.temperatures == {"nasbench201": {"accuracy": 2.0}}
+    plain = RLM(shipped_rlm.network, shipped_rlm.tokenizer)
+    before, after = (m.predict(SPACE, cells(60), ["accuracy"], (0.1, 0.5, 0.9))[:, 0] for m in (plain, warm))
+    assert np.mean(np.ptp(after, axis=1) > 1.2 * np.ptp(before, axis=1)) > 0.95
+    assert np.median(np.abs(after[:, 1] - before[:, 1])) < 0.1 * np.median(np.ptp(before, axis=1))
+    spread = [np.std(m.sample(SPACE, cells(20), ["accuracy"], 32), axis=1).mean() for m in (plain, warm)]
+    assert spread[1] > 1.2 * spread[0]
+
+
+def test_a_temperature_that_is_none(tiny_checkpoint, tmp_path):
+    loaded = RLM.load(tiny_checkpoint)
+    RLM(loaded.network, loaded.tokenizer, {}, {"a": {"accuracy": 0.0}}).save(tmp_path / "cold")
+    with pytest.raises(ValueError, match="a temperature is not above 0"):
+        RLM.load(tmp_path / "cold")
+
+
+def test_other_spaces_take_the_mean(tiny_checkpoint):
+    loaded = RLM.load(tiny_checkpoint)
+    known = {"a": {"accuracy": 2.0}, "b": {"accuracy": 8.0, "latency/pixel3": 3.0}}
+    rlm = RLM(loaded.network, loaded.tokenizer, {}, known)
+    names = ["accuracy", "latency/pixel3", "latency/eyeriss"]
+    assert rlm.temperatures_of("a", names) == pytest.approx([2, 3, 1])
+    assert rlm.temperatures_of("c", names) == pytest.approx([4, 3, 1])
+    assert loaded.temperatures_of("a", names) == [1, 1, 1]

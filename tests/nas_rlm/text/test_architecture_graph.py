@@ -1,0 +1,91 @@
+import gc
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import search_spaces
+from nas_rlm.graph import cache
+from nas_rlm.text import from_architecture, from_architectures, from_onnx
+from tests.nas_rlm.text.graphs import RandomBlocks, Recipe
+
+NETWORKS = {
+    "nasbench201": 25,
+    "nasbench101": 25,
+    "nats_size": 10,
+    "fbnet": 6,
+    "hiaml": 6,
+    "snas": 6,
+    "two_path": 6,
+}
+
+
+@pytest.mark.parametrize("name", search_spaces.names())
+def test_the_direct_path_equals_the_text_of_the_flat_network(name):
+    space = search_spaces.get(name)
+    rng = np.random.default_rng(5)
+    for _ in range(NETWORKS.get(name, 2)):
+        architecture = space.sample(rng)
+        flat = onnx.inliner.inline_local_functions(space.to_onnx(architecture))
+        assert from_architecture(space, architecture) == from_onnx(flat), str(architecture)
+
+
+@pytest.mark.parametrize("name", ["nasbench201", "fbnet", "nds_resnet"])
+def test_weights_that_are_there_do_not_matter(name):
+    space = search_spaces.get(name)
+    architecture = space.sample(np.random.default_rng(6))
+    assert from_onnx(space.to_onnx(architecture, weights=True)) == from_architecture(space, architecture)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_any_blocks_within_blocks_give_the_text_of_the_flat_network(seed):
+    space, architecture = RandomBlocks(), Recipe(seed)
+    flat = onnx.inliner.inline_local_functions(space.to_onnx(architecture))
+    assert from_architecture(space, architecture) == from_onnx(flat)
+
+
+def test_a_text_does_not_depend_on_what_was_asked_before():
+    space, rng = search_spaces.get("inception"), np.random.default_rng(7)
+    architectures = [space.sample(rng) for _ in range(6)]
+    texts = from_architectures(space, architectures)
+    cache.forget()
+    assert [from_architecture(space, a) for a in reversed(architectures)] == texts[::-1]
+
+
+def test_arguments_that_cannot_be_looked_up_are_written_each_time():
+    class Listed(RandomBlocks):
+        def write(self, graph, architecture):
+            def body(g, x, kernels):
+                for k in kernels:
+                    x = g.op("Relu", g.conv(x, 8, k))
+                return x
+
+            return graph.classifier(graph.block(body, graph.input, [3, architecture.seed]), 10)
+
+    texts = {from_architecture(Listed(), Recipe(k)) for k in (1, 3, 5)}
+    assert len(texts) == 3
+    assert from_architecture(Listed(), Recipe(3)) == from_onnx(Listed().to_onnx(Recipe(3)))
+
+
+def test_many_texts_leave_the_garbage_collector_as_it_was():
+    space = search_spaces.get("nasbench201")
+    assert gc.isenabled()
+    with pytest.raises(AttributeError):
+        from_architectures(space, ["no architecture"])
+    assert gc.isenabled()
+
+
+def test_making_a_text_leaves_nothing_for_the_garbage_collector():
+    space, rng = search_spaces.get("nasbench101"), np.random.default_rng(9)
+    architectures = [space.sample(rng) for _ in range(20)]
+    from_architectures(space, architectures[:10])
+    gc.collect()
+    gc.disable()
+    try:
+        from_architectures(space, architectures[10:])
+        assert gc.collect() < 50
+    finally:
+        gc.enable()

@@ -1,0 +1,125 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nas_rlm.training.recipe import (
+    Recipe,
+    SpaceTexts,
+    TableRecipe,
+    TokenizerRecipe,
+    read_recipe,
+    read_tokenizer_recipe,
+)
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_recipe(tmp_path):
+    table = "{path: a.parquet, rows: 10, experts: [accuracy]}"
+    path = written(tmp_path / "r.yaml", f"tables: [{table}]\nsize: 2\nlearning_rate: 1\n")
+    expected = Recipe((TableRecipe("a.parquet", rows=10, experts=("accuracy",)),), size=2, learning_rate=1)
+    assert read_recipe(path) == expected
+
+
+def test_the_shipped_recipe_by_name():
+    recipe = read_recipe("nas")
+    names = {t.path.split("/")[-1].removesuffix(".parquet") for t in recipe.tables}
+    assert names == {"nasbench101", "nasbench201", "nats_size", "fbnet", "ofa_mbv3", "darts"}
+    assert recipe.validation > 0
+
+
+def test_experts_tell_numbers_of_their_kinds():
+    use = TableRecipe("a.parquet", experts=("memory",))
+    assert use.told(["accuracy", "memory", "memory/small-inputs"]) == ["memory", "memory/small-inputs"]
+
+
+def test_one_table_alone():
+    recipe = Recipe((TableRecipe("a/fbnet.parquet"), TableRecipe("a/darts.parquet", rows=3)), size=2)
+    assert recipe.alone("darts") == Recipe((TableRecipe("a/darts.parquet", rows=3),), size=2)
+    with pytest.raises(ValueError, match="no table 'fbnets'; did you mean fbnet"):
+        recipe.alone("fbnets")
+
+
+def test_a_recipe_on_another(tmp_path):
+    written(tmp_path / "one.yaml", "tables: [{path: a}]\nsize: 2\nepochs: 3\n")
+    other = written(tmp_path / "two.yaml", "base: one.yaml\nepochs: 4\n")
+    assert read_recipe(other) == Recipe((TableRecipe("a"),), size=2, epochs=4)
+    assert read_recipe(RESULTS / "recipes" / "programs-large.yaml") == replace(
+        read_recipe("programs"), size=6
+    )
+    third = written(tmp_path / "three.yaml", "base: two.yaml\n")
+    with pytest.raises(ValueError, match=r"base .two\.yaml. has a base as well"):
+        read_recipe(third)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: [nas]\n", r"base is \['nas'\]; expected the name of a recipe"),
+        ("tables: [{path: a}]\nlearning_rat: 1.0\n", "did you mean learning_rate"),
+        ("tables: [{path: a, row: 1}]\n", "did you mean rows"),
+        ("tables: [{path: a}]\nsize: four\n", "size is 'four'; expected an integer such as"),
+        ("tables: [{path: a}]\nsize: 0\n", "size is 0; expected at least 1"),
+        ("tables: [{path: a}]\nvalidation: 1.0\n", "validation is 1.0; expected a share"),
+        ("tables: [{path: a}]\nprecision: float8\n", "precision is 'float8'; expected float32"),
+        ("tables: [{path: a}]\noptimizer: sgd\n", "optimizer is 'sgd'; expected adamw, adafactor or muon"),
+        ("tables: [{path: a}]\nema: 1.0\n", "ema is 1.0; expected a share"),
+        ("tables: [{path: a}]\nnoise: -0.1\n", "noise is -0.1; expected 0 or more"),
+        ("tables: [{path: a}]\nlearning_rate: 0.0\n", "learning_rate is 0.0; expected more than 0"),
+        ("tables: [{path: a}]\nvocab_size: 0\n", "vocab_size is 0; expected at least 1"),
+        ("tables: [{path: a}]\nseed: true\n", "seed is True; expected an integer"),
+        ("tables: [{path: a, rows: 0}]\n", "rows of 'a' is 0; expected at least 1"),
+        ("tables: [{path: a, experts: accuracy}]\n", "experts is 'accuracy'; expected a list such as"),
+        ("tables: [{path: a, sequences: many}]\n", "sequences is 'many'; expected an integer"),
+        ("tables: []\n", "has no tables"),
+        ("size: 4\n", "is no recipe"),
+        ("tables: [a]\n", "'a' is no mapping"),
+        ("tables: [}\n", "is not YAML"),
+    ],
+)
+def test_bad_recipes(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_recipe(written(tmp_path / "r.yaml", text))
+
+
+def test_no_such_recipe():
+    with pytest.raises(FileNotFoundError, match="expected a YAML file or one of: nas,"):
+        read_recipe("nass")
+
+
+def test_the_shipped_tokenizer_recipe_covers_every_space_but_the_plain_ones():
+    recipe = read_tokenizer_recipe("tokenizer")
+    assert {s.name for s in recipe.spaces} >= {"fbnet", "inception", "nasbench201", "nds_darts", "snas"}
+    assert recipe.vocab_size == 8192
+
+
+def test_a_tokenizer_recipe_is_read_whole(tmp_path):
+    path = written(
+        tmp_path / "t.yaml", "spaces: [{name: snas, networks: 5, copies: 0.5}]\ntables: [a.parquet]\n"
+    )
+    expected = TokenizerRecipe(spaces=(SpaceTexts("snas", 5, 0.5),), tables=("a.parquet",))
+    assert read_tokenizer_recipe(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vocab_size: 300", "no texts"),
+        ("spaces: snas", "expected a list"),
+        ("spaces: [{name: snas, networks: 0}]", "at least 1 network"),
+        ("spaces: [{name: snas, network: 3}]", "did you mean networks"),
+        ("foreign: [bert]\nvocab: 3", "did you mean vocab_size"),
+        ("foreign: [bert]\nseed: zero", "expected an integer"),
+        ("spaces: [{name: snas}]", "has no networks"),
+        ("spaces: [snas]", "no mapping"),
+    ],
+)
+def test_a_bad_tokenizer_recipe_gets_a_clear_error(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_tokenizer_recipe(written(tmp_path / "t.yaml", text))

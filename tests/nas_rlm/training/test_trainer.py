@@ -1,0 +1,177 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row, write
+from nas_rlm.model.network import Config, Network
+from nas_rlm.model.numbers import TOKENS
+from nas_rlm.training import distributed, trainer
+from nas_rlm.training.dataset import IGNORED, Examples, collate, examples_of
+from nas_rlm.training.recipe import Recipe, TableRecipe
+from tests.nas_rlm.training_runs import RECIPE, interrupt, prepared, rows
+
+SPACE = search_spaces.get("nasbench201")
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    return prepared(tmp_path, monkeypatch)
+
+
+def weights(rlm):
+    return {k: v.numpy() for k, v in rlm.network.state_dict().items()}
+
+
+@pytest.mark.parametrize(("step", "optimizer"), [(1, "adamw"), (4, "muon"), (9, "muon"), (7, "adafactor")])
+def test_a_resumed_run_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch, step, optimizer):
+    recipe.write_text(f"{RECIPE}optimizer: {optimizer}\n")
+    whole = trainer.run(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        interrupt(patched, step)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(recipe, tmp_path / "halves")
+    resumed = trainer.run(recipe, tmp_path / "halves", resume=True)
+    found = weights(resumed)
+    for name, expected in weights(whole).items():
+        assert np.array_equal(found[name], expected), name
+
+
+def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
+    trained = trainer.run(recipe, tmp_path / "out")
+    loaded = RLM.load(tmp_path / "out")
+    assert loaded.objectives == ("accuracy", "latency/mine", "latency/other")
+    for name, half in weights(loaded).items():
+        assert np.array_equal(half, weights(trained)[name].astype(np.float16).astype(half.dtype))
+    lines = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text().splitlines()]
+    assert lines[0]["step"] == 4
+    assert {"loss", "tokens_per_second", "validation", "mean_spearman"} <= lines[0].keys()
+    assert "cells:accuracy" in lines[0]["validation"]
+
+
+@pytest.mark.parametrize("scores", [trainer.SCORES, 1])
+def test_a_step_learns_each_text_with_its_own_sequences(monkeypatch, scores):
+    monkeypatch.setattr(trainer, "SCORES", scores)  # few of them: one text at a time
+    monkeypatch.setattr(distributed, "part", lambda n: (torch.arange(n - 1), 1.0))
+    network = Network(Config(30, ("accuracy", "latency/a", "latency/b"), 2, numbers=2), np.zeros(30))
+    numbers = [{TOKENS + k: 1.0 + i + k for k in range(3)} for i in range(5)]
+    texts = [np.arange(1, 4 + i) for i in range(5)]
+    shown = Examples(TableRecipe("", sequences=2), texts, numbers)
+    batch = collate([(shown, i) for i in range(5)], np.random.default_rng(0), network.config)
+    ids, given, wanted, weights = batch
+    assert len(given) == 2 * len(ids)
+    logits = network(ids, given).flatten(0, 1)
+    each = torch.nn.functional.cross_entropy(logits, wanted.flatten(), reduction="none")
+    weights = weights * (wanted != IGNORED)
+    expected = (each.view(weights.shape) * weights)[:-2].sum() / weights.sum()
+    expected.backward()
+    gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
+    loss = trainer._State(network, Recipe((TableRecipe("t"),), clip=1e9)).advance(*batch, 10)
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    for name, p in network.named_parameters():
+        torch.testing.assert_close(p.grad, gradients[name], rtol=1e-3, atol=1e-6)
+
+
+def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
+    trainer.run(recipe, tmp_path / "first")
+    first = RLM.load(tmp_path / "first")
+    more = [Row(r.space, r.arch_str, {"latency/new": 2.0 + i, **r.targets}) for i, r in enumerate(rows(40))]
+    for row in more:
+        del row.targets["latency/other"]
+    write(tmp_path / "cells.parquet", more)
+    recipe.write_text(f"{RECIPE}start: {tmp_path / 'first'}\nlearning_rate: 1.0e-9\n")
+    second = trainer.run(recipe, tmp_path / "second")
+    assert set(second.objectives) == {*first.objectives, "latency/new"} - {"latency/other"}
+    assert second.tokenizer.sha256 == first.tokenizer.sha256
+    assert second.trained_on["nasbench201"].rows == first.trained_on["nasbench201"].rows
+    assert "latency/new" in second.trained_on["nasbench201"].objectives
+    archs = [row.arch_str for row in more]
+    asked = ["accuracy", "latency/mine"]
+    found = [rlm.predict("nasbench201", archs, asked) for rlm in (first, second)]
+    assert np.allclose(*found, rtol=2e-3)
+    recipe.write_text(f"{RECIPE}start: {tmp_path / 'none'}\n")
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*none"):
+        trainer.run(recipe, tmp_path / "third")
+
+
+def test_one_table_of_a_recipe(recipe, tmp_path):
+    alone = trainer.run(recipe, tmp_path / "alone")
+    write(tmp_path / "others.parquet", rows(30, seed=1))
+    recipe.write_text(RECIPE.replace("tables: [", "tables: [{path: others.parquet}, "))
+    found = weights(trainer.run(recipe, tmp_path / "one", table="cells"))
+    assert all(np.array_equal(found[name], expected) for name, expected in weights(alone).items())
+    with pytest.raises(ValueError, match="holds a run of another recipe"):
+        trainer.run(recipe, tmp_path / "one", resume=True)
+
+
+def test_counted_networks_and_lessons_are_learnt_beside_a_table(recipe, tmp_path, monkeypatch):
+    seen = []
+    shown = trainer.shown
+
+    def noted(rlm, rows, use, seed):
+        found = shown(rlm, rows, use, seed)
+        seen.append((use, len(rows), found))
+        return found
+
+    monkeypatch.setattr(trainer, "shown", noted)
+    recipe.write_text(
+        RECIPE.replace("cells.parquet", "cells.parquet, lessons: 16, experts: [latency]")
+        + "spaces: [{space: nats_size, networks: 30, rows: 8}]\n"
+    )
+    trained = trainer.run(recipe, tmp_path / "out")
+    (of_table, rows, (own, lessons)), (of_space, drawn, (counted,)) = seen
+    assert (of_table.path, of_space.path) == ("cells.parquet", "nats_size")
+    assert (len(own), len(lessons), len(counted)) == (rows, 16, drawn)
+    assert trained.trained_on["nats_size"].rows == drawn < 30
+    assert {"accuracy", "flops", "convs/macs"} <= set(trained.objectives)
+    (expert,) = RLM.load(tmp_path / "out").experts["nasbench201"]
+    assert expert.objectives == ("latency/mine",)
+    log = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
+    assert {"cells:accuracy"} < json.loads(log[-1])["validation"].keys()
+    with monkeypatch.context() as patched:
+        interrupt(patched, 5)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(recipe, tmp_path / "halves")
+    found = weights(trainer.run(recipe, tmp_path / "halves", resume=True))
+    assert all(np.array_equal(found[name], expected) for name, expected in weights(trained).items())
+
+
+def test_a_damaged_state_is_refused(recipe, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        interrupt(patched, 5)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(recipe, tmp_path / "out")
+    state = tmp_path / "out" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"state\.safetensors is damaged"):
+        trainer.run(recipe, tmp_path / "out", resume=True)
+
+
+def test_a_folder_of_another_run(recipe, tmp_path):
+    trainer.run(recipe, tmp_path / "out")
+    with pytest.raises(ValueError, match="already holds a run"):
+        trainer.run(recipe, tmp_path / "out")
+    recipe.write_text(RECIPE + "seed: 1\n")
+    with pytest.raises(ValueError, match="holds a run of another recipe"):
+        trainer.run(recipe, tmp_path / "out", resume=True)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        trainer.run(recipe, tmp_path / "photos")
+    assert [p.name for p in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_it_stops_when_validation_no_longer_rises(tiny_checkpoint, tmp_path):
+    rlm = RLM.load(tiny_checkpoint)
+    known = rows(64)
+    recipe = Recipe(
+        (TableRecipe(""),), epochs=50, batch_size=16, learning_rate=1e-5, validate_every=2, patience=2
+    )
+    examples = examples_of(rlm, known, recipe.tables[0], ["x=Relu(y)\n"] * len(known))
+    heights = iter([0.1, 0.5, 0.4, 0.5])
+    trainer.fit(rlm, [examples], recipe, lambda: {"t:y": {"spearman": next(heights)}}, tmp_path, False)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert steps == [2, 4, 6, 8]
