@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from nas_rlm._version import __version__
 
 if TYPE_CHECKING:
+    from nas_rlm.data.tables import Row, Table
+    from nas_rlm.data.tables import read as read_table
+    from nas_rlm.data.tables import write as write_table
     from nas_rlm.rlm import RLM
+    from nas_rlm.search.settings import Constraint, SearchSettings
+    from nas_rlm.study import Study, run_search
+    from nas_rlm.text import from_architecture, from_onnx
+    from search_spaces import get as get_space
+    from search_spaces import names as space_names
 
-__all__ = ["RLM", "__version__"]
+__all__ = [
+    "RLM",
+    "Constraint",
+    "Row",
+    "SearchSettings",
+    "Study",
+    "Table",
+    "__version__",
+    "from_architecture",
+    "from_onnx",
+    "get_space",
+    "read_table",
+    "run_search",
+    "space_names",
+    "write_table",
+]
+
+# Imported on first use, since torch and pymoo take seconds: name -> module and its attribute.
+_LAZY = {
+    "RLM": ("nas_rlm.rlm", "RLM"),
+    "Constraint": ("nas_rlm.search.settings", "Constraint"),
+    "Row": ("nas_rlm.data.tables", "Row"),
+    "SearchSettings": ("nas_rlm.search.settings", "SearchSettings"),
+    "Study": ("nas_rlm.study", "Study"),
+    "Table": ("nas_rlm.data.tables", "Table"),
+    "from_architecture": ("nas_rlm.text", "from_architecture"),
+    "from_onnx": ("nas_rlm.text", "from_onnx"),
+    "get_space": ("search_spaces", "get"),
+    "read_table": ("nas_rlm.data.tables", "read"),
+    "run_search": ("nas_rlm.study", "run_search"),
+    "space_names": ("search_spaces", "names"),
+    "write_table": ("nas_rlm.data.tables", "write"),
+}
 
 
 def __getattr__(name: str) -> object:
-    """Load torch only when the model is asked for."""
-    if name == "RLM":
-        from nas_rlm.rlm import RLM
+    """Import a public name on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
 
-        return RLM
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """The public names, those that are not imported yet as well."""
+    return sorted({*globals(), *__all__})

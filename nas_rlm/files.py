@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writes, locks and checks of paths; files are complete or do not exist."""
 
 from __future__ import annotations
 
@@ -12,110 +12,124 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 ASSETS = Path(__file__).parent / "assets"  # shipped models and tables of constants
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parent / "recipes"  # shipped training recipes
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse, before any work is done, a path at which no file can be written.
+    """Check, before any work is done, that a file can be written at a path.
 
     Raises:
-        ValueError: the path is a folder, or it lies below a file or where one may not write.
+        ValueError: the path is a directory, lies below a file, or cannot be written to.
     """
-    target = _checked(path)
+    target = _checked_target(path)
     if not _is_special(target):
         check_writable(path)
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
-    """A path at which a file can be, as far as its name tells."""
-    target = Path(path)
-    try:
-        if not str(path).strip() or target.is_dir():
-            raise ValueError(f"{str(path)!r} is a folder: expected the name of a file to write")
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error}") from None
-    check_links(target)
-    _check_parents(target)
-    return target
+def check_new_directory(path: str | os.PathLike[str]) -> None:
+    """Check, before any work is done, that a path can be used as a new directory.
 
-
-def _is_special(target: Path) -> bool:
-    """Whether it is a pipe, a device or the like, and is written through instead of replaced."""
-    return target.is_relative_to("/dev") or (target.exists() and not target.is_file())
+    Raises:
+        ValueError: the path is a file or lies below one, the directory is not empty, or it cannot be written
+            to.
+    """
+    directory = Path(path)
+    check_no_link_cycle(directory)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{str(path)!r} is a file: expected a new or empty directory")
+    if directory.is_dir() and any(directory.iterdir()):
+        raise ValueError(f"{str(path)!r} is not empty: expected a new or empty directory")
+    _check_parents(directory)
+    check_writable(directory)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path where nobody can write: into the folder, or into the nearest one above that there is."""
-    target = Path(path).absolute()
-    folder = next(one for one in (target, *target.parents) if one.is_dir())
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _refusal(path, error) from None
-
-
-def _refusal(path: str | os.PathLike[str], error: OSError) -> ValueError:
-    return ValueError(
-        f"{str(path)!r} cannot be written ({error.strerror}): expected a place in a folder of yours"
-    )
-
-
-def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse, before any work is done, a folder that holds something.
+    """Check that files can be written to a directory, or to its nearest parent that exists.
 
     Raises:
-        ValueError: the path is a file or below one, the folder is not empty, or one may not write there.
+        ValueError: they cannot.
     """
-    folder = Path(path)
-    check_links(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{str(path)!r} is a file: expected a new or empty folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"{str(path)!r} is not empty: expected a new or empty folder")
-    _check_parents(folder)
-    check_writable(folder)
+    target = Path(path).absolute()
+    directory = next(parent for parent in (target, *target.parents) if parent.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise _not_writable(path, error) from None
 
 
-def check_links(path: Path) -> None:
-    """Refuse a path whose links go in circles."""
+def check_no_link_cycle(path: Path) -> None:
+    """Check that the symbolic links of a path do not form a cycle.
+
+    Raises:
+        ValueError: they do.
+    """
     try:
         path.resolve()
     except (OSError, RuntimeError):
         raise ValueError(f"{str(path)!r} is a link that leads to itself") from None
 
 
+def _checked_target(path: str | os.PathLike[str]) -> Path:
+    """A path that is not a directory and whose parents are directories or do not exist."""
+    target = Path(path)
+    try:
+        if not str(path).strip() or target.is_dir():
+            raise ValueError(f"{str(path)!r} is a directory: expected the name of a file to write")
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be written: {error}") from None
+    check_no_link_cycle(target)
+    _check_parents(target)
+    return target
+
+
 def _check_parents(path: Path) -> None:
+    """Check that no parent of a path is a file."""
     for parent in path.parents:
         if parent.exists() and not parent.is_dir():
-            raise ValueError(f"{str(path)!r} cannot be made: {str(parent)!r} is a file, not a folder")
+            raise ValueError(f"{str(path)!r} cannot be created: {str(parent)!r} is a file, not a directory")
+
+
+def _is_special(target: Path) -> bool:
+    """Whether a path is a pipe, a device or the like, which is written to instead of replaced."""
+    return target.is_relative_to("/dev") or (target.exists() and not target.is_file())
+
+
+def _not_writable(path: str | os.PathLike[str], error: OSError) -> ValueError:
+    """The error for a path that cannot be written to."""
+    return ValueError(
+        f"{str(path)!r} cannot be written ({error.strerror}): expected a path in a writable directory"
+    )
 
 
 @contextmanager
-def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    r"""A temporary path beside `path` that takes its place if the block ends without an error.
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    r"""Yield a temporary path, which replaces `path` if the block ends without an error.
 
-    Links are followed; what is no regular file (a pipe, a device) is written through instead of replaced.
+    Links are followed. A pipe or device is written to instead of replaced.
 
-    >>> with atomic("front.csv") as temporary:
+    >>> with atomic_write("front.csv") as temporary:
     ...     temporary.write_text("arch,accuracy\n")
+
+    Raises:
+        ValueError: the path cannot be written to.
     """
-    target = _checked(path).absolute()
-    special = _is_special(target)
-    target = target if special else target.resolve()
-    folder = Path(tempfile.gettempdir()) if special else target.parent
+    target = _checked_target(path).absolute()
+    is_special = _is_special(target)
+    target = target if is_special else target.resolve()
+    directory = Path(tempfile.gettempdir()) if is_special else target.parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name[:32]}.", suffix=target.suffix)
+        directory.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=directory, prefix=f".{target.name[:32]}.", suffix=target.suffix)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise _not_writable(path, error) from None
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        if special:
-            with open(target, "ab") as opened:
-                opened.write(temporary.read_bytes())
+        if is_special:
+            with open(target, "ab") as file:
+                file.write(temporary.read_bytes())
         else:
             os.chmod(temporary, 0o644)
             os.replace(temporary, target)
@@ -124,11 +138,11 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within it no other process of this machine's user is within the same for a file or a folder.
+def exclusive_lock(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a lock on a file or directory, against other processes of this user on this machine.
 
     Raises:
-        ValueError: another one is.
+        ValueError: another process holds the lock.
     """
     digest = hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:20]
     user = getattr(os, "getuid", int)()
@@ -137,7 +151,7 @@ def alone(path: str | os.PathLike[str]) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(
-            f"another process writes to {str(path)!r} now: wait for its end, or choose another name"
+            f"another process is writing to {str(path)!r}: wait until it ends, or use another path"
         ) from None
     try:
         yield
@@ -146,28 +160,32 @@ def alone(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file whole."""
-    with atomic(path) as temporary:
+    """Write a file atomically."""
+    with atomic_write(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file whole, in UTF-8; what is no Unicode, as names of files can be, as its number."""
+    """Write a text file atomically, in UTF-8; invalid Unicode, as in some file names, is escaped."""
     write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def read_text(path: str | os.PathLike[str], expected: str) -> str:
-    """A text file in UTF-8, with or without a byte order mark.
+    """Read a text file in UTF-8, with or without a byte order mark.
+
+    Args:
+        path: of the file.
+        expected: what the file should contain, for error messages.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no text; the message says what was expected.
+        ValueError: the path is a directory, or the file is not text.
     """
     try:
         return Path(path).read_text("utf-8-sig")
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {str(path)!r}: expected {expected}") from None
     except IsADirectoryError:
-        raise ValueError(f"{str(path)!r} is a folder: expected a file with {expected}") from None
+        raise ValueError(f"{str(path)!r} is a directory: expected a file with {expected}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{str(path)!r} is not text in UTF-8: expected {expected}") from None

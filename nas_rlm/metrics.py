@@ -1,40 +1,56 @@
-"""How well predictions rank, and how honest their intervals are."""
+"""Rank correlation of predictions and coverage of their intervals."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 
 def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
-    """Spearman's rank correlation; 0 where either side is constant.
+    """Return Spearman's rank correlation; 0 if an input is constant or shorter than 2.
 
     >>> spearman(np.array([1, 2, 3]), np.array([10, 20, 40]))
     1.0
+
+    Args:
+        predicted: predictions [N].
+        true: labels [N].
     """
     return _correlation(stats.spearmanr, predicted, true)
 
 
 def kendall(predicted: np.ndarray, true: np.ndarray) -> float:
-    """Kendall's tau-b; 0 where either side is constant.
+    """Return Kendall's tau-b; 0 if an input is constant or shorter than 2.
 
     >>> kendall(np.array([1, 2, 3]), np.array([30, 20, 10]))
     -1.0
+
+    Args:
+        predicted: predictions [N].
+        true: labels [N].
     """
     return _correlation(stats.kendalltau, predicted, true)
 
 
 def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:
-    """The share of true values within their intervals, ends included.
+    """Return the fraction of labels inside their prediction intervals, bounds included.
 
     >>> coverage(np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.array([0.5, 2.0]))
     0.5
+
+    Args:
+        low: lower bounds [N].
+        high: upper bounds [N].
+        true: labels [N].
     """
     return float(np.mean((low <= true) & (true <= high)))
 
 
-def _correlation(measure: object, predicted: np.ndarray, true: np.ndarray) -> float:
-    assert callable(measure)
+def _correlation(measure: Callable[..., Any], predicted: np.ndarray, true: np.ndarray) -> float:
+    """The statistic of a correlation measure of scipy, or 0 where it is undefined."""
     if len(true) < 2 or np.ptp(predicted) == 0 or np.ptp(true) == 0:
         return 0.0
     return float(measure(predicted, true).statistic)

@@ -1,4 +1,4 @@
-"""RLM: load, predict, rank, sample, fine-tune, save. The public face of the models."""
+"""RLM: load, predict, sample, fine-tune and save models. The public face of the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nas_rlm.training.recipe import Recipe
 
 
 class RLM(Ensemble):
-    """A regression language model: it reads the text of a network and writes its numbers.
+    """A regression language model: it reads the text of a network and predicts its objectives.
 
     >>> import numpy as np, search_spaces
     >>> from nas_rlm import RLM
@@ -29,10 +29,12 @@ class RLM(Ensemble):
 
     Args:
         network: the encoder-decoder.
-        tokenizer: the pieces that it reads.
-        trained_on: what the weights saw of each space.
-        temperatures: what makes intervals hold as much as they say, see `nas_rlm.surrogates.calibration`.
-        experts: for a space, what else tells of its networks, see `nas_rlm.surrogates.graph_surrogate`.
+        tokenizer: tokenizer of the network.
+        trained_on: by space, the rows and objectives that the network was trained on.
+        temperatures: by space and objective, divisors of the network's logits that calibrate intervals, see
+            `nas_rlm.surrogates.calibration`.
+        surrogates: by space, surrogates that are combined with the network, see
+            `nas_rlm.surrogates.graph_surrogate`.
     """
 
     def predict_onnx(
@@ -42,13 +44,23 @@ class RLM(Ensemble):
         quantiles: Sequence[float] | None = None,
         space: str = "",
     ) -> np.ndarray:
-        """Predict numbers of ONNX models or files; otherwise as `predict_text`.
+        """Predict objectives of ONNX models.
+
+        Args:
+            models: N models or paths of ONNX files.
+            objectives: K distinct names.
+            quantiles: Q levels between 0 and 1; None for the median only.
+            space: name of the space whose temperatures and surrogates are used, see `predict_text`.
+
+        Returns:
+            float64 [N, K] medians, or [N, K, Q] quantiles.
 
         Raises:
-            ValueError: also a space that neither the model nor `search_spaces` knows.
+            ValueError: `models` is not a list, an objective is unknown, or neither the model nor
+                `search_spaces` has the space.
 
         Warns:
-            UserWarning: the model has never seen the objectives in the space, or no space is named.
+            UserWarning: no space is named, or the model was not trained on an objective in the space.
         """
         if isinstance(models, str | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
@@ -61,8 +73,8 @@ class RLM(Ensemble):
         objectives: Sequence[str],
         recipe: Recipe | None = None,
         seed: int = 0,
-        experts: bool = True,
+        surrogates: bool = True,
         learn: str = "all",
     ) -> Self:
-        """A new model, trained further on measured architectures; see `nas_rlm.training.finetune`."""
-        return fine_tune(self, rows, objectives, recipe, seed, experts, learn)
+        """Return a copy that is trained further on rows; see `nas_rlm.training.finetune.fine_tune`."""
+        return fine_tune(self, rows, objectives, recipe, seed, surrogates, learn)

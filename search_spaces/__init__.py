@@ -1,12 +1,15 @@
-"""Search spaces: what an architecture is, how it varies, and the network that it stands for."""
+"""Search spaces: notation, genome, variation operators and network of architectures.
+
+May import: only numpy and onnx.
+"""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
 
 __all__ = ["SearchSpace", "get", "names"]
@@ -33,30 +36,31 @@ _BUILT_IN = {
     "snas": "snas:SNAS",
     "two_path": "two_path:TwoPath",
 }
-GROUP = "nas_rlm.search_spaces"
+ENTRY_POINT_GROUP = "nas_rlm.search_spaces"
 
 
 def names() -> list[str]:
-    """Names of all spaces: those of this package, and those that installed packages register."""
-    return sorted({*_BUILT_IN, *(e.name for e in entry_points(group=GROUP))})
+    """Return the names of all spaces, of this package and of installed packages that register spaces."""
+    return sorted({*_BUILT_IN, *(e.name for e in entry_points(group=ENTRY_POINT_GROUP))})
 
 
 def get(name: str) -> SearchSpace[Any]:
-    """A search space by name.
+    """Return a search space by name.
 
     >>> get("nasbench201").size
     15625
 
     Raises:
-        ValueError: there is no such space; the message names the nearest.
+        ValueError: there is no such space; the message names the most similar one.
     """
     if name in _BUILT_IN:
         module, kind = _BUILT_IN[name].split(":")
         space: SearchSpace[Any] = getattr(import_module(f"search_spaces.{module}"), kind)()
         return space
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name == name:
             registered: SearchSpace[Any] = entry.load()()
             return registered
-    near = get_close_matches(name, names(), n=1, cutoff=0)[0]
-    raise ValueError(f"no search space {name!r}; did you mean {near!r}? Known: {', '.join(names())}")
+    raise ValueError(
+        f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known: {', '.join(names())}"
+    )

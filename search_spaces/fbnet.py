@@ -1,4 +1,4 @@
-"""FBNet: 22 mobile blocks, each one of nine."""
+"""FBNet: 22 mobile blocks with nine choices each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import conv_bn, conv_bn_relu
 from search_spaces.space import SearchSpace
 
-# kernel, expansion, groups of each block code; the code after them is skip
+# kernel, expansion, groups of each block code; the code after the last one is a skip
 BLOCKS = ((3, 1, 1), (3, 1, 2), (3, 3, 1), (3, 6, 1), (5, 1, 1), (5, 1, 2), (5, 3, 1), (5, 6, 1))
 SKIP = len(BLOCKS)
 STAGES = ((1, 16, 1), (4, 24, 1), (4, 32, 2), (4, 64, 2), (4, 112, 1), (4, 184, 2), (1, 352, 1))
-PLACES = [
+BLOCK_SETTINGS = [
     (channels, stride if i == 0 else 1) for depth, channels, stride in STAGES for i in range(depth)
 ]  # output channels and stride of each block
 STEM, HEAD, CLASSES = 16, 1504, 100
@@ -23,7 +23,7 @@ EXAMPLE = "0_3_8_2_2_3_3_6_6_3_7_2_6_7_3_6_7_7_6_8_3_3"
 
 @dataclass(frozen=True)
 class Codes:
-    """The block code at each of the 22 places."""
+    """An architecture: the code of each of the 22 blocks."""
 
     codes: tuple[int, ...]
 
@@ -32,37 +32,39 @@ class Codes:
 
 
 class FBNet(SearchSpace[Codes]):
-    """The space of Wu et al. 2019 in its CIFAR form, as the HELP benchmark timed it.
+    """The space of Wu et al. 2019 in its CIFAR form, as the HELP benchmark measured it.
 
     >>> FBNet().params(FBNet().parse(EXAMPLE)) > 1_000_000
     True
     """
 
     name = "fbnet"
-    size = (len(BLOCKS) + 1) ** len(PLACES)
-    genes = (len(BLOCKS) + 1,) * len(PLACES)
+    size = (len(BLOCKS) + 1) ** len(BLOCK_SETTINGS)
+    genes = (len(BLOCKS) + 1,) * len(BLOCK_SETTINGS)
 
     def decode(self, genome: np.ndarray) -> Codes:
-        return Codes(tuple(self._checked(genome)))
+        return Codes(tuple(self.validate_genome(genome)))
 
     def encode(self, architecture: Codes) -> np.ndarray:
         return np.array(architecture.codes)
 
     def parse(self, text: str) -> Codes:
         parts = text.strip().split("_")
-        if len(parts) != len(PLACES):
+        if len(parts) != len(BLOCK_SETTINGS):
             raise ValueError(
-                f"{text!r} has {len(parts)} block codes joined by '_', expected {len(PLACES)}"
+                f"{text!r} has {len(parts)} block codes joined by '_', expected {len(BLOCK_SETTINGS)}"
                 f" as in {EXAMPLE!r}"
             )
-        for place, part in enumerate(parts):
+        for position, part in enumerate(parts):
             if part not in map(str, range(SKIP + 1)):
-                raise ValueError(f"block {place} of {text!r} is {part!r}, expected a code from 0 to {SKIP}")
+                raise ValueError(
+                    f"block {position} of {text!r} is {part!r}, expected a code from 0 to {SKIP}"
+                )
         return Codes(tuple(map(int, parts)))
 
     def write(self, graph: Graph, architecture: Codes) -> Value:
         x = graph.block(conv_bn_relu, graph.input, STEM, 3)
-        for code, (channels, stride) in zip(architecture.codes, PLACES, strict=True):
+        for code, (channels, stride) in zip(architecture.codes, BLOCK_SETTINGS, strict=True):
             if code != SKIP:
                 x = graph.block(_mobile, x, channels, stride, *BLOCKS[code])
             elif stride > 1 or channels != x.channels:
@@ -73,7 +75,7 @@ class FBNet(SearchSpace[Codes]):
 def _mobile(
     graph: Graph, x: Value, channels: int, stride: int, kernel: int, expansion: int, groups: int
 ) -> Value:
-    """Widen, shuffle between groups, filter each channel, narrow; the input is added where shapes match."""
+    """Write an inverted residual block with a channel shuffle between groups."""
     y = graph.block(conv_bn_relu, x, x.channels * expansion, 1, 1, groups)
     if groups > 1:
         y = _shuffle(graph, y, groups)
@@ -83,6 +85,7 @@ def _mobile(
 
 
 def _shuffle(graph: Graph, x: Value, groups: int) -> Value:
+    """Write a channel shuffle between groups."""
     split = Constant((0, groups, x.channels // groups, x.side, x.side))
     y = graph.op("Transpose", graph.op("Reshape", x, split), perm=[0, 2, 1, 3, 4])
     return graph.op("Reshape", y, Constant((0, x.channels, x.side, x.side)))

@@ -1,4 +1,4 @@
-"""Repeated blocks of a network as ONNX's local functions, and nodes as protos that call them."""
+"""Conversion of repeated blocks of a network to ONNX local functions."""
 
 from __future__ import annotations
 
@@ -13,87 +13,102 @@ from search_spaces.nodes import Call, Constant, Leaf, Op, Value
 
 OPSET = 21
 DOMAIN = "f"
-LEAST_SAVING = 4  # a function must save this much: (calls - 1) * (nodes - 1)
+MIN_SAVING = 4  # nodes that a function must save: (calls - 1) * (nodes - 1)
 
 
 @dataclass
 class _Function:
+    """A local function.
+
+    Args:
+        name: name of the function.
+        parameters: for each leaf of a call the index of its parameter; -1 for a constant in the body.
+        proto: ONNX function.
+    """
+
     name: str
-    parameters: list[
-        int
-    ]  # for each leaf of a call in order: the parameter it is, or -1 for a constant inside
+    parameters: list[int]
     proto: onnx.FunctionProto
 
-    def handed(self, leaves: Sequence[Leaf]) -> list[Leaf]:
-        """The arguments of a call, in the order of the parameters."""
-        found: dict[int, Leaf] = {}
+    def call_arguments(self, leaves: Sequence[Leaf]) -> list[Leaf]:
+        """Return the arguments of a call for its leaves, in the order of the parameters."""
+        arguments: dict[int, Leaf] = {}
         for parameter, leaf in zip(self.parameters, leaves, strict=True):
             if parameter >= 0:
-                found.setdefault(parameter, leaf)
-        return [found[k] for k in sorted(found)]
+                arguments.setdefault(parameter, leaf)
+        return [arguments[k] for k in sorted(arguments)]
 
 
-class Functions:
-    """Decides, from the inside out, which traced blocks become functions."""
+class FunctionOutliner:
+    """Decides which blocks become functions, inner blocks first.
+
+    Args:
+        body: nodes of the network; calls of blocks that do not become functions are inlined in it.
+        outlined: make functions; otherwise all calls are inlined.
+    """
 
     def __init__(self, body: list[Op | Call], outlined: bool) -> None:
         self.body, self.outlined = body, outlined
-        self.kept: dict[tuple[object, ...], _Function] = {}
+        self.functions: dict[tuple[object, ...], _Function] = {}
 
     def result(self) -> tuple[list[Op | Call], dict[tuple[object, ...], _Function]]:
+        """Return the nodes of the network, and the functions by the key of their calls."""
         levels = defaultdict(list)
-        for call in _calls(self.body):
+        for call in _all_calls(self.body):
             levels[call.height].append(call)
         for height in sorted(levels):
             self._decide(levels[height])
-        return self.body, self.kept
+        return self.body, self.functions
 
     def _decide(self, calls: list[Call]) -> None:
+        """Make functions of calls of one nesting depth that repeat, and inline the others."""
         groups: dict[tuple[object, ...], list[Call]] = defaultdict(list)
         for call in calls:
-            call.key = _structure(call)
-            call.leaves = [leaf for n in call.body for leaf in self.handed(n)]
+            call.key = _structure_key(call)
+            call.leaves = [leaf for n in call.body for leaf in self.call_arguments(n)]
             groups[call.key].append(call)
-        gone: set[int] = set()
-        for key, alike in groups.items():
-            if self.outlined and (len(alike) - 1) * (len(alike[0].body) - 1) >= LEAST_SAVING:
-                self.kept[key] = self._define(alike)
+        inlined_calls: set[int] = set()
+        for key, group in groups.items():
+            if self.outlined and (len(group) - 1) * (len(group[0].body) - 1) >= MIN_SAVING:
+                self.functions[key] = self._define(group)
             else:
-                gone.update(id(c) for c in alike)
-        _inline(self.body, gone)
+                inlined_calls.update(id(c) for c in group)
+        _inline(self.body, inlined_calls)
 
-    def handed(self, node: Op | Call) -> list[Leaf]:
-        return node.leaves if isinstance(node, Op) else self.kept[node.key].handed(node.leaves)
+    def call_arguments(self, node: Op | Call) -> list[Leaf]:
+        """Return the weights and constants that a node passes."""
+        return node.leaves if isinstance(node, Op) else self.functions[node.key].call_arguments(node.leaves)
 
     def _define(self, calls: list[Call]) -> _Function:
+        """Return the function of calls of one structure."""
         columns = list(zip(*(c.leaves for c in calls), strict=True))
-        rows: dict[tuple[Leaf, ...], int] = {}
+        parameter_indices: dict[tuple[Leaf, ...], int] = {}
         parameters = [
             -1
             if isinstance(column[0], Constant) and len(set(column)) == 1
-            else rows.setdefault(column, len(rows))
+            else parameter_indices.setdefault(column, len(parameter_indices))
             for column in columns
         ]
         first = calls[0]
-        name = f"f{len(self.kept)}"
+        name = f"f{len(self.functions)}"
         names = {first.input: "x", first.output: "y"}
         slots = iter(zip(parameters, first.leaves, strict=True))
-        inside: dict[str, onnx.NodeProto] = {}
+        constants: dict[str, onnx.NodeProto] = {}
         nodes = []
         for n in first.body:
-            formal: dict[int, str] = {}
-            for k in range(len(self.handed(n))):
+            leaf_names: dict[int, str] = {}
+            for k in range(len(self.call_arguments(n))):
                 parameter, leaf = next(slots)
-                formal[k] = f"w{parameter}" if parameter >= 0 else leaf.name
+                leaf_names[k] = f"w{parameter}" if parameter >= 0 else leaf.name
                 if parameter < 0 and isinstance(leaf, Constant):
-                    inside.setdefault(leaf.name, leaf.node())
-            nodes.append(node_proto(n, names, formal, self.kept))
+                    constants.setdefault(leaf.name, leaf.node())
+            nodes.append(node_proto(n, names, leaf_names, self.functions))
         proto = helper.make_function(
             DOMAIN,
             name,
-            ["x", *(f"w{k}" for k in range(len(rows)))],
+            ["x", *(f"w{k}" for k in range(len(parameter_indices)))],
             ["y"],
-            [*inside.values(), *nodes],
+            [*constants.values(), *nodes],
             [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
         )
         return _Function(name, parameters, proto)
@@ -102,48 +117,58 @@ class Functions:
 def node_proto(
     node: Op | Call,
     names: dict[Value, str],
-    formal: dict[int, str],
+    leaf_names: dict[int, str],
     functions: dict[tuple[object, ...], _Function],
 ) -> onnx.NodeProto:
-    """A node; its k-th leaf is called `formal[k]`, or by its own name."""
+    """Return a node as ONNX.
 
-    def named(value: Value) -> str:
+    Args:
+        node: operator or call.
+        names: names of values; missing ones are added.
+        leaf_names: names of leaves by position; other leaves have their own name.
+        functions: functions by the key of their calls.
+    """
+
+    def value_name(value: Value) -> str:
         return names.setdefault(value, f"v{value.id}")
 
     if isinstance(node, Call):
         function = functions[node.key]
-        leaves = [formal.get(k, leaf.name) for k, leaf in enumerate(function.handed(node.leaves))]
+        leaves = [leaf_names.get(k, leaf.name) for k, leaf in enumerate(function.call_arguments(node.leaves))]
         return helper.make_node(
-            function.name, [named(node.input), *leaves], [named(node.output)], domain=DOMAIN
+            function.name, [value_name(node.input), *leaves], [value_name(node.output)], domain=DOMAIN
         )
-    place = iter(range(len(node.arguments)))
-    inputs = [named(a) if isinstance(a, Value) else formal.get(next(place), a.name) for a in node.arguments]
-    return helper.make_node(node.kind, inputs, [named(node.output)], **dict(node.attributes))
+    leaf_index = iter(range(len(node.arguments)))
+    inputs = [
+        value_name(a) if isinstance(a, Value) else leaf_names.get(next(leaf_index), a.name)
+        for a in node.arguments
+    ]
+    return helper.make_node(node.kind, inputs, [value_name(node.output)], **dict(node.attributes))
 
 
-def _structure(call: Call) -> tuple[object, ...]:
-    """What calls of one function have in common: operators, attributes and wiring, but no shapes."""
+def _structure_key(call: Call) -> tuple[object, ...]:
+    """Return the structure of a call that one function requires: operators, attributes and wiring."""
     number = {call.input: 0}
-    described: list[object] = []
+    structure: list[object] = []
     for n in call.body:
         if isinstance(n, Op):
-            arguments = tuple(number[a] if isinstance(a, Value) else (a.sort,) for a in n.arguments)
-            described.append((n.kind, arguments, repr(n.attributes)))
+            arguments = tuple(number[a] if isinstance(a, Value) else (a.signature,) for a in n.arguments)
+            structure.append((n.kind, arguments, repr(n.attributes)))
         else:
-            described.append((n.key, number[n.input]))
+            structure.append((n.key, number[n.input]))
         number[n.output] = len(number)
-    return tuple(described)
+    return tuple(structure)
 
 
-def _calls(body: Sequence[Op | Call]) -> list[Call]:
-    """All calls of a body and of the blocks in it."""
-    here = [n for n in body if isinstance(n, Call)]
-    return [*here, *(c for n in here for c in _calls(n.body))]
+def _all_calls(body: Sequence[Op | Call]) -> list[Call]:
+    """Return all calls in a body, including those in nested blocks."""
+    calls = [n for n in body if isinstance(n, Call)]
+    return [*calls, *(c for n in calls for c in _all_calls(n.body))]
 
 
-def _inline(body: list[Op | Call], gone: set[int]) -> None:
-    """Replace some calls, wherever they are, by their nodes."""
+def _inline(body: list[Op | Call], inlined_calls: set[int]) -> None:
+    """Inline the calls with these object ids, also in nested blocks."""
     for n in body:
         if isinstance(n, Call):
-            _inline(n.body, gone)
-    body[:] = [m for n in body for m in (n.body if isinstance(n, Call) and id(n) in gone else [n])]
+            _inline(n.body, inlined_calls)
+    body[:] = [m for n in body for m in (n.body if isinstance(n, Call) and id(n) in inlined_calls else [n])]

@@ -1,4 +1,4 @@
-"""A small ONNX builder: networks are written as plain Python, and repeated blocks become local functions.
+"""A small ONNX builder that writes networks in plain Python and turns repeated blocks into local functions.
 
 >>> graph = Graph((1, 3, 32, 32))
 >>> x = graph.conv(graph.input, 16, kernel=3)
@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from search_spaces.functions import DOMAIN, OPSET, Functions, node_proto
+from search_spaces.functions import DOMAIN, OPSET, FunctionOutliner, node_proto
 from search_spaces.nodes import Argument, Call, Constant, Op, Value, Weight
 
 __all__ = ["Constant", "Graph", "Value"]
@@ -28,20 +28,19 @@ IR_VERSION = 10
 
 
 class Graph:
-    """A network in the making, counted while it is written.
+    """A network that is being built, with its costs so far.
 
     Args:
-        input_shape: batch, channels, height and width; height and width are equal.
-        weights: give every weight an initialiser of its own; without it, a weight is an input named by its
-            shape, one for each distinct shape.
-        outlined: emit repeated blocks as local functions.
-        seed: of the initialisers.
+        input_shape: batch size, channels, height and width; height and width are equal.
+        weights: give every weight its own initialiser; otherwise there is one input for each weight shape.
+        outlined: write repeated blocks as local functions.
+        seed: random seed of the initialisers.
 
     Attributes:
-        input: the image.
-        body: the network so far.
-        params: trainable parameters so far (batch norm's scale and bias, not its statistics).
-        macs: multiply-accumulates so far of convolutions and linear layers, for one image.
+        input: input value.
+        body: nodes so far.
+        params: number of trainable parameters so far, without the running statistics of batch norm.
+        macs: multiply-accumulates of convolutions and linear layers so far, for one image.
     """
 
     def __init__(
@@ -69,15 +68,15 @@ class Graph:
         width: int | None = None,
         **attributes: Any,
     ) -> Value:
-        """Add an operator; its result has its first argument's channels and size unless told otherwise.
+        """Add an operator and return its output.
 
         Args:
-            kind: the ONNX operator.
-            arguments: values, weights and constants.
-            channels: of the result.
-            side: of the result; its width too, unless that is told.
-            width: of the result.
-            attributes: of the operator.
+            kind: name of the ONNX operator.
+            arguments: values, weights and constants that it reads.
+            channels: channels of the output; by default those of the first value.
+            side: height of the output in pixels; by default that of the first value.
+            width: width of the output in pixels; by default `side` if that is given.
+            attributes: attributes of the ONNX operator.
         """
         out = self._result(arguments, channels, side, width)
         self.body.append(Op(kind, arguments, tuple(sorted(attributes.items())), out))
@@ -86,6 +85,7 @@ class Graph:
     def _result(
         self, arguments: Sequence[Argument], channels: int | None, side: int | None, width: int | None
     ) -> Value:
+        """Return the output value of an operator; see `op`."""
         for first in arguments:
             if isinstance(first, Value):
                 break
@@ -99,7 +99,13 @@ class Graph:
         )
 
     def weight(self, *shape: int, fill: float | None = None, trainable: bool = True) -> Weight:
-        """A weight of a shape."""
+        """Return a weight.
+
+        Args:
+            shape: shape of the weight.
+            fill: initial value; None for He's normal initialisation.
+            trainable: count the weight as a parameter.
+        """
         if trainable:
             self.params += prod(shape)
         return Weight(shape, fill, next(self._uses)) if self.weights else Weight(shape)
@@ -114,7 +120,17 @@ class Graph:
         bias: bool = False,
         dilation: int = 1,
     ) -> Value:
-        """A convolution that keeps the size, or divides it by the stride; a pair is height and width."""
+        """Add a padded convolution and return its output.
+
+        Args:
+            x: input.
+            channels: output channels.
+            kernel: kernel size; a pair is height and width.
+            stride: stride; a pair is height and width.
+            groups: number of groups.
+            bias: add a bias.
+            dilation: dilation of the kernel.
+        """
         height, width = _pair(kernel)
         down, across = _pair(stride)
         w = self.weight(channels, x.channels // groups, height, width)
@@ -133,7 +149,7 @@ class Graph:
         return self.op("Conv", *arguments, channels=channels, side=size[0], width=size[1], **attributes)
 
     def batch_norm(self, x: Value) -> Value:
-        """Batch normalisation with freshly initialised statistics."""
+        """Add batch normalisation and return its output."""
         c = x.channels
         return self.op(
             "BatchNormalization",
@@ -147,7 +163,16 @@ class Graph:
     def pool(
         self, kind: str, x: Value, kernel: int, stride: int = 1, padded: bool = False, ceil: bool = False
     ) -> Value:
-        """`AveragePool` (padding not counted) or `MaxPool`; `ceil` rounds the size up."""
+        """Add a pooling layer and return its output.
+
+        Args:
+            kind: `AveragePool`, which does not count padding, or `MaxPool`.
+            x: input.
+            kernel: kernel size.
+            stride: stride.
+            padded: pad by half the kernel size.
+            ceil: round the output size up.
+        """
         attributes: dict[str, Any] = {"kernel_shape": [kernel, kernel]}
         if stride > 1:
             attributes["strides"] = [stride, stride]
@@ -159,20 +184,24 @@ class Graph:
         return self.op(kind, x, side=side, **attributes)
 
     def classifier(self, x: Value, classes: int) -> Value:
-        """Global average pooling and a linear layer."""
+        """Add global average pooling and a linear layer, and return the logits."""
         return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x, side=1), side=0), classes)
 
     def linear(self, x: Value, classes: int) -> Value:
-        """A linear layer."""
+        """Add a linear layer and return its output."""
         self.macs += classes * x.channels
         w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
 
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
-        """Write `body(graph, x, *arguments)` as a block, which becomes a function if it repeats enough.
+        """Add a block, which becomes a local function if it repeats, and return its output.
 
-        What the body writes must follow from its arguments and the shape of x, so that it need not be written
-        again where these are the same.
+        The block may only depend on its arguments and the shape of `x`, since it is cached by them.
+
+        Args:
+            body: function that writes the block: `body(graph, x, *arguments)` returns its output.
+            x: input of the block.
+            arguments: further arguments of `body`.
         """
         outer, self.body = self.body, []
         call = Call(x, self.body, body(self, x, *arguments))
@@ -183,20 +212,20 @@ class Graph:
         return call.output
 
     def ops(self) -> Iterator[Op]:
-        """The operators in their order, those within blocks too."""
-        waiting = list(reversed(self.body))
-        while waiting:
-            node = waiting.pop()
+        """Yield all operators in order, including those in blocks."""
+        stack = list(reversed(self.body))
+        while stack:
+            node = stack.pop()
             if isinstance(node, Op):
                 yield node
             else:
-                waiting.extend(reversed(node.body))
+                stack.extend(reversed(node.body))
 
     def build(self, out: Value) -> onnx.ModelProto:
-        """The model whose output is `out`."""
-        chosen = Functions(self.body, self.outlined)
-        body, functions = chosen.result()
-        leaves = list(dict.fromkeys(leaf for node in body for leaf in chosen.handed(node)))
+        """Return the ONNX model with the output `out`."""
+        outliner = FunctionOutliner(self.body, self.outlined)
+        body, functions = outliner.result()
+        leaves = list(dict.fromkeys(leaf for node in body for leaf in outliner.call_arguments(node)))
         weights = [leaf for leaf in leaves if isinstance(leaf, Weight)]
         nodes = [leaf.node() for leaf in leaves if isinstance(leaf, Constant)]
         names = {self.input: "x", out: "y"}
@@ -205,7 +234,7 @@ class Graph:
         initialisers = []
         if self.weights:
             rng = np.random.default_rng(self.seed)
-            initialisers = [numpy_helper.from_array(_initial(w, rng), w.name) for w in weights]
+            initialisers = [numpy_helper.from_array(_initial_values(w, rng), w.name) for w in weights]
         else:
             inputs += [
                 helper.make_tensor_value_info(w.name, TensorProto.FLOAT, list(w.shape)) for w in weights
@@ -223,7 +252,8 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else value
 
 
-def _initial(weight: Weight, rng: np.random.Generator) -> np.ndarray:
+def _initial_values(weight: Weight, rng: np.random.Generator) -> np.ndarray:
+    """Return the initial values of a weight: constant, or He's normal initialisation."""
     if weight.fill is not None:
         return np.full(weight.shape, weight.fill, dtype=np.float32)
     fan_in = prod(weight.shape[1:])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import add, conv_bn, conv_bn_relu, conv_bn_relu6, separable
+from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
 
 STAGES = ((64, 1), (128, 2), (128, 1), (256, 2))  # channels, stride of the first block
@@ -19,7 +19,7 @@ EXAMPLE = "a22_z_src0_t31"
 
 @dataclass(frozen=True)
 class Blocks:
-    """The block of each of the four stages."""
+    """An architecture: the block name of each of the four stages."""
 
     names: tuple[str, ...]
 
@@ -41,7 +41,7 @@ class HiAML(SearchSpace[Blocks]):
         self.genes = (len(BLOCKS),) * len(STAGES)
 
     def decode(self, genome: np.ndarray) -> Blocks:
-        return Blocks(tuple(tuple(BLOCKS)[g] for g in self._checked(genome)))
+        return Blocks(tuple(tuple(BLOCKS)[g] for g in self.validate_genome(genome)))
 
     def encode(self, architecture: Blocks) -> np.ndarray:
         return np.array([list(BLOCKS).index(n) for n in architecture.names])
@@ -55,8 +55,8 @@ class HiAML(SearchSpace[Blocks]):
             )
         for n in names:
             if n not in BLOCKS:
-                near = get_close_matches(n, BLOCKS, n=1, cutoff=0)[0]
-                raise ValueError(f"unknown block {n!r} in {text!r}; did you mean {near!r}?")
+                similar = most_similar(n, BLOCKS)
+                raise ValueError(f"unknown block {n!r} in {text!r}; did you mean {similar!r}?")
         return Blocks(tuple(names))
 
     def write(self, graph: Graph, architecture: Blocks) -> Value:
@@ -68,7 +68,7 @@ class HiAML(SearchSpace[Blocks]):
 
 
 def _projected(graph: Graph, x: Value, c: int, s: int) -> Value:
-    """The value itself, or projected where the block changes its shape."""
+    """Write a projection of the input of a block if the block changes its shape."""
     return x if s == 1 and x.channels == c else conv_bn(graph, x, c, 1, s)
 
 
@@ -98,8 +98,8 @@ def _g30(g: Graph, x: Value, c: int, s: int) -> Value:
 
 def _r30(g: Graph, x: Value, c: int, s: int) -> Value:
     a = separable(g, x, c, 3, s)
-    middle = conv_bn(g, add(g, _projected(g, x, c, s), a), c, 1)
-    return add(g, _projected(g, x, c, s), middle, separable(g, a, c, 3))
+    projection = conv_bn(g, add(g, _projected(g, x, c, s), a), c, 1)
+    return add(g, _projected(g, x, c, s), projection, separable(g, a, c, 3))
 
 
 def _l20(g: Graph, x: Value, c: int, s: int) -> Value:
@@ -122,13 +122,13 @@ def _src0(g: Graph, x: Value, c: int, s: int) -> Value:
 
 
 def _src1(g: Graph, x: Value, c: int, s: int) -> Value:
-    deep = conv_bn(g, conv_bn_relu6(g, x, x.channels, 3), c, 3, s)
-    return add(g, conv_bn_relu6(g, x, c, 1, s), deep)
+    branch = conv_bn(g, conv_bn_relu6(g, x, x.channels, 3), c, 3, s)
+    return add(g, conv_bn_relu6(g, x, c, 1, s), branch)
 
 
 def _src3(g: Graph, x: Value, c: int, s: int) -> Value:
-    deep = conv_bn_relu6(g, conv_bn_relu6(g, x, x.channels, 1), c, 3, s)
-    return add(g, conv_bn(g, x, c, 1, s), conv_bn(g, deep, c, 1))
+    branch = conv_bn_relu6(g, conv_bn_relu6(g, x, x.channels, 1), c, 3, s)
+    return add(g, conv_bn(g, x, c, 1, s), conv_bn(g, branch, c, 1))
 
 
 def _src7(g: Graph, x: Value, c: int, s: int) -> Value:

@@ -1,16 +1,15 @@
-"""Inception: four stages of blocks of parallel paths; the blocks of a stage are alike."""
+"""Inception: four stages of equal blocks of parallel paths."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import concat, conv_bn, conv_bn_relu6, pool_bn, relu6, separable
-from search_spaces.notation import is_whole, read_json, shown
+from search_spaces.notation import abbreviated, is_int_between, most_similar, read_json
 from search_spaces.space import SearchSpace
 
 CONVS = (
@@ -19,23 +18,30 @@ CONVS = (
 )
 SUPPORTS = ("conv1x1", "double1x1", "avgpool3x3", "maxpool3x3")
 OPERATORS = CONVS + SUPPORTS
-KEEPS = ("depthwise3x3", "depthwise5x5", "avgpool3x3", "maxpool3x3")  # the channels, whatever they are
+CHANNEL_PRESERVING = (
+    "depthwise3x3",
+    "depthwise5x5",
+    "avgpool3x3",
+    "maxpool3x3",
+)  # the channels, whatever they are
 CHANNELS, STEM, HEAD, CLASSES = (32, 64, 128, 256), 32, 512, 10
 BLOCKS = (2, 3, 4, 5, 6)
 PATHS = 4
-MOST = {1: 3, 2: 4, 3: 8, 4: 10}  # operators of a block, by its paths
-LEAST = {1: 1, 2: 1, 3: 2, 4: 2}  # operators of a path
-LONGEST = 4
-NARROWEST = 16
-INNER = ("half", "same", "double")  # the width between two operators that change it
-CHANCES = (0.3, 0.6, 0.1)
+MAX_OPERATORS = {1: 3, 2: 4, 3: 8, 4: 10}  # operators of a block, by its number of paths
+MIN_PATH_OPERATORS = {1: 1, 2: 1, 3: 2, 4: 2}  # operators of a path, by the number of paths
+MAX_PATH_OPERATORS = 4
+MIN_CHANNELS = 16
+INNER = ("half", "same", "double")  # channels between operators that change them, relative to the path's
+INNER_PROBABILITIES = (0.3, 0.6, 0.1)
 EXAMPLE = '[{"blocks": 2, "wide": 0, "paths": [{"ops": ["conv3x3"], "inner": "same"}]}, … four stages]'
-_STAGE = 3 + PATHS * (LONGEST + 1)  # genes: blocks, paths, wide, then operators and inner width of each path
+_STAGE_GENES = 3 + PATHS * (
+    MAX_PATH_OPERATORS + 1
+)  # genes: blocks, paths, wide, then operators and inner width of each path
 
 
 @dataclass(frozen=True)
 class Path:
-    """A chain of operators, and the width between those that change it, relative to the path's."""
+    """A chain of operators; `inner` gives the channels between operators that change them."""
 
     operators: tuple[str, ...]
     inner: str
@@ -43,25 +49,25 @@ class Path:
 
 @dataclass(frozen=True)
 class Stage:
-    """Blocks that share one configuration; of three paths, the one at `wide` has half the channels."""
+    """Equal blocks; if they have three paths, the path with index `wide` has half of the channels."""
 
     blocks: int
     wide: int
     paths: tuple[Path, ...]
 
     def widths(self, channels: int) -> list[int]:
-        """The channels of each path."""
+        """Return the channels of each path."""
         n = len(self.paths)
         quarter = channels // 4
         shares = [quarter] * n if n >= 3 else [channels // n] * n
         if n == 3:
             shares[self.wide] = 2 * quarter
-        return [max(NARROWEST, s) for s in shares]
+        return [max(MIN_CHANNELS, s) for s in shares]
 
 
 @dataclass(frozen=True)
 class Stages:
-    """The four stages."""
+    """An architecture: four stages."""
 
     stages: tuple[Stage, ...]
 
@@ -81,20 +87,22 @@ class Stages:
 class Inception(SearchSpace[Stages]):
     """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
 
-    A genome has, for each stage, its blocks, its paths, the wide one of three, and for each of four possible
-    paths up to four operators, 0 for none, and the inner width. Genomes that break a rule stand for no
+    A genome has, for each stage, the number of blocks, the number of paths, the wide path of three, and for
+    each of four possible paths up to four operators, 0 for none, and the inner width. Some genomes have no
     architecture.
     """
 
     name = "inception"
     size = None
-    genes = (len(BLOCKS), PATHS, 3, *(*(len(OPERATORS) + 1,) * LONGEST, len(INNER)) * PATHS) * len(CHANNELS)
+    genes = (len(BLOCKS), PATHS, 3, *(*(len(OPERATORS) + 1,) * MAX_PATH_OPERATORS, len(INNER)) * PATHS) * len(
+        CHANNELS
+    )
 
     def decode(self, genome: np.ndarray) -> Stages:
         stages = []
-        for row in np.array(self._checked(genome)).reshape(len(CHANNELS), _STAGE).tolist():
+        for row in np.array(self.validate_genome(genome)).reshape(len(CHANNELS), _STAGE_GENES).tolist():
             paths = []
-            for genes in np.array(row[3:]).reshape(PATHS, LONGEST + 1)[: row[1] + 1].tolist():
+            for genes in np.array(row[3:]).reshape(PATHS, MAX_PATH_OPERATORS + 1)[: row[1] + 1].tolist():
                 paths.append(Path(tuple(OPERATORS[g - 1] for g in genes[:-1] if g), INNER[genes[-1]]))
             stages.append(Stage(BLOCKS[row[0]], row[2], tuple(paths)))
         architecture = Stages(tuple(stages))
@@ -102,10 +110,10 @@ class Inception(SearchSpace[Stages]):
         return architecture
 
     def encode(self, architecture: Stages) -> np.ndarray:
-        genes = np.zeros((len(CHANNELS), _STAGE), dtype=int)
+        genes = np.zeros((len(CHANNELS), _STAGE_GENES), dtype=int)
         for stage, row in zip(architecture.stages, genes, strict=True):
             row[:3] = BLOCKS.index(stage.blocks), len(stage.paths) - 1, stage.wide
-            for path, part in zip(stage.paths, row[3:].reshape(PATHS, LONGEST + 1), strict=False):
+            for path, part in zip(stage.paths, row[3:].reshape(PATHS, MAX_PATH_OPERATORS + 1), strict=False):
                 part[: len(path.operators)] = [1 + OPERATORS.index(o) for o in path.operators]
                 part[-1] = INNER.index(path.inner)
         return genes.reshape(-1)
@@ -116,8 +124,8 @@ class Inception(SearchSpace[Stages]):
         try:
             stages = [(s["blocks"], s["wide"], [(p["ops"], p["inner"]) for p in s["paths"]]) for s in content]
             is_typed = all(
-                is_whole(blocks, 0, MOST[PATHS])
-                and is_whole(wide, 0, PATHS)
+                is_int_between(blocks, 0, MAX_OPERATORS[PATHS])
+                and is_int_between(wide, 0, PATHS)
                 and all(isinstance(v, str) for ops, inner in paths for v in [*ops, inner])
                 and all(isinstance(ops, list) for ops, _ in paths)
                 for blocks, wide, paths in stages
@@ -125,7 +133,7 @@ class Inception(SearchSpace[Stages]):
         except (KeyError, TypeError):
             is_typed = False
         if not is_typed:
-            raise ValueError(f"{shown(text)} is not {expected}")
+            raise ValueError(f"{abbreviated(text)} is not {expected}")
         architecture = Stages(
             tuple(Stage(b, w, tuple(Path(tuple(ops), i) for ops, i in paths)) for b, w, paths in stages)
         )
@@ -141,40 +149,44 @@ class Inception(SearchSpace[Stages]):
             where, n = f"stage {k} of {architecture}", len(stage.paths)
             if stage.blocks not in BLOCKS:
                 raise ValueError(f"{where} has {stage.blocks} blocks, expected 2 to 6")
-            if n not in MOST:
+            if n not in MAX_OPERATORS:
                 raise ValueError(f"{where} has {n} paths, expected 1 to {PATHS}")
             if stage.wide not in (range(3) if n == 3 else (0,)):
                 raise ValueError(f"{where}: wide is {stage.wide}, expected a path of three, else 0")
-            if sum(len(p.operators) for p in stage.paths) > MOST[n]:
-                raise ValueError(f"{where} has more than {MOST[n]} operators in {n} paths")
+            if sum(len(p.operators) for p in stage.paths) > MAX_OPERATORS[n]:
+                raise ValueError(f"{where} has more than {MAX_OPERATORS[n]} operators in {n} paths")
             for i, path in enumerate(stage.paths):
-                self._check(path, f"path {i} of {where}", LEAST[n])
+                self._check(path, f"path {i} of {where}", MIN_PATH_OPERATORS[n])
 
-    def _check(self, path: Path, where: str, least: int) -> None:
+    def _check(self, path: Path, where: str, min_operators: int) -> None:
+        """Check a path; `where` names it in error messages."""
         for o in path.operators:
             if o not in OPERATORS:
-                near = get_close_matches(o, OPERATORS, n=1, cutoff=0)[0]
-                raise ValueError(f"{where}: unknown operator {o!r}; did you mean {near!r}?")
-        if not least <= len(path.operators) <= LONGEST:
-            raise ValueError(f"{where} has {len(path.operators)} operators, expected {least} to {LONGEST}")
+                similar = most_similar(o, OPERATORS)
+                raise ValueError(f"{where}: unknown operator {o!r}; did you mean {similar!r}?")
+        if not min_operators <= len(path.operators) <= MAX_PATH_OPERATORS:
+            raise ValueError(
+                f"{where} has {len(path.operators)} operators,"
+                f" expected {min_operators} to {MAX_PATH_OPERATORS}"
+            )
         if sum(o in SUPPORTS for o in path.operators) > 1:
             raise ValueError(f"{where} has more than one of {', '.join(SUPPORTS)}")
-        if path.inner not in (INNER if _changing(path) > 1 else ("same",)):
+        if path.inner not in (INNER if _num_width_changes(path) > 1 else ("same",)):
             raise ValueError(
                 f"{where}: inner is {path.inner!r}, expected one of {', '.join(INNER)} where two operators"
                 " change the channels, else same"
             )
 
     def sample(self, rng: np.random.Generator) -> Stages:
-        """Stages drawn one by one: blocks, paths, then operators, supporting ones with chance 4/12."""
-        return Stages(tuple(_stage(rng) for _ in CHANNELS))
+        """Return random stages; each operator is a support operator with probability 4/12."""
+        return Stages(tuple(_sample_stage(rng) for _ in CHANNELS))
 
     def mutate(self, architecture: Stages, rng: np.random.Generator) -> Stages:
-        """Another architecture: up to two genes changed."""
-        return self._varied(architecture, rng, 2)
+        """Return another architecture that differs in one or two genes."""
+        return self._mutate_genes(architecture, rng, 2)
 
     def crossover(self, a: Stages, b: Stages, rng: np.random.Generator) -> Stages:
-        """A child that takes each stage from one of its parents."""
+        """Return a child that takes each stage from one of its parents."""
         pairs = zip(a.stages, b.stages, strict=True)
         return Stages(tuple(pair[int(rng.integers(2))] for pair in pairs))
 
@@ -186,16 +198,17 @@ class Inception(SearchSpace[Stages]):
         return graph.classifier(graph.block(conv_bn_relu6, x, HEAD, 3, 1, 1, True), CLASSES)
 
 
-def _changing(path: Path) -> int:
-    """How many operators change the channels."""
-    return sum(o not in KEEPS for o in path.operators)
+def _num_width_changes(path: Path) -> int:
+    """Return the number of operators that change the number of channels."""
+    return sum(o not in CHANNEL_PRESERVING for o in path.operators)
 
 
-def _stage(rng: np.random.Generator) -> Stage:
+def _sample_stage(rng: np.random.Generator) -> Stage:
+    """Return a random stage."""
     n = int(rng.integers(1, PATHS + 1))
-    lengths = [LEAST[n]] * n
-    for _ in range(int(rng.integers(MOST[n] - sum(lengths) + 1))):
-        short = [i for i, length in enumerate(lengths) if length < LONGEST]
+    lengths = [MIN_PATH_OPERATORS[n]] * n
+    for _ in range(int(rng.integers(MAX_OPERATORS[n] - sum(lengths) + 1))):
+        short = [i for i, length in enumerate(lengths) if length < MAX_PATH_OPERATORS]
         lengths[int(rng.choice(short))] += 1
     paths = []
     for length in lengths:
@@ -205,12 +218,16 @@ def _stage(rng: np.random.Generator) -> Stage:
             support = not supported and rng.random() < len(SUPPORTS) / len(OPERATORS)
             chosen.append(str(rng.choice(SUPPORTS if support else CONVS)))
         path = Path(tuple(chosen), "same")
-        paths.append(Path(path.operators, str(rng.choice(INNER, p=CHANCES))) if _changing(path) > 1 else path)
+        paths.append(
+            Path(path.operators, str(rng.choice(INNER, p=INNER_PROBABILITIES)))
+            if _num_width_changes(path) > 1
+            else path
+        )
     return Stage(int(rng.choice(BLOCKS)), int(rng.integers(3)) if n == 3 else 0, tuple(paths))
 
 
 def _block(graph: Graph, x: Value, stage: Stage, channels: int, stride: int) -> Value:
-    """Parallel paths, concatenated; projected where their widths do not sum to the block's."""
+    """Write parallel paths, their concatenation, and a projection if the channels do not add up."""
     widths = stage.widths(channels)
     y = concat(graph, *(_path(graph, x, p, w, stride) for p, w in zip(stage.paths, widths, strict=True)))
     if y.channels != channels:
@@ -219,20 +236,21 @@ def _block(graph: Graph, x: Value, stage: Stage, channels: int, stride: int) -> 
 
 
 def _path(graph: Graph, x: Value, path: Path, width: int, stride: int) -> Value:
-    """The first operator has the stride, the last one that changes channels gives the path its width."""
+    """Write a path: the first operator has the stride, the last one that changes channels sets the width."""
     inner = {"half": width // 2, "same": width, "double": 2 * width}[path.inner]
-    left = _changing(path)
+    num_changes_left = _num_width_changes(path)
     for i, operator in enumerate(path.operators):
-        if operator in KEEPS:
+        if operator in CHANNEL_PRESERVING:
             channels = x.channels
         else:
-            left -= 1
-            channels = inner if left else width
+            num_changes_left -= 1
+            channels = inner if num_changes_left else width
         x = graph.block(_operator, x, operator, channels, 1 if i else stride)
     return x
 
 
 def _operator(graph: Graph, x: Value, operator: str, channels: int, stride: int) -> Value:
+    """Write an operator of a path."""
     kernel = int(operator[-1])
     if operator.startswith("inception_s"):
         return separable(graph, x, channels, kernel, stride, bias=True)

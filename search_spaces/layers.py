@@ -1,4 +1,4 @@
-"""Layers that several spaces are made of."""
+"""Layers that several spaces share."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ def conv_bn(
     groups: int = 1,
     bias: bool = False,
 ) -> Value:
-    """Convolution, batch norm."""
+    """Write a convolution and batch norm."""
     return graph.batch_norm(graph.conv(x, channels, kernel, stride, groups, bias))
 
 
 def conv_bn_relu(
     graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> Value:
-    """Convolution, batch norm, ReLU."""
+    """Write a convolution, batch norm and ReLU."""
     return graph.op("Relu", conv_bn(graph, x, channels, kernel, stride, groups))
 
 
 def relu_conv_bn(graph: Graph, x: Value, channels: int, kernel: int = 1, stride: int = 1) -> Value:
-    """ReLU, convolution, batch norm."""
+    """Write ReLU, a convolution and batch norm."""
     return conv_bn(graph, graph.op("Relu", x), channels, kernel, stride)
 
 
@@ -39,30 +39,30 @@ def conv_bn_relu6(
     groups: int = 1,
     bias: bool = False,
 ) -> Value:
-    """Convolution, batch norm, ReLU6."""
+    """Write a convolution, batch norm and ReLU6."""
     return relu6(graph, conv_bn(graph, x, channels, kernel, stride, groups, bias))
 
 
 def relu6(graph: Graph, x: Value) -> Value:
-    """Between 0 and 6."""
+    """Write ReLU6: clip to the range from 0 to 6."""
     return graph.op("Clip", x, Constant(0.0), Constant(6.0))
 
 
 def separable(
     graph: Graph, x: Value, channels: int, kernel: int, stride: int = 1, bias: bool = False
 ) -> Value:
-    """A convolution along each axis with batch norm and ReLU6 after it; the first has the stride."""
+    """Write a convolution along each axis, each with batch norm and ReLU6; the first one has the stride."""
     y = conv_bn_relu6(graph, x, channels, (1, kernel), stride, bias=bias)
     return conv_bn_relu6(graph, y, channels, (kernel, 1), bias=bias)
 
 
 def pool_bn(graph: Graph, x: Value, kind: str, stride: int = 1) -> Value:
-    """A padded 3x3 pool, batch norm."""
+    """Write a padded 3x3 pool and batch norm."""
     return graph.batch_norm(graph.pool(kind, x, 3, stride, padded=True))
 
 
 def add(graph: Graph, *values: Value) -> Value:
-    """The sum of values of one shape."""
+    """Write the sum of values of one shape."""
     total = values[0]
     for v in values[1:]:
         total = graph.op("Add", total, v)
@@ -70,7 +70,7 @@ def add(graph: Graph, *values: Value) -> Value:
 
 
 def concat(graph: Graph, *values: Value) -> Value:
-    """The channels of all values; a single value is left as it is."""
+    """Write the concatenation of the channels of values; a single value is returned unchanged."""
     if len(values) == 1:
         return values[0]
     return graph.op("Concat", *values, channels=sum(v.channels for v in values), axis=1)

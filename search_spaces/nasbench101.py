@@ -6,14 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import permutations
 
 import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import add, concat, conv_bn_relu
-from search_spaces.notation import read_json, shown
+from search_spaces.notation import abbreviated, most_similar, read_json
 from search_spaces.space import SearchSpace
 
 INPUT, OUTPUT = "input", "output"
@@ -27,7 +26,7 @@ _PAIRS = [(i, j) for i in range(VERTICES) for j in range(i + 1, VERTICES)]
 
 @dataclass(frozen=True)
 class Cell101:
-    """Upper triangular adjacency, row by row, and the operator of each vertex."""
+    """A cell: upper triangular adjacency matrix, row by row, and the operator of each vertex."""
 
     adjacency: tuple[tuple[int, ...], ...]
     ops: tuple[str, ...]
@@ -37,15 +36,15 @@ class Cell101:
         return json.dumps({"adjacency": rows, "ops": list(self.ops)})
 
     def sources(self, v: int) -> list[int]:
-        """Vertices with an edge into v."""
+        """Return the vertices with an edge to v."""
         return [u for u in range(v) if self.adjacency[u][v]]
 
     def targets(self, v: int) -> list[int]:
-        """Vertices with an edge from v."""
+        """Return the vertices with an edge from v."""
         return [w for w in range(v + 1, len(self.ops)) if self.adjacency[v][w]]
 
     def pruned(self) -> Cell101 | None:
-        """Without the vertices that are on no path from input to output; None if there is no such path."""
+        """Return the cell without vertices that are on no path from input to output; None without a path."""
         n = len(self.ops)
         forward, backward = {0}, {n - 1}
         for v in range(1, n):
@@ -54,45 +53,45 @@ class Cell101:
         for v in range(n - 2, -1, -1):
             if backward.intersection(self.targets(v)):
                 backward.add(v)
-        kept = sorted(forward & backward)
-        return self.ordered(kept) if {0, n - 1} <= set(kept) else None
+        on_path = sorted(forward & backward)
+        return self.reordered(on_path) if {0, n - 1} <= set(on_path) else None
 
-    def ordered(self, vertices: Sequence[int]) -> Cell101:
-        """Of these vertices only, in this order."""
+    def reordered(self, vertices: Sequence[int]) -> Cell101:
+        """Return the cell of these vertices, in this order."""
         adjacency = tuple(tuple(self.adjacency[u][v] for v in vertices) for u in vertices)
         return Cell101(adjacency, tuple(self.ops[v] for v in vertices))
 
-    def trained(self) -> Cell101:
-        """The isomorphic cell that the benchmark trained: the first one that its enumeration meets.
+    def as_trained(self) -> Cell101:
+        """Return the isomorphic cell that the benchmark trained, which is the first in its enumeration.
 
-        The order of the vertices decides which of them get the channels that are left over. The benchmark
-        counts adjacencies as binary numbers, column by column, and operators after them.
+        The order of the vertices decides which of them get the remaining channels. The benchmark enumerates
+        adjacency matrices as binary numbers, column by column, and then the operators.
         """
         n = len(self.ops)
         edges = [(u, v) for v in range(n) for u in self.sources(v)]
-        best: tuple[int, list[int], Sequence[int]] | None = None
+        smallest: tuple[int, list[int], Sequence[int]] | None = None
         for inner in permutations(range(1, n - 1)):
             order = (0, *inner, n - 1)
-            place = [0] * n
+            position = [0] * n
             for i, v in enumerate(order):
-                place[v] = i
-            if any(place[u] > place[v] for u, v in edges):
+                position[v] = i
+            if any(position[u] > position[v] for u, v in edges):
                 continue
-            bits = sum(1 << place[u] + place[v] * (place[v] - 1) // 2 for u, v in edges)
+            bits = sum(1 << position[u] + position[v] * (position[v] - 1) // 2 for u, v in edges)
             candidate = (bits, [LABELS[self.ops[v]] for v in order], order)
-            best = min(best, candidate) if best else candidate
-        return self.ordered(best[2]) if best else self
+            smallest = min(smallest, candidate) if smallest else candidate
+        return self.reordered(smallest[2]) if smallest else self
 
 
 class NASBench101(SearchSpace[Cell101]):
     """The space of Ying et al. 2019, on CIFAR-10.
 
-    A genome has a gene for each of the 21 possible edges of seven vertices and for the operators of the five
-    between input and output. Genomes whose graph has no path or too many edges stand for no architecture.
+    A genome has a gene for each of the 21 possible edges of seven vertices, and for the operator of each of
+    the five inner vertices. Genomes without a path or with too many edges have no architecture.
 
     >>> space = NASBench101()
     >>> space.params(space.parse(EXAMPLE))
-    8555530
+    10177674
     """
 
     name = "nasbench101"
@@ -100,7 +99,7 @@ class NASBench101(SearchSpace[Cell101]):
     genes = (2,) * len(_PAIRS) + (len(OPERATORS),) * (VERTICES - 2)
 
     def decode(self, genome: np.ndarray) -> Cell101:
-        genes = self._checked(genome)
+        genes = self.validate_genome(genome)
         adjacency = np.zeros((VERTICES, VERTICES), dtype=int)
         for (i, j), edge in zip(_PAIRS, genes, strict=False):
             adjacency[i, j] = edge
@@ -115,11 +114,11 @@ class NASBench101(SearchSpace[Cell101]):
 
     def encode(self, architecture: Cell101) -> np.ndarray:
         n = len(architecture.ops)
-        place = [*range(n - 1), VERTICES - 1]
+        position = [*range(n - 1), VERTICES - 1]
         adjacency = np.zeros((VERTICES, VERTICES), dtype=int)
         for u in range(n):
             for v in architecture.targets(u):
-                adjacency[place[u], place[v]] = 1
+                adjacency[position[u], position[v]] = 1
         ops = [OPERATORS.index(o) for o in architecture.ops[1:-1]]
         return np.array([*(adjacency[i, j] for i, j in _PAIRS), *ops, *[0] * (VERTICES - n)])
 
@@ -127,16 +126,20 @@ class NASBench101(SearchSpace[Cell101]):
         expected = f"JSON with adjacency and ops, such as {EXAMPLE}"
         content = read_json(text, expected, ("adjacency", "ops"))
         try:
-            given, ops = content["adjacency"], content["ops"]
+            written_adjacency, ops = content["adjacency"], content["ops"]
             n = len(ops) if isinstance(ops, list) else -1
-            flat = [e for row in given for e in row] if isinstance(given, list) else list(given)
+            flat = (
+                [e for row in written_adjacency for e in row]
+                if isinstance(written_adjacency, list)
+                else list(written_adjacency)
+            )
         except (ValueError, KeyError, TypeError):
             n = -1
         if n < 0:
-            raise ValueError(f"{shown(text)} is not {expected}")
+            raise ValueError(f"{abbreviated(text)} is not {expected}")
         if any(str(e) not in ("0", "1") for e in flat) or len(flat) != n * n:
             raise ValueError(
-                f"adjacency {given!r} in {text!r} should be {n} x {n} zeros and ones for {n} ops"
+                f"adjacency {written_adjacency!r} in {text!r} should be {n} x {n} zeros and ones for {n} ops"
             )
         adjacency = tuple(tuple(int(e) for e in flat[i * n : (i + 1) * n]) for i in range(n))
         cell = Cell101(adjacency, tuple(ops))
@@ -151,8 +154,8 @@ class NASBench101(SearchSpace[Cell101]):
             raise ValueError(f"{architecture} should begin with {INPUT!r} and end with {OUTPUT!r}")
         for o in ops[1:-1]:
             if o not in OPERATORS:
-                near = get_close_matches(str(o), OPERATORS, n=1, cutoff=0)[0]
-                raise ValueError(f"unknown operator {o!r} in {architecture}; did you mean {near!r}?")
+                similar = most_similar(o, OPERATORS)
+                raise ValueError(f"unknown operator {o!r} in {architecture}; did you mean {similar!r}?")
         for u, row in enumerate(architecture.adjacency):
             for v, edge in enumerate(row):
                 if edge and v <= u:
@@ -164,32 +167,32 @@ class NASBench101(SearchSpace[Cell101]):
             raise ValueError(f"{architecture} has no path from input to output")
 
     def sample(self, rng: np.random.Generator) -> Cell101:
-        """A random labelled graph, drawn again until it is a cell."""
+        """Return a random cell, by sampling labelled graphs until one is valid."""
         while True:
             edges = rng.random(len(_PAIRS)) < 0.5
             ops = rng.integers(len(OPERATORS), size=VERTICES - 2)
-            cell = self._attempt(np.concatenate([edges, ops]))
+            cell = self._decode_or_none(np.concatenate([edges, ops]))
             if cell is not None:
                 return cell
 
     def mutate(self, architecture: Cell101, rng: np.random.Generator) -> Cell101:
-        """Flip about one edge and redraw about one operator, until it is another cell."""
-        genome, genes = self.encode(self._live(architecture)), np.array(self.genes)
+        """Return another cell, with one edge flipped and one operator changed on average."""
+        genome, genes = self.encode(self._pruned_or_error(architecture)), np.array(self.genes)
         rate = np.where(genes == 2, 1 / len(_PAIRS), 1 / (VERTICES - 2))
         while True:
             change = rng.random(len(genes)) < rate
             shifted = (genome + rng.integers(1, genes)) % genes
-            cell = self._attempt(np.where(change, shifted, genome))
+            cell = self._decode_or_none(np.where(change, shifted, genome))
             if cell is not None and str(cell) != str(architecture):
                 return cell
 
     def crossover(self, a: Cell101, b: Cell101, rng: np.random.Generator) -> Cell101:
-        """A child that takes each gene from one parent; after some failures, a copy of one of them."""
-        return super().crossover(self._live(a), self._live(b), rng)
+        """Return a child that takes each gene from one of its parents; see `SearchSpace.crossover`."""
+        return super().crossover(self._pruned_or_error(a), self._pruned_or_error(b), rng)
 
     def key(self, architecture: Cell101) -> str:
-        """The benchmark's hash of the pruned cell: equal for isomorphic cells."""
-        cell = self._live(architecture)
+        """Return the benchmark's hash of the pruned cell, which is equal for isomorphic cells."""
+        cell = self._pruned_or_error(architecture)
         n = len(cell.ops)
         hashes = [
             _md5(str((len(cell.targets(v)), len(cell.sources(v)), LABELS[cell.ops[v]]))) for v in range(n)
@@ -208,7 +211,7 @@ class NASBench101(SearchSpace[Cell101]):
         return _md5(str(sorted(hashes)))
 
     def write(self, graph: Graph, architecture: Cell101) -> Value:
-        cell = self._live(architecture).trained()
+        cell = self._pruned_or_error(architecture).as_trained()
         x = graph.block(conv_bn_relu, graph.input, STEM, 3)
         for stack in range(STACKS):
             if stack:
@@ -217,7 +220,8 @@ class NASBench101(SearchSpace[Cell101]):
                 x = graph.block(_cell, x, cell, STEM * 2**stack)
         return graph.classifier(x, 10)
 
-    def _live(self, cell: Cell101) -> Cell101:
+    def _pruned_or_error(self, cell: Cell101) -> Cell101:
+        """Return the pruned cell."""
         pruned = cell.pruned()
         if pruned is None:
             raise ValueError(f"{cell} has no path from input to output")
@@ -225,25 +229,29 @@ class NASBench101(SearchSpace[Cell101]):
 
 
 def vertex_channels(cell: Cell101, c_in: int, c_out: int) -> list[int]:
-    """Channels of each vertex: those that feed the output share its channels, others follow their readers."""
+    """Return the channels of each vertex.
+
+    Vertices with an edge to the output share its channels; others have the channels of their successors.
+    """
     n = len(cell.ops)
     channels = [c_in, *[0] * (n - 2), c_out]
-    feeding = [v for v in cell.sources(n - 1) if v != 0]
-    for k, v in enumerate(feeding):
-        share, rest = divmod(c_out, len(feeding))
+    output_sources = [v for v in cell.sources(n - 1) if v != 0]
+    for k, v in enumerate(output_sources):
+        share, rest = divmod(c_out, len(output_sources))
         channels[v] = share + (k < rest)
     for v in range(n - 2, 0, -1):
-        if v not in feeding:
+        if v not in output_sources:
             channels[v] = max(channels[w] for w in cell.targets(v))
     return channels
 
 
 def _cell(graph: Graph, x: Value, cell: Cell101, c_out: int) -> Value:
+    """Write a cell with `c_out` output channels."""
     n = len(cell.ops)
     channels = vertex_channels(cell, x.channels, c_out)
     values: dict[int, Value] = {}
     for v in range(1, n - 1):
-        incoming = [_narrowed(graph, values[u], channels[v]) for u in cell.sources(v) if u]
+        incoming = [_first_channels(graph, values[u], channels[v]) for u in cell.sources(v) if u]
         if 0 in cell.sources(v):
             incoming.append(graph.block(conv_bn_relu, x, channels[v], 1))
         y = add(graph, *incoming)
@@ -251,15 +259,15 @@ def _cell(graph: Graph, x: Value, cell: Cell101, c_out: int) -> Value:
             values[v] = graph.pool("MaxPool", y, 3, padded=True)
         else:
             values[v] = graph.block(conv_bn_relu, y, channels[v], 3 if "3x3" in cell.ops[v] else 1)
-    feeding = [values[v] for v in cell.sources(n - 1) if v]
-    joined = [concat(graph, *feeding)] if feeding else []
+    output_sources = [values[v] for v in cell.sources(n - 1) if v]
+    terms = [concat(graph, *output_sources)] if output_sources else []
     if 0 in cell.sources(n - 1):
-        joined.append(graph.block(conv_bn_relu, x, c_out, 1))
-    return add(graph, *joined)
+        terms.append(graph.block(conv_bn_relu, x, c_out, 1))
+    return add(graph, *terms)
 
 
-def _narrowed(graph: Graph, x: Value, channels: int) -> Value:
-    """The first channels of a value that has more of them than its reader."""
+def _first_channels(graph: Graph, x: Value, channels: int) -> Value:
+    """Write a slice of the first channels of a value that has more than `channels`."""
     if x.channels == channels:
         return x
     bounds = (Constant((0,)), Constant((channels,)), Constant((1,)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import conv_bn, relu_conv_bn
+from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
 
 OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -22,7 +22,7 @@ CELLS = 5
 
 @dataclass(frozen=True)
 class Cell201:
-    """The operator on each edge of `EDGES`."""
+    """A cell: the operator of each edge in EDGES."""
 
     operators: tuple[str, ...]
 
@@ -31,7 +31,7 @@ class Cell201:
         return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
 
     def incoming(self, node: int) -> list[tuple[int, str]]:
-        """Source and operator of each edge into a node."""
+        """Return the source node and operator of each edge to a node."""
         return [(source, self.operators[i]) for i, source in INTO[node]]
 
 
@@ -49,7 +49,7 @@ class NASBench201(SearchSpace[Cell201]):
     genes = (len(OPERATORS),) * len(EDGES)
 
     def decode(self, genome: np.ndarray) -> Cell201:
-        return Cell201(tuple([OPERATORS[g] for g in self._checked(genome)]))
+        return Cell201(tuple([OPERATORS[g] for g in self.validate_genome(genome)]))
 
     def encode(self, architecture: Cell201) -> np.ndarray:
         return np.array([OPERATORS.index(o) for o in architecture.operators])
@@ -72,8 +72,8 @@ class NASBench201(SearchSpace[Cell201]):
             for source, edge in enumerate(edges):
                 operator, _, from_node = edge.partition("~")
                 if operator not in OPERATORS:
-                    near = get_close_matches(operator, OPERATORS, n=1, cutoff=0)[0]
-                    raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {near!r}?")
+                    similar = most_similar(operator, OPERATORS)
+                    raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {similar!r}?")
                 if from_node != str(source):
                     raise ValueError(
                         f"edge {edge!r} of node {node} in {text!r} should come from node {source}"
@@ -82,9 +82,9 @@ class NASBench201(SearchSpace[Cell201]):
         return Cell201(tuple(operators))
 
     def key(self, architecture: Cell201) -> str:
-        """The expression that the cell computes: skips followed, cut edges as #, sums in a fixed order.
+        """Return the expression that the cell computes: skips are followed, cut edges are #, sums are sorted.
 
-        There are 6,466 of them, as the benchmark's authors count.
+        There are 6,466 different ones, as the authors of the benchmark report.
         """
         nodes = ["x"]
         for node in (1, 2, 3):
@@ -110,18 +110,19 @@ class NASBench201(SearchSpace[Cell201]):
 
 
 def _head(graph: Graph, x: Value) -> Value:
+    """Write batch norm, ReLU and the classifier."""
     return graph.classifier(graph.op("Relu", graph.batch_norm(x)), 10)
 
 
 def reduction(graph: Graph, x: Value, channels: int) -> Value:
-    """The residual block between stages: half the side, other channels."""
+    """Write the residual block between stages, which halves the image side and changes the channels."""
     y = graph.block(relu_conv_bn, x, channels, 3, 2)
     y = graph.block(relu_conv_bn, y, channels, 3)
     return graph.op("Add", graph.conv(graph.pool("AveragePool", x, 2, stride=2), channels, kernel=1), y)
 
 
 def _cell(graph: Graph, x: Value, cell: Cell201) -> Value:
-    """Every edge is executed, also those into nodes that no live edge leaves, as the benchmark did."""
+    """Write a cell with all its edges, including those that cannot reach the output, as the benchmark did."""
     nodes = [x]
     for node in (1, 2, 3):
         total: Value | None = None
@@ -134,6 +135,7 @@ def _cell(graph: Graph, x: Value, cell: Cell201) -> Value:
 
 
 def _edge(graph: Graph, x: Value, operator: str) -> Value:
+    """Write the operator of an edge."""
     if operator == "none":
         return graph.op("Mul", x, Constant(0.0))
     if operator == "skip_connect":

@@ -1,4 +1,4 @@
-"""The size space of NATS-Bench: the best NAS-Bench-201 cell, its channels chosen stage by stage."""
+"""The size space of NATS-Bench: the best NAS-Bench-201 cell, with the channels of each stage to choose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = "16:32:40:64:8"
 
 @dataclass(frozen=True)
 class Channels:
-    """Channels of the five stages: cell, reduction, cell, reduction, cell."""
+    """An architecture: channels of the five stages (cell, reduction, cell, reduction, cell)."""
 
     widths: tuple[int, ...]
 
@@ -37,7 +37,7 @@ class NATSSize(SearchSpace[Channels]):
     genes = (len(CHOICES),) * 5
 
     def decode(self, genome: np.ndarray) -> Channels:
-        return Channels(tuple(CHOICES[g] for g in self._checked(genome)))
+        return Channels(tuple(CHOICES[g] for g in self.validate_genome(genome)))
 
     def encode(self, architecture: Channels) -> np.ndarray:
         return np.array([CHOICES.index(w) for w in architecture.widths])
@@ -67,7 +67,7 @@ class NATSSize(SearchSpace[Channels]):
 
 
 def _cell(graph: Graph, x: Value, channels: int) -> Value:
-    """All edges convolve 3x3, but for a skip from the input, which is projected where channels change."""
+    """Write a cell of 3x3 convolutions with a skip from the input, projected if the channels change."""
 
     def edge(y: Value) -> Value:
         return graph.block(relu_conv_bn, y, channels, 3)

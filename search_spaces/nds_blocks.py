@@ -1,4 +1,4 @@
-"""Network Design Spaces: three stages of plain, residual or bottleneck blocks, on CIFAR-10."""
+"""Network Design Spaces, block-based: three stages of plain, residual or bottleneck blocks on CIFAR-10."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import add, conv_bn, conv_bn_relu
-from search_spaces.notation import is_whole, read_json, shown
+from search_spaces.notation import abbreviated, is_int_between, read_json
 from search_spaces.space import SearchSpace
 
 STEM, STRIDES, CLASSES = 16, (1, 2, 2), 10
 STAGES = len(STRIDES)
-DEEPEST, WIDEST = 64, 8192  # blocks of a stage, and channels, that a parsed network may have
+MAX_DEPTH, MAX_CHANNELS = 64, 8192  # blocks of a stage, and channels, that a parsed network may have
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Depth and width of each stage; where blocks have a bottleneck, its width by the block's, and groups."""
+    """An architecture of three stages.
+
+    Args:
+        block: type of the blocks, as in the notation.
+        depths: number of blocks of each stage.
+        widths: channels of each stage.
+        bottlenecks: channels of the bottleneck relative to those of the stage; 0 without a bottleneck.
+        groups: groups of the bottleneck's convolution; 0 without a bottleneck.
+    """
 
     block: str
     depths: tuple[int, ...]
@@ -29,7 +37,7 @@ class Stages:
     groups: tuple[int, ...] = (0,) * STAGES
 
     def stage(self, i: int) -> tuple[int, int, int]:
-        """Width, width of the bottleneck and groups of a stage."""
+        """Return channels, bottleneck channels and groups of a stage."""
         return self.widths[i], int(self.widths[i] * self.bottlenecks[i]), self.groups[i]
 
     def __str__(self) -> str:
@@ -46,11 +54,14 @@ class Stages:
 
 
 class StageSpace(SearchSpace[Stages]):
-    """Stages after Radosavovic et al. 2019, table 1; a genome has the choices of each stage.
+    """The block-based spaces of Radosavovic et al. 2019, table 1; a genome has the choices of each stage.
 
     Attributes:
-        block: of the notation.
-        depths, widths, ratios, groups: what a stage may have; parsed networks may differ.
+        block: type of the blocks, as in the notation.
+        depths: choices of the depth of a stage; parsed networks may have others, here and below.
+        widths: choices of the channels of a stage.
+        ratios: choices of the bottleneck channels relative to those of the stage.
+        groups: choices of the groups of the bottleneck's convolution.
     """
 
     block: str
@@ -65,14 +76,14 @@ class StageSpace(SearchSpace[Stages]):
         self.size = int(np.prod(self.genes))
 
     def decode(self, genome: np.ndarray) -> Stages:
-        genes = iter(self._checked(genome))
+        genes = iter(self.validate_genome(genome))
         columns: list[Any] = [
             tuple(c[next(genes) if len(c) > 1 else 0] for _ in range(STAGES)) for c in self.choices
         ]
         return Stages(self.block, *columns)
 
     def encode(self, architecture: Stages) -> np.ndarray:
-        """The genome of an architecture; what it may not have in a genome, by the nearest that it may."""
+        """Return the genome of an architecture; values that are no choice are replaced by the nearest one."""
         columns = (architecture.depths, architecture.widths, architecture.bottlenecks, architecture.groups)
         return np.array(
             [
@@ -87,28 +98,30 @@ class StageSpace(SearchSpace[Stages]):
         expected = f"JSON such as {self.decode(np.zeros(len(self.genes), dtype=int))}"
         content: Any = read_json(text, expected)
         if not isinstance(content, dict):
-            raise ValueError(f"{shown(text)} is not {expected}")
+            raise ValueError(f"{abbreviated(text)} is not {expected}")
         if content.get("block_type") != self.block:
             raise ValueError(
                 f"block_type of {text!r} is {content.get('block_type')!r}, expected {self.block!r}"
             )
-        for name, most in (("ds", DEEPEST), ("ws", WIDEST), ("ss", max(STRIDES))):
+        for name, maximum in (("ds", MAX_DEPTH), ("ws", MAX_CHANNELS), ("ss", max(STRIDES))):
             value: Any = content.get(name)
             is_list = isinstance(value, list) and len(value) == STAGES
-            if not is_list or not all(is_whole(v, 1, most) for v in value):
-                raise ValueError(f"{name} of {text!r} is {value!r}, expected {STAGES} numbers up to {most}")
+            if not is_list or not all(is_int_between(v, 1, maximum) for v in value):
+                raise ValueError(
+                    f"{name} of {text!r} is {value!r}, expected {STAGES} numbers up to {maximum}"
+                )
         if tuple(content["ss"]) != STRIDES:
             raise ValueError(f"ss of {text!r} is {content['ss']}, expected {list(STRIDES)}")
         if len(self.ratios) == 1:
             return Stages(self.block, tuple(content["ds"]), tuple(content["ws"]))
         ratios: Any = content.get("bot_muls")
         groups: Any = content.get("num_gs")
-        if not all(isinstance(given, list) and len(given) == STAGES for given in (ratios, groups)) or not all(
-            map(_fits, content["ws"], ratios, groups)
-        ):
+        if not all(
+            isinstance(values, list) and len(values) == STAGES for values in (ratios, groups)
+        ) or not all(map(_is_valid_bottleneck, content["ws"], ratios, groups)):
             raise ValueError(
                 f"bot_muls {ratios!r} and num_gs {groups!r} of {text!r}: expected {STAGES} of each, so that"
-                f" the width times the first is a whole number up to {WIDEST} that divides into the groups"
+                f" width times bot_mul is an integer up to {MAX_CHANNELS} and divisible by num_gs"
             )
         return Stages(
             self.block, tuple(content["ds"]), tuple(content["ws"]), tuple(map(float, ratios)), tuple(groups)
@@ -122,12 +135,12 @@ class StageSpace(SearchSpace[Stages]):
         return graph.classifier(x, CLASSES)
 
     def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
-        """One block of a stage."""
+        """Write one block of a stage."""
         raise NotImplementedError
 
 
 class Vanilla(StageSpace):
-    """Two convolutions a block, no shortcuts."""
+    """Plain blocks of two convolutions."""
 
     name = "nds_vanilla"
     block = "vanilla_block"
@@ -139,7 +152,7 @@ class Vanilla(StageSpace):
 
 
 class ResNet(StageSpace):
-    """Two convolutions a block and a shortcut, projected where the shape changes."""
+    """Residual blocks of two convolutions."""
 
     name = "nds_resnet"
     block = "res_basic_block"
@@ -147,11 +160,11 @@ class ResNet(StageSpace):
 
     def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
         y = conv_bn(graph, conv_bn_relu(graph, x, width, 3, stride), width, 3)
-        return _joined(graph, x, y, stride)
+        return _add_shortcut(graph, x, y, stride)
 
 
 class ResNeXtA(StageSpace):
-    """Bottleneck blocks with groups."""
+    """Residual bottleneck blocks with grouped convolutions."""
 
     name = "nds_resnext_a"
     block = "res_bottleneck_block"
@@ -163,26 +176,26 @@ class ResNeXtA(StageSpace):
     def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
         y = conv_bn_relu(graph, x, inner, 1)
         y = conv_bn_relu(graph, y, inner, 3, stride, groups)
-        return _joined(graph, x, conv_bn(graph, y, width, 1), stride)
+        return _add_shortcut(graph, x, conv_bn(graph, y, width, 1), stride)
 
 
 class ResNeXtB(ResNeXtA):
-    """Wider bottleneck blocks with more groups."""
+    """Residual bottleneck blocks with more channels and groups than those of ResNeXt-A."""
 
     name = "nds_resnext_b"
     widths, groups = (64, 128, 256, 512, 1024), (1, 2, 4, 8, 16)
 
 
-def _joined(graph: Graph, x: Value, y: Value, stride: int) -> Value:
-    """The sum of a block's input, projected where its shape changes, and of what the block makes of it."""
+def _add_shortcut(graph: Graph, x: Value, y: Value, stride: int) -> Value:
+    """Write the sum of the input of a block, projected if shapes differ, and its output; then ReLU."""
     shortcut = x if stride == 1 and x.channels == y.channels else conv_bn(graph, x, y.channels, 1, stride)
     return graph.op("Relu", add(graph, shortcut, y))
 
 
-def _fits(width: int, ratio: object, groups: object) -> bool:
-    """Whether a bottleneck has a whole number of channels that divides into the groups."""
+def _is_valid_bottleneck(width: int, ratio: object, groups: object) -> bool:
+    """Return True if the bottleneck has an integer number of channels that is divisible by the groups."""
     if not isinstance(ratio, int | float) or isinstance(ratio, bool):
         return False
     inner = width * ratio
-    is_channels = 1 <= inner <= WIDEST and inner == int(inner)
-    return is_channels and is_whole(groups, 1, WIDEST) and inner % groups == 0
+    is_channels = 1 <= inner <= MAX_CHANNELS and inner == int(inner)
+    return is_channels and is_int_between(groups, 1, MAX_CHANNELS) and inner % groups == 0

@@ -1,4 +1,4 @@
-"""What a network in the making is of: values, weights, constants, operators, and calls of blocks of them."""
+"""Nodes of a network that is being built: values, weights, constants, operators, and calls of blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from onnx import helper
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """What a node computes: channels, height (`side`) and width of a map, or features where both are 0."""
+    """The output of a node.
+
+    Args:
+        id: number that is unique in the graph.
+        channels: number of channels or features.
+        side: height in pixels; 0 for features.
+        width: width in pixels; 0 for features.
+    """
 
     id: int
     channels: int
@@ -23,19 +30,26 @@ class Value:
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight, declared where it is used; `fill` is its initial value, None for He's normal."""
+    """A weight.
+
+    Args:
+        shape: shape of the tensor.
+        fill: initial value; None for He's normal initialisation.
+        use: number that tells weights of one shape apart; None if they share an input.
+    """
 
     shape: tuple[int, ...]
     fill: float | None = None
     use: int | None = None
 
     @property
-    def sort(self) -> object:
-        """What calls of one function have in common."""
+    def signature(self) -> object:
+        """The property that has to be equal in all calls of one function."""
         return len(self.shape)
 
     @property
     def name(self) -> str:
+        """Name in the ONNX model."""
         return "W" + "_".join(map(str, self.shape)) + ("" if self.use is None else f"_use{self.use}")
 
 
@@ -46,15 +60,17 @@ class Constant:
     value: tuple[int, ...] | float
 
     @property
-    def sort(self) -> object:
-        """Floats are structure; integers may differ between calls of one function."""
+    def signature(self) -> object:
+        """The property that has to be equal in all calls of one function: floats by value, integers not."""
         return self.value if isinstance(self.value, float) else "int"
 
     @property
     def name(self) -> str:
+        """Name in the ONNX model."""
         return "C" + re.sub(r"\W", "_", repr(self.value))
 
     def node(self) -> onnx.NodeProto:
+        """Return the ONNX Constant node."""
         if isinstance(self.value, float):
             return helper.make_node("Constant", [], [self.name], value_float=self.value)
         return helper.make_node("Constant", [], [self.name], value_ints=list(self.value))
@@ -66,7 +82,14 @@ Argument = Value | Leaf
 
 @dataclass(eq=False, slots=True)
 class Op:
-    """An operator of a network: what it reads, its attributes by name, and what it computes."""
+    """An operator.
+
+    Args:
+        kind: name of the ONNX operator.
+        arguments: values, weights and constants that it reads.
+        attributes: attributes of the ONNX operator by name.
+        output: value that it computes.
+    """
 
     kind: str
     arguments: tuple[Argument, ...]
@@ -75,12 +98,21 @@ class Op:
 
     @property
     def leaves(self) -> list[Leaf]:
+        """Weights and constants that it reads, in order."""
         return [a for a in self.arguments if not isinstance(a, Value)]
 
 
 @dataclass
 class Call:
-    """A block in a network: what it reads, the nodes between, and what it computes."""
+    """The call of a block.
+
+    Args:
+        input: value that the block reads.
+        body: nodes of the block.
+        output: value that the block computes.
+        key: structure of the body; equal for calls of one function.
+        leaves: weights and constants that the body reads, in order.
+    """
 
     input: Value
     body: list[Op | Call]
@@ -90,7 +122,7 @@ class Call:
 
     @property
     def height(self) -> int:
-        """Blocks within blocks: 1 for a block of operators."""
+        """Depth of nested blocks: 1 for a block of operators."""
         return 1 + _height(self.body)
 
 

@@ -1,64 +1,72 @@
-"""What the notations of spaces have in common: JSON of a bounded size, and whole numbers in their bounds."""
+"""Shared helpers for the notations of spaces: JSON of limited size, and integers in a range."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from typing import Any, TypeGuard
 
-LONGEST = 20_000  # characters of an architecture
+MAX_CHARACTERS = 20_000  # of the text of an architecture
 
 
 def read_json(text: str, expected: str, keys: Collection[str] | None = None) -> Any:
-    """What a text in JSON holds.
+    """Parse the JSON text of an architecture.
 
     >>> read_json('{"d": [2, 3]}', "JSON with d")
     {'d': [2, 3]}
 
     Args:
-        text: of one architecture.
-        expected: what it should be, for messages.
-        keys: what its objects may hold, at any depth; None for anything.
+        text: text of one architecture.
+        expected: description of a valid text, for error messages.
+        keys: allowed keys of objects, at any depth; None allows all.
 
     Raises:
-        ValueError: it is too long, nested too deeply or not JSON, it has a number that is not finite, or a
-            key that is unknown or there twice; the message says what was expected.
+        ValueError: the text is too long, nested too deeply or not JSON, or it has an infinite number or an
+            unknown or duplicate key.
     """
-    strange: list[str] = []
+    problems: list[str] = []
 
-    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        parsed: dict[str, Any] = {}
         for name, value in pairs:
-            if name in found:
-                strange.append(f"{name!r} twice")
+            if name in parsed:
+                problems.append(f"the duplicate key {name!r}")
             elif keys is not None and name not in keys:
-                strange.append(f"{name!r}, where only {', '.join(keys)} are known")
-            found[name] = value
-        return found
+                problems.append(f"the unknown key {name!r}, not one of {', '.join(keys)}")
+            parsed[name] = value
+        return parsed
 
     try:
-        if len(text) > LONGEST:
+        if len(text) > MAX_CHARACTERS:
             raise ValueError
-        content = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=checked)
+        content = json.loads(
+            text, parse_float=_parse_finite, parse_constant=_parse_finite, object_pairs_hook=unique_keys
+        )
     except (ValueError, RecursionError):
-        raise ValueError(f"{shown(text)} is not {expected}") from None
-    if strange:
-        raise ValueError(f"{shown(text)} has {strange[0]}; expected {expected}")
+        raise ValueError(f"{abbreviated(text)} is not {expected}") from None
+    if problems:
+        raise ValueError(f"{abbreviated(text)} has {problems[0]}; expected {expected}")
     return content
 
 
-def shown(text: str) -> str:
-    """A text in quotes, its middle left out where it is long."""
+def abbreviated(text: str) -> str:
+    """Return a text in quotes, without its middle part if it is long."""
     return repr(text if len(text) <= 600 else f"{text[:400]} … {text[-100:]}")
 
 
-def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
-    """Whether a value is an integer in its bounds; True and False are none."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def most_similar(name: object, names: Iterable[str]) -> str:
+    """Return the name that is most similar to an unknown one, for error messages."""
+    return get_close_matches(str(name), list(names), n=1, cutoff=0)[0]
 
 
-def _finite(text: str) -> float:
+def is_int_between(value: object, minimum: int, maximum: int) -> TypeGuard[int]:
+    """Return True if a value is an integer in a range; booleans are no integers."""
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
+
+
+def _parse_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError

@@ -12,13 +12,13 @@ import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import conv_bn, conv_bn_relu, relu6
-from search_spaces.notation import read_json, shown
+from search_spaces.notation import abbreviated, read_json
 from search_spaces.space import SearchSpace
 
 RESOLUTIONS = tuple(range(128, 225, 4))
 KERNELS, EXPANSIONS, DEPTHS = (3, 5, 7), (3, 4, 6), (2, 3, 4)
 CLASSES = 1000
-LEAST, MORE, WIDTHS = (
+MIN_DEPTHS, EXTRA_DEPTHS, WIDTHS = (
     (2, 2, 4, 2),
     (0, 1, 2),
     (256, 512, 1024, 2048),
@@ -28,7 +28,7 @@ RATIOS, MULTIPLIERS = (0.2, 0.25, 0.35), (0.65, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class Setting:
-    """The elastic dimensions of a subnet: a name and its values, in the order of the notation."""
+    """An architecture: the names and values of its elastic dimensions, in the order of the notation."""
 
     dimensions: tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -41,19 +41,19 @@ class Setting:
 
 
 class _OnceForAll(SearchSpace[Setting]):
-    """What the three supernets share: a genome is a choice for each value of each elastic dimension.
+    """Base of the three supernets; a genome has a gene for each value of each elastic dimension.
 
-    Blocks beyond a stage's depth keep their genes, but the network does not have them.
+    Blocks beyond the depth of a stage have genes, but are not in the network.
     """
 
-    elastic: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]  # the choices of each value, by dimension
+    elastic: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]  # choices of each value, by dimension
 
     def __init__(self) -> None:
         self.choices: dict[str, tuple[tuple[float, ...], ...]] = {**dict(self.elastic), "r": (RESOLUTIONS,)}
         self.genes = tuple(len(c) for values in self.choices.values() for c in values)
 
     def decode(self, genome: np.ndarray) -> Setting:
-        genes = iter(self._checked(genome))
+        genes = iter(self.validate_genome(genome))
         return Setting(
             tuple((k, tuple(c[next(genes)] for c in values)) for k, values in self.choices.items())
         )
@@ -71,21 +71,21 @@ class _OnceForAll(SearchSpace[Setting]):
         expected = f"JSON with {', '.join(self.choices)} such as {self.decode(np.zeros(len(self.genes)))}"
         content = read_json(text, expected, tuple(self.choices))
         if not isinstance(content, dict):
-            raise ValueError(f"{shown(text)} is not {expected}")
+            raise ValueError(f"{abbreviated(text)} is not {expected}")
         if len(content) < len(self.choices):
-            raise ValueError(f"{shown(text)} has {', '.join(content)}; expected {expected}")
+            raise ValueError(f"{abbreviated(text)} has {', '.join(content)}; expected {expected}")
         dimensions = []
         for name, values in self.choices.items():
-            given = [content["r"]] if name == "r" else content[name]
-            if not isinstance(given, list) or len(given) != len(values):
-                raise ValueError(f"{name} of {text!r} is {given!r}, expected {len(values)} values")
-            for i, (v, c) in enumerate(zip(given, values, strict=True)):
+            written = [content["r"]] if name == "r" else content[name]
+            if not isinstance(written, list) or len(written) != len(values):
+                raise ValueError(f"{name} of {text!r} is {written!r}, expected {len(values)} values")
+            for i, (v, c) in enumerate(zip(written, values, strict=True)):
                 if isinstance(v, bool) or v not in c:
-                    place = name if name == "r" else f"{name}[{i}]"
+                    position = name if name == "r" else f"{name}[{i}]"
                     raise ValueError(
-                        f"{place} of {text!r} is {v!r}, expected one of {', '.join(map(str, c))}"
+                        f"{position} of {text!r} is {v!r}, expected one of {', '.join(map(str, c))}"
                     )
-            dimensions.append((name, tuple(c[c.index(v)] for v, c in zip(given, values, strict=True))))
+            dimensions.append((name, tuple(c[c.index(v)] for v, c in zip(written, values, strict=True))))
         return Setting(tuple(dimensions))
 
     def shape(self, architecture: Setting) -> tuple[int, int, int]:
@@ -103,7 +103,7 @@ class _Mobile(_OnceForAll):
         return json.dumps([architecture["r"], *([*b] for b in self._blocks(architecture))])
 
     def _blocks(self, architecture: Setting) -> Iterator[tuple[int, int, int, int, int]]:
-        """Stage, channels, stride, kernel and expansion of each block that the network has."""
+        """Yield stage, channels, stride, kernel and expansion of each block of the network."""
         depths = [int(d) for d in architecture["d"]]
         depths += [1] * (len(self.widths) - len(depths))
         for stage, (depth, width, stride) in enumerate(zip(depths, self.widths, self.strides, strict=True)):
@@ -114,9 +114,9 @@ class _Mobile(_OnceForAll):
 
 
 class OFAMobileNetV3(_Mobile):
-    """MobileNetV3, width 1.0: Cai et al. 2020.
+    """The MobileNetV3 supernet of width 1.0 (Cai et al. 2020).
 
-    The size counts networks; each of them comes at 25 resolutions.
+    The size counts networks; each of them has 25 input resolutions.
     """
 
     name = "ofa_mbv3"
@@ -129,9 +129,9 @@ class OFAMobileNetV3(_Mobile):
 
     def write(self, graph: Graph, architecture: Setting) -> Value:
         x = graph.op("HardSwish", conv_bn(graph, graph.input, 16, 3, 2))
-        x = graph.block(inverted, x, 16, 1, 3, 1, "Relu")
+        x = graph.block(inverted_residual, x, 16, 1, 3, 1, "Relu")
         for stage, *block in self._blocks(architecture):
-            x = graph.block(inverted, x, *block, self.activations[stage], self.squeezed[stage])
+            x = graph.block(inverted_residual, x, *block, self.activations[stage], self.squeezed[stage])
         x = graph.op("HardSwish", conv_bn(graph, x, 960, 1))
         x = graph.op("GlobalAveragePool", x, side=1)
         x = graph.op("HardSwish", graph.conv(x, 1280, 1))
@@ -139,7 +139,7 @@ class OFAMobileNetV3(_Mobile):
 
 
 class OFAProxyless(_Mobile):
-    """ProxylessNAS, width 1.3; its last stage is always one block, of elastic kernel and expansion."""
+    """The ProxylessNAS supernet of width 1.3, whose last stage is always a single block."""
 
     name = "ofa_proxyless"
     size = OFAMobileNetV3.size * len(KERNELS) * len(EXPANSIONS)
@@ -149,20 +149,24 @@ class OFAProxyless(_Mobile):
 
     def write(self, graph: Graph, architecture: Setting) -> Value:
         x = relu6(graph, conv_bn(graph, graph.input, 40, 3, 2))
-        x = graph.block(inverted, x, 24, 1, 3, 1, "Clip")
+        x = graph.block(inverted_residual, x, 24, 1, 3, 1, "Clip")
         for _, *block in self._blocks(architecture):
-            x = graph.block(inverted, x, *block, "Clip")
+            x = graph.block(inverted_residual, x, *block, "Clip")
         return graph.classifier(relu6(graph, conv_bn(graph, x, 1664, 1)), CLASSES)
 
 
 class OFAResNet50(_OnceForAll):
-    """ResNet50 with elastic depth, bottleneck expansion and width."""
+    """The ResNet50 supernet with elastic depth, bottleneck expansion and width."""
 
     name = "ofa_resnet50"
-    size = 2 * len(MULTIPLIERS) ** 6 * prod(sum(len(RATIOS) ** (least + d) for d in MORE) for least in LEAST)
+    size = (
+        2
+        * len(MULTIPLIERS) ** 6
+        * prod(sum(len(RATIOS) ** (min_depth + d) for d in EXTRA_DEPTHS) for min_depth in MIN_DEPTHS)
+    )
     elastic = (
-        ("d", ((0, MORE[-1]), *(MORE,) * len(LEAST))),
-        ("e", (RATIOS,) * (sum(LEAST) + MORE[-1] * len(LEAST))),
+        ("d", ((0, EXTRA_DEPTHS[-1]), *(EXTRA_DEPTHS,) * len(MIN_DEPTHS))),
+        ("e", (RATIOS,) * (sum(MIN_DEPTHS) + EXTRA_DEPTHS[-1] * len(MIN_DEPTHS))),
         ("w", (MULTIPLIERS,) * (2 + len(WIDTHS))),
     )
 
@@ -171,33 +175,33 @@ class OFAResNet50(_OnceForAll):
         return json.dumps([architecture["r"], architecture["d"][0], architecture["w"], widths])
 
     def write(self, graph: Graph, architecture: Setting) -> Value:
-        middle, stem = (divisible(c * w) for c, w in zip((32, 64), architecture["w"][:2], strict=True))
-        x = graph.block(conv_bn_relu, graph.input, middle, 3, 2)
-        if architecture["d"][0] == MORE[-1]:
-            x = graph.op("Add", x, graph.block(conv_bn_relu, x, middle, 3))
+        hidden, stem = (make_divisible(c * w) for c, w in zip((32, 64), architecture["w"][:2], strict=True))
+        x = graph.block(conv_bn_relu, graph.input, hidden, 3, 2)
+        if architecture["d"][0] == EXTRA_DEPTHS[-1]:
+            x = graph.op("Add", x, graph.block(conv_bn_relu, x, hidden, 3))
         x = graph.pool("MaxPool", graph.block(conv_bn_relu, x, stem, 3), 3, stride=2, padded=True)
         for channels, stride, expansion in self._blocks(architecture):
             x = graph.block(bottleneck, x, channels, stride, expansion)
         return graph.classifier(x, CLASSES)
 
     def _blocks(self, architecture: Setting) -> Iterator[tuple[int, int, float]]:
-        """Channels, stride and expansion of each block that the network has."""
+        """Yield channels, stride and expansion of each block of the network."""
         first = 0
-        rows = zip(LEAST, WIDTHS, architecture["d"][1:], architecture["w"][2:], strict=True)
-        for stage, (least, width, more, multiplier) in enumerate(rows):
-            for i in range(least + int(more)):
+        rows = zip(MIN_DEPTHS, WIDTHS, architecture["d"][1:], architecture["w"][2:], strict=True)
+        for stage, (min_depth, width, extra_depth, multiplier) in enumerate(rows):
+            for i in range(min_depth + int(extra_depth)):
                 stride = 2 if stage and i == 0 else 1
-                yield divisible(width * multiplier), stride, architecture["e"][first + i]
-            first += least + MORE[-1]
+                yield make_divisible(width * multiplier), stride, architecture["e"][first + i]
+            first += min_depth + EXTRA_DEPTHS[-1]
 
 
-def divisible(channels: float) -> int:
-    """The nearest multiple of 8 that is at least 8 and not below nine tenths."""
+def make_divisible(channels: float) -> int:
+    """Round channels to the nearest multiple of 8 that is at least 8 and at least 90% of the channels."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near
 
 
-def inverted(
+def inverted_residual(
     graph: Graph,
     x: Value,
     channels: int,
@@ -207,10 +211,10 @@ def inverted(
     activation: str,
     squeezed: bool = False,
 ) -> Value:
-    """Widen, filter each channel, weigh the channels, narrow; the input is added where shapes match."""
+    """Write an inverted residual block, with squeeze-and-excitation if `squeezed` is set."""
     y = x
     if expansion > 1:
-        y = graph.block(_activated, y, divisible(round(x.channels * expansion)), 1, 1, 1, activation)
+        y = graph.block(_activated, y, make_divisible(round(x.channels * expansion)), 1, 1, 1, activation)
     y = graph.block(_activated, y, y.channels, kernel, stride, y.channels, activation)
     if squeezed:
         y = graph.block(squeeze_excite, y)
@@ -219,18 +223,18 @@ def inverted(
 
 
 def squeeze_excite(graph: Graph, x: Value) -> Value:
-    """Channels weighed by what a bottleneck of a quarter of them makes of their means."""
+    """Write squeeze-and-excitation with a bottleneck of a quarter of the channels."""
     y = graph.op("GlobalAveragePool", x, side=1)
-    y = graph.op("Relu", graph.conv(y, divisible(x.channels // 4), 1, bias=True))
+    y = graph.op("Relu", graph.conv(y, make_divisible(x.channels // 4), 1, bias=True))
     y = graph.op("HardSigmoid", graph.conv(y, x.channels, 1, bias=True), alpha=1 / 6)
     return graph.op("Mul", x, y)
 
 
 def bottleneck(graph: Graph, x: Value, channels: int, stride: int, expansion: float) -> Value:
-    """A residual block whose shortcut averages before it projects."""
-    middle = divisible(round(channels * expansion))
-    y = graph.block(conv_bn_relu, x, middle, 1)
-    y = graph.block(conv_bn_relu, y, middle, 3, stride)
+    """Write a residual bottleneck block, whose shortcut has an average pool before the projection."""
+    hidden = make_divisible(round(channels * expansion))
+    y = graph.block(conv_bn_relu, x, hidden, 1)
+    y = graph.block(conv_bn_relu, y, hidden, 3, stride)
     y = graph.block(conv_bn, y, channels, 1)
     if stride > 1:
         x = graph.pool("AveragePool", x, stride, stride=stride, ceil=True)
@@ -242,5 +246,6 @@ def bottleneck(graph: Graph, x: Value, channels: int, stride: int, expansion: fl
 def _activated(
     graph: Graph, x: Value, channels: int, kernel: int, stride: int, groups: int, activation: str
 ) -> Value:
+    """Write a convolution, batch norm and an activation."""
     y = conv_bn(graph, x, channels, kernel, stride, groups)
     return relu6(graph, y) if activation == "Clip" else graph.op(activation, y)

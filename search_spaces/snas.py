@@ -1,21 +1,21 @@
-"""SNAS: random small convolutional networks for cheap pretraining data."""
+"""SNAS: a synthetic space of small convolutional networks for cheap pretraining data."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import accumulate
 
 import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import add, conv_bn, conv_bn_relu
+from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
 
 STEMS, STACKS, CELLS, MULTIPLIERS = (16, 24, 32, 48), (2, 3, 4), (1, 2, 3), (1.0, 1.5, 2.0)
-MOST_NODES = 5
+MAX_NODES = 5
 MACRO = re.compile(r"w(\d{1,4})_s(\d{1,2})_c(\d{1,2})_m(\d{1,2}\.\d{1,4})_r([01])", re.ASCII)
 CLASSES = 10
 EXAMPLE = "w32_s3_c2_m2.0_r1|conv_3x3:0|sep_3x3:0,1|max_pool_3x3:2"
@@ -23,7 +23,7 @@ EXAMPLE = "w32_s3_c2_m2.0_r1|conv_3x3:0|sep_3x3:0,1|max_pool_3x3:2"
 
 @dataclass(frozen=True)
 class Node:
-    """An operator, applied to the sum of one or two earlier values; 0 is the cell's input."""
+    """A node of a cell: an operator applied to the sum of one or two earlier values; 0 is the input."""
 
     operator: str
     sources: tuple[int, ...]
@@ -34,7 +34,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Network:
-    """The channels of the first stack, the multiplier from stack to stack, and the cell they all repeat."""
+    """An architecture.
+
+    Args:
+        stem: channels of the first stack.
+        stacks: number of stacks.
+        cells: number of cells in each stack.
+        multiplier: ratio of the channels of consecutive stacks.
+        residual: add the input of each cell to its output.
+        nodes: nodes of the cell.
+    """
 
     stem: int
     stacks: int
@@ -49,11 +58,11 @@ class Network:
 
 
 class SNAS(SearchSpace[Network]):
-    """The synthetic space of the paper's appendix D.3, as this project fills in its details.
+    """The synthetic space of appendix D.3 of the paper; details that it leaves open are chosen here.
 
-    A network is a 3x3 stem of stride 2 and stacks of equal cells; between stacks another such convolution
-    changes the channels. A cell is a DAG of one to five nodes; the nodes that no other reads are summed, with
-    the cell's input where residuals are on.
+    A network has a 3x3 stem of stride 2 and stacks of equal cells, with a 3x3 convolution of stride 2 between
+    stacks. A cell is a DAG of one to five nodes. Its output is the sum of the nodes that no other node reads
+    and, in a residual network, of the input.
 
     >>> SNAS().parse(EXAMPLE).stem
     32
@@ -63,16 +72,16 @@ class SNAS(SearchSpace[Network]):
 
     def __init__(self) -> None:
         self.macro = (STEMS, STACKS, CELLS, MULTIPLIERS, (False, True))
-        nodes = [g for i in range(MOST_NODES) for g in (len(OPERATORS), i + 1, i + 2)]
-        self.genes = (*map(len, self.macro), MOST_NODES, *nodes)
-        of_node = (len(OPERATORS) * ((i + 1) + (i + 1) * i // 2) for i in range(MOST_NODES))
+        nodes = [g for i in range(MAX_NODES) for g in (len(OPERATORS), i + 1, i + 2)]
+        self.genes = (*map(len, self.macro), MAX_NODES, *nodes)
+        of_node = (len(OPERATORS) * ((i + 1) + (i + 1) * i // 2) for i in range(MAX_NODES))
         cells = sum(accumulate(of_node, lambda a, b: a * b))
         self.size = int(np.prod([len(c) for c in self.macro])) * cells
 
     def decode(self, genome: np.ndarray) -> Network:
-        stem, stacks, cells, multiplier, residual, more, *edges = self._checked(genome)
+        stem, stacks, cells, multiplier, residual, num_extra_nodes, *edges = self.validate_genome(genome)
         nodes = []
-        for i in range(more + 1):
+        for i in range(num_extra_nodes + 1):
             operator, first, second = edges[3 * i : 3 * i + 3]
             sources = {first} if second == i + 1 else {first, second}
             nodes.append(Node(tuple(OPERATORS)[operator], tuple(sorted(sources))))
@@ -82,9 +91,9 @@ class SNAS(SearchSpace[Network]):
 
     def encode(self, architecture: Network) -> np.ndarray:
         a = architecture
-        chosen = (a.stem, a.stacks, a.cells, a.multiplier, a.residual)
-        genome = [c.index(v) for c, v in zip(self.macro, chosen, strict=True)] + [len(a.nodes) - 1]
-        for i in range(MOST_NODES):
+        macro_values = (a.stem, a.stacks, a.cells, a.multiplier, a.residual)
+        genome = [c.index(v) for c, v in zip(self.macro, macro_values, strict=True)] + [len(a.nodes) - 1]
+        for i in range(MAX_NODES):
             if i < len(a.nodes):
                 node = a.nodes[i]
                 second = node.sources[1] if len(node.sources) > 1 else i + 1
@@ -94,29 +103,29 @@ class SNAS(SearchSpace[Network]):
         return np.array(genome)
 
     def key(self, architecture: Network) -> str:
-        """The macro configuration, and the ends of the cell as expressions of its input."""
-        written = ["0"]
+        """Return the macro configuration, and the outputs of the cell as expressions of its input."""
+        expressions = ["0"]
         for node in architecture.nodes:
-            written.append(f"{node.operator}({'+'.join(sorted(written[s] for s in node.sources))})")
+            expressions.append(f"{node.operator}({'+'.join(sorted(expressions[s] for s in node.sources))})")
         read = {s for node in architecture.nodes for s in node.sources}
-        ends = sorted(text for i, text in enumerate(written) if i and i not in read)
-        return f"{str(architecture).partition('|')[0]}|{'+'.join(ends)}"
+        outputs = sorted(text for i, text in enumerate(expressions) if i and i not in read)
+        return f"{str(architecture).partition('|')[0]}|{'+'.join(outputs)}"
 
     def parse(self, text: str) -> Network:
         macro, *cell = text.strip().split("|")
-        found = MACRO.fullmatch(macro)
-        if found is None or not 1 <= len(cell) <= MOST_NODES:
+        match = MACRO.fullmatch(macro)
+        if match is None or not 1 <= len(cell) <= MAX_NODES:
             raise ValueError(
-                f"{text!r} is not a macro configuration and 1 to {MOST_NODES} nodes, such as {EXAMPLE}"
+                f"{text!r} is not a macro configuration and 1 to {MAX_NODES} nodes, such as {EXAMPLE}"
             )
-        given = (int(found[1]), int(found[2]), int(found[3]), float(found[4]), found[5] == "1")
+        values = (int(match[1]), int(match[2]), int(match[3]), float(match[4]), match[5] == "1")
         for name, value, choices in zip(
-            ("stem", "stacks", "cells", "multiplier", "residual"), given, self.macro, strict=True
+            ("stem", "stacks", "cells", "multiplier", "residual"), values, self.macro, strict=True
         ):
             if value not in choices:
                 expected = ", ".join(map(str, choices))
                 raise ValueError(f"{name} of {text!r} is {value}, expected one of {expected}")
-        return Network(*given, tuple(_node(part, i, text) for i, part in enumerate(cell)))
+        return Network(*values, tuple(_node(part, i, text) for i, part in enumerate(cell)))
 
     def write(self, graph: Graph, architecture: Network) -> Value:
         x = graph.block(conv_bn_relu, graph.input, architecture.stem, 3, 2)
@@ -130,10 +139,11 @@ class SNAS(SearchSpace[Network]):
 
 
 def _node(part: str, i: int, text: str) -> Node:
+    """Parse node i of an architecture."""
     operator, colon, sources = part.partition(":")
     if operator not in OPERATORS:
-        near = get_close_matches(operator, OPERATORS, n=1, cutoff=0)[0]
-        raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {near!r}?")
+        similar = most_similar(operator, OPERATORS)
+        raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {similar!r}?")
     read = tuple(int(s) if re.fullmatch("[0-9]", s) else -1 for s in sources.split(","))
     if not colon or len(read) > 2 or sorted(set(read)) != list(read) or not set(read) <= set(range(i + 1)):
         raise ValueError(
@@ -143,15 +153,18 @@ def _node(part: str, i: int, text: str) -> Node:
 
 
 def _cell(graph: Graph, x: Value, architecture: Network) -> Value:
+    """Write a cell."""
     values = [x]
     for node in architecture.nodes:
         values.append(OPERATORS[node.operator](graph, add(graph, *(values[s] for s in node.sources))))
     read = {s for node in architecture.nodes for s in node.sources}
-    loose = [v for i, v in enumerate(values) if i and i not in read]
-    return add(graph, *loose, *([x] if architecture.residual else []))
+    unread = [v for i, v in enumerate(values) if i and i not in read]
+    return add(graph, *unread, *([x] if architecture.residual else []))
 
 
 def _separable(kernel: int) -> Callable[[Graph, Value], Value]:
+    """Return a writer of a depthwise-separable convolution."""
+
     def write(graph: Graph, x: Value) -> Value:
         y = graph.block(conv_bn_relu, x, x.channels, kernel, 1, x.channels)
         return graph.op("Relu", conv_bn(graph, y, x.channels, 1))

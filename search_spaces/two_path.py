@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import combinations
 
 import numpy as np
 
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import concat, conv_bn_relu6, pool_bn, separable
-from search_spaces.notation import read_json, shown
+from search_spaces.notation import abbreviated, most_similar, read_json
 from search_spaces.space import SearchSpace
 
 CONVS = (
@@ -20,15 +19,15 @@ CONVS = (
 )
 SUPPORTS = ("conv1x1", "bottleneck-r2-k1", "bottleneck-e2-k1", "avgpool3x3", "maxpool3x3")
 OPERATORS = CONVS + SUPPORTS
-PATHS, BLOCKS, REDUCTIONS, LONGEST = 2, (2, 3, 4), 2, 3
+PATHS, BLOCKS, REDUCTIONS, MAX_BLOCK_OPERATORS = 2, (2, 3, 4), 2, 3
 STEM, HEAD, CLASSES = 32, 512, 10
 EXAMPLE = '[[{"ops": ["conv3x3"], "reduce": true}, {"ops": ["conv5x5", "conv1x1"], "reduce": true}], …]'
-_GENES = 1 + LONGEST  # of a block: whether it reduces, then an operator or none at each place
+_BLOCK_GENES = 1 + MAX_BLOCK_OPERATORS  # of a block: reduction, then operators
 
 
 @dataclass(frozen=True)
 class Block:
-    """A chain of operators; where it reduces, its first convolution halves the side and doubles channels."""
+    """A chain of operators; in a reduction, the first convolution has stride 2 and doubles the channels."""
 
     operators: tuple[str, ...]
     reduces: bool
@@ -36,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Paths:
-    """The blocks of both paths."""
+    """An architecture: the blocks of both paths."""
 
     paths: tuple[tuple[Block, ...], ...]
 
@@ -47,17 +46,16 @@ class Paths:
 class TwoPath(SearchSpace[Paths]):
     """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
 
-    A genome has, for each of four possible blocks of both paths, whether it reduces and up to three
-    operators, 0 for none; a block without operators is left out. Genomes that break a rule stand for no
-    architecture.
+    A genome has, for each of four possible blocks of both paths, whether it is a reduction and up to three
+    operators, 0 for none; blocks without operators are left out. Some genomes have no architecture.
     """
 
     name = "two_path"
     size = None
-    genes = (2, *(len(OPERATORS) + 1,) * LONGEST) * (PATHS * BLOCKS[-1])
+    genes = (2, *(len(OPERATORS) + 1,) * MAX_BLOCK_OPERATORS) * (PATHS * BLOCKS[-1])
 
     def decode(self, genome: np.ndarray) -> Paths:
-        genes = np.array(self._checked(genome)).reshape(PATHS, BLOCKS[-1], _GENES)
+        genes = np.array(self.validate_genome(genome)).reshape(PATHS, BLOCKS[-1], _BLOCK_GENES)
         paths = []
         for rows in genes.tolist():
             chains = [(tuple(OPERATORS[g - 1] for g in row[1:] if g), bool(row[0])) for row in rows]
@@ -67,7 +65,7 @@ class TwoPath(SearchSpace[Paths]):
         return architecture
 
     def encode(self, architecture: Paths) -> np.ndarray:
-        genes = np.zeros((PATHS, BLOCKS[-1], _GENES), dtype=int)
+        genes = np.zeros((PATHS, BLOCKS[-1], _BLOCK_GENES), dtype=int)
         for path, rows in zip(architecture.paths, genes, strict=True):
             for block, row in zip(path, rows, strict=False):
                 row[0] = block.reduces
@@ -85,7 +83,7 @@ class TwoPath(SearchSpace[Paths]):
             if not (
                 isinstance(ops, list) and all(isinstance(o, str) for o in ops) and isinstance(reduces, bool)
             ):
-                raise ValueError(f"{shown(text)} is not {expected}")
+                raise ValueError(f"{abbreviated(text)} is not {expected}")
         architecture = Paths(tuple(tuple(Block(tuple(ops), r) for ops, r in path) for path in blocks))
         self.validate(architecture)
         return architecture
@@ -105,35 +103,35 @@ class TwoPath(SearchSpace[Paths]):
                 where = f"block {b} of path {p} of {architecture}"
                 for o in block.operators:
                     if o not in OPERATORS:
-                        near = get_close_matches(o, OPERATORS, n=1, cutoff=0)[0]
-                        raise ValueError(f"{where}: unknown operator {o!r}; did you mean {near!r}?")
+                        similar = most_similar(o, OPERATORS)
+                        raise ValueError(f"{where}: unknown operator {o!r}; did you mean {similar!r}?")
                 supports = sum(o in SUPPORTS for o in block.operators)
                 if (
-                    not 1 <= len(block.operators) <= LONGEST
+                    not 1 <= len(block.operators) <= MAX_BLOCK_OPERATORS
                     or supports > 1
                     or supports == len(block.operators)
                 ):
                     raise ValueError(
-                        f"{where} is {list(block.operators)}, expected 1 to {LONGEST} operators,"
+                        f"{where} is {list(block.operators)}, expected 1 to {MAX_BLOCK_OPERATORS} operators,"
                         f" at most one of {', '.join(SUPPORTS)} among them"
                     )
 
     def sample(self, rng: np.random.Generator) -> Paths:
-        """Blocks are drawn operator by operator, the second and third a supporting one with chance 5/13."""
+        """Return random blocks; operators after the first are support operators with probability 5/13."""
         paths = []
         for _ in range(PATHS):
             n = int(rng.choice(BLOCKS))
             pairs = list(combinations(range(n), REDUCTIONS))
             reducing = pairs[int(rng.integers(len(pairs)))]
-            paths.append(tuple(Block(_chain(rng), i in reducing) for i in range(n)))
+            paths.append(tuple(Block(_sample_operators(rng), i in reducing) for i in range(n)))
         return Paths(tuple(paths))
 
     def mutate(self, architecture: Paths, rng: np.random.Generator) -> Paths:
-        """Another architecture: up to two genes changed, since a reduction can only move."""
-        return self._varied(architecture, rng, 2)
+        """Return another architecture that differs in one or two genes; a moved reduction changes two."""
+        return self._mutate_genes(architecture, rng, 2)
 
     def crossover(self, a: Paths, b: Paths, rng: np.random.Generator) -> Paths:
-        """A child that takes each path from one of its parents."""
+        """Return a child that takes each path from one of its parents."""
         return Paths(tuple(pair[int(rng.integers(2))] for pair in zip(a.paths, b.paths, strict=True)))
 
     def write(self, graph: Graph, architecture: Paths) -> Value:
@@ -148,9 +146,10 @@ class TwoPath(SearchSpace[Paths]):
         return graph.classifier(graph.block(conv_bn_relu6, concat(graph, *ends), HEAD, 3), CLASSES)
 
 
-def _chain(rng: np.random.Generator) -> tuple[str, ...]:
+def _sample_operators(rng: np.random.Generator) -> tuple[str, ...]:
+    """Return the operators of a random block."""
     chosen = [str(rng.choice(CONVS))]
-    for _ in range(int(rng.integers(LONGEST))):
+    for _ in range(int(rng.integers(MAX_BLOCK_OPERATORS))):
         supported = any(o in SUPPORTS for o in chosen)
         support = not supported and rng.random() < len(SUPPORTS) / len(OPERATORS)
         chosen.append(str(rng.choice(SUPPORTS if support else CONVS)))
@@ -158,6 +157,7 @@ def _chain(rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def _write_block(graph: Graph, x: Value, block: Block) -> Value:
+    """Write a block, with a shortcut unless it is a reduction."""
     first = next(i for i, o in enumerate(block.operators) if o in CONVS)
     y = x
     for i, o in enumerate(block.operators):
@@ -167,9 +167,10 @@ def _write_block(graph: Graph, x: Value, block: Block) -> Value:
 
 
 def _write_operator(graph: Graph, x: Value, operator: str, channels: int, stride: int) -> Value:
-    kind, _, how = operator.partition("-")
+    """Write an operator of a block."""
+    kind, _, ratio_and_kernel = operator.partition("-")
     if kind == "bottleneck":
-        hidden, kernel = _hidden(x.channels, how[:2]), int(how[-1])
+        hidden, kernel = _hidden_channels(x.channels, ratio_and_kernel[:2]), int(ratio_and_kernel[-1])
         y = conv_bn_relu6(graph, x, hidden, 1)
         y = conv_bn_relu6(graph, y, hidden, kernel, stride)
         return conv_bn_relu6(graph, y, channels, 1)
@@ -182,6 +183,7 @@ def _write_operator(graph: Graph, x: Value, operator: str, channels: int, stride
     return conv_bn_relu6(graph, y, channels, kernel) if operator.startswith("double") else y
 
 
-def _hidden(channels: int, how: str) -> int:
-    factor = int(how[1])
-    return channels * factor if how[0] == "e" else channels // factor
+def _hidden_channels(channels: int, ratio: str) -> int:
+    """Return the hidden channels of a bottleneck that expands (`e2`) or reduces (`r4`) the channels."""
+    factor = int(ratio[1])
+    return channels * factor if ratio[0] == "e" else channels // factor

@@ -15,25 +15,25 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_networks_tell_what_is_usual() -> Iterator[None]:
-    """Experts count as many random networks as tests have the time for."""
+def few_random_networks() -> Iterator[None]:
+    """Standardise graph features on fewer random networks, to save time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nas_rlm.surrogates.features.USUAL", 100)
+        patch.setattr("nas_rlm.surrogates.features.NUM_NETWORKS", 100)
         yield
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder with the public tables; tests that need it are skipped where it is not there."""
+    """Return the directory with the public tables; tests that use it are skipped without it."""
     root = Path(os.environ.get("NAS_RLM_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not (root / "architectures").is_dir():
-        pytest.skip(f"no tables at {root}: set NAS_RLM_DATA to the folder that holds architectures/")
+        pytest.skip(f"no tables at {root}: set NAS_RLM_DATA to the directory with architectures/")
     return root
 
 
 @pytest.fixture(scope="session")
 def shipped_rlm() -> RLM:
-    """The shipped model; tests that need it are skipped where it was not built yet."""
+    """Return the shipped model; tests that use it are skipped without it."""
     try:
         return RLM.load("nas")
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def shipped_rlm() -> RLM:
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of the smallest network, untrained, that knows three objectives."""
+    """Return a checkpoint of an untrained network of the smallest size with three objectives."""
     space = search_spaces.get("nasbench201")
     rng = np.random.default_rng(0)
     tokenizer = Tokenizer.train(
@@ -50,6 +50,6 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     torch.manual_seed(0)
     config = Config(tokenizer.vocab_size, ("accuracy", "latency/pixel3", "latency/eyeriss"), size=1)
-    folder = tmp_path_factory.mktemp("checkpoints") / "tiny"
-    RLM(Network(config, tokenizer.kinds()), tokenizer).save(folder)
-    return folder
+    directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
+    RLM(Network(config, tokenizer.kinds()), tokenizer).save(directory)
+    return directory

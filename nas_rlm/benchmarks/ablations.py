@@ -18,20 +18,22 @@ from matplotlib.figure import Figure
 import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.data import tables
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.splits import split
 from nas_rlm.data.tables import Row
 from nas_rlm.files import ASSETS
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import encoders
-from nas_rlm.model.checkpoint import Reading
-from nas_rlm.model.network import Cache, Config, Memory, Network
+from nas_rlm.model.checkpoint import AnyTokenizer
+from nas_rlm.model.network import Config, KeyValueCache, Memory, Network
 from nas_rlm.model.numbers import MINUS, PLUS, ZERO, NumberScheme
 from nas_rlm.plotting.style import HUES, INK, MUTED
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx
-from nas_rlm.training.dataset import examples_of
+from nas_rlm.training.dataset import make_dataset
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
 BATCH, HELD = 32, 1000
 SAMPLES = 16  # of a number as text, of which the median counts
@@ -123,7 +125,7 @@ def run(
         ValueError: there is no such ablation.
     """
     if name not in ABLATIONS:
-        raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
+        raise ValueError(f"there is no ablation {name!r}; {suggest(name, ABLATIONS)}")
     known: dict[tuple[Trial, int], dict[str, Outcome]] = {}
     for (ablation, label, seed, space), outcome in (done or {}).items():
         if trial := ABLATIONS.get(ablation, {}).get(label):
@@ -184,7 +186,7 @@ def _ranks(trial: Trial, seed: int) -> Iterator[tuple[str, float, float, float]]
     else:
         share = trial.steps * BATCH // len(known)
         use = TableRecipe("", rows=share)
-        examples = [examples_of(rlm, rows, use, texts) for rows, texts in known]
+        examples = [make_dataset(rlm, rows, use, texts) for rows, texts in known]
         fit(rlm, examples, _recipe(trial, seed))
         predict = _as_text if trial.plain else _median
         predicted = [predict(rlm, texts) for _, texts in asked]
@@ -200,14 +202,14 @@ def _rows(space: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
     rng = np.random.default_rng(seed)
     known, held = (
         [side.rows[i] for i in rng.permutation(len(side))[:most]]
-        for side, most in zip(tables.split(table.having("accuracy")), (count, HELD), strict=True)
+        for side, most in zip(split(table.where_measured("accuracy")), (count, HELD), strict=True)
     )
-    return [row.only(["accuracy"]) for row in known], held
+    return [row.select(["accuracy"]) for row in known], held
 
 
 def _texts(rows: Sequence[Row], flat: bool) -> list[str]:
     if not flat:
-        return tables.texts(rows)
+        return texts_of_rows(rows)
     space = search_spaces.get(rows[0].space)
     return [from_onnx(space.to_onnx(space.parse(row.arch_str)), outlined=False) for row in rows]
 
@@ -231,9 +233,9 @@ def _recipe(trial: Trial, seed: int) -> Recipe:
 def _new(trial: Trial, seed: int) -> RLM:
     """A model as it is before its training."""
     if trial.start:
-        return RLM.load(trial.start).starting(("accuracy",))
-    tokenizer: Reading = (
-        encoders.load(encoders.MINILM).pieces
+        return RLM.load(trial.start).copy_for_training(("accuracy",))
+    tokenizer: AnyTokenizer = (
+        encoders.load(encoders.MINILM).tokenizer
         if trial.generic
         else Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
     )
@@ -305,7 +307,7 @@ def _as_text(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
     generator = torch.Generator().manual_seed(0)
 
     def decode(memory: Memory, read: list[str]) -> np.ndarray:
-        caches = [Cache() for _ in network.decoder]
+        caches = [KeyValueCache() for _ in network.decoder]
         unread = torch.full((memory.batch * SAMPLES, 1), network.config.objective_ids(["accuracy"])[0])
         written = []
         for _ in range(scheme.length):

@@ -14,17 +14,19 @@ from functools import cached_property
 from itertools import groupby
 
 import numpy as np
-from tqdm import tqdm
 
 from nas_rlm.benchmarks.baselines import flops
-from nas_rlm.data import synthetic, tables
+from nas_rlm.data import synthetic
+from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
+from nas_rlm.data.splits import is_held_out
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.devices.measurements import key_of
-from nas_rlm.devices.sample_selection import choose, profiles_of
+from nas_rlm.devices.measurements import network_key
+from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import kendall, spearman
-from nas_rlm.surrogates.features import CHAINS
-from nas_rlm.surrogates.fitting import experts_of, stranger
-from nas_rlm.surrogates.graph_surrogate import LATENCY, Expert
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.fitting import fit_graph_surrogates, zero_label_surrogate
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.utils.progress import progress_bar
 
 POOL = 1000  # networks that can be measured
 SELECTIONS = ("random", "chosen")
@@ -69,8 +71,8 @@ class Transfer:
     """
 
     def __init__(self, table: Table, held: float = 0.1, seed: int = 0) -> None:
-        self.devices = [name for name in table.objectives if name.startswith(LATENCY)]
-        self.rows = [row for row in table.rows if any(row.measured(name) for name in self.devices)]
+        self.devices = [name for name in table.objectives if name.startswith(LATENCY_PREFIX)]
+        self.rows = [row for row in table.rows if any(row.is_measured(name) for name in self.devices)]
         spaces = {row.space for row in self.rows}
         if len(spaces) != 1:
             raise ValueError(
@@ -78,7 +80,7 @@ class Transfer:
                 " latency: expected rows of one space"
             )
         self.name, self.space = table.name, spaces.pop()
-        is_held = [held > 0 and tables.is_held_out(key, held, seed) for key in tables.keys(self.rows)]
+        is_held = [held > 0 and is_held_out(key, held, seed) for key in keys_of_rows(self.rows)]
         able = np.random.default_rng(0).permutation([i for i, h in enumerate(is_held) if not h])
         self.pool = sorted(able[:POOL].tolist())
         self.asked = [i for i, h in enumerate(is_held) if h or not held]
@@ -90,7 +92,7 @@ class Transfer:
             ValueError: the table does not have them.
         """
         largest = LARGEST.get(self.space, "1")
-        parts = [[f"{LATENCY}{name.format(largest)}" for name in part] for part in (SOURCES, TARGETS)]
+        parts = [[f"{LATENCY_PREFIX}{name.format(largest)}" for name in part] for part in (SOURCES, TARGETS)]
         for name in (*parts[0], *parts[1]):
             if name not in self.devices:
                 raise ValueError(f"{self.name} has no {name}: that split is of HW-NAS-Bench and HELP")
@@ -100,12 +102,12 @@ class Transfer:
     def counted(self) -> dict[int, Mapping[str, float]]:
         """What is counted in those that can be measured or are asked, by position."""
         some = sorted({*self.pool, *self.asked})
-        found = synthetic.counted(tables.texts([self.rows[i] for i in some]), CHAINS)
+        found = synthetic.graph_features_of_texts(texts_of_rows([self.rows[i] for i in some]), MAX_CHAIN_LENGTH)
         return dict(zip(some, found, strict=True))
 
     def scores(
         self,
-        experts: Mapping[str, Sequence[Expert]],
+        surrogates: Mapping[str, Sequence[GraphSurrogate]],
         targets: Sequence[str],
         samples: int,
         seeds: Sequence[int],
@@ -115,9 +117,9 @@ class Transfer:
         """Learn each new device from few networks, drawn at random or chosen.
 
         Args:
-            experts: on devices, of this space or of others.
-            targets: new devices; what experts of this space know of a target itself is not used.
-            samples: networks that are measured on it; with 0 only experts of other spaces tell of it.
+            surrogates: on devices, of this space or of others.
+            targets: new devices; what surrogates of this space know of a target itself is not used.
+            samples: networks that are measured on it; with 0 only surrogates of other spaces tell of it.
             seeds: of the draws and choices.
             done: targets, selections and seeds that are left out.
             progress: show a bar.
@@ -136,35 +138,35 @@ class Transfer:
             if (target, selection, seed) not in done
         ]
         for target in targets:
-            count = sum(self.rows[i].measured(target) for i in self.pool)
+            count = sum(self.rows[i].is_measured(target) for i in self.pool)
             if count < samples + 2:
                 raise ValueError(f"{count} networks have {target}: expected {samples + 2} at least")
-        bar = tqdm(left, unit="fit", disable=not progress)
+        bar = progress_bar(left, unit="fit", disable=not progress)
         for target, group in groupby(bar, lambda one: one[0]):
-            own = [one for e in experts.get(self.space, ()) if (one := e.without([target]))]
-            others = {**experts, self.space: own}
-            able = [i for i in self.pool if self.rows[i].measured(target)]
-            profiles = profiles_of(own, self.space, [self.counted[i] for i in able])
+            own = [one for e in surrogates.get(self.space, ()) if (one := e.without([target]))]
+            others = {**surrogates, self.space: own}
+            able = [i for i in self.pool if self.rows[i].is_measured(target)]
+            profiles = selection_features(own, self.space, [self.counted[i] for i in able])
             for _, selection, seed in group:
                 drawn = np.random.default_rng([seed, samples]).permutation(len(able))[:samples].tolist()
-                some = choose(profiles, samples, seed) if selection == "chosen" else drawn
+                some = select_samples(profiles, samples, seed) if selection == "chosen" else drawn
                 yield target, selection, seed, self._score(others, [able[k] for k in some], target)
 
-    def _score(self, others: Mapping[str, Sequence[Expert]], measured: Sequence[int], target: str) -> Score:
-        rows = [self.rows[i].only([target]) for i in measured]
-        asked = [i for i in self.asked if i not in measured and self.rows[i].measured(target)]
+    def _score(self, others: Mapping[str, Sequence[GraphSurrogate]], measured: Sequence[int], target: str) -> Score:
+        rows = [self.rows[i].select([target]) for i in measured]
+        asked = [i for i in self.asked if i not in measured and self.rows[i].is_measured(target)]
         start = time.perf_counter()
         own = (
-            experts_of(rows, [target], others)[self.space][0]
+            fit_graph_surrogates(rows, [target], others)[self.space][0]
             if rows
-            else stranger(self.space, others, target)
+            else zero_label_surrogate(self.space, others, target)
         )
         seconds = time.perf_counter() - start
-        features = own.counts.features([self.counted[i] for i in asked])
-        found, true = own.believe(features, target).median, _values(self.rows, asked, target)
-        advice = own.counts.features([self.counted[i] for i in measured])[:, len(own.counts.names) :]
+        features = own.graph_features.transform([self.counted[i] for i in asked])
+        found, true = own.predict(features, target).median, _values(self.rows, asked, target)
+        advice = own.graph_features.transform([self.counted[i] for i in measured])[:, len(own.graph_features.names) :]
         alike = [spearman(told.numpy(), _values(self.rows, measured, target)) for told in advice.T if rows]
-        first = len(own.counts.names)  # of the advisers; before it are costs
+        first = len(own.graph_features.names)  # of the advisers; before it are costs
         nearest = first + int(np.argmax(alike)) if alike else 0 if rows else first
         return Score(
             spearman(found, true),
@@ -182,9 +184,9 @@ def agreement(one: Table, other: Table, target: str) -> tuple[int, float, float]
     Returns:
         So many networks, Spearman, and the median of the absolute differences relative to the first one.
     """
-    first = {key_of(row): row for row in one.having(target).rows}
-    again = [row for row in other.having(target).rows if key_of(row) in first]
-    a = np.array([first[key_of(row)].targets[target] for row in again])
+    first = {network_key(row): row for row in one.where_measured(target).rows}
+    again = [row for row in other.where_measured(target).rows if network_key(row) in first]
+    a = np.array([first[network_key(row)].targets[target] for row in again])
     b = np.array([row.targets[target] for row in again])
     return len(a), spearman(a, b), float(np.median(np.abs(b / a - 1))) if len(a) else math.nan
 

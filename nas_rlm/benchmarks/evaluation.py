@@ -8,16 +8,18 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.data import tables
-from nas_rlm.data.tables import COUNTED, Row, Table
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.splits import train_validation_test_split
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.training.recipe import read_recipe
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.progress import progress_bar
+from nas_rlm.utils.validation import suggest
 
 LEVELS = (0.1, 0.5, 0.9)
 PROGRAMS = "programs"
@@ -110,7 +112,7 @@ def sides(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
                 continue  # who knows networks alone needs none of them
             table = tables.read(path)
             if any(row.space in rlm.trained_on for row in table.rows):
-                training, told, test = tables.split_in_three(
+                training, told, test = train_validation_test_split(
                     table, recipe.validation, recipe.seed, recipe.by_group
                 )
                 found.append((training, told if validation else test))
@@ -145,19 +147,19 @@ def evaluate(
     if objectives:
         rlm.check(objectives)
     known = [o for o in held.objectives if o in rlm.objectives and _is_final(o)]
-    asked = list(objectives) or [o for o in known if len(held.having(o)) > 1]
+    asked = list(objectives) or [o for o in known if len(held.where_measured(o)) > 1]
     if not asked:
         raise ValueError(
             f"{held.name} has no objective that the model knows, with 2 rows at least;"
             f" it has {', '.join(held.objectives) or 'no rows'}"
         )
-    texts = tables.texts(held.rows)
+    texts = texts_of_rows(held.rows)
     decoded = predicted(rlm, held.rows, texts, asked)
     drawn = _sampled(rlm, held.rows, texts, asked, samples) if samples else np.empty(0)
-    costs = _of_programs(texts) if held.is_programs else _costs(held.rows)
+    costs = _of_programs(texts) if held.has_only_programs else _costs(held.rows)
     rival = _learner(training, held) if training and find_spec("sklearn") else None
     figures = []
-    for k, objective in enumerate(tqdm(asked, desc="compare", unit="objective")):
+    for k, objective in enumerate(progress_bar(asked, desc="compare", unit="objective")):
         measured, true = _measured(held, objective)
         if len(true) < 2:
             raise ValueError(f"{held.name} has {len(true)} rows with {objective}: ranks need 2 at least")
@@ -188,7 +190,7 @@ def _parts(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 def _measured(table: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the rows that were measured for an objective, and their values."""
-    rows = [i for i, row in enumerate(table.rows) if row.measured(objective)]
+    rows = [i for i, row in enumerate(table.rows) if row.is_measured(objective)]
     return np.array(rows, dtype=int), np.array([table.rows[i].targets[objective] for i in rows])
 
 
@@ -236,12 +238,12 @@ def _mean_of(figures: Sequence[Figures], batch: str) -> Figures:
 def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:
     for objective in objectives:
         if objective not in known:
-            raise ValueError(f"{name}: no row has {objective!r}; {hint(objective, known)}")
+            raise ValueError(f"{name}: no row has {objective!r}; {suggest(objective, known)}")
 
 
 def _is_final(objective: str) -> bool:
     """Neither a cost that is counted, nor an accuracy after a part of the training."""
-    return objective not in COUNTED and not objective.endswith("ep")
+    return objective not in EXACT_OBJECTIVES and not objective.endswith("ep")
 
 
 def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -262,8 +264,8 @@ def _of_programs(texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 def _learner(known: Table, held: Table) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
     """What a baseline that learns from known rows tells of held-out ones: of a number, at some positions."""
-    if held.is_programs:
-        texts, others = tables.texts(known.rows), tables.texts(held.rows)
+    if held.has_only_programs:
+        texts, others = texts_of_rows(known.rows), texts_of_rows(held.rows)
 
         def by_words(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
             seen, values = _measured(known, objective)

@@ -13,17 +13,18 @@ from functools import cache, cached_property
 
 import numpy as np
 from torch import Tensor
-from tqdm import tqdm
 
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.baselines.head import FEW
-from nas_rlm.data import tables
+from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.features import Counts, usual_counts
-from nas_rlm.surrogates.fitting import advisers, stranger
-from nas_rlm.surrogates.graph_surrogate import ADVISED, Expert, on_networks
+from nas_rlm.surrogates.features import GraphFeatures, graph_features_of_space
+from nas_rlm.surrogates.fitting import space_sources, zero_label_surrogate
+from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
+from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.utils.progress import progress_bar
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Task:
     @property
     def labelled(self) -> list[Row]:
         """The labelled rows, with this one number and no other."""
-        return [self.rows[i].only([self.objective]) for i in self.known]
+        return [self.rows[i].select([self.objective]) for i in self.known]
 
     @property
     def labels(self) -> np.ndarray:
@@ -106,14 +107,14 @@ def few_shot(
     Raises:
         ValueError: fewer rows than labels and two to ask, or a method that needs labels where there are none.
     """
-    if not labels and objective != ADVISED:
-        raise ValueError(f"without labels only {ADVISED} can be asked for, not {objective}")
+    if not labels and objective != ACCURACY:
+        raise ValueError(f"without labels only {ACCURACY} can be asked for, not {objective}")
     if not labels and not methods.keys() <= UNLABELLED:
         raise ValueError(
             f"without labels there are {', '.join(sorted(UNLABELLED))}; got {', '.join(methods)}"
         )
     left = {seed: [name for name in methods if (name, seed) not in done] for seed in seeds}
-    with tqdm(total=sum(map(len, left.values())), unit="fit", disable=not progress) as bar:
+    with progress_bar(total=sum(map(len, left.values())), unit="fit", disable=not progress) as bar:
         for task in tasks(table, labels, [seed for seed, names in left.items() if names], objective):
             true = task.values[task.asked]
             for name in left[task.seed]:
@@ -127,7 +128,7 @@ def few_shot(
 
 def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "accuracy") -> Iterator[Task]:
     """Random splits: a task for each seed; see `few_shot`."""
-    rows = table.having(objective).rows
+    rows = table.where_measured(objective).rows
     spaces = {row.space for row in rows}
     if len(spaces) > 1:
         raise ValueError(f"{table.name} has rows of {', '.join(sorted(spaces))}; expected one space")
@@ -136,7 +137,7 @@ def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "acc
             f"{labels} labels of {len(rows)} rows with {objective} in {table.name};"
             " expected none or at least 2 labels, and 2 rows more than labels"
         )
-    keys = np.array(tables.keys(rows))
+    keys = np.array(keys_of_rows(rows))
     for seed in seeds:
         order = np.random.default_rng([seed, labels]).permutation(len(rows))
         known = order[:labels]
@@ -149,15 +150,15 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
 
     Args:
         table: rows of one space.
-        rlm: a model that has seen no label of it; its experts of other spaces advise.
+        rlm: a model that has seen no label of it; its surrogates of other spaces advise.
         objective: of the tasks.
     """
-    rows = table.having(objective).rows
+    rows = table.where_measured(objective).rows
     space = rows[0].space
 
     @cache
     def texts() -> list[str]:
-        return tables.texts(rows)
+        return texts_of_rows(rows)
 
     @cache
     def features() -> np.ndarray:
@@ -173,23 +174,23 @@ def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str,
                 tuned[key] = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
             else:
                 tuned[key] = rlm.with_objectives([task.objective])
-                tuned[key].experts = {space: [stranger(space, on_networks(rlm.experts))]}
+                tuned[key].surrogates = {space: [zero_label_surrogate(space, graph_surrogates(rlm.surrogates))]}
         return tuned[key].predict_text(texts(), [task.objective], space="" if alone else space)[:, 0]
 
     @cache
-    def counts() -> tuple[Counts, Tensor]:
-        usual = usual_counts(space)
-        if objective == ADVISED:
-            usual = replace(usual, advisers=advisers(space, rows, on_networks(rlm.experts)))
-        return usual, usual.read(texts())
+    def counts() -> tuple[GraphFeatures, Tensor]:
+        usual = graph_features_of_space(space)
+        if objective == ACCURACY:
+            usual = replace(usual, sources=space_sources(space, rows, graph_surrogates(rlm.surrogates)))
+        return usual, usual.from_texts(texts())
 
     def process(task: Task) -> np.ndarray:
         if not task.labelled:
-            known = stranger(space, on_networks(rlm.experts))
-            return known.believe(known.counts.read(texts()), task.objective).median
+            known = zero_label_surrogate(space, graph_surrogates(rlm.surrogates))
+            return known.predict(known.graph_features.from_texts(texts()), task.objective).median
         usual, every = counts()
-        expert = Expert.fitted(usual, every[task.known], task.labels[:, None], [task.objective])
-        return expert.believe(every, task.objective).median
+        expert = GraphSurrogate.fit(usual, every[task.known], task.labels[:, None], [task.objective])
+        return expert.predict(every, task.objective).median
 
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
         values = (task.labels - mean) / deviation

@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import numpy as np
-from tqdm import tqdm
 
-from nas_rlm.data import tables
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import kendall, spearman
+from nas_rlm.utils.progress import progress_bar
 
 UNITS = {"memory": "bytes", "latency": "milliseconds", "accuracy": "percent"}
 ATTEMPTS = 4  # at one question, where the server is busy or does not answer
@@ -137,21 +138,21 @@ def answers(
     Raises:
         ValueError: the table has too few rows with the objective, or the server fails.
     """
-    known, held, _ = tables.split_in_three(table.having(objective))
+    known, held, _ = train_validation_test_split(table.where_measured(objective))
     if len(held) < 2 or len(known) < max(shots, default=0):
         raise ValueError(
             f"{table.name} has {len(known)} rows with {objective} to show and {len(held)} to ask about:"
             f" expected {max(shots, default=0)} and 2 at least"
         )
     rows = [held.rows[i] for i in np.random.default_rng(seed).permutation(len(held))[:asked]]
-    texts = tables.texts(rows)
+    texts = texts_of_rows(rows)
     often = Counter(row.identifier for row in rows)
     names = [row.identifier if often[row.identifier] == 1 else f"{i}" for i, row in enumerate(rows)]
     left = [(count, i) for count in shots for i, name in enumerate(names) if (count, seed, name) not in done]
-    for count, i in tqdm(left, "in context", unit="row", disable=not progress):
+    for count, i in progress_bar(left, "in context", unit="row", disable=not progress):
         rng = np.random.default_rng([seed, count, i])
         shown = [known.rows[k] for k in rng.permutation(len(known))[:count]]
-        pairs = list(zip(tables.texts(shown), [row.targets[objective] for row in shown], strict=True))
+        pairs = list(zip(texts_of_rows(shown), [row.targets[objective] for row in shown], strict=True))
         reply, tokens = server.ask(prompt(pairs, texts[i], objective))
         yield (count, seed, names[i]), Answer(rows[i].targets[objective], number(reply), tokens)
 

@@ -1,4 +1,4 @@
-"""What measurements are worth in a search: three ways to spend them, judged by a table that has them all."""
+"""What measurements are select_candidates in a search: three ways to spend them, judged by a table that has them all."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.plotting.style import HUES, INK, band, plain
+from nas_rlm.plotting.style import HUES, INK, plot_mean_band, style_axis
 from nas_rlm.rlm import RLM
-from nas_rlm.search.active_search import FIRST, Learner, Reader, as_told, explore, first_of
-from nas_rlm.search.algorithms import Random
-from nas_rlm.search.lookup import Known, Truth
+from nas_rlm.search.acquisition import initial_design
+from nas_rlm.search.active_search import MAX_INITIAL_MEASUREMENTS, active_search, current_result
+from nas_rlm.search.algorithms import RandomSearch
+from nas_rlm.search.lookup import TablePredictor, TableSpace
 from nas_rlm.search.loop import search
+from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import nondominated
-from nas_rlm.search.result import Result
-from nas_rlm.search.settings import Settings
-from nas_rlm.surrogates.graph_surrogate import Expert, on_networks
-from nas_rlm.surrogates.predictive import LEAST
+from nas_rlm.search.result import SearchResult
+from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.surrogates.predictive import MIN_LABELS
+from nas_rlm.utils.progress import progress_bar
 
 ACCURACY, WORST = "accuracy", 80.0  # below it no network is of use
 POLICIES = ("where it pays", "front once", "random")
@@ -53,16 +56,16 @@ class Lookup:
         reader: of a space that it has.
         table: measurements of all its networks.
         target: the latency.
-        experts: of the space, on other devices.
+        surrogates: of the space, on other devices.
     """
 
-    def __init__(self, reader: Reader, table: Table, target: str, experts: Sequence[Expert]) -> None:
+    def __init__(self, reader: CachedPredictor, table: Table, target: str, surrogates: Sequence[GraphSurrogate]) -> None:
         self.reader, self.target = reader, target
-        self.experts = {reader.space.name: experts}
+        self.surrogates = {reader.space.name: surrogates}
         self.objectives = (ACCURACY, target)
-        self.truth = Truth(table, self.objectives)
+        self.truth = TablePredictor(table, self.objectives)
         self.corner = (WORST, max(latency for _, latency in self.truth.values.values()))
-        if not self.truth.best(self.objectives, self.corner):
+        if not self.truth.max_hypervolume(self.objectives, self.corner):
             raise ValueError(f"{table.name} has no network with an {ACCURACY} above {WORST:g} and {target}")
 
     def measure(self, names: Sequence[str]) -> list[Row]:
@@ -78,46 +81,46 @@ class Lookup:
             policy: one of `POLICIES`.
             budget: of measurements.
             seed: of the search.
-            population: see `Settings`.
+            population: see `SearchSettings`.
             generations: of each search.
         """
         device = self.target.split("/", 1)[1]
-        settings = Settings(
+        settings = SearchSettings(
             *(self.reader.space.name, self.objectives, (), "nsga2", population, generations, seed),
             device=device,
             budget=budget,
         )
-        learner = Learner(self.reader, [self.target], self.experts)
+        learner = OnlineSurrogate(self.reader, [self.target], self.surrogates)
         if policy == "where it pays":
-            result = explore(learner, settings, self.measure)
+            result = active_search(learner, settings, self.measure)
         else:
-            telling = min(FIRST, max(LEAST, budget // 2))
+            telling = min(MAX_INITIAL_MEASUREMENTS, max(MIN_LABELS, budget // 2))
             at_random = policy == "random"
-            first = self._at_random(settings) if at_random else first_of(learner, settings, telling)
-            learner.learn(self.measure(first))
+            first = self._at_random(settings) if at_random else initial_design(learner, settings, telling)
+            learner.update(self.measure(first))
             found = search(self.reader.space, learner, settings)
-            result = as_told(learner, settings, [*dict.fromkeys([*found.architectures, *first])])
+            result = current_result(learner, settings, [*dict.fromkeys([*found.architectures, *first])])
             if policy == "front once":
-                learner.learn(self.measure(_spread(result, budget - len(first))))
-                result = as_told(learner, settings, result.architectures)
+                learner.update(self.measure(_spread(result, budget - len(first))))
+                result = current_result(learner, settings, result.architectures)
         return self._judged(result)
 
-    def _at_random(self, settings: Settings) -> list[str]:
+    def _at_random(self, settings: SearchSettings) -> list[str]:
         return [
-            str(a) for a in Random(self.reader.space, replace(settings, population=settings.budget)).ask()
+            str(a) for a in RandomSearch(self.reader.space, replace(settings, population=settings.budget)).ask()
         ]
 
-    def _judged(self, result: Result) -> Judgement:
+    def _judged(self, result: SearchResult) -> Judgement:
         front = [result.architectures[i] for i in result.front]
         some = np.flatnonzero(result.is_measured)
         ahead = np.flatnonzero(nondominated(result.medians[some], self.objectives))
         own = [result.architectures[some[k]] for k in ahead]
         confirmed = int(result.is_measured[result.front].sum())
-        shares = [self.truth.share(names, self.objectives, self.corner) for names in (front, own)]
+        shares = [self.truth.relative_hypervolume(names, self.objectives, self.corner) for names in (front, own)]
         return Judgement(len(some), len(front), confirmed, *shares)
 
 
-def _spread(result: Result, most: int) -> list[str]:
+def _spread(result: SearchResult, most: int) -> list[str]:
     """Architectures of the front that were not measured, evenly along it where they are too many."""
     new = [name for i in result.front if (name := result.architectures[i]) not in result.status]
     positions = np.linspace(0, len(new) - 1, min(most, len(new))).round().astype(int)
@@ -135,7 +138,7 @@ def judged(
     done: Collection[tuple[str, str, int, int]] = (),
     progress: bool = False,
 ) -> Iterator[tuple[str, str, int, int, Judgement]]:
-    """Search for accuracy and each latency, of which the model's experts are not asked, with each policy.
+    """Search for accuracy and each latency, of which the model's surrogates are not asked, with each policy.
 
     Args:
         rlm: the model.
@@ -143,7 +146,7 @@ def judged(
         targets: latencies.
         budgets: of measurements.
         seeds: of the searches.
-        population: see `Settings`.
+        population: see `SearchSettings`.
         generations: of each search.
         done: targets, policies, budgets and seeds that are left out.
         progress: show a bar.
@@ -155,16 +158,16 @@ def judged(
         ValueError: the table has no two networks with accuracy and all latencies.
     """
     needed = (ACCURACY, *targets)
-    rows = [row for row in table.rows if all(row.measured(name) for name in needed)]
+    rows = [row for row in table.rows if all(row.is_measured(name) for name in needed)]
     if len(rows) < 2:
         raise ValueError(
             f"{table.name} has no two rows with {', '.join(needed)}: expected a space of which all are known,"
             " such as nasbench201"
         )
     space = search_spaces.get(rows[0].space)
-    reader = Reader(rlm, Known(space, [row.arch_str for row in rows]))
+    reader = CachedPredictor(rlm, TableSpace(space, [row.arch_str for row in rows]))
     held = Table(table.name, rows)
-    known = on_networks(rlm.experts).get(space.name, ())
+    known = graph_surrogates(rlm.surrogates).get(space.name, ())
     left = [
         key
         for target in targets
@@ -174,7 +177,7 @@ def judged(
         if (key := (target, policy, budget, seed)) not in done
     ]
     lookups: dict[str, Lookup] = {}
-    for target, policy, budget, seed in tqdm(left, unit="search", disable=not progress):
+    for target, policy, budget, seed in progress_bar(left, unit="search", disable=not progress):
         if target not in lookups:
             others = [one for expert in known if (one := expert.without([target]))]
             lookups[target] = Lookup(reader, held, target, others)
@@ -202,10 +205,10 @@ def draw(found: Mapping[tuple[str, str, int, int], Judgement]) -> Figure:
         values = means(found, name)
         for policy, hue in zip(POLICIES, HUES, strict=False):
             budgets = sorted(budget for p, budget in values if p == policy)
-            band(axis, budgets, [values[policy, budget] for budget in budgets], hue, policy)
+            plot_mean_band(axis, budgets, [values[policy, budget] for budget in budgets], hue, policy)
         axis.set_title(title, fontsize=11, color=INK, loc="left")
         axis.set_xlabel("measurements", color=INK)
-        plain(axis)
+        style_axis(axis)
     axes[0].set_ylabel("true hypervolume, of the best possible", color=INK)
     axes[0].legend(frameon=False, fontsize=9.5, labelcolor=INK)
     return figure

@@ -16,12 +16,14 @@ from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.evaluation import LEVELS, by_space, predicted
 from nas_rlm.benchmarks.ranking import LEAST, Within, within
 from nas_rlm.data import tables
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
-from nas_rlm.surrogates.fitting import panel_of
-from nas_rlm.surrogates.graph_surrogate import beliefs
+from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.training.recipe import Recipe
-from nas_rlm.training.trainer import claim, trained
+from nas_rlm.training.trainer import claim_run_directory, train_from_recipe
 
 LEARNT = ("network", "rlm")  # what one training gives: the network alone, and with its expert
 METHODS = ("length", "loops", "neighbours", "words", *LEARNT)
@@ -87,7 +89,7 @@ def trials(
         As each is done: split, objective, method and seed, and the judgement.
 
     Raises:
-        ValueError: a model's folder holds another training, or the recipe has no experts.
+        ValueError: a model's folder holds another training, or the recipe has no surrogates.
     """
     table = tables.read(path)
     for seed in seeds:
@@ -96,10 +98,10 @@ def trials(
             (objective, method)
             for objective in table.objectives
             for method in methods
-            if (split, objective, method, seed) not in done and len(test.having(objective)) > 1
+            if (split, objective, method, seed) not in done and len(test.where_measured(objective)) > 1
         ]
         for objective, method in wanted:
-            known, asked = training.having(objective), test.having(objective)
+            known, asked = training.where_measured(objective), test.where_measured(objective)
             if method in LEARNT:
                 told = _learnt(method, own, model, asked, objective)
             elif method == "words":
@@ -148,7 +150,7 @@ def ranked(
     true, told = [], []
     for seed in seeds:
         model, own, _, test = _parts(table, recipe, folder, split, seed)
-        asked = test.having(objective)
+        asked = test.where_measured(objective)
         found = _learnt("rlm", own, model, asked, objective)
         groups += [f"{seed}:{row.group}" for row in asked.rows]
         true.append(asked.column(objective))
@@ -160,30 +162,30 @@ def _parts(
     table: Table, recipe: Recipe, folder: Path, split: str, seed: int
 ) -> tuple[Path, Recipe, Table, Table]:
     """Of a seed the model's folder, its recipe, and the rows that it learns from and is asked about."""
-    training, _, test = tables.split_in_three(table, recipe.validation, seed, SPLITS[split])
-    own = replace(recipe.alone(table.name), seed=seed, by_group=SPLITS[split])
+    training, _, test = train_validation_test_split(table, recipe.validation, seed, SPLITS[split])
+    own = replace(recipe.for_table(table.name), seed=seed, by_group=SPLITS[split])
     return folder / f"{table.name}-{split}-{seed}", own, training, test
 
 
 def _plain(method: str, known: Table, asked: Table, objective: str) -> Told:
     """What a baseline tells."""
-    start, texts = time.perf_counter(), tables.texts(asked.rows)
+    start, texts = time.perf_counter(), texts_of_rows(asked.rows)
     if method == "neighbours":
-        found = baselines.neighbours(tables.texts(known.rows), known.column(objective), texts)
+        found = baselines.neighbours(texts_of_rows(known.rows), known.column(objective), texts)
     else:
         found = {"length": baselines.length, "loops": baselines.loop_depth}[method](texts)
     return Told(np.repeat(found[:, None], len(LEVELS), 1), time.perf_counter() - start)
 
 
 def _expert(recipe: Recipe, known: Table, asked: Table, objective: str) -> Told:
-    """What experts tell, one for each language, which learn this number alone."""
+    """What surrogates tell, one for each language, which learn this number alone."""
     start = time.perf_counter()
     (use,) = recipe.tables
-    experts = panel_of(known.rows, use.told([objective]), by_group=recipe.by_group)
-    texts = tables.texts(asked.rows)
+    surrogates = fit_surrogates(known.rows, use.surrogate_objectives([objective]), by_group=recipe.by_group)
+    texts = texts_of_rows(asked.rows)
     found = np.full((len(texts), len(LEVELS)), np.nan)
     for space, part in by_space(asked.rows).items():
-        (belief,) = beliefs(experts.get(space, ()), [texts[i] for i in part], [objective])
+        (belief,) = predictive_distributions(surrogates.get(space, ()), [texts[i] for i in part], [objective])
         if belief:
             found[part] = belief.quantiles(LEVELS)
     if np.isnan(found).all():
@@ -197,11 +199,11 @@ def _learnt(method: str, recipe: Recipe, folder: Path, asked: Table, objective: 
     from nas_rlm.rlm import RLM
 
     start = time.perf_counter()
-    claim(folder, recipe, resume=True)
+    claim_run_directory(folder, recipe, resume=True)
     if not (folder / "config.json").is_file():
-        trained(recipe, folder, resume=True)
+        train_from_recipe(recipe, folder, resume=True)
     rlm = RLM.load(folder)
-    texts = tables.texts(asked.rows)
-    rlm.experts = rlm.experts if method == "rlm" else {}
+    texts = texts_of_rows(asked.rows)
+    rlm.surrogates = rlm.surrogates if method == "rlm" else {}
     found = predicted(rlm, asked.rows, texts, [objective])[:, 0]
     return Told(found, time.perf_counter() - start)

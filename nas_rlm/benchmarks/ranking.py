@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nas_rlm.metrics import spearman
-from nas_rlm.plotting.style import FAINT, FRONT, HUES, INK, plain
+from nas_rlm.plotting.style import FAINT, FRONT, HUES, INK, style_axis
 
 LEAST = 8  # programs of a problem that is looked at
 GOOD = 0.5  # Spearman
@@ -111,5 +111,5 @@ def draw_within(found: Within, title: str) -> Figure:
     )
     tops.legend(frameon=False)
     for axis in (ranks, best, tops):
-        plain(axis)
+        style_axis(axis)
     return figure

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from nas_rlm.data import tables
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.plotting.style import FAINT, HUES, INK, MUTED
@@ -52,12 +52,12 @@ def reliability(rlm: RLM, held: Table, objectives: Sequence[str]) -> list[Reliab
         held: rows of one space that it did not learn from.
         objectives: names that the model knows and two rows have at least.
     """
-    texts, space = tables.texts(held.rows), held.rows[0].space
+    texts, space = texts_of_rows(held.rows), held.rows[0].space
     decoded = rlm.predict_text(texts, objectives, LEVELS, progress=True, space=space)
     found = []
     errors: dict[str, dict[int, float]] = {}
     for name, of_name in zip(objectives, decoded.transpose(1, 0, 2), strict=True):
-        measured = [i for i, row in enumerate(held.rows) if row.measured(name)]
+        measured = [i for i, row in enumerate(held.rows) if row.is_measured(name)]
         true = np.array([held.rows[i].targets[name] for i in measured])
         errors[name] = dict(zip(measured, of_name[measured, len(INTERVALS)] - true, strict=True))
         quantiles = np.sort(of_name[measured], axis=1)

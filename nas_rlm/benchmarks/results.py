@@ -32,7 +32,7 @@ class Results(Generic[Found]):
         found: by the values of their keys, the newest last.
 
     Raises:
-        ValueError: the path is a folder, or a line of the file is no such result; a last line that was
+        ValueError: the path is a directory, or a line of the file is no such result; a last line that was
             written in part is dropped.
     """
 

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 import search_spaces
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.plotting.style import HUES, INK, band, plain
-from nas_rlm.search.active_search import Learner, Reader, propose
-from nas_rlm.search.lookup import Informed, Known, Truth
-from nas_rlm.search.loop import Predictor, Sampler, search
-from nas_rlm.search.reference_points import published
-from nas_rlm.search.result import Result
-from nas_rlm.search.settings import Settings
+from nas_rlm.plotting.style import HUES, INK, plot_mean_band, style_axis
+from nas_rlm.search.active_search import propose
+from nas_rlm.search.lookup import LabelledPredictor, TablePredictor, TableSpace
+from nas_rlm.search.loop import Predictor, SamplingPredictor, search
+from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.reference_points import published_reference_values
+from nas_rlm.search.result import SearchResult
+from nas_rlm.search.settings import SearchSettings
+from nas_rlm.utils.progress import progress_bar
 
 SETS = (
     ("accuracy", "latency/pixel3"),
@@ -51,7 +52,7 @@ class Judgement:
     Args:
         front: architectures on its front.
         share: hypervolume of their true values, relative to that of the whole table.
-        share_shortlist: the same of the `SHORTLIST` best, see `Result.shortlist`.
+        share_shortlist: the same of the `SHORTLIST` best, see `SearchResult.shortlist`.
         seconds: that the search took in all.
     """
 
@@ -63,7 +64,7 @@ class Judgement:
 
 def contest(
     table: Table,
-    model_of: Callable[[Sequence[Row], Sequence[str], int], Sampler],
+    model_of: Callable[[Sequence[Row], Sequence[str], int], SamplingPredictor],
     labels: int = 0,
     chosen: bool = False,
     sets: Sequence[tuple[str, ...]] = SETS,
@@ -95,12 +96,12 @@ def contest(
         ValueError: fewer rows than labels, or an objective without a reference.
     """
     needed = tuple(dict.fromkeys(name for objectives in sets for name in objectives))
-    truth = Truth(table, needed)
+    truth = TablePredictor(table, needed)
     names = list(truth.values)
     if labels and not 2 <= labels < len(names):
         raise ValueError(f"{labels} labels of {len(names):,} rows: expected 2 at least, and fewer than rows")
     space = search_spaces.get(table.rows[0].space)
-    known = Known(space, names)
+    known = TableSpace(space, names)
     total = population * generations
     marks = [mark for mark in MARKS if mark < total] + [total]
     left = [
@@ -110,11 +111,11 @@ def contest(
         for method in METHODS
         if any((" x ".join(objectives), method, seed, mark) not in done for mark in marks)
     ]
-    held: dict[tuple[int, tuple[str, ...]], tuple[list[Row], Sampler]] = {}
-    for seed, objectives, method in tqdm(left, unit="search", disable=not progress):
+    held: dict[tuple[int, tuple[str, ...]], tuple[list[Row], SamplingPredictor]] = {}
+    for seed, objectives, method in progress_bar(left, unit="search", disable=not progress):
         is_true, algorithm = METHODS[method]
         each = FEW if is_true else population
-        settings = Settings(*(space.name, objectives, (), algorithm, each, total // each, seed))
+        settings = SearchSettings(*(space.name, objectives, (), algorithm, each, total // each, seed))
         rows: list[Row] = []
         predictor: Predictor = truth
         if not is_true:
@@ -126,31 +127,31 @@ def contest(
                     rows = _drawn(table, truth, labels, seed)
                 held = {key: (rows, model_of(rows, key[1], seed))}
             rows, model = held[key]
-            predictor = Informed(model, rows)
+            predictor = LabelledPredictor(model, rows)
         start = time.perf_counter()
         result = search(known, predictor, settings)
         seconds = time.perf_counter() - start
         for mark in marks:
-            found = _knowing(result.until(mark), rows)
+            found = _knowing(result.truncated(mark), rows)
             yield (" x ".join(objectives), method, seed, mark), judged(found, truth, seconds)
 
 
-def _chosen(known: Known, model: Sampler, truth: Truth, labels: int, settings: Settings) -> list[Row]:
+def _chosen(known: TableSpace, model: SamplingPredictor, truth: TablePredictor, labels: int, settings: SearchSettings) -> list[Row]:
     """Rows that pay, with the objectives alone."""
     objectives = settings.objectives
-    learner = Learner(Reader(model, known), objectives, {})
+    learner = OnlineSurrogate(CachedPredictor(model, known), objectives, {})
     for turn in range(TURNS):
-        count = (labels - len(learner.measured)) // (TURNS - turn)
+        count = (labels - len(learner.measurements)) // (TURNS - turn)
         names = propose(learner, settings, count)
         rows = [
             Row(known.name, name, dict(zip(objectives, values, strict=True)))
-            for name, values in zip(names, truth.true(names, objectives).tolist(), strict=True)
+            for name, values in zip(names, truth.measured_values(names, objectives).tolist(), strict=True)
         ]
-        learner.learn(rows)
-    return [*learner.measured.values()]
+        learner.update(rows)
+    return [*learner.measurements.values()]
 
 
-def _knowing(result: Result, rows: Sequence[Row]) -> Result:
+def _knowing(result: SearchResult, rows: Sequence[Row]) -> SearchResult:
     """A result with the rows that were known before, where it has not come upon them."""
     objectives = result.settings.objectives
     new = [row for row in rows if row.arch_str not in set(result.architectures)]
@@ -160,21 +161,21 @@ def _knowing(result: Result, rows: Sequence[Row]) -> Result:
     return result
 
 
-def _drawn(table: Table, truth: Truth, labels: int, seed: int) -> list[Row]:
+def _drawn(table: Table, truth: TablePredictor, labels: int, seed: int) -> list[Row]:
     """Random rows, with the numbers that are searched for alone."""
     rows = [row for row in table.rows if row.arch_str in truth.values]
     chosen = np.random.default_rng([seed, labels]).permutation(len(rows))[:labels]
-    return [rows[i].only(list(truth.objectives)) for i in chosen]
+    return [rows[i].select(list(truth.objectives)) for i in chosen]
 
 
-def judged(result: Result, truth: Truth, seconds: float) -> Judgement:
-    """What a result is worth in true values."""
+def judged(result: SearchResult, truth: TablePredictor, seconds: float) -> Judgement:
+    """What a result is select_candidates in true values."""
     objectives = result.settings.objectives
-    corner = [published(result.settings.space)[name] for name in objectives]
+    corner = [published_reference_values(result.settings.space)[name] for name in objectives]
 
     def share(positions: np.ndarray) -> float:
         names = [result.architectures[i] for i in positions]
-        return truth.share(names, objectives, corner)
+        return truth.relative_hypervolume(names, objectives, corner)
 
     front = result.front
     return Judgement(len(front), share(front), share(result.shortlist(SHORTLIST)), seconds)
@@ -199,11 +200,11 @@ def draw(found: Mapping[Key, Judgement]) -> Figure:
             marks = sorted(mark for o, m, mark in values if (o, m) == (objectives, method))
             if not marks:
                 continue
-            band(axis, marks, [values[objectives, method, mark] for mark in marks], hue, method)
+            plot_mean_band(axis, marks, [values[objectives, method, mark] for mark in marks], hue, method)
         axis.set_xscale("log")
         axis.set_title(objectives, fontsize=10, color=INK, loc="left")
         axis.set_xlabel("evaluations, or true values", color=INK)
-        plain(axis)
+        style_axis(axis)
     axes[0].set_ylabel("true hypervolume, of the best possible", color=INK)
     axes[0].legend(frameon=False, fontsize=9.5, labelcolor=INK)
     return figure

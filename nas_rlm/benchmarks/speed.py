@@ -27,11 +27,11 @@ from nas_rlm.model.batching import pad
 from nas_rlm.model.network import Network
 from nas_rlm.rlm import RLM
 from nas_rlm.search.loop import search
-from nas_rlm.search.settings import Settings
-from nas_rlm.surrogates.graph_surrogate import beliefs
+from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.text import from_architectures
-from nas_rlm.text.statements import statements
-from nas_rlm.training.dataset import examples_of
+from nas_rlm.text.statements import split_statements
+from nas_rlm.training.dataset import make_dataset
 from nas_rlm.training.recipe import TableRecipe, read_recipe
 from nas_rlm.training.trainer import fit
 from nas_rlm.utils.validation import MEDIAN
@@ -156,11 +156,11 @@ def experts(rlm: RLM, plan: Plan) -> Cases:
         space = search_spaces.get(name)
         texts = from_architectures(space, plan.networks(space, run))
         start = time.perf_counter()
-        beliefs(rlm.experts.get(name, ()), texts, objectives_of(rlm, name))
+        predictive_distributions(rlm.surrogates.get(name, ()), texts, objectives_of(rlm, name))
         waited.append(time.perf_counter() - start)
         return len(texts)
 
-    for name in (name for name in SPACES if name in rlm.experts):
+    for name in (name for name in SPACES if name in rlm.surrogates):
         waited: list[float] = []
         for case, timing in timed({name: partial(work, name)}, plan.runs):
             each = waited[-plan.runs :]
@@ -217,7 +217,7 @@ def learning(rlm: RLM, plan: Plan) -> Cases:
 
     recipe = replace(read_recipe("nas"), start="", epochs=1)
     texts = from_architectures(space, drawn[: recipe.batch_size * STEPS])
-    shown = examples_of(rlm, rows[: len(texts)], TableRecipe(""), texts)
+    shown = make_dataset(rlm, rows[: len(texts)], TableRecipe(""), texts)
 
     def pretrained(_: int) -> int:
         fit(rlm.with_objectives(()), [shown], recipe)
@@ -265,7 +265,7 @@ def searching(rlm: RLM, plan: Plan) -> Cases:
 
     def work(predictor: Any, run: int) -> int:
         asked = ("accuracy", "latency/pixel3")
-        settings = Settings(space.name, asked, population=side, generations=side, seed=plan.seed + run)
+        settings = SearchSettings(space.name, asked, population=side, generations=side, seed=plan.seed + run)
         return len(search(space, predictor, settings).architectures)
 
     cases = {
@@ -347,7 +347,7 @@ def roofline(rlm: RLM, plan: Plan) -> Cases:
 def operations(network: Network, ids: Tensor) -> float:
     """Floating-point operations with which padded texts [B, T] are encoded, statements of which are known."""
     config, width = network.config, network.config.width
-    places = statements(ids.numpy(), network.kinds.numpy()).places if config.statements else ids
+    places = split_statements(ids.numpy(), network.kinds.numpy()).unique_index if config.statement_layers else ids
     texts, long = places.shape
     matrices = config.size * 12 * width**2 + config.decoder_layers * 2 * width**2
     return texts * (2.0 * long * matrices + config.size * 4.0 * long**2 * width)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.data import tables
-from nas_rlm.data.reference_networks import exports
+from nas_rlm.data.reference_networks import export_all
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Table
-from nas_rlm.graph.cache import undisturbed
-from nas_rlm.model.checkpoint import Reading
+from nas_rlm.graph.cache import gc_paused
+from nas_rlm.model.checkpoint import AnyTokenizer
 from nas_rlm.text import from_architectures, from_onnx
 from search_spaces import SearchSpace
 
@@ -33,7 +33,7 @@ class TextSpeed:
     per_second: float
 
 
-def text_speed(space: SearchSpace[Any], tokenizer: Reading, count: int, seed: int = 0) -> TextSpeed:
+def text_speed(space: SearchSpace[Any], tokenizer: AnyTokenizer, count: int, seed: int = 0) -> TextSpeed:
     """Measure the way from random genotypes to token ids.
 
     Args:
@@ -46,17 +46,17 @@ def text_speed(space: SearchSpace[Any], tokenizer: Reading, count: int, seed: in
     warm, architectures = ([space.sample(rng) for _ in range(count)] for _ in range(2))
     for text in from_architectures(space, warm):
         tokenizer.encode(text)
-    with undisturbed():  # as `RLM.predict` does
+    with gc_paused():  # as `RLM.predict` does
         start = time.perf_counter()
         lengths = [len(tokenizer.encode(t)) for t in from_architectures(space, architectures)]
         elapsed = time.perf_counter() - start
     return TextSpeed(float(np.median(lengths)), float(np.mean(lengths)), max(lengths), count / elapsed)
 
 
-def table_tokens(table: Table, tokenizer: Reading, count: int, seed: int = 0) -> list[int]:
+def table_tokens(table: Table, tokenizer: AnyTokenizer, count: int, seed: int = 0) -> list[int]:
     """Tokens of the texts of rows of a table: of so many that are drawn, or of all if there are fewer."""
     drawn = np.random.default_rng(seed).permutation(len(table))[:count]
-    return [len(tokenizer.encode(text)) for text in tables.texts([table.rows[i] for i in drawn])]
+    return [len(tokenizer.encode(text)) for text in texts_of_rows([table.rows[i] for i in drawn])]
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class ForeignTokens:
     unknown: int
 
 
-def foreign_tokens(name: str, tokenizer: Reading) -> list[ForeignTokens]:
+def foreign_tokens(name: str, tokenizer: AnyTokenizer) -> list[ForeignTokens]:
     """Measure a reference network of `nas_rlm.data.reference_networks`, by each exporter that can write it."""
     found = []
-    for exporter, model in exports(name):
+    for exporter, model in export_all(name):
         flat, outlined = (tokenizer.encode(from_onnx(model, outlined=o)) for o in (False, True))
-        unknown = tokenizer.unknown(outlined)
+        unknown = tokenizer.num_unknown(outlined)
         found.append(ForeignTokens(exporter, len(model.graph.node), len(flat), len(outlined), unknown))
     return found

@@ -19,8 +19,11 @@ from nas_rlm.cli import (
     bench_speed,
     data,
     measure,
+    plot,
     predict,
     profile,
+    propose,
+    report,
     search,
     train,
 )
@@ -34,8 +37,11 @@ __all__ = [
     "data",
     "main",
     "measure",
+    "plot",
     "predict",
     "profile",
+    "propose",
+    "report",
     "search",
     "train",
 ]

@@ -12,7 +12,7 @@ import nas_rlm
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
-    from nas_rlm.search.ray_cluster import Here
+    from nas_rlm.search.ray_cluster import LocalWorkers
 
 app = App(
     name="nas-rlm",
@@ -62,17 +62,22 @@ def load(model: str) -> RLM:
     return RLM.load(model)
 
 
-def workers(ray: str) -> Here:
-    """Who predicts and measures, see `nas_rlm.search.ray_cluster`; it may take half a minute until Ray is there."""
-    from nas_rlm.search.ray_cluster import workers as found
+def workers(ray: str) -> LocalWorkers:
+    """Return the workers that predict and measure, see `nas_rlm.search.ray_cluster`."""
+    from nas_rlm.search.ray_cluster import connect_workers
 
     if ray:
-        print(f"nas-rlm: connecting to Ray ({ray})", file=sys.stderr)
-    return found(ray)
+        announce_ray(ray)
+    return connect_workers(ray)
+
+
+def announce_ray(ray: str) -> None:
+    """Say on stderr that Ray is being connected, which may take half a minute."""
+    print(f"nas-rlm: connecting to Ray ({ray})", file=sys.stderr)
 
 
 def bar(items: Sequence[Any], what: str) -> Any:
     """Items behind a progress bar, which shows itself after two seconds."""
-    from tqdm import tqdm
+    from nas_rlm.utils.progress import progress_bar
 
-    return tqdm(items, desc=what, unit="net", delay=2)
+    return progress_bar(items, desc=what, unit="net", delay=2)

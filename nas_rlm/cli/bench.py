@@ -14,7 +14,7 @@ import search_spaces
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Flag, Many, Names, Whole, app, bar, load
 from nas_rlm.files import check_target, read_text, write_text
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def bench_search(
         picture: hypervolume against evaluations: .png, .svg, .pdf or .jpg.
     """
     from nas_rlm.benchmarks.search import KEYS, METHODS, SETS, Judgement, contest, draw, means
-    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.plotting.style import check_picture_path, save_figure
 
     for name, value, least in (("seeds", seeds, 1), ("labels", labels, 0)):
         if value < least:
@@ -62,7 +62,7 @@ def bench_search(
     if chosen and not labels:
         raise ValueError("--chosen labels are none: expected --labels as well")
     if picture:
-        check_picture(picture)
+        check_picture_path(picture)
     table = table_of("nasbench201", data)
     name = model or ("pretrained" if labels else "nas")
     size = {"population": population, "generations": generations}
@@ -88,7 +88,7 @@ def bench_search(
         ]
         print(f"{objectives:<58}{method:<20}{evaluations:>12,}{told[0]:>16}{told[1]:>16}")
     if picture:
-        save(draw(found), picture)
+        save_figure(draw(found), picture)
         print(f"picture: {picture}")
 
 
@@ -102,8 +102,9 @@ def bench_references(*, model: str = "nas", count: Whole = 1000, seed: Whole = 0
         seed: of the draw.
         out: a JSON file; what it holds stays as it is.
     """
-    from nas_rlm.search.objectives import EXACT, Evaluator
-    from nas_rlm.search.reference_points import proposed
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.search.objectives import ObjectivePredictor
+    from nas_rlm.search.reference_points import propose_reference_values
 
     check_target(out)
     found = json.loads(read_text(out, "reference values")) if out.exists() else {}
@@ -111,9 +112,9 @@ def bench_references(*, model: str = "nas", count: Whole = 1000, seed: Whole = 0
     for name in bar(search_spaces.names(), "references"):
         seen = rlm.trained_on[name].objectives if name in rlm.trained_on else ()
         known = [o for o in rlm.objectives if o in seen and o.split("/")[0] in ("accuracy", "latency")]
-        new = [o for o in (*known, *EXACT) if o not in found.get(name, {})]
+        new = [o for o in (*known, *EXACT_OBJECTIVES) if o not in found.get(name, {})]
         if new:
-            told = proposed(search_spaces.get(name), Evaluator(rlm), new, count, seed)
+            told = propose_reference_values(search_spaces.get(name), ObjectivePredictor(rlm), new, count, seed)
             found[name] = {**found.get(name, {}), **told}
     write_text(out, json.dumps(found, indent=1) + "\n")
     print(f"reference values of {len(found)} spaces: {out}")
@@ -141,13 +142,13 @@ def bench_few_shot(
         model: a model that has seen none of the labels: a checkpoint folder, or a shipped model's name.
         data: the table; by default architectures/SPACE.parquet of the data folder.
         objective: what to rank by.
-        others: spaces whose tables, in the data folder, are labelled in full: experts on them advise.
+        others: spaces whose tables, in the data folder, are labelled in full: surrogates on them advise.
         methods: some of those that the whole table shows; by default all.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
     from nas_rlm.benchmarks.few_shot import UNLABELLED, Score, few_shot, methods_of
-    from nas_rlm.surrogates.fitting import experts_of
-    from nas_rlm.surrogates.graph_surrogate import ADVISED
+    from nas_rlm.surrogates.fitting import fit_graph_surrogates
+    from nas_rlm.surrogates.graph_surrogate import ACCURACY
 
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
@@ -156,29 +157,29 @@ def bench_few_shot(
     table = _measured(known, objective, data)
     if known in others:
         raise ValueError(f"--others has {known} itself, whose labels are asked for")
-    if others and objective != ADVISED:
-        raise ValueError(f"--others tell of {ADVISED} alone, not of {objective}")
+    if others and objective != ACCURACY:
+        raise ValueError(f"--others tell of {ACCURACY} alone, not of {objective}")
     setting = {"space": known, "labels": labels, "objective": objective}
     setting |= {"others": sorted(set(others)), "model": model, "table": table.name}
     results = Results(out, Score, setting, ("method", "seed"))
     rlm = load(model)
-    rlm.experts = dict(rlm.experts)
+    rlm.surrogates = dict(rlm.surrogates)
     for other in others:
-        found = experts_of(_measured(search_spaces.get(other).name, ADVISED).rows, [ADVISED])
+        found = fit_graph_surrogates(_measured(search_spaces.get(other).name, ACCURACY).rows, [ACCURACY])
         if not found:
             raise ValueError(f"--others has {other}, which has too few labels to tell of another space")
-        rlm.experts |= found
+        rlm.surrogates |= found
     offered = methods_of(table, rlm, objective)
     for name in methods:
         if name not in offered:
-            raise ValueError(f"there is no method {name!r} for {known}; {hint(name, offered)}")
+            raise ValueError(f"there is no method {name!r} for {known}; {suggest(name, offered)}")
     default = offered if labels else [name for name in offered if name in UNLABELLED]
     chosen = {name: offered[name] for name in methods or default}
     tried = few_shot(table, labels, chosen, range(seeds), objective, results.found, progress=True)
     for name, seed, score in tried:
         results.add((name, seed), score)
     scores = {name: [results.found[name, seed] for seed in range(seeds)] for name in chosen}
-    measured = len(table.having(objective))
+    measured = len(table.where_measured(objective))
     print(f"{measured:,} rows of {known}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
     for name, of_seeds in scores.items():
@@ -192,7 +193,7 @@ def bench_few_shot(
 def _measured(space: str, objective: str, data: Path | None = None) -> Table:
     """The rows of a space in its table, or in another, of which some have the objective."""
     table = table_of(space, data)
-    if len(table.having(objective)) == 0:
+    if len(table.where_measured(objective)) == 0:
         raise ValueError(f"{table.name} has no row of {space} with {objective}")
     return table
 
@@ -222,7 +223,7 @@ def bench_ablation(name: str, *, seeds: Whole = 2, out: Path | None = None) -> N
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
     if name not in ABLATIONS:
-        raise ValueError(f"there is no ablation {name!r}; {hint(name, ABLATIONS)}")
+        raise ValueError(f"there is no ablation {name!r}; {suggest(name, ABLATIONS)}")
     results = Results(out, Outcome, {}, KEYS)
     for key, outcome in run(name, range(seeds), results.found):
         results.add(key, outcome)
@@ -258,9 +259,9 @@ def bench_reliability(
     """
     from nas_rlm.benchmarks import reliability as counted
     from nas_rlm.benchmarks.evaluation import sides, whole
-    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.plotting.style import check_picture_path, save_figure
 
-    check_picture(out)
+    check_picture_path(out)
     rlm = load(model)
     rlm.check(objectives or rlm.objectives)
     found = []
@@ -269,7 +270,7 @@ def bench_reliability(
         spaces = sorted({row.space for row in table.rows})
         if len(spaces) > 1:
             raise ValueError(f"{table.name} has rows of {', '.join(spaces)}; expected one space")
-        known = [o for o in table.objectives if o in rlm.objectives and len(table.having(o)) > 1]
+        known = [o for o in table.objectives if o in rlm.objectives and len(table.where_measured(o)) > 1]
         latencies = [o for o in known if o.startswith("latency/")][:3]
         some = [o for o in known if o.startswith("accuracy")] + latencies
         wanted = [o for o in objectives if o in known] if objectives else some
@@ -286,7 +287,7 @@ def bench_reliability(
         print(
             f"{r.table:<13}{r.objective:<34}{r.rows:>6}{held}{r.certain:>10.2%}{r.uncertain:>11.2%}{shared}"
         )
-    save(counted.draw(found), out)
+    save_figure(counted.draw(found), out)
     print(f"picture: {out}")
 
 
@@ -340,7 +341,7 @@ def bench_foreign(*, model: str = "nas", network: Names = ()) -> None:
 
     for name in network:
         if name not in NETWORKS:
-            raise ValueError(f"there is no reference network {name!r}; {hint(name, NETWORKS)}")
+            raise ValueError(f"there is no reference network {name!r}; {suggest(name, NETWORKS)}")
     tokenizer = load(model).tokenizer
     print(f"{'network':<14}{'exporter':<13}{'operators':>10}{'flat':>8}{'outlined':>10}{'unknown':>9}")
     for name in bar(network or list(NETWORKS), "foreign"):

@@ -8,7 +8,7 @@ import search_spaces
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Names, Whole, load
 from nas_rlm.cli.bench import bench, table_of
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
 
 @bench.command(name="devices")
@@ -33,13 +33,14 @@ def bench_devices(
             new devices of HELP and NASFLAT; of both a tenth of the networks is asked, unknown on any device;
             or new, devices that the model does not know, where all other networks of the table are asked; or
             another space, which alone tells of devices: here each of them is new.
-        model: whose experts know the others: a checkpoint folder, or the name of a shipped model.
+        model: whose surrogates know the others: a checkpoint folder, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data folder.
         again: a table in which some of the networks were measured once more: how well the two agree.
         out: a file of JSON lines to which each result is added; what is there already is not done again.
     """
     from nas_rlm.benchmarks.devices import Score, Transfer, agreement, summary
-    from nas_rlm.surrogates.graph_surrogate import LATENCY, on_networks
+    from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
+    from nas_rlm.surrogates.registry import graph_surrogates
 
     is_across = split not in ("one-out", "help", "new")
     if is_across and split not in search_spaces.names():
@@ -52,8 +53,8 @@ def bench_devices(
     table, second = table_of(known, data), table_of(known, again) if again else None
     transfer = Transfer(table, held=0 if split == "new" else 0.1)
     teller = search_spaces.get(split).name if is_across else known
-    experts = on_networks(load(model).experts).get(teller, ())
-    able = [n for one in experts for n in one.objectives if n.startswith(LATENCY)]
+    surrogates = graph_surrogates(load(model).surrogates).get(teller, ())
+    able = [n for one in surrogates for n in one.objectives if n.startswith(LATENCY_PREFIX)]
     sources, targets = transfer.split() if split == "help" else (able, transfer.devices)
     if split == "new":
         targets = [name for name in transfer.devices if name not in able]
@@ -63,15 +64,15 @@ def bench_devices(
             raise ValueError(f"{model} knows no device of {table.name} from {teller} as another space")
     for name in sources if split == "help" else ():
         if name not in able:
-            raise ValueError(f"{model} has no expert on {name} of {known}; {hint(name, able)}")
+            raise ValueError(f"{model} has no expert on {name} of {known}; {suggest(name, able)}")
     if len(able) < 2:
-        raise ValueError(f"{model} has no experts on two latencies of {teller} at least")
+        raise ValueError(f"{model} has no surrogates on two latencies of {teller} at least")
     seeds = seeds if samples else 1  # without samples all seeds are the same
-    others = [n for one in experts for n in one.objectives if n not in sources]
-    experts = [one for e in experts if (one := e.without(others))]
+    others = [n for one in surrogates for n in one.objectives if n not in sources]
+    surrogates = [one for e in surrogates if (one := e.without(others))]
     setting = {"space": known, "samples": samples, "split": split, "model": model, "table": table.name}
     results = Results(out, Score, setting, ("target", "selection", "seed"))
-    found = transfer.scores({teller: experts}, targets, samples, range(seeds), results.found, progress=True)
+    found = transfer.scores({teller: surrogates}, targets, samples, range(seeds), results.found, progress=True)
     for target, selection, seed, score in found:
         results.add((target, selection, seed), score)
     print(f"{samples} samples of a new device, {len(transfer.asked):,} networks of {known}")
@@ -104,7 +105,7 @@ def bench_measure(
 
     Args:
         space: whose table.
-        devices: each new in turn, of which the model's experts are not asked; by default the six of HELP.
+        devices: each new in turn, of which the model's surrogates are not asked; by default the six of HELP.
         budgets: of measurements.
         seeds: searches of each, with seeds from 0.
         population: architectures a generation.
@@ -116,7 +117,7 @@ def bench_measure(
     """
     from nas_rlm.benchmarks.devices import LARGEST, TARGETS
     from nas_rlm.benchmarks.measuring import POLICIES, Judgement, draw, judged, means
-    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.plotting.style import check_picture_path, save_figure
 
     sizes = [int(b) if b.isdecimal() else 0 for b in budgets]
     if not sizes or min(sizes) < 10:
@@ -127,14 +128,14 @@ def bench_measure(
         if value < least:
             raise ValueError(f"{name} is {value}, expected at least {least}")
     if picture:
-        check_picture(picture)
+        check_picture_path(picture)
     known = search_spaces.get(space)
     table = table_of(known.name, data)
     usual = [name.format(LARGEST.get(known.name, "1")) for name in TARGETS]
     targets = [f"latency/{name.removeprefix('latency/')}" for name in devices or usual]
     for name in targets:
         if name not in table.objectives:
-            raise ValueError(f"{table.name} has no {name}; {hint(name, table.objectives)}")
+            raise ValueError(f"{table.name} has no {name}; {suggest(name, table.objectives)}")
     size = {"population": population, "generations": generations}
     setting = {"space": known.name, "table": table.name, "model": model, **size}
     results = Results(out, Judgement, setting, ("target", "policy", "budget", "seed"))
@@ -161,5 +162,5 @@ def bench_measure(
             confirmed = sum(one.confirmed for one in some) / max(1, sum(one.front for one in some))
             print(f"{policy:<16}{budget:>7}{told}{confirmed:>11.0%}")
     if picture:
-        save(draw(asked), picture)
+        save_figure(draw(asked), picture)
         print(f"picture: {picture}")

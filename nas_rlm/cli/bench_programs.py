@@ -9,7 +9,7 @@ import numpy as np
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Names, Whole
 from nas_rlm.cli.bench import bench
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
 
 @bench.command(name="in-context")
@@ -94,22 +94,22 @@ def bench_programs(
     from nas_rlm.benchmarks.programs import KEYS, METHODS, SPLITS, Judgement, ranked, trials
     from nas_rlm.benchmarks.ranking import draw_within
     from nas_rlm.data import tables
-    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.plotting.style import check_picture_path, save_figure
     from nas_rlm.training.recipe import read_recipe
 
     if split not in SPLITS:
-        raise ValueError(f"--split is {split!r}; {hint(split, SPLITS)}")
+        raise ValueError(f"--split is {split!r}; {suggest(split, SPLITS)}")
     if seeds < 1:
         raise ValueError(f"--seeds is {seeds}, expected at least 1")
     for name in methods:
         if name not in METHODS:
-            raise ValueError(f"there is no method {name!r}; {hint(name, METHODS)}")
+            raise ValueError(f"there is no method {name!r}; {suggest(name, METHODS)}")
     if picture:
-        check_picture(picture)
+        check_picture_path(picture)
     read = read_recipe(recipe)
-    path = tables.data_directory() / read.alone(table).tables[0].path
+    path = tables.data_directory() / read.for_table(table).tables[0].path
     if objective and objective not in (known := tables.read(path).objectives):
-        raise ValueError(f"{table} has no {objective!r}; {hint(objective, known)}")
+        raise ValueError(f"{table} has no {objective!r}; {suggest(objective, known)}")
     results = Results(out, Judgement, {"table": table, "recipe": recipe}, KEYS)
     asked = methods or METHODS
     for key, judgement in trials(path, read, folder, split, range(seeds), asked, results.found):
@@ -134,5 +134,5 @@ def bench_programs(
         print(f"{objective:<22}{method:<12}{shown}{rest[0]:>9.2f}" + "".join(f"{v:>6.2f}" for v in rest[1:]))
     if picture:
         drawn, counted = ranked(path, read, folder, split, range(seeds), objective)
-        save(draw_within(counted, f"{drawn} of {table}, by {split}"), picture)
+        save_figure(draw_within(counted, f"{drawn} of {table}, by {split}"), picture)
         print(f"picture: {picture}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Names, Whole, load
 from nas_rlm.cli.bench import bench
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
 
 @bench.command(name="speed")
@@ -48,7 +48,7 @@ def bench_speed(
 
     for name in parts:
         if name not in PARTS:
-            raise ValueError(f"there is no part {name!r}; {hint(name, PARTS)}")
+            raise ValueError(f"there is no part {name!r}; {suggest(name, PARTS)}")
     plan = Plan(count, runs, most, evaluations, seed, model)
     threads = torch.get_num_threads()
     results = Results(out, Timing, {**asdict(plan), "threads": threads}, KEYS, places=9)

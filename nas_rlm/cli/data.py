@@ -26,12 +26,12 @@ def import_table(kind: str, file: Path, *, out: Path, allow_pickle: Flag = False
         allow_pickle: read a file that can run code while it is read; only for files that you trust.
     """
     from nas_rlm.data import write
-    from nas_rlm.data.importers.official import read_official
+    from nas_rlm.data.importers import import_benchmark
 
     check_target(out)
     if file.exists() and out.exists() and file.samefile(out):
         raise ValueError(f"--out {str(out)!r} is the file to read: choose another")
-    rows = read_official(kind, file, allow_pickle)
+    rows = import_benchmark(kind, file, allow_pickle)
     write(out, rows)
     print(f"{len(rows):,} rows: {out}")
 
@@ -46,10 +46,10 @@ def describe(table: Path, *, problems: Path, out: Path) -> None:
         out: the parquet table.
     """
     from nas_rlm.data import write
-    from nas_rlm.programs.leetcode import described
+    from nas_rlm.programs.leetcode import add_problem_statements
 
     check_target(out)
-    rows = described(table, problems)
+    rows = add_problem_statements(table, problems)
     write(out, rows)
     print(f"{len(rows):,} programs with their problems: {out}")
 

@@ -65,9 +65,9 @@ def measure_python(
     import json
 
     from nas_rlm.programs.apps import read_apps
-    from nas_rlm.programs.leetcode import agreement, read_solutions
+    from nas_rlm.programs.leetcode import rank_agreement, read_solutions
     from nas_rlm.programs.python_runner import Plan
-    from nas_rlm.programs.table import measured, read_cases, read_programs
+    from nas_rlm.programs.table import measure_programs, read_cases, read_programs
 
     if [bool(files), *(one is not None for one in (programs, solutions, apps))].count(True) != 1:
         raise ValueError("give either files, --programs, --apps, or --solutions and --problems")
@@ -91,23 +91,23 @@ def measure_python(
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
         found = {str(path): _program(path, entry, inputs) for path in files}
-    table = measured(found, out, plan, jobs, progress=True)
+    table = measure_programs(found, out, plan, jobs, progress=True)
     rows = [row for row in table.rows if row.identifier in found]
-    failed = [row for row in rows if not row.measured("memory")]
+    failed = [row for row in rows if not row.is_measured("memory")]
     print(f"{len(rows) - len(failed):,} programs with memory: {out}")
     if failed:
         reason = json.loads(failed[0].metainformation)["error"]
         print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
     if known:
-        for objective, (count, rho) in agreement(table, known).items():
+        for objective, (count, rho) in rank_agreement(table, known).items():
             print(f"Spearman with {objective} of {known.name}: {rho:.3f}, {count:,} solutions, no two alike")
 
 
 def _program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
     from nas_rlm.programs.python_runner import Program
-    from nas_rlm.programs.source import source_of
+    from nas_rlm.programs.source import read_source
 
-    source = source_of(path)
+    source = read_source(path)
     try:
         return Program(source, entry, inputs)
     except ValueError as error:
@@ -145,14 +145,14 @@ def measure_triton(
     """
     import json
 
-    from nas_rlm.programs.triton_runner import Plan, latencies, read_kernel, read_pairs
+    from nas_rlm.programs.triton_runner import Plan, measure_kernels, read_kernel, read_kernelbook
 
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")
     check_target(out)
     plan = Plan(windows, seconds, interpret, limit)
-    found = read_pairs(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
-    table = latencies(found, out, plan, progress=True)
+    found = read_kernelbook(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
+    table = measure_kernels(found, out, plan, progress=True)
     rows = [row for row in table.rows if row.identifier in found]
     failed = [row for row in rows if not row.targets]
     print(f"{len(rows) - len(failed):,} kernels with latency: {out}")

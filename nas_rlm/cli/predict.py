@@ -13,7 +13,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.cli.app import Flag, Levels, Many, Names, Whole, app, bar, load, workers
-from nas_rlm.files import ASSETS, atomic, check_folder, check_target, read_text, write_text
+from nas_rlm.files import ASSETS, atomic_write, check_new_directory, check_target, read_text, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
@@ -59,12 +59,12 @@ def export(
             raise ValueError(f"{name} is {value}, expected at least 0")
     found = search_spaces.get(space)
     rng = np.random.default_rng(seed)
-    check_folder(out)
+    check_new_directory(out)
     chosen = [found.parse(a) for a in arch] + [found.sample(rng) for _ in range(sample)]
     if not chosen:
         raise ValueError("nothing to export: give --arch ARCHITECTURE … or --sample N")
     for i, architecture in enumerate(bar(chosen, "export")):
-        with atomic(out / f"{i:03d}.onnx") as temporary:
+        with atomic_write(out / f"{i:03d}.onnx") as temporary:
             onnx.save(found.to_onnx(architecture, weights=weights), temporary)
         write_text(out / f"{i:03d}.txt", from_architecture(found, architecture))
     write_text(out / "archs.txt", "".join(f"{a}\n" for a in chosen))
@@ -87,7 +87,7 @@ def export_model(*, out: Path, model: str = "nas", int8: Flag = False) -> None:
     rlm = load(model)
     write(rlm, out, int8)
     size = sum(path.stat().st_size for path in out.iterdir())
-    left = f"; without the experts of {', '.join(rlm.experts)}" if rlm.experts else ""
+    left = f"; without the surrogates of {', '.join(rlm.surrogates)}" if rlm.surrogates else ""
     print(f"{out}: {size / 2**20:.1f} MiB{left}")
 
 
@@ -174,9 +174,10 @@ def _predict(
     ray: str,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, medians [N, K] and quantiles [N, K, Q] of what a command line names."""
-    from nas_rlm.model.onnx_runtime import Lite, is_exported
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.model.onnx_runtime import OnnxPredictor, is_exported
     from nas_rlm.programs.source import is_program, read_program
-    from nas_rlm.search.objectives import EXACT, Evaluator
+    from nas_rlm.search.objectives import ObjectivePredictor
     from nas_rlm.text import from_onnx
 
     if archs is not None and space is None:
@@ -198,19 +199,19 @@ def _predict(
     if is_exported(model):
         if known is None or ray:
             raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
-        told = Evaluator(cast("RLM", Lite.load(model)))  # of which it needs no more than such has
+        told = ObjectivePredictor(cast("RLM", OnnxPredictor.load(model)))  # of which it needs no more than such has
         told.check(objectives)
         values = told.predict(known, [a for _, a in read], objectives, computed, progress=True)
         return names, values[:, :, computed.index(0.5)], values[:, :, chosen]
     with workers(ray) as there:
-        rlm = there.model(load(model or _shipped(files)))
-        evaluator = Evaluator(rlm)
+        rlm = there.distribute(load(model or _shipped(files)))
+        evaluator = ObjectivePredictor(rlm)
         evaluator.check(objectives)
         if known:
             values = evaluator.predict(known, [a for _, a in read], objectives, computed, progress=True)
         else:
-            guessed = [name for name in objectives if name not in EXACT]
-            counted = [name for name in objectives if name in EXACT]
+            guessed = [name for name in objectives if name not in EXACT_OBJECTIVES]
+            counted = [name for name in objectives if name in EXACT_OBJECTIVES]
             if counted and (programs := [str(f) for f in files if is_program(f)]):
                 raise ValueError(f"{programs[0]} is a program: {counted[0]} is counted in networks alone")
             read_files = [

@@ -58,16 +58,15 @@ def profile(
         limit: seconds that compiling a network, or a window of its runs, may take.
         ray: a cluster whose machines, all alike, share the networks: auto, HOST:6379 or ray://HOST:10001.
     """
-    from nas_rlm.data.synthetic import counted
+    from nas_rlm.data.synthetic import graph_features_of_texts
     from nas_rlm.devices import Device
-    from nas_rlm.devices.connection import check_limit
-    from nas_rlm.devices.measurements import Architecture, File, Network, notes
+    from nas_rlm.devices.connection import check_timeout
+    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork, measurement_details
     from nas_rlm.devices.measurements import profile as run
     from nas_rlm.devices.profiler import Plan
-    from nas_rlm.devices.sample_selection import choose as chosen
-    from nas_rlm.devices.sample_selection import profiles_of
-    from nas_rlm.surrogates.features import CHAINS
-    from nas_rlm.surrogates.graph_surrogate import on_networks
+    from nas_rlm.devices.sample_selection import select_samples, selection_features
+    from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+    from nas_rlm.surrogates.registry import graph_surrogates
     from nas_rlm.text import from_architectures
 
     for name, value, least in (
@@ -80,16 +79,16 @@ def profile(
             raise ValueError(f"{name} is {value}, expected at least {least}")
     if not 0 < seconds <= 60:
         raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most 60")
-    check_limit(limit, seconds, "--limit")
+    check_timeout(limit, seconds, "--limit")
     check_target(out)
-    where = Device.named(device)
+    where = Device.parse(device)
     networks: list[Network]
     if files:
         if archs or arch or sample or choose:
             raise ValueError(
                 "ONNX files are measured as they are: --archs, --arch, --sample and --choose are for spaces"
             )
-        networks = [File(path, space or "") for path in files]
+        networks = [OnnxFileNetwork(path, space or "") for path in files]
     else:
         if space is None:
             raise ValueError(
@@ -102,14 +101,14 @@ def profile(
         if not some:
             raise ValueError("nothing to measure: give --sample N, --archs FILE or --arch ARCHITECTURE …")
         if choose:
-            counts = [*counted(from_architectures(known, some), CHAINS)]
-            told = profiles_of(on_networks(load(model).experts).get(space, ()), space, counts)
-            some = [some[i] for i in chosen(told, choose, seed)]
-        networks = [Architecture(known, a) for a in some]
+            counts = [*graph_features_of_texts(from_architectures(known, some), MAX_CHAIN_LENGTH)]
+            told = selection_features(graph_surrogates(load(model).surrogates).get(space, ()), space, counts)
+            some = [some[i] for i in select_samples(told, choose, seed)]
+        networks = [SpaceNetwork(known, a) for a in some]
     plan = Plan(windows, seconds, seed, memory, python, limit)
     with workers(ray) as there:
-        table = run(networks, where, out, plan, progress=True, measuring=there.measure)
-    found = [notes(row).get(str(where), {}) for row in table.rows]
+        table = run(networks, where, out, plan, progress=True, measure_function=there.measure)
+    found = [measurement_details(row).get(str(where), {}) for row in table.rows]
     failed = [entry["error"] for entry in found if "error" in entry]
     spreads = [entry["spread"] for entry in found if "spread" in entry]
     print(f"{len(spreads):,} networks with latency/{where}: {out}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from nas_rlm.cli.app import Flag, Names, Whole, app, load
-from nas_rlm.files import check_folder, check_target
+from nas_rlm.files import check_new_directory, check_target
 
 if TYPE_CHECKING:
     from nas_rlm.data import Table
@@ -43,7 +43,7 @@ def finetune(
     model: str = "nas",
     learn: str = "all",
     seed: Whole = 0,
-    no_experts: Flag = False,
+    no_surrogates: Flag = False,
 ) -> None:
     """Continue training a model on a table; objectives it did not know become tokens of their own.
 
@@ -58,7 +58,7 @@ def finetune(
         model: a checkpoint folder, or the name of a shipped model.
         learn: the part of the network that learns: all, decoder, or token, the objectives' own alone.
         seed: of what is held out, and of the batches.
-        no_experts: let the network alone tell the numbers, without what counts of operators tell.
+        no_surrogates: use the network only, without surrogates on graph features or n-grams.
     """
     from nas_rlm.data import read
 
@@ -66,7 +66,7 @@ def finetune(
         raise ValueError(
             f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
         )
-    check_folder(out)
+    check_new_directory(out)
     table = _called(read(data), new_objective)
     if not objectives and not new_objective:
         raise ValueError(
@@ -80,7 +80,7 @@ def finetune(
         )
     names = objectives or (new_objective,)
     part = "token" if new_objective else learn
-    rlm.fine_tune(table.rows, names, seed=seed, experts=not no_experts, learn=part).save(out)
+    rlm.fine_tune(table.rows, names, seed=seed, surrogates=not no_surrogates, learn=part).save(out)
     print(f"model: {out}")
 
 
@@ -107,7 +107,7 @@ def evaluate(
     objectives: Names = (),
     samples: Whole = 64,
     validation: Flag = False,
-    no_experts: Flag = False,
+    no_surrogates: Flag = False,
     picture: Path | None = None,
 ) -> None:
     """Hold a model's predictions against measurements, beside the FLOPs and parameters baselines.
@@ -119,21 +119,21 @@ def evaluate(
         objectives: what to judge; by default every one that model and table share.
         samples: hold the median of so many samples beside the model's median; 0, which is quick, for none.
         validation: without --data, the rows that told the model's temperatures instead of the test rows.
-        no_experts: judge the network alone.
+        no_surrogates: evaluate the network without surrogates.
         picture: draw measured against predicted values, over all orders of magnitude.
     """
     from nas_rlm.benchmarks import evaluation as evaluation
-    from nas_rlm.plotting.probability import draw_probits
-    from nas_rlm.plotting.style import check_picture, save
+    from nas_rlm.plotting.probability import draw_probability_plot
+    from nas_rlm.plotting.style import check_picture_path, save_figure
 
     if picture:
-        check_picture(picture)
+        check_picture_path(picture)
     rlm = load(model)
-    rlm.experts = {} if no_experts else rlm.experts
+    rlm.surrogates = {} if no_surrogates else rlm.surrogates
     found = evaluation.judge(rlm, data, objectives, samples, validation)
     print(evaluation.show(found))
     if picture:
-        save(draw_probits({f"{f.table}: {f.objective}": f.points for f in found if not f.uid}), picture)
+        save_figure(draw_probability_plot({f"{f.table}: {f.objective}": f.points for f in found if not f.uid}), picture)
         print(f"picture: {picture}")
 
 

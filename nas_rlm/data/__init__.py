@@ -1,5 +1,6 @@
-"""Data: the public schema of measured architectures, and splits that no architecture straddles."""
+"""Data: tables of measured architectures in the public schema, their splits, texts and importers."""
 
-from nas_rlm.data.tables import Row, Table, data_directory, read, split, write
+from nas_rlm.data.splits import split
+from nas_rlm.data.tables import Row, Table, data_directory, read, write
 
 __all__ = ["Row", "Table", "data_directory", "read", "split", "write"]

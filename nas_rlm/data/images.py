@@ -1,4 +1,4 @@
-"""Small labelled images as their authors publish them: CIFAR-10 in its Python format, Fashion-MNIST."""
+"""Small labelled images as published: CIFAR-10 in its Python format, and Fashion-MNIST."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-SIDE = 32
-MOST_BYTES = 256 * 1024 * 1024
-# all that the arrays of CIFAR-10's pickles are made of; anything else in such a file is refused
-_HARMLESS = {
+IMAGE_SIZE, FASHION_MNIST_IMAGE_SIZE = 32, 28  # pixels
+NUM_CLASSES = 10
+MAX_FILE_BYTES = 256 * 1024 * 1024
+# All that the arrays of CIFAR-10's pickles need; anything else in such a file is refused.
+_SAFE_GLOBALS = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy.core.numeric", "_frombuffer"),
@@ -25,15 +26,15 @@ _HARMLESS = {
     ("numpy", "dtype"),
     ("_codecs", "encode"),
 }
-FASHION = {
-    part: (f"{name}-images-idx3-ubyte", f"{name}-labels-idx1-ubyte")
-    for part, name in (("train", "train"), ("test", "t10k"))
+FASHION_MNIST_FILES = {  # images and labels
+    subset: (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
+    for subset, prefix in (("train", "train"), ("test", "t10k"))
 }
 
 
 @dataclass(frozen=True)
 class Images:
-    """Labelled images, half to train on and half to judge by.
+    """Labelled images for training and testing.
 
     Args:
         train, test: uint8 [N, 3, 32, 32].
@@ -46,95 +47,109 @@ class Images:
     test_labels: np.ndarray
 
 
-def read_images(folder: str | os.PathLike[str]) -> Images:
-    """The images of a folder.
+def read_images(directory: str | os.PathLike[str]) -> Images:
+    """Read the images of a directory.
 
     Args:
-        folder: `cifar-10-batches-py` (data_batch_*, test_batch), or one with Fashion-MNIST's four idx files,
-            compressed or not.
+        directory: `cifar-10-batches-py` (data_batch_*, test_batch), or a directory with the four idx files of
+            Fashion-MNIST, compressed or not, whose images are padded and repeated to three channels.
 
     Raises:
-        FileNotFoundError: the folder has neither.
-        ValueError: a file is damaged, too large, or holds more than arrays.
+        FileNotFoundError: the directory has neither.
+        ValueError: a file is damaged, too large, or contains more than arrays.
     """
-    path = Path(folder)
+    path = Path(directory)
     if not path.is_dir():
-        raise FileNotFoundError(f"no folder at {str(path)!r}: expected CIFAR-10's or Fashion-MNIST's files")
+        raise FileNotFoundError(f"no directory at {str(path)!r}: expected files of CIFAR-10 or Fashion-MNIST")
     batches = sorted(path.glob("data_batch_*"))
     if batches and (path / "test_batch").is_file():
-        parts = [_cifar(b) for b in batches]
-        train, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Images(train, labels, *_cifar(path / "test_batch"))
-    if all(_compressed_or_not(path / name).is_file() for pair in FASHION.values() for name in pair):
-        return Images(*_fashion(path, "train"), *_fashion(path, "test"))
+        columns = zip(*(_read_cifar_batch(batch) for batch in batches), strict=True)
+        images, labels = (np.concatenate(column) for column in columns)
+        return Images(images, labels, *_read_cifar_batch(path / "test_batch"))
+    idx_names = [name for pair in FASHION_MNIST_FILES.values() for name in pair]
+    if all(_with_suffix_if_compressed(path / name).is_file() for name in idx_names):
+        return Images(*_read_fashion_mnist(path, "train"), *_read_fashion_mnist(path, "test"))
     raise FileNotFoundError(
         f"{str(path)!r} has neither CIFAR-10's data_batch_* and test_batch nor Fashion-MNIST's"
-        f" {', '.join(name for pair in FASHION.values() for name in pair)}"
+        f" {', '.join(idx_names)}"
     )
 
 
-class _Arrays(pickle.Unpickler):
-    """Reads arrays, lists and texts, and refuses everything that could run code."""
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reads arrays, lists and text, and refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _HARMLESS:
+        if (module, name) in _SAFE_GLOBALS:
             return super().find_class(module, name)
-        raise ValueError(f"it asks for {module}.{name}, which no array needs")
+        raise ValueError(f"it refers to {module}.{name}, which no array needs")
 
 
-def _cifar(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _read_cifar_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images and labels of a batch file."""
     _check_size(path)
     try:
         with open(path, "rb") as file:
-            content = _Arrays(file, encoding="bytes").load()
-        images = np.asarray(content[b"data"], dtype=np.uint8).reshape(-1, 3, SIDE, SIDE)
+            content = _ArrayUnpickler(file, encoding="bytes").load()
+        images = np.asarray(content[b"data"], dtype=np.uint8).reshape(-1, 3, IMAGE_SIZE, IMAGE_SIZE)
         labels = np.asarray(content[b"labels"], dtype=np.int64)
     except (pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError, AttributeError) as error:
         raise ValueError(f"{str(path)!r} is not a batch of CIFAR-10 in its Python format: {error}") from None
-    return _checked(path, images, labels)
+    _check_labels(path, images, labels)
+    return images, labels
 
 
-def _fashion(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    images_path, labels_path = (_compressed_or_not(folder / name) for name in FASHION[part])
-    images, labels = _idx(images_path, 3), _idx(labels_path, 1)
-    margin = (SIDE - images.shape[1]) // 2
-    if images.shape[1:] != (28, 28):
-        raise ValueError(f"{str(images_path)!r} holds images of {images.shape[1:]}, expected 28 x 28")
-    padded = np.pad(images, ((0, 0), (margin, margin), (margin, margin)))
-    return _checked(labels_path, np.repeat(padded[:, None], 3, axis=1), labels.astype(np.int64))
+def _read_fashion_mnist(directory: Path, subset: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the padded colour images and the labels of a subset, train or test."""
+    images_path, labels_path = (
+        _with_suffix_if_compressed(directory / name) for name in FASHION_MNIST_FILES[subset]
+    )
+    images, labels = _read_idx(images_path, 3), _read_idx(labels_path, 1).astype(np.int64)
+    size = FASHION_MNIST_IMAGE_SIZE
+    if images.shape[1:] != (size, size):
+        raise ValueError(
+            f"{str(images_path)!r} has images of {images.shape[1:]} pixels, expected {size} x {size}"
+        )
+    padding = (IMAGE_SIZE - size) // 2
+    padded = np.pad(images, ((0, 0), (padding, padding), (padding, padding)))
+    colour = np.repeat(padded[:, None], 3, axis=1)
+    _check_labels(labels_path, colour, labels)
+    return colour, labels
 
 
-def _idx(path: Path, dimensions: int) -> np.ndarray:
+def _read_idx(path: Path, num_dimensions: int) -> np.ndarray:
+    """Return the uint8 array of an idx file, compressed or not."""
     _check_size(path)
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rb") as file:
-            content: bytes = file.read(MOST_BYTES)
+            content: bytes = file.read(MAX_FILE_BYTES)
     except (OSError, EOFError) as error:
         raise ValueError(f"{str(path)!r} is damaged: {error}") from None
-    head = 4 + 4 * dimensions
-    if len(content) < head or content[:4] != bytes((0, 0, 8, dimensions)):
-        raise ValueError(f"{str(path)!r} is not an idx file of bytes with {dimensions} dimensions")
-    shape = struct.unpack(f">{dimensions}I", content[4:head])
-    if len(content) - head != int(np.prod(shape)):
-        raise ValueError(f"{str(path)!r} is truncated: {len(content) - head:,} of {np.prod(shape):,} bytes")
-    return np.frombuffer(content, dtype=np.uint8, offset=head).reshape(shape)
+    header_length = 4 + 4 * num_dimensions
+    if len(content) < header_length or content[:4] != bytes((0, 0, 8, num_dimensions)):
+        raise ValueError(f"{str(path)!r} is not an idx file of bytes with {num_dimensions} dimensions")
+    shape = struct.unpack(f">{num_dimensions}I", content[4:header_length])
+    num_bytes, expected = len(content) - header_length, int(np.prod(shape))
+    if num_bytes != expected:
+        raise ValueError(f"{str(path)!r} is truncated: {num_bytes:,} of {expected:,} bytes")
+    return np.frombuffer(content, dtype=np.uint8, offset=header_length).reshape(shape)
 
 
-def _compressed_or_not(path: Path) -> Path:
+def _with_suffix_if_compressed(path: Path) -> Path:
+    """Return the path of the compressed file if there is one."""
     compressed = path.with_name(f"{path.name}.gz")
     return compressed if compressed.is_file() else path
 
 
 def _check_size(path: Path) -> None:
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{str(path)!r} has more than the limit of {MOST_BYTES:,} bytes")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"{str(path)!r} is larger than the limit of {MAX_FILE_BYTES:,} bytes")
 
 
-def _checked(path: Path, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if len(images) != len(labels) or len(labels) == 0 or labels.min() < 0 or labels.max() > 9:
+def _check_labels(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    """Check that there is a valid label for each image."""
+    if len(images) != len(labels) or len(labels) == 0 or labels.min() < 0 or labels.max() >= NUM_CLASSES:
         raise ValueError(
             f"{str(path)!r} has {len(images)} images and {len(labels)} labels,"
             " expected as many labels from 0 to 9"
         )
-    return images, labels

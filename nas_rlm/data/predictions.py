@@ -1,4 +1,4 @@
-"""Predictions as a table."""
+"""Predictions as a CSV table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def predictions_csv(
     quantiles: np.ndarray | None = None,
     status: Sequence[str] = (),
 ) -> str:
-    """Predictions as CSV: `arch`, then the median of each objective, then `OBJECTIVE@level`.
+    """Return predictions as CSV with the columns `arch`, each OBJECTIVE (its median), and `OBJECTIVE@level`.
 
     >>> print(predictions_csv(["a", "b"], ["accuracy"], np.array([[91.5], [90.0]])), end="")
     arch,accuracy
@@ -26,18 +26,20 @@ def predictions_csv(
 
     Args:
         names: N architectures or files.
-        objectives: K names.
-        medians: [N, K], in the objectives' own units.
+        objectives: K objective names.
+        medians: [N, K], in the units of the objectives.
         levels: Q quantile levels.
-        quantiles: [N, K, Q], where there are levels.
-        status: of each, a last column, if there is one.
+        quantiles: [N, K, Q]; None without levels.
+        status: a value for each name in a last column `status`; empty for no such column.
     """
-    tails = np.empty((len(names), len(objectives), 0)) if quantiles is None else quantiles
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    last = [[word] for word in status] or [[]] * len(names)
-    heads = ["arch", *objectives, *(f"{o}@{q:g}" for o in objectives for q in levels)]
-    writer.writerow([*heads, *(["status"] if status else [])])
-    for name, median, tail, word in zip(names, medians, tails, last, strict=True):
-        writer.writerow([name, *(f"{v:.10g}" for v in (*median, *tail.reshape(-1))), *word])
-    return table.getvalue()
+    no_quantiles = np.empty((len(names), len(objectives), 0))
+    header = ["arch", *objectives, *(f"{o}@{q:g}" for o in objectives for q in levels)]
+    statuses = [[value] for value in status] or [[]] * len(names)
+    csv_text = io.StringIO()
+    writer = csv.writer(csv_text, lineterminator="\n")
+    writer.writerow([*header, *(["status"] if status else [])])
+    rows = zip(names, medians, no_quantiles if quantiles is None else quantiles, statuses, strict=True)
+    for name, median, row_quantiles, row_status in rows:
+        values = [f"{v:.10g}" for v in (*median, *row_quantiles.reshape(-1))]
+        writer.writerow([name, *values, *row_status])
+    return csv_text.getvalue()

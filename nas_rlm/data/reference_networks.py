@@ -1,4 +1,4 @@
-"""Reference networks from elsewhere: architectures of transformers, exported by torch."""
+"""Reference networks outside the search spaces: architectures of transformers, exported to ONNX by torch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import onnx
 import torch
 from torch import nn
 
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
-SIDE, WORDS, LETTERS = 64, 32, 500  # of an image; of a sentence and of the vocabulary
-_THIN = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
+IMAGE_SIZE, SEQUENCE_LENGTH, VOCABULARY_SIZE = 64, 32, 500
+_SMALL_TRANSFORMER = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128}
 
-# The depths are those of the published networks; the widths are smaller, since only their names would differ.
+# The model class of transformers and its configuration. The depths are those of the published networks; the
+# widths are smaller, since they would only change the shapes in the text.
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "resnet18": (
         "ResNet",
@@ -29,20 +30,20 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "mobilenet_v1": ("MobileNetV1", {"depth_multiplier": 0.25}),
     "mobilenet_v2": ("MobileNetV2", {"depth_multiplier": 0.35}),
     "convnext": ("ConvNext", {"hidden_sizes": [16, 32, 64, 128]}),
-    "vit": ("ViT", {**_THIN, "image_size": SIDE}),
-    "bert": ("Bert", {**_THIN, "vocab_size": LETTERS}),
-    "distilbert": ("DistilBert", {"dim": 64, "n_heads": 4, "hidden_dim": 128, "vocab_size": LETTERS}),
-    "gpt2": ("GPT2", {"n_embd": 64, "n_head": 4, "vocab_size": LETTERS, "use_cache": False}),
+    "vit": ("ViT", {**_SMALL_TRANSFORMER, "image_size": IMAGE_SIZE}),
+    "bert": ("Bert", {**_SMALL_TRANSFORMER, "vocab_size": VOCABULARY_SIZE}),
+    "distilbert": ("DistilBert", {"dim": 64, "n_heads": 4, "hidden_dim": 128, "vocab_size": VOCABULARY_SIZE}),
+    "gpt2": ("GPT2", {"n_embd": 64, "n_head": 4, "vocab_size": VOCABULARY_SIZE, "use_cache": False}),
 }
-_READERS = ("bert", "distilbert", "gpt2")
+_LANGUAGE_MODELS = ("bert", "distilbert", "gpt2")
 EXPORTERS = ("dynamo", "torchscript")
-_DYNAMO_ALONE = ("gpt2",)  # torchscript has no operator for what its mask is made with
+_DYNAMO_ONLY = ("gpt2",)  # torchscript lacks an operator of its attention mask
 
 
-def network(name: str) -> tuple[nn.Module, torch.Tensor]:
-    """A network with random weights, and an input for it.
+def build_network(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """Return a network with random weights, and an input for it.
 
-    >>> module, example = network("resnet50")  # doctest: +SKIP
+    >>> module, example = build_network("resnet50")  # doctest: +SKIP
 
     Args:
         name: one of `NETWORKS`.
@@ -51,66 +52,77 @@ def network(name: str) -> tuple[nn.Module, torch.Tensor]:
         ValueError: there is no such network, or transformers is not installed.
     """
     if name not in NETWORKS:
-        raise ValueError(f"no network {name!r}; {hint(name, NETWORKS)}")
-    check_installed()
+        raise ValueError(f"no network {name!r}; {suggest(name, NETWORKS)}")
+    check_dependencies()
     import transformers
 
-    kind, settings = NETWORKS[name]
+    class_prefix, settings = NETWORKS[name]
     torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(**settings)
-    module = _First(getattr(transformers, f"{kind}Model")(config))
-    if name in _READERS:
-        return module, torch.zeros(1, WORDS, dtype=torch.int64)
-    return module, torch.zeros(1, 3, SIDE, SIDE)
+    config = getattr(transformers, f"{class_prefix}Config")(**settings)
+    module = _FirstOutput(getattr(transformers, f"{class_prefix}Model")(config))
+    if name in _LANGUAGE_MODELS:
+        return module, torch.zeros(1, SEQUENCE_LENGTH, dtype=torch.int64)
+    return module, torch.zeros(1, 3, IMAGE_SIZE, IMAGE_SIZE)
 
 
-def check_installed() -> None:
-    """Refuse to go on without what these networks are made with."""
+def check_dependencies() -> None:
+    """Check that the packages for building and exporting the networks are installed.
+
+    Raises:
+        ValueError: one of them is missing.
+    """
     missing = [name for name in ("transformers", "onnxscript") if find_spec(name) is None]
     if missing:
         raise ValueError(
-            f"reference networks need {' and '.join(missing)}, expected after: pip install -e '.[foreign]'"
+            f"reference networks need {' and '.join(missing)}: install with pip install -e '.[foreign]'"
         )
 
 
-def exports(name: str) -> Iterator[tuple[str, onnx.ModelProto]]:
-    """A network of `NETWORKS` by each exporter that can write it: the exporter's name and the model."""
-    for exporter in EXPORTERS[:1] if name in _DYNAMO_ALONE else EXPORTERS:
-        yield exporter, exported(*network(name), exporter)
-
-
-def exported(
-    module: nn.Module, example: torch.Tensor, exporter: str = "dynamo", optimize: bool = True
-) -> onnx.ModelProto:
-    """A module as ONNX, batch norm left as it is.
+def export_all(name: str) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Export a network with each of torch's exporters that supports it.
 
     Args:
-        module: exported as it is in evaluation mode.
+        name: one of `NETWORKS`.
+
+    Yields:
+        The name of the exporter and the model.
+    """
+    for exporter in EXPORTERS[:1] if name in _DYNAMO_ONLY else EXPORTERS:
+        yield exporter, export_to_onnx(*build_network(name), exporter)
+
+
+def export_to_onnx(
+    module: nn.Module, example: torch.Tensor, exporter: str = "dynamo", optimize: bool = True
+) -> onnx.ModelProto:
+    """Export a module to ONNX in evaluation mode, without fusing batch normalisation.
+
+    Args:
+        module: the module.
         example: an input for it.
-        exporter: one of torch's two, "dynamo" or "torchscript".
-        optimize: whether dynamo may merge and fold operators.
+        exporter: one of `EXPORTERS`.
+        optimize: whether dynamo may fuse and fold operators.
     """
     module.eval()
     training = torch.onnx.TrainingMode.PRESERVE
-    with warnings.catch_warnings(), torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+    with warnings.catch_warnings(), torch.no_grad(), tempfile.TemporaryDirectory() as directory:
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
             program = torch.onnx.export(module, (example,), dynamo=True, optimize=optimize, verbose=False)
             assert program is not None
             return program.model_proto
-        path = Path(folder) / "network.onnx"
+        path = Path(directory) / "network.onnx"
         torch.onnx.export(module, (example,), path, dynamo=False, opset_version=17, training=training)
         return onnx.load(path)
 
 
-class _First(nn.Module):
-    """The first of a network's outputs."""
+class _FirstOutput(nn.Module):
+    """A model that returns only the first of its outputs."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The hidden states."""
+        """Return the hidden states."""
         first: torch.Tensor = self.model(x)[0]
         return first

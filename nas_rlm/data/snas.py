@@ -1,4 +1,4 @@
-"""SNAS data: random networks, each trained for a few steps, a record each. Anyone can make their own.
+"""SNAS data: random networks, each trained for a few steps, as JSON records.
 
 Source: appendix D.3 of the paper.
 """
@@ -9,6 +9,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,30 +21,35 @@ import torch
 import torch.nn.functional as F
 from onnx import numpy_helper
 from torch import Tensor, nn
-from tqdm import tqdm
 
 import search_spaces
-from nas_rlm.data.images import SIDE, Images
+from nas_rlm.data.images import IMAGE_SIZE, Images
 from nas_rlm.data.tables import Row
-from nas_rlm.files import alone, write_bytes
+from nas_rlm.files import exclusive_lock, write_bytes
+from nas_rlm.utils.progress import progress_bar
 
-MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10's channels
-START = b'{"uid": "snas-'  # of a record
-MARGIN = 4  # pixels around an image before it is cropped again
+CHANNEL_MEANS, CHANNEL_STDS = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10
+RECORD_START = b'{"uid": "snas-'
+RECORD_KEYS = {"arch_str", "val_accuracy", "params", "flops", "uid", "seed"}
+CROP_PADDING = 4  # pixels on each side of an image before a random crop
+TEST_BATCH_SIZE = 500
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How each network is trained and judged.
+    """How each network is trained and tested.
 
     Args:
-        steps: of SGD with momentum, on a cosine schedule to zero.
-        batch_size: images a step.
-        learning_rate: the highest.
-        test_images: the first so many of the test images decide the accuracy.
-        precision: "bfloat16" (mixed), or "float32".
+        steps: steps of SGD with Nesterov momentum, on a cosine schedule to zero.
+        batch_size: images in each step.
+        learning_rate: initial learning rate.
+        test_images: number of test images that are used.
+        precision: "bfloat16" (mixed precision) or "float32".
         device: "cpu" or "cuda".
-        seed: of the draws, the initial weights and the images.
+        seed: seed of the architectures, the initial weights and the batches.
+
+    Raises:
+        ValueError: a value is out of range, or the device is not available.
     """
 
     steps: int = 32
@@ -65,73 +71,79 @@ class Budget:
         if self.precision not in ("bfloat16", "float32"):
             raise ValueError(f"precision is {self.precision!r}, expected bfloat16 or float32")
         if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device is 'cuda', and there is none: expected cpu")
+            raise ValueError("device is 'cuda', but torch finds no CUDA device: expected cpu")
         if self.device not in ("cpu", "cuda"):
             raise ValueError(f"device is {self.device!r}, expected cpu or cuda")
 
 
 def generate(images: Images, out: Path, count: int, budget: Budget | None = None) -> tuple[int, int]:
-    """Draw networks of the SNAS space, train each, and append a JSON record each to a file.
+    """Draw networks of the SNAS space, train each of them, and append its JSON record to a file.
 
-    Network i depends on the seed and i alone, so a file that was interrupted goes on where it ended.
+    Network i depends only on the seed and i, so that an interrupted file can be continued.
 
     >>> from nas_rlm.data.images import read_images
     >>> generate(read_images("cifar-10-batches-py"), Path("runs/snas.jsonl"), count=100)
 
     Args:
-        images: to train on and to judge by.
-        out: the file; records that it holds are kept.
-        count: of records that the file shall have.
-        budget: of each network.
+        images: images for training and testing.
+        out: the file; its records are kept.
+        count: number of records that the file has at the end.
+        budget: training of each network.
 
     Returns:
-        How many records the file has, and how many of them say that training failed or diverged.
+        The number of records in the file, and the number of those whose training failed or diverged.
 
     Raises:
-        ValueError: the file holds records of another budget, or something else.
+        ValueError: the file has records of another budget, or something else.
     """
     budget = budget or Budget()
     space = search_spaces.get("snas")
-    held = _held(out, budget)
+    existing = _existing_records(out, budget)
     out.parent.mkdir(parents=True, exist_ok=True)
-    failed = sum("error" in record for record in held)
+    failed = sum("error" in record for record in existing)
     with (
-        alone(out),
+        exclusive_lock(out),
         open(out, "a") as file,
-        tqdm(total=count, initial=len(held), desc="snas", unit="net") as bar,
+        progress_bar(total=count, initial=len(existing), desc="snas", unit="net") as bar,
     ):
-        for i in range(len(held), count):
+        for i in range(len(existing), count):
             architecture = space.sample(np.random.default_rng([budget.seed, i]))
-            record = {"uid": f"snas-{budget.seed}-{i}", **trial(architecture, images, budget, i)}
+            record = {"uid": f"snas-{budget.seed}-{i}", **train_architecture(architecture, images, budget, i)}
             failed += "error" in record
             file.write(json.dumps(record) + "\n")
             file.flush()
             bar.update()
-    return max(count, len(held)), failed
+    return max(count, len(existing)), failed
 
 
-def trial(architecture: Any, images: Images, budget: Budget, index: int = 0) -> dict[str, Any]:
-    """Train one network and say what came of it; an error becomes a part of the record.
+def train_architecture(architecture: Any, images: Images, budget: Budget, index: int = 0) -> dict[str, Any]:
+    """Train and test one network, and return its record; an error is stored in the record.
+
+    Args:
+        architecture: architecture of the SNAS space.
+        images: images for training and testing.
+        budget: how it is trained.
+        index: number of the network, which changes its initial weights and batches.
 
     Returns:
-        What the paper lists: val_accuracy (percent), params, train_time_sec, steps_ran, precision, batch_size
-        and arch_str; also flops and the budget's other settings. A network that failed has val_accuracy None
-        and the reason under error.
+        The fields that the paper lists: val_accuracy (percent), params, train_time_sec, steps_ran, precision,
+        batch_size and arch_str; also flops and the other settings of the budget. A network that failed has
+        val_accuracy None and the reason under error.
     """
     space = search_spaces.get("snas")
     start = time.perf_counter()
-    accuracy, steps, error = None, 0, None
+    accuracy, steps, error_message = None, 0, None
     try:
         torch.manual_seed(budget.seed * 1_000_003 + index)
-        network = Trainable(space.to_onnx(architecture, weights=True))
+        network = TrainableNetwork(space.to_onnx(architecture, weights=True))
         network = network.to(budget.device)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         for steps, loss in enumerate(_train(network, images, budget, index), 1):
             if not math.isfinite(loss):
                 raise ArithmeticError(f"the loss is {loss} at step {steps}")
-        accuracy = _accuracy(network, images, budget)
-    except (ArithmeticError, RuntimeError, ValueError) as problem:
-        error = str(problem).splitlines()[0]
+        accuracy = _test_accuracy(network, images, budget)
+    except (ArithmeticError, RuntimeError, ValueError) as error:
+        error_message = str(error).splitlines()[0]
     record = {
         "val_accuracy": accuracy,
         "params": space.params(architecture),
@@ -141,15 +153,15 @@ def trial(architecture: Any, images: Images, budget: Budget, index: int = 0) -> 
         **asdict(budget),
         "arch_str": str(architecture),
     }
-    return record if error is None else {**record, "error": error}
+    return record if error_message is None else {**record, "error": error_message}
 
 
-def rows(path: str | os.PathLike[str]) -> list[Row]:
-    """The records of a file as rows of a table; networks that failed are left out.
+def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+    """Read the records of a file as rows of a table, without networks that failed.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line is no record.
+        ValueError: a line is not a record.
     """
     return [
         Row(
@@ -162,19 +174,19 @@ def rows(path: str | os.PathLike[str]) -> list[Row]:
             },
             identifier=record["uid"],
         )
-        for record in _records(Path(path))
+        for record in _read_records(Path(path))
         if record["val_accuracy"] is not None
     ]
 
 
-class Trainable(nn.Module):
-    """An ONNX network with initialisers as a module that trains: what is drawn is what is trained.
+class TrainableNetwork(nn.Module):
+    """A torch module that trains exactly the network of an ONNX model with initialisers.
 
     Args:
-        model: of one input and one output.
+        model: model with one input and one output.
 
     Raises:
-        ValueError: it has an operator other than those of the SNAS space.
+        ValueError: the model has an operator that the SNAS space does not use.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -183,7 +195,7 @@ class Trainable(nn.Module):
         self.nodes = list(graph.node)
         for node in self.nodes:
             if node.op_type not in OPERATORS:
-                raise ValueError(f"no way to train {node.op_type}; expected {', '.join(OPERATORS)}")
+                raise ValueError(f"cannot train the operator {node.op_type}; expected {', '.join(OPERATORS)}")
         statistics = {i for n in self.nodes if n.op_type == "BatchNormalization" for i in n.input[3:]}
         weights = {t.name: torch.from_numpy(numpy_helper.to_array(t).copy()) for t in graph.initializer}
         self.keys = {name: f"w{i}" for i, name in enumerate(weights)}
@@ -205,23 +217,23 @@ class Trainable(nn.Module):
         return values[self.output]
 
 
-def _conv(_: Trainable, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
+def _conv(_: TrainableNetwork, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
     pads, strides = attributes.get("pads", [0, 0]), attributes.get("strides", [1, 1])
     bias = values[2] if len(values) > 2 else None
     return F.conv2d(values[0], values[1], bias, strides, pads[:2], groups=attributes.get("group", 1))
 
 
-def _batch_norm(network: Trainable, values: list[Tensor], _: dict[str, Any]) -> Tensor:
+def _batch_norm(network: TrainableNetwork, values: list[Tensor], _: dict[str, Any]) -> Tensor:
     x, scale, bias, mean, variance = values
     return F.batch_norm(x, mean, variance, scale, bias, training=network.training)
 
 
-def _max_pool(_: Trainable, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
+def _max_pool(_: TrainableNetwork, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
     pads, strides = attributes.get("pads", [0, 0]), attributes.get("strides", [1, 1])
     return F.max_pool2d(values[0], attributes["kernel_shape"], strides, pads[:2])
 
 
-def _average_pool(_: Trainable, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
+def _average_pool(_: TrainableNetwork, values: list[Tensor], attributes: dict[str, Any]) -> Tensor:
     pads, strides = attributes.get("pads", [0, 0]), attributes.get("strides", [1, 1])
     return F.avg_pool2d(values[0], attributes["kernel_shape"], strides, pads[:2], count_include_pad=False)
 
@@ -239,8 +251,8 @@ OPERATORS = {
 }
 
 
-def _train(network: Trainable, images: Images, budget: Budget, index: int) -> Any:
-    """Train in place, giving the loss of each step."""
+def _train(network: TrainableNetwork, images: Images, budget: Budget, index: int) -> Iterator[float]:
+    """Train in place, and yield the loss of each step."""
     rng = np.random.default_rng([budget.seed, index, 1])
     optimizer = torch.optim.SGD(
         network.parameters(), budget.learning_rate, momentum=0.9, weight_decay=5e-4, nesterov=True
@@ -248,9 +260,9 @@ def _train(network: Trainable, images: Images, budget: Budget, index: int) -> An
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, budget.steps)
     network.train()
     for _ in range(budget.steps):
-        chosen = rng.integers(len(images.train), size=budget.batch_size)
-        x = _normal(_augmented(images.train[chosen], rng), budget)
-        y = torch.from_numpy(images.train_labels[chosen]).to(budget.device)
+        batch = rng.integers(len(images.train), size=budget.batch_size)
+        x = _to_input(_augment(images.train[batch], rng), budget)
+        y = torch.from_numpy(images.train_labels[batch]).to(budget.device)
         with torch.autocast(budget.device, torch.bfloat16, enabled=budget.precision == "bfloat16"):
             loss = F.cross_entropy(network(x).float(), y)
         optimizer.zero_grad()
@@ -261,72 +273,76 @@ def _train(network: Trainable, images: Images, budget: Budget, index: int) -> An
 
 
 @torch.inference_mode()
-def _accuracy(network: Trainable, images: Images, budget: Budget) -> float:
-    """Percent of the test images that are recognised."""
+def _test_accuracy(network: TrainableNetwork, images: Images, budget: Budget) -> float:
+    """Return the percentage of the test images that are classified correctly."""
     network.eval()
-    right, total = 0, min(budget.test_images, len(images.test))
-    for start in range(0, total, 500):
-        x = _normal(images.test[start : min(start + 500, total)], budget)
+    correct, total = 0, min(budget.test_images, len(images.test))
+    for start in range(0, total, TEST_BATCH_SIZE):
+        x = _to_input(images.test[start : min(start + TEST_BATCH_SIZE, total)], budget)
         with torch.autocast(budget.device, torch.bfloat16, enabled=budget.precision == "bfloat16"):
-            found = network(x).argmax(1).cpu().numpy()
-        right += int((found == images.test_labels[start : start + len(found)]).sum())
-    return 100.0 * right / total
+            predictions = network(x).argmax(1).cpu().numpy()
+        correct += int((predictions == images.test_labels[start : start + len(predictions)]).sum())
+    return 100.0 * correct / total
 
 
-def _augmented(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cropped from a margin and mirrored, each at random."""
-    padded = np.pad(images, ((0, 0), (0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))
-    found = np.empty_like(images)
-    corners, mirrored = rng.integers(2 * MARGIN + 1, size=(len(images), 2)), rng.random(len(images)) < 0.5
-    for i, ((top, left), flip) in enumerate(zip(corners, mirrored, strict=True)):
-        crop = padded[i, :, top : top + SIDE, left : left + SIDE]
-        found[i] = crop[:, :, ::-1] if flip else crop
-    return found
+def _augment(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return images with a random crop of their padded version, and randomly mirrored."""
+    padding = (CROP_PADDING, CROP_PADDING)
+    padded = np.pad(images, ((0, 0), (0, 0), padding, padding))
+    augmented = np.empty_like(images)
+    offsets, mirrored = (
+        rng.integers(2 * CROP_PADDING + 1, size=(len(images), 2)),
+        rng.random(len(images)) < 0.5,
+    )
+    for i, ((top, left), flip) in enumerate(zip(offsets, mirrored, strict=True)):
+        crop = padded[i, :, top : top + IMAGE_SIZE, left : left + IMAGE_SIZE]
+        augmented[i] = crop[:, :, ::-1] if flip else crop
+    return augmented
 
 
-def _normal(images: np.ndarray, budget: Budget) -> Tensor:
+def _to_input(images: np.ndarray, budget: Budget) -> Tensor:
+    """Return uint8 images as a normalised tensor on the budget's device."""
     x = torch.from_numpy(np.ascontiguousarray(images)).to(budget.device).float() / 255
-    mean, deviation = (torch.tensor(v, device=budget.device).view(3, 1, 1) for v in (MEAN, DEVIATION))
-    return ((x - mean) / deviation).contiguous(memory_format=torch.channels_last)
+    mean, std = (torch.tensor(v, device=budget.device).view(3, 1, 1) for v in (CHANNEL_MEANS, CHANNEL_STDS))
+    return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    """The records of a file; a last one that was cut off is left out."""
+def _read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file, without a truncated last one."""
     if not path.is_file():
         raise FileNotFoundError(f"no records at {str(path)!r}")
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     *lines, last = path.read_bytes().split(b"\n")
     for number, line in enumerate([*lines, last] if last else lines, 1):
         try:
             record = json.loads(line)
-            if not {"arch_str", "val_accuracy", "params", "flops", "uid", "seed"} <= set(record):
+            if not set(record) >= RECORD_KEYS:
                 raise ValueError
         except (ValueError, TypeError):
-            if number > len(lines) and (line.startswith(START) or START.startswith(line)):
+            is_truncated = line.startswith(RECORD_START) or RECORD_START.startswith(line)
+            if number > len(lines) and is_truncated:
                 break
             raise ValueError(
-                f"{str(path)!r} line {number} is no record of nas-rlm snas generate: {line[:60]!r}"
+                f"{str(path)!r} line {number} is not a record of nas-rlm snas generate: {line[:60]!r}"
             ) from None
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
-def _held(path: Path, budget: Budget) -> list[dict[str, Any]]:
-    """The records that a file holds already; what was cut off at its end is dropped."""
+def _existing_records(path: Path, budget: Budget) -> list[dict[str, Any]]:
+    """Return the records of a file that has the same budget, after removing a truncated last line from it."""
     if not path.exists():
         return []
-    found = _records(path)
+    records = _read_records(path)
     space = search_spaces.get("snas")
-    for i, record in enumerate(found):
+    for i, record in enumerate(records):
         for name, value in asdict(budget).items():
             if name != "device" and record.get(name) != value:
-                raise ValueError(
-                    f"{str(path)!r} holds records with {name} {record.get(name)!r} where {value!r} is asked"
-                )
+                raise ValueError(f"{str(path)!r} has records with {name} {record.get(name)!r}, not {value!r}")
         if record["arch_str"] != str(space.sample(np.random.default_rng([budget.seed, i]))):
             raise ValueError(f"{str(path)!r} line {i + 1} is not network {i} of seed {budget.seed}")
     content = path.read_bytes()
     if content and not content.endswith(b"\n"):
-        lines = content.split(b"\n")[: len(found)]
+        lines = content.split(b"\n")[: len(records)]
         write_bytes(path, b"".join(line + b"\n" for line in lines))
-    return found
+    return records

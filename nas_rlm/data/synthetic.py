@@ -1,8 +1,8 @@
-"""Numbers that can be counted in any network: exact, free and without end, for a model to learn reading from.
+"""Graph features of networks: exact numbers that are computed from the text, without any training.
 
-A model that has learnt to count what lies on the paths of a network needs few trained networks to learn what
-makes them accurate, and one that knows the costs of each kind of operator few measured ones to learn a device
-(section 4.3 of the paper pretrains on FLOPs alone).
+A surrogate that uses the features of a network's paths needs few trained networks to predict accuracy, and
+one that uses the cost of each kind of operator needs few measured networks to predict latency. Section 4.3 of
+the paper pretrains on FLOPs alone.
 """
 
 from __future__ import annotations
@@ -12,103 +12,137 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 import search_spaces
-from nas_rlm.data.tables import Row, Table, remembered
-from nas_rlm.graph.cache import undisturbed
-from nas_rlm.graph.costs import costs_of
-from nas_rlm.graph.paths import on_paths
+from nas_rlm.data.disk_cache import cached_strings
+from nas_rlm.data.tables import Row, Table
+from nas_rlm.graph.cache import gc_paused
+from nas_rlm.graph.costs import compute_costs
+from nas_rlm.graph.paths import path_features
 from nas_rlm.text import from_architectures
-from nas_rlm.text.parser import operators
+from nas_rlm.text.parser import parse_network
+from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
-VERSION = 5  # raised when the metrics change, so that remembered ones are counted again
-DRAWS = 100  # at random for each network that a table is to have, at most
+CACHE_VERSION = 5  # raise it when the graph features change
+MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 
 
-def metrics(text: str, chains: int = 0) -> dict[str, float]:
-    """What can be counted in a network.
+def graph_features(text: str, max_chain_length: int = 0) -> dict[str, float]:
+    """Return the graph features of a network by name.
 
     >>> import search_spaces
     >>> from nas_rlm.text import from_architecture
     >>> space = search_spaces.get("nasbench101")
     >>> cell = space.parse('{"adjacency": "010001000", "ops": ["input", "conv3x3-bn-relu", "output"]}')
-    >>> metrics(from_architecture(space, cell))["convs/mean"]
+    >>> graph_features(from_architecture(space, cell))["convs/mean"]
     10.0
 
-    Operators that a product with zero cuts off from the input or the output count for costs alone.
+    Operators that a product with zero cuts off from the input or the output are part of the costs, but not of
+    the paths. A network without a path has no path features.
 
     Args:
-        text: of the network, as `from_onnx` gives it.
-        chains: count chains of up to so many operators as well, and layers by their kernel and stage.
+        text: text of the network, as `from_onnx` returns it.
+        max_chain_length: count chains of up to this many operators, and the costs of each layer type as well;
+            0 for neither.
 
     Returns:
-        `flops` (multiply-accumulates), `params`, `activations` (values that are computed for one image); for
-        each kind of operator `KIND/macs`, `KIND/params`, `KIND/activations`, `KIND/sides` (of its outputs),
-        and the sums of the square roots and of the binary logarithms of each operator's
-        multiply-accumulates, `KIND/roots` and `KIND/logs`, since the time that an operator takes grows more
-        slowly than its work; for each kind, and for `layers` of any kind, its number `KIND`, and over the
-        paths from input to output `KIND/mean`, `KIND/std`, `KIND/least` and `KIND/most`; `paths`, the
-        logarithm to base 2 of their number; and `KIND/KIND`, how often one is followed by the other with only
-        pointwise operators between. A network without a path has none of the numbers over paths. A chain's
-        name has its operators, joins (concatenations) and sums among them, as in `convs-joins-pools`: each
-        operator counts the chains that end in it, as many as it has inputs. A layer's name has its operator,
-        its kernel and how often the sides were halved before it, as in `Conv3x3@1:macs`.
+        Costs of the network: `flops` (multiply-accumulates), `params`, and `activations`, the number of
+        values that are computed for one image.
+
+        For each kind of operator: its sums `KIND/macs`, `KIND/params`, `KIND/activations`, `KIND/sides` (of
+        its outputs), `KIND/roots` and `KIND/logs`. The last two are sums of the square roots and binary
+        logarithms of each operator's multiply-accumulates, because latency grows more slowly than work.
+
+        For each kind, and for `layers` of any kind: the number of operators `KIND`, and statistics of their
+        number over the paths from input to output, `KIND/mean`, `KIND/std`, `KIND/least` (minimum) and
+        `KIND/most` (maximum); `paths`, the binary logarithm of the number of paths; and `KIND/KIND`, the
+        number of times that one kind follows the other with only pointwise functions between them.
+
+        For each chain: the number of its occurrences. The name lists its operators, joins (concatenations)
+        and sums, as in `convs-joins-pools`.
+
+        For each layer type: sums of its costs. The name has the operator, the kernel, and the number of
+        times that the image was halved before it, as in `Conv3x3@1:macs`.
+
+    Raises:
+        ValueError: the text is not that of a network.
     """
-    network = operators(text)
-    costs = costs_of(network)
-    found = costs.totals()
-    if chains:
-        found |= costs.by_layer()
-    return found | on_paths(network, chains)
+    network = parse_network(text)
+    costs = compute_costs(network)
+    features = costs.totals()
+    if max_chain_length:
+        features |= costs.layer_totals()
+    return features | path_features(network, max_chain_length)
 
 
-def different(space: SearchSpace[Any], networks: int, seed: int = 0) -> dict[str, Any]:
-    """So many random architectures of a space, by the text of their notation."""
-    rng, drawn = np.random.default_rng(seed), {}
-    for _ in range(DRAWS * networks):
-        architecture = space.sample(rng)
-        drawn[str(architecture)] = architecture
-        if len(drawn) == networks:
-            return drawn
-    raise ValueError(f"{space.name} gave {len(drawn):,} different networks, expected {networks:,}")
-
-
-def table(space_name: str, networks: int, seed: int = 0, chains: int = 0) -> Table:
-    """Random networks of a space with their metrics, less those that are the same in all of them.
-
-    Long tables are remembered on disk.
+def graph_features_of_texts(texts: Iterable[str], max_chain_length: int = 0) -> list[dict[str, float]]:
+    """Return the graph features of each text, with a progress bar if it takes long.
 
     Args:
-        space_name: of the space.
-        networks: different ones, by the text of their notation.
-        seed: of the draw.
-        chains: as for `metrics`.
+        texts: texts of networks.
+        max_chain_length: see `graph_features`.
+    """
+    with gc_paused():
+        bar = progress_bar(texts, "graph features", unit="net", delay=2)
+        return [graph_features(text, max_chain_length) for text in bar]
+
+
+def distinct_architectures(space: SearchSpace[Any], count: int, seed: int = 0) -> dict[str, Any]:
+    """Draw random architectures of a space that differ in their notation.
+
+    Args:
+        space: the search space.
+        count: number of architectures.
+        seed: seed of the draw.
+
+    Returns:
+        The architectures by notation.
+
+    Raises:
+        ValueError: the space seems to have fewer architectures.
+    """
+    rng, architectures = np.random.default_rng(seed), {}
+    for _ in range(MAX_DRAWS_PER_ARCHITECTURE * count):
+        architecture = space.sample(rng)
+        architectures[str(architecture)] = architecture
+        if len(architectures) == count:
+            return architectures
+    raise ValueError(f"{space.name} gave {len(architectures):,} different networks, expected {count:,}")
+
+
+def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: int = 0) -> Table:
+    """Return random networks of a space with their graph features as targets.
+
+    Features that are equal in all networks are left out. Long tables are cached on disk.
+
+    Args:
+        space_name: name of the search space.
+        count: number of networks that differ in their notation, at most half of the space.
+        seed: seed of the draw.
+        max_chain_length: see `graph_features`.
+
+    Raises:
+        ValueError: the space has too few architectures.
     """
     space = search_spaces.get(space_name)
-    if space.size and networks > space.size // 2:
-        raise ValueError(f"{networks:,} networks of {space_name}: expected at most half of {space.size:,}")
-    drawn = different(space, networks, seed)
-    known = remembered(
-        "count",
-        (VERSION, chains, list(drawn)),
-        networks,
-        lambda: [json.dumps(found) for found in counted(from_architectures(space, drawn.values()), chains)],
-    )
-    all_found: list[dict[str, float]] = [json.loads(line) for line in known]
+    if space.size and count > space.size // 2:
+        raise ValueError(f"{count:,} networks of {space_name}: expected at most half of {space.size:,}")
+    architectures = distinct_architectures(space, count, seed)
+
+    def compute() -> list[str]:
+        texts = from_architectures(space, architectures.values())
+        return [json.dumps(features) for features in graph_features_of_texts(texts, max_chain_length)]
+
+    cache_key = CACHE_VERSION, max_chain_length, list(architectures)
+    lines = cached_strings("count", cache_key, count, compute)  # the kind of existing caches
+    all_features: list[dict[str, float]] = [json.loads(line) for line in lines]
     values: dict[str, set[float]] = {}
-    for found in all_found:
-        for name, value in found.items():
+    for features in all_features:
+        for name, value in features.items():
             values.setdefault(name, set()).add(value)
     rows = [
-        Row(space_name, a, {k: v for k, v in found.items() if len(values[k]) > 1})
-        for a, found in zip(drawn, all_found, strict=True)
+        Row(space_name, notation, {k: v for k, v in features.items() if len(values[k]) > 1})
+        for notation, features in zip(architectures, all_features, strict=True)
     ]
     return Table(space_name, rows)
-
-
-def counted(texts: Iterable[str], chains: int = 0) -> list[dict[str, float]]:
-    """The metrics of many texts; a bar is shown where it takes long."""
-    with undisturbed():
-        return [metrics(text, chains) for text in tqdm(texts, "metrics", unit="net", delay=2)]

@@ -1,49 +1,43 @@
-"""Tables of measured architectures in the schema of the paper's public datasets."""
+"""Tables of measured architectures and programs in the schema of the paper's public datasets."""
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
-import search_spaces
-from nas_rlm.files import atomic
-from nas_rlm.text import from_architectures, from_onnx
-from nas_rlm.text.parser import is_network, is_onnx
-from nas_rlm.utils.validation import hint
+from nas_rlm.files import atomic_write
+from nas_rlm.text.parser import is_onnx_text
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
     *("val_accuracy", "flops", "params", "metadata", "metainformation"),
 )
-NEEDED = ("identifier", "space", "metadata")  # what tables of programs have as well
-SAID = ("arch_str", "input")  # one of them tells what was measured
-COUNTED = ("flops", "params")  # numbers of a table that nobody measured
-KINDS = {"acc": "accuracy", "lat": "latency", "mem": "memory"}  # names of numbers in metadata begin so
-METRICS = {"memory_bytes": "memory", "latency_ms": "latency"}  # what val_accuracy is in tables of programs
-SMALL = "small-inputs"  # of which a program's number is another one than that on large inputs
-GROUPS = ("problem", "kernel", "problem_id", "p_id")  # what metadata calls that which several programs solve
-SPACES = {
+TEXT_COLUMNS = ("arch_str", "input", "space", "metainformation")
+REQUIRED_COLUMNS = ("identifier", "space", "metadata")  # tables of programs have these as well
+CONTENT_COLUMNS = ("arch_str", "input")  # a table needs at least one of them
+EXACT_OBJECTIVES = ("flops", "params")  # computed from the graph, not measured
+METADATA_PREFIXES = {"acc": "accuracy", "lat": "latency", "mem": "memory"}  # of keys such as lat_pixel3
+METRIC_TYPES = {"memory_bytes": "memory", "latency_ms": "latency"}  # the objective stored in val_accuracy
+SMALL_INPUTS = "small-inputs"  # suffix of the objective that was measured without larger inputs
+GROUP_KEYS = ("problem", "kernel", "problem_id", "p_id")  # metadata keys that name a program's problem
+SPACE_NAMES = {  # name in the public datasets: name of the search space
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
-SHOWN = 60  # characters of a value in an error
-NEAR_ZERO = 0.02  # ms; less has only a network whose output does not depend on its input: nothing was run
-MANY = 1000  # made texts, keys or counts are worth remembering
-VERSIONS = {"text": 6, "key": 6}  # raised when what is made changes, so that remembered ones are made again
+MAX_ACCURACY, MAX_VALUE = 100.0, 1e300
+MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
+# Only a network whose output does not depend on its input is faster: the runtime computed nothing.
+MIN_LATENCY_MS = 0.02
 
 
 @dataclass(frozen=True)
@@ -51,12 +45,12 @@ class Row:
     """A measured architecture or program.
 
     Args:
-        space: the adapter's name, or the table's own where there is no adapter.
-        arch_str: the benchmark's notation.
-        targets: objective to value: percent, milliseconds, multiply-accumulates, parameters.
-        input: the text, or the program; empty where the space's adapter makes it.
+        space: name of the search space, or the table's own name where no search space is registered.
+        arch_str: architecture in the benchmark's notation.
+        targets: value of each objective: percent, milliseconds, bytes, multiply-accumulates, parameters.
+        input: text of the network, or source of the program; empty where the search space generates it.
         identifier, uid, metainformation: as in the file.
-        group: the problem that a program solves.
+        group: problem that a program solves.
     """
 
     space: str
@@ -68,25 +62,30 @@ class Row:
     metainformation: str = ""
     group: str = ""
 
-    def measured(self, objective: str) -> bool:
-        """Whether there is a value; a network's latency near zero is none, nor is what is not finite."""
+    def is_measured(self, objective: str) -> bool:
+        """Return whether the row has a finite value, which for a network's latency is not near zero."""
         value = self.targets.get(objective, math.nan)
-        is_none = objective.startswith("latency/") and value < NEAR_ZERO and not self.is_program
-        return math.isfinite(value) and not is_none
+        is_near_zero = objective.startswith("latency/") and value < MIN_LATENCY_MS and not self.is_program
+        return math.isfinite(value) and not is_near_zero
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program, and no network."""
-        return bool(self.input) and not is_onnx(self.input)
+        """Whether the row is a program and not a network."""
+        return bool(self.input) and not is_onnx_text(self.input)
 
-    def only(self, objectives: Collection[str]) -> Row:
-        """The same architecture with these of its numbers and no others."""
+    def select(self, objectives: Collection[str]) -> Row:
+        """Return the row with the targets of these objectives only."""
         return replace(self, targets={k: v for k, v in self.targets.items() if k in objectives})
 
 
 @dataclass
 class Table:
-    """Rows of one file."""
+    """The rows of one file.
+
+    Args:
+        name: name of the file, without its suffix.
+        rows: its rows.
+    """
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -96,252 +95,107 @@ class Table:
 
     @property
     def objectives(self) -> list[str]:
-        """Every objective that some row has, accuracies first."""
-        known = {name for row in self.rows for name in row.targets}
-        return sorted(known, key=lambda n: (not n.startswith("accuracy"), n))
+        """All objectives that at least one row has, accuracies first."""
+        names = {name for row in self.rows for name in row.targets}
+        return sorted(names, key=lambda n: (not n.startswith("accuracy"), n))
 
     @property
-    def is_programs(self) -> bool:
-        """Whether all rows are programs, and none a network."""
+    def has_only_programs(self) -> bool:
+        """Whether all rows are programs."""
         return all(row.is_program for row in self.rows)
 
-    def having(self, objective: str) -> Table:
-        """The rows that were measured for an objective."""
-        return Table(self.name, [r for r in self.rows if r.measured(objective)])
+    def where_measured(self, objective: str) -> Table:
+        """Return the rows in which the objective is measured."""
+        return Table(self.name, [row for row in self.rows if row.is_measured(objective)])
 
     def column(self, objective: str) -> np.ndarray:
-        """What was measured of each row, float64 [N], NaN where nothing was."""
-        return np.array([r.targets[objective] if r.measured(objective) else math.nan for r in self.rows])
+        """Return the values of an objective, float64 [N], NaN where it is not measured."""
+        return np.array([r.targets[objective] if r.is_measured(objective) else math.nan for r in self.rows])
 
-    def sampled(self, most: int) -> Table:
-        """The table, or as many of its rows drawn at random: tables have their parts one after the other."""
-        drawn = np.random.default_rng(0).permutation(len(self))[:most]
-        return Table(self.name, [self.rows[i] for i in drawn]) if most < len(self) else self
+    def sample(self, max_rows: int) -> Table:
+        """Return at most this many rows, drawn at random with a fixed seed where there are more."""
+        drawn = np.random.default_rng(0).permutation(len(self))[:max_rows]
+        return Table(self.name, [self.rows[i] for i in drawn]) if max_rows < len(self) else self
 
 
 def data_directory() -> Path:
-    """Where the benchmark tables lie: NAS_RLM_DATA, or ../shared/data beside the project."""
+    """Return the directory of the benchmark tables: NAS_RLM_DATA, or ../shared/data beside the project."""
     return Path(os.environ.get("NAS_RLM_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
 
 def read(path: str | os.PathLike[str]) -> Table:
-    """A parquet table.
+    """Read a parquet table.
 
-    `val_accuracy` is the objective `accuracy`, or what a column `metric_type` says: `memory` (bytes) or
-    `latency` (ms). `acc_X`, `lat_X` and `mem_X` of the metadata are `accuracy/X`, `latency/X` and `memory/X`;
-    `flops` and `params` keep their names. Missing values are left out. Of programs the `language` is
-    a part of the space's name, `problem` or `kernel` is the group, and what was measured without
-    `larger_inputs` is `memory/small-inputs`.
+    `val_accuracy` is the objective `accuracy`, or the one that the column `metric_type` names: `memory`
+    (bytes) or `latency` (ms). `acc_X`, `lat_X` and `mem_X` in the metadata are the objectives `accuracy/X`,
+    `latency/X` and `memory/X`; `flops` and `params` keep their names. Missing values are left out. For
+    programs, the `language` becomes part of the space's name, `problem` or `kernel` becomes the group, and a
+    value measured without `larger_inputs` is the objective `memory/small-inputs`.
+
+    Args:
+        path: the parquet file.
+
+    Returns:
+        The table, named after the file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not parquet, or columns of the schema are missing, or metadata is no dict of numbers.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not parquet, lacks columns of the schema, or has a value that is not valid.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
-            f"no table at {str(path)!r}: expected a parquet file (NAS_RLM_DATA names the benchmarks' folder)"
+            f"no table at {str(path)!r}: expected a parquet file"
+            " (NAS_RLM_DATA is the directory of the benchmarks)"
         )
     try:
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{str(path)!r} is no parquet file that can be read: {error}") from None
-    missing = [c for c in NEEDED if c not in content.column_names]
-    if missing or not set(SAID) & set(content.column_names):
-        lacking = ", ".join(missing) or " and ".join(SAID)
+        raise ValueError(f"{str(path)!r} is not a readable parquet file: {error}") from None
+    missing = [c for c in REQUIRED_COLUMNS if c not in content.column_names]
+    if missing or not set(CONTENT_COLUMNS) & set(content.column_names):
         raise ValueError(
-            f"{str(path)!r} lacks the columns {lacking}; expected {', '.join(NEEDED)}, {' or '.join(SAID)}"
+            f"{str(path)!r} lacks the columns {', '.join(missing) or ' and '.join(CONTENT_COLUMNS)};"
+            f" expected {', '.join(REQUIRED_COLUMNS)}, {' or '.join(CONTENT_COLUMNS)}"
         )
-    known = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
-    nothing = dict.fromkeys(COLUMNS)
-    records = content.select(known).to_pylist()
-    return Table(
-        path.stem, [_row(nothing | record, path, number) for number, record in enumerate(records, 1)]
-    )
+    present = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
+    defaults = dict.fromkeys(COLUMNS)
+    records = content.select(present).to_pylist()
+    return Table(path.stem, [_to_row(defaults | record, path, i) for i, record in enumerate(records, 1)])
 
 
 def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
-    """Write rows as a parquet table that `read` gives back."""
-    records = [_record(row) for row in rows]
+    """Write rows as a parquet table, from which `read` returns the same rows.
+
+    Raises:
+        ValueError: a target is not finite, or its name has no column or metadata key.
+    """
+    records = [_to_record(row) for row in rows]
     columns = (*COLUMNS, "metric_type") if any("metric_type" in r for r in records) else COLUMNS
     types = {c: pa.float64() if c in ("val_accuracy", "flops", "params") else pa.string() for c in columns}
-    with atomic(path) as temporary:
+    with atomic_write(path) as temporary:
         pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(list(types.items()))), temporary)
 
 
-def split(table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = False) -> tuple[Table, Table]:
-    """Training and validation rows; architectures that compute the same function stay on one side.
-
-    The side is a hash of the seed and the space's `key`, so it does not depend on the other rows.
+def _to_row(record: Mapping[str, Any], path: Path, number: int) -> Row:
+    """Convert a record of the file to a row.
 
     Args:
-        table: of all rows.
-        fraction: that is held out.
-        seed: of the hash.
-        by_group: programs for the same problem stay on one side as well.
-
-    Raises:
-        ValueError: programs are to be split by problems that are not known.
+        record: value of each column, None where it is missing.
+        path: the file, for error messages.
+        number: of the record, from 1, for error messages.
     """
-    training, held = _sides(table, (fraction,), seed, by_group)
-    return training, held
-
-
-def split_in_three(
-    table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = False
-) -> tuple[Table, Table, Table]:
-    """Training, validation and test rows: of what `split` holds out, one half tells when and how wide.
-
-    The other half judges, and nothing is chosen by it.
-    """
-    training, test, validation = _sides(table, (fraction, fraction / 2), seed, by_group)
-    return training, validation, test
-
-
-def _sides(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:
-    """Rows by how many of some shares hold them out."""
-    own = keys(table.rows)
-    if by_group and any(row.is_program and not row.group for row in table.rows):
-        raise ValueError(
-            f"{table.name} has programs without problem or kernel in their metadata: cannot be split by it"
-        )
-    of_group = [row.group or key for row, key in zip(table.rows, own, strict=True)] if by_group else own
-    depths = [sum(is_held_out(key, f, seed) for f in fractions) for key in of_group]
-    deepest: dict[str, int] = {}  # the same program may be filed under two problems
-    for key, depth in zip(own, depths, strict=True):
-        deepest[key] = max(depth, deepest.get(key, 0))
-    sides: list[list[Row]] = [[] for _ in range(len(fractions) + 1)]
-    for row, key, depth in zip(table.rows, own, depths, strict=True):
-        if depth == deepest[key]:
-            sides[depth].append(row)
-    return [Table(table.name, rows) for rows in sides]
-
-
-def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
-    """Whether an architecture is on the validation side, which its key alone decides."""
-    digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
-    return int(digest[:8], 16) / 2**32 < fraction
-
-
-def keys(rows: Sequence[Row]) -> list[str]:
-    """What tells architectures apart that do not compute the same; made keys are remembered on disk."""
-    made = _of_architectures(rows, "key")
-    return [key or row.arch_str or row.input for row, key in zip(rows, made, strict=True)]
-
-
-def texts(rows: Sequence[Row]) -> list[str]:
-    """The text of each row, from its input or its space's adapter; made texts are remembered on disk.
-
-    Raises:
-        ValueError: an input starts as ONNX text does, and is none that can be read.
-    """
-    rest = iter(_of_architectures([row for row in rows if not row.input], "text"))
-    foreign = sorted({row.input for row in rows if is_onnx(row.input) and not is_network(row.input)})
-    key, make = (VERSIONS["text"], foreign), partial(_canonical, foreign)
-    known = dict(zip(foreign, remembered("text", key, len(foreign), make), strict=True))
-    return [known.get(row.input, row.input) or next(rest) or "" for row in rows]
-
-
-def _canonical(foreign: list[str]) -> list[str]:
-    """ONNX texts as `from_onnx` gives them."""
-    found = []
-    for text in tqdm(foreign, "text", unit="net", delay=2):
-        try:
-            found.append(from_onnx(onnx.parser.parse_model(text)))
-        except (onnx.parser.ParseError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ValueError(f"the input {text[:60]!r} is no ONNX text that can be read: {reason}") from None
-    return found
-
-
-def _of_architectures(rows: Sequence[Row], what: str) -> list[str | None]:
-    """The text or the key of each row's architecture; None for a key in a space without adapter."""
-    known = search_spaces.names() if what == "key" else {row.space for row in rows}
-    made: dict[tuple[str, str], str] = {}
-    for space in sorted({row.space for row in rows}.intersection(known)):
-        wanted = sorted({row.arch_str for row in rows if row.space == space})
-        key, make = (VERSIONS[what], space, wanted), partial(_made, what, space, wanted)
-        found = remembered(what, key, len(wanted), make)
-        made.update(((space, a), m) for a, m in zip(wanted, found, strict=True))
-    return [made.get((row.space, row.arch_str)) for row in rows]
-
-
-def remembered(what: str, key: object, count: int, make: Callable[[], list[str]]) -> list[str]:
-    """A list that was made before for the same key, from the disk if it is a long one.
-
-    Args:
-        what: it is a list of; a part of the file's name.
-        key: of which its `repr` tells all that the list depends on.
-        count: of its items.
-        make: it.
-    """
-    if count < MANY:
-        return make()
-    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-    folder = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm"))
-    cache = folder / f"{what}s-{digest}.parquet"
-    if cache.is_file():
-        found: list[str] = pq.read_table(cache).column(what).to_pylist()
-        return found
-    made = make()
-    with atomic(cache) as temporary:
-        pq.write_table(pa.table({what: made}), temporary)
-    return made
-
-
-def _made(what: str, space_name: str, architectures: list[str]) -> list[str]:
-    """The texts or the keys of architectures."""
-    if space_name not in search_spaces.names():
-        raise ValueError(
-            f"a row of {space_name!r} has no input, which only a search space could make of"
-            f" {architectures[0]!r}; {hint(space_name, search_spaces.names())}"
-        )
-    space = search_spaces.get(space_name)
-    try:
-        parsed = [space.parse(a) for a in architectures]
-    except ValueError as error:
-        raise ValueError(f"a row of {space_name}: {error}") from None
-    bar = tqdm(parsed, f"{what} of {space_name}", unit="net", disable=len(parsed) < MANY)
-    return [space.key(a) for a in bar] if what == "key" else from_architectures(space, bar)
-
-
-def _row(record: dict[str, Any], path: Path, number: int) -> Row:
-    shown = _shown(record["identifier"] or record["arch_str"] or f"row {number}")
-    try:
-        metadata = ast.literal_eval(record["metadata"] or "{}")
-        pairs = list(metadata.items())
-    except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
-        raise ValueError(
-            f"{str(path)!r}: metadata of {shown} is {_shown(record['metadata'])},"
-            " expected a dict such as {'lat_pixel3': 3.6}"
-        ) from None
-    metric = record.get("metric_type")
-    if metric is not None and metric not in METRICS:
-        raise ValueError(
-            f"{str(path)!r}: metric_type of {shown} is {metric!r}, expected {' or '.join(METRICS)}"
-        )
-    target = METRICS[metric] if metric else "accuracy"
-    if metadata.get("larger_inputs") is False:
-        target = f"{target}/{SMALL}"
-    found = {target: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
-    for name, value in pairs:
-        kind, _, rest = str(name).partition("_")
-        if kind in KINDS and rest:
-            found[f"{KINDS[kind]}/{rest}"] = value
-    for name, value in found.items():
-        if value is not None and not _is_possible(name, value):
-            expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
-            told = f"{name} of {shown} is {_shown(value)}"
-            raise ValueError(f"{str(path)!r}: {told}, expected {expected}")
-    for name in ("arch_str", "input", "space", "metainformation"):
+    row_name = _shortened(record["identifier"] or record["arch_str"] or f"row {number}")
+    metadata = _parse_metadata(record["metadata"], row_name, path)
+    targets = _read_targets(record, metadata, row_name, path)
+    for name in TEXT_COLUMNS:
         if not isinstance(record[name], str | None):
-            raise ValueError(f"{str(path)!r}: {name} of {shown} is {record[name]!r}, expected text")
+            raise ValueError(f"{str(path)!r}: {name} of {row_name} is {record[name]!r}, expected text")
     if not (record["arch_str"] or record["input"]):
-        raise ValueError(f"{str(path)!r}: {shown} has neither arch_str nor input: expected one")
-    targets = {k: float(v) for k, v in found.items() if v is not None and not math.isnan(v)}
-    space = SPACES.get(record["space"], record["space"]) or ""
+        raise ValueError(f"{str(path)!r}: {row_name} has neither arch_str nor input: expected one of them")
+    space = SPACE_NAMES.get(record["space"], record["space"]) or ""
     space += f"/{metadata['language']}" if metadata.get("language") else ""
-    named = next((str(metadata[name]) for name in GROUPS if metadata.get(name) not in (None, "")), "")
+    group = next((str(metadata[name]) for name in GROUP_KEYS if metadata.get(name) not in (None, "")), "")
     return Row(
         space,
         record["arch_str"] or "",
@@ -350,44 +204,84 @@ def _row(record: dict[str, Any], path: Path, number: int) -> Row:
         record["identifier"] or "",
         record["uid"] or "",
         record["metainformation"] or "",
-        named.rpartition(":")[2],  # one judge's problem has one name, with the judge's before it or not
+        group.rpartition(":")[2],  # some tables prefix the name of the online judge, others do not
     )
 
 
-def _shown(value: object) -> str:
-    """A value as an error tells it, its end left out where it is long."""
+def _parse_metadata(text: Any, row_name: str, path: Path) -> dict[Any, Any]:
+    """Return the metadata of a record, which is stored as the text of a Python dict."""
+    try:
+        metadata = ast.literal_eval(text or "{}")
+        return dict(metadata.items())
+    except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
+        raise ValueError(
+            f"{str(path)!r}: metadata of {row_name} is {_shortened(text)},"
+            " expected a dict such as {'lat_pixel3': 3.6}"
+        ) from None
+
+
+def _read_targets(
+    record: Mapping[str, Any], metadata: Mapping[Any, Any], row_name: str, path: Path
+) -> dict[str, float]:
+    """Return the value of each objective of a record that has one."""
+    metric = record.get("metric_type")
+    if metric is not None and metric not in METRIC_TYPES:
+        raise ValueError(
+            f"{str(path)!r}: metric_type of {row_name} is {metric!r}, expected {' or '.join(METRIC_TYPES)}"
+        )
+    objective = METRIC_TYPES[metric] if metric else "accuracy"
+    if metadata.get("larger_inputs") is False:
+        objective = f"{objective}/{SMALL_INPUTS}"
+    values = {objective: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
+    for key, value in metadata.items():
+        prefix, _, suffix = str(key).partition("_")
+        if prefix in METADATA_PREFIXES and suffix:
+            values[f"{METADATA_PREFIXES[prefix]}/{suffix}"] = value
+    for name, value in values.items():
+        if value is not None and not _is_valid(name, value):
+            expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
+            raise ValueError(
+                f"{str(path)!r}: {name} of {row_name} is {_shortened(value)}, expected {expected}"
+            )
+    return {k: float(v) for k, v in values.items() if v is not None and not math.isnan(v)}
+
+
+def _shortened(value: object) -> str:
+    """Return the repr of a value's text for an error message, cut where it is long."""
     text = str(value)
-    return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
+    limit = MAX_SHOWN_CHARACTERS
+    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-def _is_possible(objective: str, value: object) -> bool:
-    """Whether a value can have been measured; NaN stands for none."""
+def _is_valid(objective: str, value: object) -> bool:
+    """Return whether a value is a number in the objective's range, or NaN, which stands for missing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    most = 100.0 if objective.startswith("accuracy") else 1e300
-    return value != value or 0 <= value <= most
+    maximum = MAX_ACCURACY if objective.startswith("accuracy") else MAX_VALUE
+    return value != value or 0 <= value <= maximum
 
 
-def _record(row: Row) -> dict[str, Any]:
-    metrics = {name: metric for metric, name in METRICS.items() if name in row.targets}
-    named = r"accuracy|flops|params|(accuracy|latency|memory)/[^,\s]+"
+def _to_record(row: Row) -> dict[str, Any]:
+    """Convert a row to the columns of the file."""
+    metrics = {name: metric for metric, name in METRIC_TYPES.items() if name in row.targets}
+    storable = r"accuracy|flops|params|(accuracy|latency|memory)/[^,\s]+"
     if len(metrics) == 1 and "accuracy" not in row.targets:
-        named += "|" + next(iter(metrics))
+        storable += "|" + next(iter(metrics))
     for name, value in row.targets.items():
-        if not _is_possible(name, value) or math.isnan(value) or not re.fullmatch(named, name):
-            raise ValueError(f"{name} of {row.arch_str!r} is {value!r}: a table has no place for it")
+        if not _is_valid(name, value) or math.isnan(value) or not re.fullmatch(storable, name):
+            raise ValueError(f"{name} of {row.arch_str!r} is {value!r}, which cannot be stored in a table")
     metadata: dict[str, Any] = {
-        f"{kind}_{name.removeprefix(start + '/')}": value.item() if isinstance(value, np.generic) else value
+        f"{prefix}_{name.removeprefix(kind + '/')}": value.item() if isinstance(value, np.generic) else value
         for name, value in row.targets.items()
-        for kind, start in KINDS.items()
-        if name.startswith(f"{start}/")
+        for prefix, kind in METADATA_PREFIXES.items()
+        if name.startswith(f"{kind}/")
     }
     if row.group:
-        metadata[GROUPS[0]] = row.group
-    public = {adapter: name for name, adapter in SPACES.items()}
+        metadata[GROUP_KEYS[0]] = row.group
+    public_names = {space: name for name, space in SPACE_NAMES.items()}
     record = {
         "identifier": row.identifier,
-        "space": public.get(row.space, row.space),
+        "space": public_names.get(row.space, row.space),
         "uid": row.uid,
         "arch_str": row.arch_str,
         "input": row.input,

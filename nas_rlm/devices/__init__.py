@@ -1,4 +1,4 @@
-"""Devices: what a network takes in time and memory where it runs."""
+"""Devices: measurement of the latency and memory of networks on the runtimes of this or another machine."""
 
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.profiler import Failure, Measurement, measure

@@ -1,4 +1,4 @@
-"""A worker process, here or on another machine, and what is asked of it."""
+"""A connection to a worker process on this or another machine: requests and replies over its pipes."""
 
 from __future__ import annotations
 
@@ -12,46 +12,58 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-LONGEST = 900.0  # seconds that a request may take: compiling is slow
-MOST = 86_400  # seconds that it may be allowed to take
-LAST = 2000  # characters of what a worker said at last
+DEFAULT_TIMEOUT = 900.0  # seconds; compiling a network is slow
+MAX_TIMEOUT = 86_400  # seconds
+MAX_STDERR_BYTES = 2000  # of a worker's output that are kept for error messages
 
 
-def check_limit(limit: float, seconds: float, name: str = "limit") -> None:
-    """Refuse a time limit of requests, of which one runs a network or kernel for so many seconds.
+def check_timeout(timeout: float, window_seconds: float, name: str = "timeout") -> None:
+    """Check that requests with this timeout can run a measurement window.
+
+    Args:
+        timeout: seconds that a request may take.
+        window_seconds: length of a window.
+        name: name of the argument, for the error message.
 
     Raises:
-        ValueError: it is not above these, or above a day.
+        ValueError: the timeout is not longer than a window, or longer than `MAX_TIMEOUT`.
     """
-    if not seconds < limit <= MOST:
+    if not window_seconds < timeout <= MAX_TIMEOUT:
         raise ValueError(
-            f"{name} is {limit:g}, expected more than a window's {seconds:g} seconds and at most {MOST:,}"
+            f"{name} is {timeout:g}, expected more than a window's {window_seconds:g} seconds and at most"
+            f" {MAX_TIMEOUT:,}"
         )
 
 
-class Refused(ValueError):
-    """The worker tells that it cannot do what was asked, and goes on."""
+class RequestError(ValueError):
+    """The worker could not do a request, and is still running."""
 
 
-class Died(RuntimeError):
-    """The worker has ended or does not answer."""
+class WorkerDied(RuntimeError):
+    """The worker process has ended, or did not reply in time and was killed."""
 
 
 class Connection:
-    """A worker, which is started with it and ends with it.
+    """A worker process that is started with the connection and killed with it.
+
+    >>> with Connection() as worker:
+    ...     environment = worker.open(device="onnxruntime-cpu-1t")
 
     Args:
-        python: a command that starts Python where networks run, such as `ssh box .venv/bin/python`; by
-            default this one.
-        module: of the worker.
-        longest: seconds that a request may take.
+        python: command that starts Python where networks run, such as `ssh box .venv/bin/python`; this
+            interpreter by default.
+        module: the worker's module.
+        timeout: seconds that a request may take.
+
+    Raises:
+        ValueError: the command cannot be started.
     """
 
     def __init__(
-        self, python: str = "", module: str = "nas_rlm.devices.worker", longest: float = LONGEST
+        self, python: str = "", module: str = "nas_rlm.devices.worker", timeout: float = DEFAULT_TIMEOUT
     ) -> None:
         command = [*(shlex.split(python) or [sys.executable]), "-m", module]
-        self.command, self.longest = command, longest
+        self.command, self.timeout = command, timeout
         try:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -59,9 +71,9 @@ class Connection:
         except OSError as error:
             raise ValueError(f"{shlex.join(command)!r} does not start: {error.strerror}") from None
         self.replies: queue.Queue[bytes] = queue.Queue()
-        self.said = b""
+        self.stderr_tail = b""
         self.readers = [
-            threading.Thread(target=read, daemon=True) for read in (self._read_replies, self._read_errors)
+            threading.Thread(target=read, daemon=True) for read in (self._read_replies, self._read_stderr)
         ]
         for reader in self.readers:
             reader.start()
@@ -75,56 +87,72 @@ class Connection:
         self.process.kill()
         self.process.wait()
 
-    def ask(self, do: str, content: bytes | None = None, **values: Any) -> dict[str, Any]:
-        """Ask for something and wait for the reply.
+    def open(self, **arguments: Any) -> dict[str, Any]:
+        """Send the first request, which selects the device, and return the description of the machine.
 
         Args:
-            do: a method of `nas_rlm.devices.worker.Worker`.
-            content: bytes to go with it.
-            values: its other arguments.
+            arguments: arguments of the worker's handler `open`.
 
         Raises:
-            Refused: the worker says why not.
-            Died: it has ended, or takes too long and is ended.
+            ValueError: the worker does not start, or the device is not available there.
         """
-        request = {"do": do, **values} | ({} if content is None else {"bytes": len(content)})
+        try:
+            return self.request("open", **arguments)
+        except WorkerDied as death:
+            raise ValueError(f"{' '.join(self.command)!r} does not start a worker: {death}") from None
+
+    def request(self, method: str, content: bytes | None = None, **arguments: Any) -> dict[str, Any]:
+        """Send a request and return the reply.
+
+        Args:
+            method: name of a request handler of the worker, see `nas_rlm.devices.worker.Worker`.
+            content: bytes that follow the request, as the handler's argument `content`.
+            arguments: other arguments of the handler.
+
+        Raises:
+            RequestError: the worker could not do it.
+            WorkerDied: the worker has ended, or does not reply in time and is killed.
+        """
+        message = {"method": method, **arguments} | ({} if content is None else {"bytes": len(content)})
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n" + (content or b""))
+            self.process.stdin.write(json.dumps(message).encode() + b"\n" + (content or b""))
             self.process.stdin.flush()
-            line = self.replies.get(timeout=self.longest)
+            line = self.replies.get(timeout=self.timeout)
         except queue.Empty:
             self.process.kill()
-            raise Died(f"no answer within {self.longest:g} seconds") from None
+            raise WorkerDied(f"no answer within {self.timeout:g} seconds") from None
         except OSError:
             line = b""
         if not line:
-            raise Died(self._end())
+            raise WorkerDied(self._describe_exit())
         try:
             reply: dict[str, Any] = json.loads(line)
         except ValueError:
             self.process.kill()
-            raise Died(f"it answers {line[:80]!r}, which is no reply of a worker") from None
+            raise WorkerDied(f"the worker replied {line[:80]!r}, expected a line of JSON") from None
         if "error" in reply:
-            raise Refused(reply["error"])
+            raise RequestError(reply["error"])
         return reply
 
-    def _end(self) -> str:
-        """How the worker ended, in words."""
+    def _describe_exit(self) -> str:
+        """Wait for the process to end, and return its exit code and last line of output."""
         code = self.process.wait()
         for reader in self.readers:
             reader.join(timeout=1)
-        last: Sequence[str] = self.said.decode(errors="replace").strip().splitlines()[-1:]
-        how = f"signal {-code}" if code < 0 else f"code {code}"
-        return f"the process ended with {how}" + (f": {last[0][:200]}" if last else "")
+        last: Sequence[str] = self.stderr_tail.decode(errors="replace").strip().splitlines()[-1:]
+        status = f"signal {-code}" if code < 0 else f"code {code}"
+        return f"the process ended with {status}" + (f": {last[0][:200]}" if last else "")
 
     def _read_replies(self) -> None:
+        """Queue each line of the worker's replies, then an empty one."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.replies.put(line)
         self.replies.put(b"")
 
-    def _read_errors(self) -> None:
+    def _read_stderr(self) -> None:
+        """Keep the end of what the worker writes to standard error."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said = (self.said + line)[-LAST:]
+            self.stderr_tail = (self.stderr_tail + line)[-MAX_STDERR_BYTES:]

@@ -1,67 +1,71 @@
-"""The name of a device: a runtime, where it computes, with how many threads and on how many examples."""
+"""Names of devices: a runtime, a device type, a number of threads and a batch size."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
 
 RUNTIMES = ("onnxruntime", "openvino", "ncnn", "litert", "mnn", "torch", "torch-compile")
-ON_CUDA = ("onnxruntime", "torch", "torch-compile")
-MOST_THREADS, MOST_BATCH = 1024, 65_536
-EXAMPLE = "onnxruntime-cpu-1t, openvino-cpu-2t or torch-cuda-b32"
+CUDA_RUNTIMES = ("onnxruntime", "torch", "torch-compile")
+MAX_THREADS, MAX_BATCH_SIZE = 1024, 65_536
+EXAMPLE_NAMES = "onnxruntime-cpu-1t, openvino-cpu-2t or torch-cuda-b32"
 
-_NAME = re.compile(r"(?P<runtime>[a-z-]+?)(-(?P<place>cpu|cuda))?(-(?P<threads>\d+)t)?(-b(?P<batch>\d+))?")
+_NAME = re.compile(
+    r"(?P<runtime>[a-z-]+?)(-(?P<device_type>cpu|cuda))?(-(?P<threads>\d+)t)?(-b(?P<batch_size>\d+))?"
+)
 
 
 @dataclass(frozen=True)
 class Device:
     """Where and how networks run.
 
-    >>> str(Device.named("onnxruntime"))
+    >>> str(Device.parse("onnxruntime"))
     'onnxruntime-cpu-1t'
-    >>> Device.named("torch-cuda-b32")
-    Device(runtime='torch', place='cuda', threads=1, batch=32)
+    >>> Device.parse("torch-cuda-b32")
+    Device(runtime='torch', device_type='cuda', threads=1, batch_size=32)
 
     Args:
         runtime: one of `RUNTIMES`.
-        place: cpu or cuda.
-        threads: that compute one network, on a cpu.
-        batch: examples at once.
+        device_type: cpu or cuda.
+        threads: number of threads on a CPU.
+        batch_size: number of examples in each run.
     """
 
     runtime: str
-    place: str = "cpu"
+    device_type: str = "cpu"
     threads: int = 1
-    batch: int = 1
+    batch_size: int = 1
 
     @classmethod
-    def named(cls, name: str) -> Device:
-        """From a name such as `EXAMPLE`; one thread and one example where it does not say.
+    def parse(cls, name: str) -> Device:
+        """Return the device of a name such as `EXAMPLE_NAMES`; the default is a CPU, one thread, one example.
 
         Raises:
-            ValueError: no such device.
+            ValueError: the name is not that of a device, or no such device is supported.
         """
-        found = _NAME.fullmatch(name)
-        if found is None:
-            raise ValueError(f"{name!r} is no device: expected a runtime, place and threads: {EXAMPLE}")
-        runtime, place = found["runtime"], found["place"] or "cpu"
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(
+                f"{name!r} is not a device: expected a runtime, device type and threads: {EXAMPLE_NAMES}"
+            )
+        runtime, device_type = match["runtime"], match["device_type"] or "cpu"
         if runtime not in RUNTIMES:
-            raise ValueError(f"there is no runtime {runtime!r}; {hint(runtime, RUNTIMES)}")
-        if place == "cuda" and (runtime not in ON_CUDA or found["threads"]):
+            raise ValueError(f"there is no runtime {runtime!r}; {suggest(runtime, RUNTIMES)}")
+        if device_type == "cuda" and (runtime not in CUDA_RUNTIMES or match["threads"]):
             raise ValueError(
-                f"{name!r} is no device: on cuda there are {', '.join(ON_CUDA)}, without threads"
+                f"{name!r} is not a device: cuda supports {', '.join(CUDA_RUNTIMES)}, without threads"
             )
-        threads, batch = int(found["threads"] or 1), int(found["batch"] or 1)
-        if not (1 <= threads <= MOST_THREADS and 1 <= batch <= MOST_BATCH):
+        threads, batch_size = int(match["threads"] or 1), int(match["batch_size"] or 1)
+        if not (1 <= threads <= MAX_THREADS and 1 <= batch_size <= MAX_BATCH_SIZE):
             raise ValueError(
-                f"{name!r} has {threads} threads and a batch of {batch}:"
-                f" expected 1 to {MOST_THREADS} and 1 to {MOST_BATCH:,}"
+                f"{name!r} has {threads} threads and a batch size of {batch_size}:"
+                f" expected 1 to {MAX_THREADS} and 1 to {MAX_BATCH_SIZE:,}"
             )
-        return cls(runtime, place, threads, batch)
+        return cls(runtime, device_type, threads, batch_size)
 
     def __str__(self) -> str:
-        threads = f"-{self.threads}t" if self.place == "cpu" else ""
-        batch = f"-b{self.batch}" if self.batch > 1 else ""
-        return f"{self.runtime}-{self.place}{threads}{batch}"
+        threads = f"-{self.threads}t" if self.device_type == "cpu" else ""
+        batch_size = f"-b{self.batch_size}" if self.batch_size > 1 else ""
+        return f"{self.runtime}-{self.device_type}{threads}{batch_size}"

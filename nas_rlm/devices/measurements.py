@@ -1,34 +1,35 @@
-"""Tables of measured networks: a row each, with what was measured on one device or on several."""
+"""Tables of measured networks: a row for each network, with its measurements on one or several devices."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
-from tqdm import tqdm
 
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.devices.device import Device
-from nas_rlm.devices.profiler import USUAL, Failure, Measurement, Plan, measure
-from nas_rlm.files import alone, check_target
+from nas_rlm.devices.profiler import DEFAULT_PLAN, Failure, Measurement, Plan, measure
+from nas_rlm.files import check_target, exclusive_lock
 from nas_rlm.graph.reader import load
 from nas_rlm.text import from_onnx
+from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
-Measuring = Callable[
+MeasureFunction = Callable[
     [Iterable[tuple["Network", bytes]], Device, Plan], Iterator[tuple["Network", Measurement | Failure]]
 ]
 
 
-class Network:
-    """A network to be measured.
+class Network(ABC):
+    """A network to measure.
 
     Args:
-        row: as it will be in the table, without what is measured.
+        row: its row in the table, without measurements.
     """
 
     def __init__(self, row: Row) -> None:
@@ -36,115 +37,132 @@ class Network:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it apart in a table."""
-        return key_of(self.row)
+        """The key of the network in a table, see `network_key`."""
+        return network_key(self.row)
 
-    def content(self) -> bytes:
-        """The ONNX file with its weights."""
-        raise NotImplementedError
+    @abstractmethod
+    def onnx_bytes(self) -> bytes:
+        """Return the ONNX file with its weights."""
 
 
-class Architecture(Network):
-    """A network of a space, with fresh weights."""
+class SpaceNetwork(Network):
+    """An architecture of a search space, with random weights.
+
+    Args:
+        space: the search space.
+        architecture: one of its architectures.
+    """
 
     def __init__(self, space: SearchSpace[Any], architecture: Any) -> None:
         costs = {"flops": space.flops(architecture), "params": space.params(architecture)}
         super().__init__(Row(space.name, str(architecture), {k: float(v) for k, v in costs.items()}))
         self.space, self.architecture = space, architecture
 
-    def content(self) -> bytes:
-        found: bytes = self.space.to_onnx(self.architecture, weights=True).SerializeToString()
-        return found
+    def onnx_bytes(self) -> bytes:
+        content: bytes = self.space.to_onnx(self.architecture, weights=True).SerializeToString()
+        return content
 
 
-class File(Network):
-    """An ONNX file.
+class OnnxFileNetwork(Network):
+    """An ONNX file with weights.
 
     Args:
-        path: of it.
-        space: what networks like it are called in the table.
+        path: the file.
+        space: name of the space in the table for this and similar networks.
     """
 
     def __init__(self, path: Path, space: str = "") -> None:
         super().__init__(Row(space, "", {}, from_onnx(path), str(path)))
         self.path = path
 
-    def content(self) -> bytes:
+    def onnx_bytes(self) -> bytes:
         model = load(self.path)
         onnx.external_data_helper.load_external_data_for_model(model, str(self.path.parent))
-        found: bytes = model.SerializeToString()
-        return found
+        content: bytes = model.SerializeToString()
+        return content
 
 
 def profile(
     networks: Sequence[Network],
     device: Device,
     out: Path,
-    plan: Plan = USUAL,
+    plan: Plan = DEFAULT_PLAN,
     progress: bool = False,
-    measuring: Measuring = measure,
+    measure_function: MeasureFunction = measure,
 ) -> Table:
-    """Measure networks and write each to a table, in which those that the device has measured are left alone.
+    """Measure networks on a device and write them to a table.
+
+    Networks that the table already has a result for on this device are not measured again.
 
     Args:
-        networks: to be measured.
-        device: where.
-        out: a parquet table; what it holds already stays.
-        plan: how.
-        progress: show a bar.
-        measuring: who measures: this machine, or `nas_rlm.search.ray_cluster.Cluster.measure`.
+        networks: the networks to measure.
+        device: where they run.
+        out: the parquet table; its other rows and columns are kept.
+        plan: settings of the measurement protocol.
+        progress: whether to show a progress bar.
+        measure_function: how to measure: on this machine, or `nas_rlm.search.ray_cluster.RayCluster.measure`.
 
     Returns:
-        The table, with `latency/DEVICE` (ms), `memory/DEVICE` (bytes) and in `metainformation` how they were
-        measured, or why not.
+        The table, with `latency/DEVICE` (ms), `memory/DEVICE` (bytes) and, in `metainformation`, the details
+        of the measurement or the error.
 
     Raises:
-        ValueError: the file is no such table, another process writes to it, or no worker starts.
+        ValueError: the file is not a table, another process is writing to it, or no worker starts.
     """
     check_target(out)
-    with alone(out):
-        return _profile(networks, device, out, plan, progress, measuring)
+    with exclusive_lock(out):
+        return _measure_missing(networks, device, out, plan, progress, measure_function)
 
 
-def _profile(
-    networks: Sequence[Network], device: Device, out: Path, plan: Plan, progress: bool, measuring: Measuring
+def _measure_missing(
+    networks: Sequence[Network],
+    device: Device,
+    out: Path,
+    plan: Plan,
+    progress: bool,
+    measure_function: MeasureFunction,
 ) -> Table:
-    rows = {key_of(row): row for row in (read(out).rows if out.exists() else ())}
-    wanted = {n.key: n for n in networks}
-    left = [n for n in wanted.values() if str(device) not in notes(rows.get(n.key, n.row))]
+    """Measure the networks that have no result in the table, and write the table after each of them."""
+    rows = {network_key(row): row for row in (read(out).rows if out.exists() else ())}
+    by_key = {network.key: network for network in networks}
+    missing = [
+        network
+        for network in by_key.values()
+        if str(device) not in measurement_details(rows.get(network.key, network.row))
+    ]
 
-    def contents() -> Iterator[tuple[Network, bytes]]:
-        for network in left:
-            yield network, network.content()
+    def onnx_files() -> Iterator[tuple[Network, bytes]]:
+        for network in missing:
+            yield network, network.onnx_bytes()
 
-    found = measuring(contents(), device, plan)
-    for network, result in tqdm(found, str(device), len(left), unit="net", disable=not progress):
-        rows[network.key] = _with(rows.get(network.key, network.row), device, result)
+    results = measure_function(onnx_files(), device, plan)
+    for network, result in progress_bar(results, str(device), len(missing), unit="net", disable=not progress):
+        rows[network.key] = _add_result(rows.get(network.key, network.row), device, result)
         write(out, rows.values())
     return Table(out.stem, list(rows.values()))
 
 
-def key_of(row: Row) -> tuple[str, str]:
-    """What tells a measured network apart in a table."""
+def network_key(row: Row) -> tuple[str, str]:
+    """Return the key of a measured network in a table: its space, and its notation or file."""
     return row.space, row.arch_str or row.identifier
 
 
-def notes(row: Row) -> dict[str, Any]:
-    """How a row's numbers were measured, or why they are missing, by device."""
+def measurement_details(row: Row) -> dict[str, Any]:
+    """Return, by device, the details of a row's measurements, or the error of a failed one."""
     try:
-        found = json.loads(row.metainformation or "{}")
+        details = json.loads(row.metainformation or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return details if isinstance(details, dict) else {}
 
 
-def _with(row: Row, device: Device, result: Measurement | Failure) -> Row:
-    """A row with what was found on a device."""
-    told = asdict(result)
+def _add_result(row: Row, device: Device, result: Measurement | Failure) -> Row:
+    """Return a row with the result on a device."""
+    details = asdict(result)
     targets = dict(row.targets)
     if isinstance(result, Measurement):
-        targets[f"latency/{device}"] = told.pop("median")
-        if (memory := told.pop("memory")) is not None:
+        targets[f"latency/{device}"] = details.pop("median")
+        if (memory := details.pop("memory")) is not None:
             targets[f"memory/{device}"] = memory
-    metainformation = json.dumps({**notes(row), str(device): told})
+    metainformation = json.dumps({**measurement_details(row), str(device): details})
     return replace(row, targets=targets, metainformation=metainformation)

@@ -1,62 +1,62 @@
-"""How networks are measured: warm, in several windows, in an order that has nothing to do with their size.
+"""The measurement protocol: warm-up, then several windows per network, shuffled among the networks.
 
-On a machine that becomes slower while it measures, the networks of the end would seem slow. So the windows of
-many networks are shuffled among each other, and a network's windows lie far apart; how much they differ is
-told beside their median.
+A machine that becomes slower while it measures would make the last networks look slow. Therefore the windows
+of a group of networks are run in random order, so that the windows of one network are far apart. Their spread
+is reported beside the median.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
-from nas_rlm.devices.connection import LONGEST, Connection, Died, Refused
+from nas_rlm.devices.connection import DEFAULT_TIMEOUT, Connection, RequestError, WorkerDied
 from nas_rlm.devices.device import Device
 
-WINDOWS, SECONDS = 5, 0.2
-TOGETHER = 20  # networks whose windows are shuffled
+DEFAULT_WINDOWS, DEFAULT_SECONDS_PER_WINDOW = 5, 0.2
+SHUFFLE_GROUP_SIZE = 20  # networks whose windows are shuffled among each other
 
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How networks are measured.
+    """Settings of the measurement protocol.
 
     Args:
-        windows: times that each is measured, with others in between.
-        seconds: of each window.
-        seed: of the order.
-        memory: measure memory as well, for which each network gets a process of its own.
-        python: see `Connection`.
-        limit: seconds that compiling a network, or a window of its runs, may take.
+        windows: number of windows in which each network is measured.
+        seconds_per_window: length of each window.
+        seed: seed of the order of the windows.
+        measure_memory: measure memory as well, for which each network is loaded in a process of its own.
+        python: command that starts Python where networks run, see `Connection`.
+        timeout: seconds that compiling a network, or a window, may take.
     """
 
-    windows: int = WINDOWS
-    seconds: float = SECONDS
+    windows: int = DEFAULT_WINDOWS
+    seconds_per_window: float = DEFAULT_SECONDS_PER_WINDOW
     seed: int = 0
-    memory: bool = False
+    measure_memory: bool = False
     python: str = ""
-    limit: float = LONGEST
+    timeout: float = DEFAULT_TIMEOUT
 
 
-USUAL = Plan()
+DEFAULT_PLAN = Plan()
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one network takes.
+    """The latency and memory of a network.
 
     Args:
-        median, p10, p90: of the times of all runs, ms.
-        spread: of the windows' medians, the difference between largest and smallest by `median`.
-        runs: so many.
-        memory: bytes that the process grew by at most, where that was asked for.
-        environment: the machine, and how busy it was.
+        median, p10, p90: quantiles of the duration of all runs, in ms.
+        spread: range of the windows' medians, relative to `median`.
+        runs: number of runs in all windows.
+        memory: peak growth of the process in bytes; None where it was not measured.
+        environment: the machine and its load.
     """
 
     median: float
@@ -68,124 +68,115 @@ class Measurement:
     environment: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, windows: list[list[float]], environment: dict[str, Any], memory: float | None) -> Measurement:
-        """From the times of each window, in seconds."""
-        low, median, high = 1e3 * np.quantile(np.concatenate(windows), (0.1, 0.5, 0.9))
+    def from_windows(
+        cls, windows: Sequence[Sequence[float]], environment: dict[str, Any], memory: float | None
+    ) -> Measurement:
+        """Return the measurement of a network from the durations of the runs in each window, in seconds."""
+        p10, median, p90 = 1e3 * np.quantile(np.concatenate(windows), (0.1, 0.5, 0.9))
         medians = [1e3 * np.median(times) for times in windows]
         spread = float((max(medians) - min(medians)) / median)
         runs = sum(map(len, windows))
-        return cls(float(median), float(low), float(high), spread, runs, memory, environment)
+        return cls(float(median), float(p10), float(p90), spread, runs, memory, environment)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a network has no measurement."""
+    """The reason why a network could not be measured."""
 
     error: str
 
 
 def measure(
-    networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = USUAL
+    networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = DEFAULT_PLAN
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
     """Measure networks on a device.
 
     Args:
-        networks: each with what it is called and its ONNX file, whose weights are initialisers.
-        device: where.
-        plan: how.
+        networks: a key and the ONNX file of each network; its weights are initialisers.
+        device: where the networks run.
+        plan: settings of the protocol.
 
-    Returns:
-        Each network with its result, in order, some at a time.
+    Yields:
+        The key and the result of each network, in order, group by group.
 
     Raises:
-        ValueError: the runtime is not there, or no worker starts.
+        ValueError: the runtime is not installed, or no worker starts.
     """
-    rng, rest = np.random.default_rng(plan.seed), iter(networks)
-    while some := list(islice(rest, TOGETHER)):
-        grown = [_memory(content, device, plan) if plan.memory else None for _, content in some]
-        yield from _measured(some, grown, device, plan, rng)
+    rng, remaining = np.random.default_rng(plan.seed), iter(networks)
+    while group := list(islice(remaining, SHUFFLE_GROUP_SIZE)):
+        memories = [_measure_memory(c, device, plan) if plan.measure_memory else None for _, c in group]
+        yield from _measure_group(group, memories, device, plan, rng)
 
 
-def _measured(
-    some: list[tuple[Key, bytes]],
-    grown: list[float | None],
+def _measure_group(
+    group: list[tuple[Key, bytes]],
+    memories: list[float | None],
     device: Device,
     plan: Plan,
     rng: np.random.Generator,
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
-    """Networks whose windows are shuffled; when one of them ends the process, all get a new one.
+    """Measure networks whose windows are shuffled; when a worker dies, a new one continues.
 
-    A connection may be lost as well, so that only a network at which two processes ended is to blame.
+    A lost connection looks the same as a crash. Therefore a network fails only if two workers died at it.
     """
     failures: dict[int, str] = {}
-    ended: set[int] = set()
-    times: list[list[list[float]]] = [[] for _ in some]
+    died_once: set[int] = set()
+    windows: list[list[list[float]]] = [[] for _ in group]
     environment: dict[str, Any] = {}
-    asked = [i for _ in range(plan.windows) for i in rng.permutation(len(some)).tolist()]
-    while asked:
-        with Connection(plan.python, longest=plan.limit) as worker:
-            environment |= opened(worker, device)
+    order = [i for _ in range(plan.windows) for i in rng.permutation(len(group)).tolist()]
+    while order:
+        with Connection(plan.python, timeout=plan.timeout) as worker:
+            environment |= worker.open(device=str(device))
             loaded: set[int] = set()
-            at = -1
+            current = -1
             try:
-                for at in sorted(set(asked)):
+                for current in sorted(set(order)):
                     try:
-                        worker.ask("load", some[at][1], number=at)
-                        loaded.add(at)
-                    except Refused as refused:
-                        failures[at] = str(refused)
-                asked = [i for i in asked if i in loaded]
-                while asked:
-                    at = asked[0]
+                        worker.request("load", group[current][1], number=current)
+                        loaded.add(current)
+                    except RequestError as error:
+                        failures[current] = str(error)
+                order = [i for i in order if i in loaded]
+                while order:
+                    current = order[0]
                     try:
-                        times[at].append(worker.ask("window", number=at, seconds=plan.seconds)["times"])
-                        asked.pop(0)
-                    except Refused as refused:
-                        failures[at] = str(refused)
-                        asked = [i for i in asked if i != at]
-            except Died as died:
-                if at in ended:
-                    failures[at] = str(died)
-                ended.add(at)
-                asked = [i for i in asked if i not in failures]
-    for i, (key, _) in enumerate(some):
+                        reply = worker.request("window", number=current, seconds=plan.seconds_per_window)
+                        windows[current].append(reply["times"])
+                        order.pop(0)
+                    except RequestError as error:
+                        failures[current] = str(error)
+                        order = [i for i in order if i != current]
+            except WorkerDied as death:
+                if current in died_once:
+                    failures[current] = str(death)
+                died_once.add(current)
+                order = [i for i in order if i not in failures]
+    for i, (key, _) in enumerate(group):
         if i in failures:
             yield key, Failure(failures[i])
         else:
-            yield key, Measurement.of(times[i], environment, grown[i])
+            yield key, Measurement.from_windows(windows[i], environment, memories[i])
 
 
 def check_device(device: Device, python: str = "") -> None:
-    """Refuse a device that is not there, before any work is done.
+    """Check that networks can run on a device.
 
     Args:
-        device: on which networks are to run.
-        python: see `Connection`.
+        device: where the networks are to run.
+        python: command that starts Python there, see `Connection`.
 
     Raises:
-        ValueError: the runtime is not there, or no worker starts.
+        ValueError: the runtime is not installed, or no worker starts.
     """
     with Connection(python) as worker:
-        opened(worker, device)
+        worker.open(device=str(device))
 
 
-def opened(worker: Connection, device: Device) -> dict[str, Any]:
-    """Tell a worker its device.
-
-    Raises:
-        ValueError: it does not start, or the device is not there.
-    """
-    try:
-        return worker.ask("open", device=str(device))
-    except Died as died:
-        raise ValueError(f"{' '.join(worker.command)!r} is no worker: {died}") from None
-
-
-def _memory(content: bytes, device: Device, plan: Plan) -> float | None:
-    """What a process of its own grows by when it loads and runs a network."""
-    with Connection(plan.python, longest=plan.limit) as worker:
-        opened(worker, device)
+def _measure_memory(content: bytes, device: Device, plan: Plan) -> float | None:
+    """Return the bytes by which a new process grows when it loads and runs a network; None if it fails."""
+    with Connection(plan.python, timeout=plan.timeout) as worker:
+        worker.open(device=str(device))
         try:
-            return float(worker.ask("load", content, number=0)["memory"])
-        except (Refused, Died):
+            return float(worker.request("load", content, number=0)["memory"])
+        except (RequestError, WorkerDied):
             return None

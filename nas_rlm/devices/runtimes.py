@@ -1,4 +1,4 @@
-"""Runtimes: each loads an ONNX model and gives what runs it once. They are imported when asked for."""
+"""Runtimes: each loads an ONNX model and returns a function that times one run. Imported on first use."""
 
 from __future__ import annotations
 
@@ -10,52 +10,55 @@ import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
 from nas_rlm.devices.device import Device
-from nas_rlm.graph.reader import inlined
+from nas_rlm.graph.reader import inline_functions
 
-CONVERTED = 300  # seconds that a converter may take
-Run = Callable[[], float]  # runs a network once: the seconds that it took
+CONVERTER_TIMEOUT = 300  # seconds
+Run = Callable[[], float]  # runs a network once and returns the duration in seconds
 
 
 def load(model: onnx.ModelProto, device: Device) -> Run:
-    """A network, ready to run on a device.
+    """Load a model on a device, ready to run on a random input.
 
     Args:
-        model: with weights and one input, whose first dimension is the batch.
-        device: where it runs, with the number of threads that the process may use.
+        model: a model with weights and one input, whose first dimension is the batch.
+        device: the runtime, device type, number of threads and batch size.
+
+    Returns:
+        A function that runs the model once and returns the duration in seconds.
 
     Raises:
         ValueError: the runtime cannot run the model.
     """
-    flat = batched(inlined(model), device.batch)
+    flat = set_batch_size(inline_functions(model), device.batch_size)
     shape = [d.dim_value for d in flat.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    return RUNTIMES[device.runtime][2](flat, x, device)
+    return LOADERS[device.runtime].load(flat, x, device)
 
 
 def check(device: Device) -> None:
-    """Refuse a device that is not here.
+    """Check that a device is available to this process.
 
     Raises:
-        ValueError: its runtime, or what converts networks for it, is not installed, or there is no GPU.
+        ValueError: the runtime or its converter is not installed, or there is no GPU.
     """
-    for module in RUNTIMES[device.runtime][1]:
+    for module in LOADERS[device.runtime].modules:
         if importlib.util.find_spec(module) is None:
             extra = device.runtime.partition("-")[0]
             raise ValueError(
                 f"{device.runtime} needs {module}, which is not installed: pip install 'nas-rlm[{extra}]'"
             )
-    if device.runtime == "onnxruntime" and device.place == "cuda":
+    if device.runtime == "onnxruntime" and device.device_type == "cuda":
         import onnxruntime
 
         if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-            raise ValueError("this onnxruntime has no CUDA: expected onnxruntime-gpu")
-    elif device.place == "cuda":
+            raise ValueError("this onnxruntime was built without CUDA: expected onnxruntime-gpu")
+    elif device.device_type == "cuda":
         import torch
 
         if not torch.cuda.is_available():
@@ -63,24 +66,24 @@ def check(device: Device) -> None:
 
 
 def version_of(runtime: str) -> str:
-    """Which version of a runtime is installed."""
-    distribution = RUNTIMES[runtime][0]
+    """Return the name of a runtime's distribution and its installed version."""
+    distribution = LOADERS[runtime].distribution
     try:
         return f"{distribution} {version(distribution)}"
     except PackageNotFoundError:
         return f"{distribution} unknown"
 
 
-def batched(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
-    """A copy that reads so many examples at once.
+def set_batch_size(model: onnx.ModelProto, batch_size: int) -> onnx.ModelProto:
+    """Return a copy of a model whose input has this batch size.
 
     Raises:
-        ValueError: it does not read one tensor of float and a known size.
+        ValueError: the model does not have a single float input, or its shape is unknown beyond the batch.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    held = {t.name for t in copy.graph.initializer}
-    inputs = [i for i in copy.graph.input if i.name not in held]
+    initializers = {t.name for t in copy.graph.initializer}
+    inputs = [i for i in copy.graph.input if i.name not in initializers]
     dims = list(inputs[0].type.tensor_type.shape.dim) if len(inputs) == 1 else []
     if (
         not dims
@@ -88,56 +91,56 @@ def batched(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
         or not all(d.HasField("dim_value") for d in dims[1:])
     ):
         raise ValueError(
-            f"the model reads {', '.join(i.name for i in inputs) or 'nothing'}: expected one tensor of float,"
-            " of a known size but for the batch, and weights as initialisers"
+            f"the model reads {', '.join(i.name for i in inputs) or 'nothing'}: expected one float tensor"
+            " whose shape is known except for the batch, and weights as initialisers"
         )
-    dims[0].dim_value = batch
+    dims[0].dim_value = batch_size
     del copy.graph.input[:]
     copy.graph.input.append(inputs[0])
     del copy.graph.value_info[:]
     for output in copy.graph.output:
         output.type.tensor_type.ClearField("shape")
-    used = {node.domain for node in copy.graph.node}
-    kept = [o for o in copy.opset_import if o.domain in used or o.domain in ("", "ai.onnx")]
+    domains = {"", "ai.onnx", *(node.domain for node in copy.graph.node)}
+    opset_imports = [o for o in copy.opset_import if o.domain in domains]
     del copy.opset_import[:]
-    copy.opset_import.extend(kept)
+    copy.opset_import.extend(opset_imports)
     return copy
 
 
 def _timed(run: Callable[[], Any]) -> Run:
-    """Wall time of a call that returns when it is done."""
+    """Return a function that measures the wall time of a synchronous call."""
 
-    def once() -> float:
+    def run_once() -> float:
         start = time.perf_counter()
         run()
         return time.perf_counter() - start
 
-    return once
+    return run_once
 
 
-def _onnxruntime(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_onnxruntime(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+    """Load a model into ONNX Runtime, with input and output bound to the device."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = device.threads, 1
     options.log_severity_level = 3
-    provider = "CPUExecutionProvider" if device.place == "cpu" else "CUDAExecutionProvider"
+    provider = "CPUExecutionProvider" if device.device_type == "cpu" else "CUDAExecutionProvider"
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[provider])
-    bound = session.io_binding()
-    where = device.place
-    bound.bind_ortvalue_input(
-        session.get_inputs()[0].name, onnxruntime.OrtValue.ortvalue_from_numpy(x, where)
-    )
-    bound.bind_output(session.get_outputs()[0].name, where)
+    binding = session.io_binding()
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(x, device.device_type)
+    binding.bind_ortvalue_input(session.get_inputs()[0].name, value)
+    binding.bind_output(session.get_outputs()[0].name, device.device_type)
 
     def run() -> None:
-        session.run_with_iobinding(bound)
-        bound.synchronize_outputs()
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
 
     return _timed(run)
 
 
-def _openvino(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_openvino(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+    """Load a model into OpenVINO, in float32."""
     import openvino
 
     core = openvino.Core()
@@ -154,64 +157,67 @@ def _openvino(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     return _timed(request.infer)
 
 
-def _ncnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_ncnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+    """Convert a model with pnnx and load it into ncnn, in float32."""
     import ncnn
 
-    if device.batch > 1:
-        raise ValueError("ncnn runs one example at a time: expected a batch of 1")
+    if device.batch_size > 1:
+        raise ValueError("ncnn runs one example at a time: expected a batch size of 1")
     import pnnx
 
     net = ncnn.Net()
     net.opt.num_threads, net.opt.use_vulkan_compute = device.threads, False
-    with tempfile.TemporaryDirectory() as folder:
-        onnx.save(model, f"{folder}/m.onnx")
+    with tempfile.TemporaryDirectory() as directory:
+        onnx.save(model, f"{directory}/m.onnx")
         shape = "[" + ",".join(map(str, x.shape)) + "]"
         converter = str(Path(pnnx.__file__).parent / "pnnx")
-        _converted([converter, "m.onnx", f"inputshape={shape}f32", "fp16=0"], folder, "m.ncnn.bin")
-        if net.load_param(f"{folder}/m.ncnn.param") or net.load_model(f"{folder}/m.ncnn.bin"):
-            raise ValueError("ncnn cannot load what pnnx made of the model")
+        _run_converter([converter, "m.onnx", f"inputshape={shape}f32", "fp16=0"], directory, "m.ncnn.bin")
+        if net.load_param(f"{directory}/m.ncnn.param") or net.load_model(f"{directory}/m.ncnn.bin"):
+            raise ValueError("ncnn cannot load the model that pnnx converted")
     image = ncnn.Mat(x[0])
 
     def run() -> None:
         extractor = net.create_extractor()
         extractor.input("in0", image)
-        failed, _ = extractor.extract("out0")
-        if failed:
-            raise ValueError(f"ncnn stopped with code {failed}")
+        status, _ = extractor.extract("out0")
+        if status:
+            raise ValueError(f"ncnn stopped with code {status}")
 
     return _timed(run)
 
 
-def _mnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_mnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+    """Convert a model and load it into MNN, in float32."""
     import MNN
 
-    with tempfile.TemporaryDirectory() as folder:
-        onnx.save(model, f"{folder}/m.onnx")
-        # The package's own command installs a tracker when it starts; what it calls does not.
+    with tempfile.TemporaryDirectory() as directory:
+        onnx.save(model, f"{directory}/m.onnx")
+        # The package's own command installs a usage tracker; the function behind it does not.
         convert = [sys.executable, "-c", "import _tools, sys; _tools.mnnconvert(sys.argv)"]
-        named = ["--modelFile", "m.onnx", "--MNNModel", "m.mnn", "--bizCode", "nas"]
-        _converted([*convert, "-f", "ONNX", *named], folder, "m.mnn")
-        setting = {"backend": "CPU", "numThread": device.threads, "precision": "high"}
-        manager = MNN.nn.create_runtime_manager((setting,))
-        net = MNN.nn.load_module_from_file(f"{folder}/m.mnn", [], [], runtime_manager=manager)
+        files = ["--modelFile", "m.onnx", "--MNNModel", "m.mnn", "--bizCode", "nas"]
+        _run_converter([*convert, "-f", "ONNX", *files], directory, "m.mnn")
+        settings = {"backend": "CPU", "numThread": device.threads, "precision": "high"}
+        manager = MNN.nn.create_runtime_manager((settings,))
+        net = MNN.nn.load_module_from_file(f"{directory}/m.mnn", [], [], runtime_manager=manager)
     image = MNN.expr.const(x.flatten().tolist(), list(x.shape), MNN.expr.NCHW)
     return _timed(lambda: net.forward([image])[0].read())
 
 
-def _torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+    """Convert a model to a torch module, compiled where the runtime says so."""
     import torch
 
     from nas_rlm.graph.torch_module import to_torch
 
     torch.set_num_threads(device.threads)
-    module: Any = to_torch(model).eval().to(device.place)
-    image = torch.from_numpy(x).to(device.place)
+    module: Any = to_torch(model).eval().to(device.device_type)
+    image = torch.from_numpy(x).to(device.device_type)
     if device.runtime == "torch-compile":
         module = torch.compile(module)
     with torch.inference_mode():
         module(image)
-    if device.place == "cuda":
-        return _on_cuda(module, image)
+    if device.device_type == "cuda":
+        return _capture_cuda_graph(module, image)
 
     def run() -> None:
         with torch.inference_mode():
@@ -220,8 +226,8 @@ def _torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     return _timed(run)
 
 
-def _on_cuda(module: Any, image: Any) -> Run:
-    """A CUDA graph of the network, timed by events, so that launching it does not count."""
+def _capture_cuda_graph(module: Any, image: Any) -> Run:
+    """Return a run of a CUDA graph of the module, timed by events, so that launch overhead does not count."""
     import torch
 
     graph = torch.cuda.CUDAGraph()
@@ -229,53 +235,73 @@ def _on_cuda(module: Any, image: Any) -> Run:
         module(image)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
-    def once() -> float:
+    def run_once() -> float:
         start.record()
         graph.replay()
         end.record()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3
 
-    return once
+    return run_once
 
 
-def _litert(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_litert(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+    """Convert a model by way of torch and load it into LiteRT."""
     import litert_torch
     import torch
     from ai_edge_litert.interpreter import Interpreter
 
     from nas_rlm.graph.torch_module import to_torch
 
-    with tempfile.TemporaryDirectory() as folder:
-        litert_torch.convert(to_torch(model).eval(), (torch.from_numpy(x),)).export(f"{folder}/m.tflite")
-        content = (Path(folder) / "m.tflite").read_bytes()
+    with tempfile.TemporaryDirectory() as directory:
+        litert_torch.convert(to_torch(model).eval(), (torch.from_numpy(x),)).export(f"{directory}/m.tflite")
+        content = (Path(directory) / "m.tflite").read_bytes()
     net = Interpreter(model_content=content, num_threads=device.threads)
     net.allocate_tensors()
     net.set_tensor(net.get_input_details()[0]["index"], x)
     return _timed(net.invoke)
 
 
-def _converted(command: list[str], folder: str, wanted: str) -> None:
-    """Run a converter that should leave a file.
+def _run_converter(command: list[str], directory: str, output: str) -> None:
+    """Run a converter.
+
+    Args:
+        command: the converter and its arguments.
+        directory: where it runs.
+        output: name of the file that it must write there.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the converter fails or does not write the file.
     """
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=CONVERTED)
-    if done.returncode or not (Path(folder) / wanted).is_file():
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=CONVERTER_TIMEOUT)
+    if result.returncode or not (Path(directory) / output).is_file():
+        last_line = (result.stderr.strip() or result.stdout.strip()).splitlines()[-1:]
         raise ValueError(
-            f"{Path(command[0]).name} cannot convert the model: code {done.returncode} {' '.join(said)}"
+            f"{Path(command[0]).name} cannot convert the model:"
+            f" code {result.returncode} {' '.join(last_line)}"
         )
 
 
-# Each runtime's distribution, the modules that it needs, and its loader.
-RUNTIMES: dict[str, tuple[str, tuple[str, ...], Callable[[onnx.ModelProto, np.ndarray, Device], Run]]] = {
-    "onnxruntime": ("onnxruntime", ("onnxruntime",), _onnxruntime),
-    "openvino": ("openvino", ("openvino",), _openvino),
-    "ncnn": ("ncnn", ("ncnn", "pnnx"), _ncnn),
-    "litert": ("ai-edge-litert", ("ai_edge_litert", "litert_torch"), _litert),
-    "mnn": ("MNN", ("MNN",), _mnn),
-    "torch": ("torch", ("torch",), _torch),
-    "torch-compile": ("torch", ("torch",), _torch),
+class Loader(NamedTuple):
+    """How a runtime loads models.
+
+    Args:
+        distribution: its distribution on PyPI.
+        modules: modules that must be installed.
+        load: loads a model with an input on a device.
+    """
+
+    distribution: str
+    modules: tuple[str, ...]
+    load: Callable[[onnx.ModelProto, np.ndarray, Device], Run]
+
+
+LOADERS = {
+    "onnxruntime": Loader("onnxruntime", ("onnxruntime",), _load_onnxruntime),
+    "openvino": Loader("openvino", ("openvino",), _load_openvino),
+    "ncnn": Loader("ncnn", ("ncnn", "pnnx"), _load_ncnn),
+    "litert": Loader("ai-edge-litert", ("ai_edge_litert", "litert_torch"), _load_litert),
+    "mnn": Loader("MNN", ("MNN",), _load_mnn),
+    "torch": Loader("torch", ("torch",), _load_torch),
+    "torch-compile": Loader("torch", ("torch",), _load_torch),
 }

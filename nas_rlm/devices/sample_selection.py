@@ -1,4 +1,4 @@
-"""Which networks to measure: few, and such that together they tell most of all the others."""
+"""Selection of the networks to measure: representatives of clusters, as in experimental design."""
 
 from __future__ import annotations
 
@@ -7,62 +7,69 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from nas_rlm.surrogates.features import STILL, usual_counts
-from nas_rlm.surrogates.graph_surrogate import LATENCY, Expert
+from nas_rlm.surrogates.features import MIN_RELATIVE_STD, graph_features_of_space
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 
-ROUNDS = 50  # of k-means
+KMEANS_ITERATIONS = 50
 
 
-def choose(profiles: np.ndarray, count: int, seed: int = 0) -> list[int]:
-    """Those in the middle of as many groups.
+def select_samples(features: np.ndarray, count: int, seed: int = 0) -> list[int]:
+    """Select the networks that are nearest to the centres of k-means clusters.
 
     >>> import numpy as np
-    >>> choose(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]), 2)
+    >>> select_samples(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]), 2)
     [1, 4]
 
     Args:
-        profiles: of N networks, see `profiles_of`, float64 [N, D].
-        count: so many are chosen.
-        seed: of the groups.
+        features: features of N networks, see `selection_features`, float64 [N, D].
+        count: number of networks to select, which is the number of clusters.
+        seed: seed of the clustering.
 
     Returns:
-        Their positions, rising: of networks with equal profiles never two.
+        The sorted indices of the selected networks, whose features all differ.
 
     Raises:
-        ValueError: there are not that many different profiles.
+        ValueError: there are fewer networks with different features.
     """
-    different = np.unique(profiles, axis=0, return_index=True)[1]
-    if not 1 <= count <= len(different):
+    distinct = np.unique(features, axis=0, return_index=True)[1]
+    if not 1 <= count <= len(distinct):
         raise ValueError(
-            f"{count} of {len(different)} networks that differ cannot be chosen:"
-            f" expected 1 to {len(different)}"
+            f"cannot select {count} of {len(distinct)} networks with different features:"
+            f" expected 1 to {len(distinct)}"
         )
-    some = profiles[different]
-    centres = kmeans2(some, count, iter=ROUNDS, minit="++", rng=np.random.default_rng(seed))[0]
-    distances = ((some[:, None] - centres[None]) ** 2).sum(2)
-    chosen: list[int] = []
-    for order in distances.argsort(0, kind="stable").T.tolist():
-        chosen.append(next(i for i in order if i not in chosen))
-    return sorted(different[chosen].tolist())
+    points = features[distinct]
+    centres = kmeans2(points, count, iter=KMEANS_ITERATIONS, minit="++", rng=np.random.default_rng(seed))[0]
+    distances = ((points[:, None] - centres[None]) ** 2).sum(2)
+    selected: list[int] = []
+    for nearest in distances.argsort(0, kind="stable").T.tolist():
+        selected.append(next(i for i in nearest if i not in selected))
+    return sorted(distinct[selected].tolist())
 
 
-def profiles_of(experts: Sequence[Expert], space: str, counted: Sequence[Mapping[str, float]]) -> np.ndarray:
-    """How fast networks are held to be on each known device, or where none is known, what can be counted.
+def selection_features(
+    surrogates: Sequence[GraphSurrogate], space: str, raw_features: Sequence[Mapping[str, float]]
+) -> np.ndarray:
+    """Return features in which similar networks have similar latencies.
+
+    These are the predicted latencies on each device of the surrogates, or the graph features where no
+    surrogate predicts a latency.
 
     Args:
-        experts: of the space.
-        space: whose networks they are.
-        counted: in N networks, see `nas_rlm.data.synthetic.counted`.
+        surrogates: surrogates of the search space.
+        space: name of the search space.
+        raw_features: graph features of N networks, see `nas_rlm.data.synthetic.graph_features_of_texts`.
 
     Returns:
-        float64 [N, D], each column of mean zero and unit variance.
+        float64 [N, D], each column standardised; constant columns are left out.
     """
     columns = []
-    for one in experts:
-        if names := [name for name in one.objectives if name.startswith(LATENCY)]:
-            features = one.counts.features(counted)
-            columns += [one.believe(features, name).mean for name in names]
-    found = np.stack(columns, 1) if columns else usual_counts(space).features(counted).numpy()
-    varies = found.std(0) > STILL
-    scaled: np.ndarray = (found[:, varies] - found[:, varies].mean(0)) / found[:, varies].std(0)
-    return scaled
+    for surrogate in surrogates:
+        if names := [name for name in surrogate.objectives if name.startswith(LATENCY_PREFIX)]:
+            inputs = surrogate.graph_features.transform(raw_features)
+            columns += [surrogate.predict(inputs, name).mean for name in names]
+    features = (
+        np.stack(columns, 1) if columns else graph_features_of_space(space).transform(raw_features).numpy()
+    )
+    varying = features[:, features.std(0) > MIN_RELATIVE_STD]
+    standardised: np.ndarray = (varying - varying.mean(0)) / varying.std(0)
+    return standardised

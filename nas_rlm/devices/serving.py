@@ -1,4 +1,4 @@
-"""How a worker process answers: a line of JSON for each request, see `nas_rlm.devices.connection`."""
+"""The worker's side of `nas_rlm.devices.connection`: it replies to each request with a JSON line."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
-Answers = Mapping[str, Callable[..., dict[str, Any]]]  # by what is to be done
+MAX_ERROR_CHARACTERS = 500
+Handlers = Mapping[str, Callable[..., dict[str, Any]]]  # by the name of the request's method
 
 
-def serve(do: Answers, requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer requests until there are no more.
+def serve(handlers: Handlers, requests: BinaryIO, replies: BinaryIO) -> None:
+    """Reply to requests until the input ends.
 
     Args:
-        do: what can be asked for.
-        requests: a line of JSON each; after the line of one that has `bytes`, so many follow.
-        replies: a line of JSON each.
+        handlers: a function for each method of a request.
+        requests: a JSON line for each request; with the key `bytes`, that number of bytes follows the line.
+        replies: a JSON line is written here for each request, with the key `error` if it failed.
     """
     for line in requests:
         request = json.loads(line)
@@ -25,16 +26,16 @@ def serve(do: Answers, requests: BinaryIO, replies: BinaryIO) -> None:
         if size is not None:
             request["content"] = requests.read(size)
         try:
-            reply = do[request.pop("do")](**request)
-        except Exception as error:  # whatever is raised is told of this request, and the next one is answered
-            said = str(error).strip().splitlines()[:1]
-            reply = {"error": (said or [type(error).__name__])[0][:500]}
+            reply = handlers[request.pop("method")](**request)
+        except Exception as error:  # any error is reported to the client, and the worker continues
+            message = str(error).strip().splitlines()[:1]
+            reply = {"error": (message or [type(error).__name__])[0][:MAX_ERROR_CHARACTERS]}
         replies.write(json.dumps(reply).encode() + b"\n")
         replies.flush()
 
 
-def serve_standard(do: Answers) -> None:
-    """Serve on what was standard output; what else is printed goes to standard error."""
+def serve_on_stdio(handlers: Handlers) -> None:
+    """Serve on standard input and output; anything else that is printed goes to standard error."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    serve(do, sys.stdin.buffer, replies)
+    serve(handlers, sys.stdin.buffer, replies)

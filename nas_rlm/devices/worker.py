@@ -1,8 +1,8 @@
-"""The process in which networks run: it reads requests from its input and writes replies to its output.
+"""The process in which networks run: it reads requests from standard input and writes replies to its output.
 
     python -m nas_rlm.devices.worker
 
-A runtime that crashes takes this process along and no other, and on another machine it is started by ssh.
+A runtime that crashes ends only this process. On another machine it is started over ssh.
 """
 
 from __future__ import annotations
@@ -20,29 +20,33 @@ import onnx
 
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.runtimes import Run, check, load, version_of
-from nas_rlm.devices.serving import Answers, serve_standard
+from nas_rlm.devices.serving import Handlers, serve_on_stdio
 
-WARM, MOST_WARM = 3, 0.3  # runs, and seconds, before any counts
-FEWEST, MOST = 3, 5000  # runs in a window
+MIN_WARMUP_RUNS, MIN_WARMUP_SECONDS = 3, 0.3
+MIN_RUNS_PER_WINDOW, MAX_RUNS = 3, 5000  # the maximum holds for the warm-up as well
 
 
 class Worker:
-    """The networks that a process holds, by number."""
+    """The networks that a process has loaded, by number."""
 
     def __init__(self) -> None:
         self.networks: dict[int, Run] = {}
         self.device = Device("onnxruntime")
 
     def open(self, device: str) -> dict[str, Any]:
-        """Settle on a device, and tell of the machine."""
-        self.device = Device.named(device)
+        """Set the device of this process, and return a description of the machine.
+
+        Raises:
+            ValueError: the device is not available here.
+        """
+        self.device = Device.parse(device)
         check(self.device)
         allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-        if self.device.place == "cpu" and allowed:
+        if self.device.device_type == "cpu" and allowed:
             os.sched_setaffinity(0, allowed[: self.device.threads])
         gc.disable()
         return {
-            "processor": _processor(),
+            "processor": _processor_name(),
             "cores": os.cpu_count(),
             "system": platform.platform(),
             "python": platform.python_version(),
@@ -51,59 +55,72 @@ class Worker:
         }
 
     def load(self, number: int, content: bytes) -> dict[str, Any]:
-        """Load a network and run it until it is warm; `memory` is true of the first one of a process."""
+        """Load a network and do the warm-up runs.
+
+        Args:
+            number: name of the network in later requests.
+            content: the ONNX file.
+
+        Returns:
+            `memory`: the growth of the process in bytes, which is valid for its first network only.
+        """
         model = onnx.load_model_from_string(content)
-        before = _resident()
+        memory_before = _resident_bytes()
         run = load(model, self.device)
         start = time.perf_counter()
-        for done in range(MOST):
+        for runs in range(MAX_RUNS):
             run()
-            if done >= WARM and time.perf_counter() - start > MOST_WARM:
+            if runs >= MIN_WARMUP_RUNS and time.perf_counter() - start > MIN_WARMUP_SECONDS:
                 break
         self.networks[number] = run
-        return {"memory": max(0, _peak() - before)}
+        return {"memory": max(0, _peak_bytes() - memory_before)}
 
     def window(self, number: int, seconds: float) -> dict[str, Any]:
-        """Run a network for some seconds: how long each run took."""
+        """Run a network repeatedly for a measurement window.
+
+        Returns:
+            `times`: the duration of each run in seconds.
+        """
         run, start = self.networks[number], time.perf_counter()
         times: list[float] = []
-        while len(times) < FEWEST or (time.perf_counter() - start < seconds and len(times) < MOST):
+        while len(times) < MIN_RUNS_PER_WINDOW or (
+            time.perf_counter() - start < seconds and len(times) < MAX_RUNS
+        ):
             times.append(run())
         return {"times": times}
 
 
-def _processor() -> str:
+def _processor_name() -> str:
     cpus = Path("/proc/cpuinfo")
     lines = cpus.read_text().splitlines() if cpus.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
 
 
-def _resident() -> int:
-    """Bytes that this process holds now, or at most so far where the system does not say."""
+def _resident_bytes() -> int:
+    """Return the resident memory of this process and reset its peak; the peak where there is no /proc."""
     status = Path("/proc/self/statm")
     if status.is_file():
-        # A new peak counts from here on.
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         return int(status.read_text().split()[1]) * resource.getpagesize()
-    return _peak()
+    return _peak_bytes()
 
 
-def _peak() -> int:
-    """The most bytes that this process has held since `_resident`."""
+def _peak_bytes() -> int:
+    """Return the peak resident memory of this process since `_resident_bytes`."""
     status = Path("/proc/self/status")
     if status.is_file():
-        (line,) = (one for one in status.read_text().splitlines() if one.startswith("VmHWM"))
+        (line,) = (entry for entry in status.read_text().splitlines() if entry.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
-def answers() -> Answers:
-    """What a worker can be asked for."""
+def handlers() -> Handlers:
+    """Return the request handlers of a new worker."""
     worker = Worker()
     return {"open": worker.open, "load": worker.load, "window": worker.window}
 
 
 if __name__ == "__main__":
-    serve_standard(answers())
+    serve_on_stdio(handlers())

@@ -1,4 +1,4 @@
-"""Graphs: ONNX files and torch modules as typed graphs with shapes, and what they cost.
+"""Graphs: ONNX files and torch modules as typed graphs with shapes, and their costs.
 
 May import: search_spaces, nas_rlm.utils, nas_rlm.files.
 """

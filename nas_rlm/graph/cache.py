@@ -1,8 +1,8 @@
-"""What networks have in common is made once and remembered.
+"""Shared caches for graph objects.
 
-Equal parts of graphs are one object, so that comparing them is quick. What is remembered is therefore
-forgotten all at once and between two networks: were some of it dropped alone, equal parts of a network could
-be different objects, and its text another one.
+Equal graph objects are one object, so that comparing them is fast. All caches are therefore cleared together,
+and only between two networks: otherwise equal parts of one network could become different objects, and its
+text would change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
 
-MOST = 1 << 17  # results
+MAX_CACHED_RESULTS = 1 << 17
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -21,29 +21,32 @@ _caches: list[Any] = []
 _tables: list[dict[Any, Any]] = []
 
 
-def remembered(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """The same function, whose results are kept by its arguments."""
+def memoized(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Return the function with an unbounded cache of its results, which `clear` empties."""
     cached: Any = cache(function)
     _caches.append(cached)
     return cast("Callable[_Arguments, _Result]", cached)
 
 
-def table() -> dict[Any, Any]:
-    """A dictionary that is forgotten with the rest."""
-    made: dict[Hashable, Any] = {}
-    _tables.append(made)
-    return made
+def cache_table() -> dict[Any, Any]:
+    """Return a new dictionary, which `clear` empties."""
+    table: dict[Hashable, Any] = {}
+    _tables.append(table)
+    return table
 
 
-def tidy() -> None:
-    """Forget everything, if it has become much; to be called before a network is looked at."""
-    if size() > MOST:
-        forget()
+def clear_if_large() -> None:
+    """Clear all caches if they hold more than MAX_CACHED_RESULTS results; call it before each network."""
+    if num_cached() > MAX_CACHED_RESULTS:
+        clear()
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Within it the garbage collector pauses: texts make many objects, none of which refers to itself."""
+def gc_paused() -> Iterator[None]:
+    """Pause the garbage collector within a `with` block.
+
+    Conversion to text creates many objects but no reference cycles, so that collecting only costs time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -52,18 +55,18 @@ def undisturbed() -> Iterator[None]:
         if was_enabled:
             if not gc.get_freeze_count():
                 gc.freeze()
-                gc.unfreeze()  # what was made is old at once, so that it is not looked at again and again
+                gc.unfreeze()  # moves the new objects to the oldest generation, which is rarely scanned
             gc.enable()
 
 
-def size() -> int:
-    """So many results are remembered."""
+def num_cached() -> int:
+    """Return the number of results in all caches."""
     return sum([c.cache_info().currsize for c in _caches]) + sum(map(len, _tables))
 
 
-def forget() -> None:
-    """Forget everything."""
+def clear() -> None:
+    """Empty all caches."""
     for cached in _caches:
         cached.cache_clear()
-    for known in _tables:
-        known.clear()
+    for table in _tables:
+        table.clear()

@@ -1,4 +1,4 @@
-"""The canonical order of a graph's nodes: one that depends on the graph alone."""
+"""A canonical order of the nodes of a graph, which does not depend on the order in the file."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations, pairwise
 
-MOST_CHOICES = 64  # between values that nothing tells apart; beyond that, their order may follow the file's
+MAX_TIE_BREAKS = 64  # between indistinguishable values; further ties keep the order of the file
+# Number of inputs; for each node its label, if it commutes, the values it reads, and how many it defines;
+# and the output values. Values are numbered in the order of definition, inputs first.
 Form = tuple[int, tuple[tuple[int, bool, tuple[int, ...], int], ...], tuple[int, ...]]
 
 
 @lru_cache(maxsize=1 << 11)
-def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tuple[int, ...] | None]] | None:
-    """The canonical order of the nodes, each with the order of its operands where that is free.
+def canonical_order(
+    form: Form, leaf_hashes: tuple[int, ...]
+) -> list[tuple[int, tuple[int, ...] | None]] | None:
+    """Return the canonical order of the nodes and of the operands of commutative operators.
 
-    Values are coloured from the inputs up and from the outputs down, then visited depth first from the
-    outputs; operands of commutative operators are visited, and kept, deepest first. Dead code is left out.
+    Values are coloured by hashes from the inputs to the outputs and back, then visited depth first from the
+    outputs; operands of commutative operators are sorted by decreasing depth. Dead code is left out.
 
     Args:
-        shape: of the graph: its inputs; for each node a hash of what it does, whether the order of its
-            operands is free, these, and the number of values that it defines; the outputs.
-        exact: hashes of the nodes' leaves, which decide between nodes that are alike otherwise.
+        form: structure of the graph, see `Form`.
+        leaf_hashes: for each node a hash of its leaves, which decides between nodes of equal structure; or
+            empty.
 
     Returns:
-        Positions of nodes; or None if the leaves must decide and are not given.
+        For each node in order its position in `form` and the order of its operands, None if that is
+        unchanged. None instead of the list if leaves have to decide and `leaf_hashes` is empty.
     """
-    inputs, nodes, outputs = shape
+    inputs, nodes, outputs = form
     depth = [0] * inputs
     producer = [-1] * inputs
     for i, (_, _, values, outs) in enumerate(nodes):
@@ -35,127 +40,129 @@ def canonical_order(shape: Form, exact: tuple[int, ...]) -> list[tuple[int, tupl
         producer += [i] * outs
     operands: list[tuple[int, ...] | None] = [None] * len(nodes)
     colour: list[int] = []
-    shaped: list[int] = []
-    apart: list[int] = []
+    leaf_colour: list[int] = []
+    tie_colour: list[int] = []
     for i, (_, commutes, values, _) in enumerate(nodes):
         if not commutes or len(values) < 2:
             continue
         if not colour and len({depth[v] for v in values}) < len(set(values)):
-            colour = _colours(shape)
-            shaped = _shaped(shape, exact, colour)
-            apart = _told_apart(shape, exact, shaped) if exact else colour
+            colour = _colour_values(form)
+            leaf_colour = _colour_with_leaves(form, leaf_hashes, colour)
+            tie_colour = _break_ties(form, leaf_hashes, leaf_colour) if leaf_hashes else colour
         if colour:
-            ranked = sorted([(-depth[v], colour[v], shaped[v], apart[v], v, k) for k, v in enumerate(values)])
-            if not exact and any(a[1] == b[1] and a[4] != b[4] for a, b in pairwise(ranked)):
+            ranking = sorted(
+                [(-depth[v], colour[v], leaf_colour[v], tie_colour[v], v, k) for k, v in enumerate(values)]
+            )
+            if not leaf_hashes and any(a[1] == b[1] and a[4] != b[4] for a, b in pairwise(ranking)):
                 return None
-            chosen = tuple([r[5] for r in ranked])
+            operand_order = tuple([r[5] for r in ranking])
         else:
-            chosen = tuple(sorted(range(len(values)), key=lambda k: -depth[values[k]]))
-        if chosen != tuple(range(len(chosen))):
-            operands[i] = chosen
+            operand_order = tuple(sorted(range(len(values)), key=lambda k: -depth[values[k]]))
+        if operand_order != tuple(range(len(operand_order))):
+            operands[i] = operand_order
 
-    placed: list[tuple[int, tuple[int, ...] | None]] = []
-    done = [False] * len(nodes)
+    ordered_nodes: list[tuple[int, tuple[int, ...] | None]] = []
+    is_placed = [False] * len(nodes)
     for out in outputs:
         stack = [(producer[out], False)] if producer[out] >= 0 else []
         while stack:
             i, ready = stack.pop()
-            if done[i]:
+            if is_placed[i]:
                 continue
             order = operands[i]
             if ready:
-                done[i] = True
-                placed.append((i, order))
+                is_placed[i] = True
+                ordered_nodes.append((i, order))
                 continue
             stack.append((i, True))
             values = nodes[i][2]
-            visited = values if order is None else [values[k] for k in order]
-            makers = [producer[v] for v in reversed(visited)]
-            stack.extend([(p, False) for p in makers if p >= 0 and not done[p]])
-    return placed
+            operand_values = values if order is None else [values[k] for k in order]
+            producers = [producer[v] for v in reversed(operand_values)]
+            stack.extend([(value, False) for value in producers if value >= 0 and not is_placed[value]])
+    return ordered_nodes
 
 
-@lru_cache(maxsize=4)  # the same once more where leaves must decide
-def _colours(shape: Form) -> list[int]:
-    """For each value, a hash of what it is computed from and of what is computed from it."""
-    inputs, nodes, outputs = shape
-    up = [_mix((1, i)) for i in range(inputs)]
+@lru_cache(maxsize=4)  # canonical_order is called again for the same form if leaves have to decide
+def _colour_values(form: Form) -> list[int]:
+    """Return for each value a hash of everything it depends on and everything that depends on it."""
+    inputs, nodes, outputs = form
+    up = [_hash_ints((1, i)) for i in range(inputs)]
     for label, commutes, values, outs in nodes:
-        above = [label, *[up[v] for v in values]]
-        h = _mix([label, *sorted(above[1:])] if commutes else above)
-        up += [_mix((h, k)) for k in range(outs)]
+        hash_parts = [label, *[up[v] for v in values]]
+        h = _hash_ints([label, *sorted(hash_parts[1:])] if commutes else hash_parts)
+        up += [_hash_ints((h, k)) for k in range(outs)]
     below: list[list[int]] = [[] for _ in up]
     for k, v in enumerate(outputs):
-        below[v].append(_mix((2, k)))
+        below[v].append(_hash_ints((2, k)))
     colour = [0] * len(up)
-    made = len(up)
+    num_values = len(up)
     for label, commutes, values, outs in reversed(nodes):
-        made -= outs
+        num_values -= outs
         own = [label]
-        for v in range(made, made + outs):
-            colour[v] = _mix([up[v], *sorted(below[v])])
+        for v in range(num_values, num_values + outs):
+            colour[v] = _hash_ints([up[v], *sorted(below[v])])
             own.append(colour[v])
-        h = _mix(own)
+        h = _hash_ints(own)
         for k, v in enumerate(values):
-            below[v].append(h if commutes else _mix((h, k)))
+            below[v].append(h if commutes else _hash_ints((h, k)))
     for v in range(inputs):
-        colour[v] = _mix([up[v], *sorted(below[v])])
+        colour[v] = _hash_ints([up[v], *sorted(below[v])])
     return colour
 
 
-def _shaped(shape: Form, exact: tuple[int, ...], colour: list[int]) -> list[int]:
-    """For each value, a hash that knows the leaves as well."""
-    inputs, nodes, _ = shape
-    shaped = list(colour)
-    made = inputs
-    for (_, commutes, values, outs), leaves in zip(nodes, exact, strict=False):
-        above = [shaped[v] for v in values]
-        h = _mix([leaves, *(sorted(above) if commutes else above)])
-        for v in range(made, made + outs):
-            shaped[v] = _mix((colour[v], h))
-        made += outs
-    return shaped
+def _colour_with_leaves(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> list[int]:
+    """Return for each value a hash of its colour and of the leaves that it depends on."""
+    inputs, nodes, _ = form
+    leaf_colour = list(colour)
+    num_values = inputs
+    for (_, commutes, values, outs), leaves in zip(nodes, leaf_hashes, strict=False):
+        hash_parts = [leaf_colour[v] for v in values]
+        h = _hash_ints([leaves, *(sorted(hash_parts) if commutes else hash_parts)])
+        for v in range(num_values, num_values + outs):
+            leaf_colour[v] = _hash_ints((colour[v], h))
+        num_values += outs
+    return leaf_colour
 
 
-def _told_apart(shape: Form, exact: tuple[int, ...], colour: list[int]) -> list[int]:
-    """For each value, a hash that differs where the order of operands is free and nothing else decides.
+def _break_ties(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> list[int]:
+    """Return for each value a colour that is unique among the operands of each commutative operator.
 
-    Where alike values are each read once, one order of them is as good as another. Otherwise the choices
-    hang together, so after each of them the values are coloured again.
+    If tied values are read only once each, every order of them gives the same graph, and ties stay.
+    Otherwise choices depend on each other, so that the values are coloured again after each choice.
     """
-    inputs, nodes, outputs = shape
-    many, readers = Counter(colour), Counter(v for _, _, values, _ in nodes for v in values)
-    if all(n < 2 or many[colour[v]] < 2 for v, n in readers.items()):
+    inputs, nodes, outputs = form
+    num_equal, readers = Counter(colour), Counter(v for _, _, values, _ in nodes for v in values)
+    if all(n < 2 or num_equal[colour[v]] < 2 for v, n in readers.items()):
         return colour
     firsts = list(accumulate((outs for *_, outs in nodes), initial=inputs))
-    for _ in range(MOST_CHOICES):
-        known = 0
-        while len(set(colour)) > known:
-            known = len(set(colour))
+    for _ in range(MAX_TIE_BREAKS):
+        num_colours = 0
+        while len(set(colour)) > num_colours:
+            num_colours = len(set(colour))
             labels = [
-                _mix([leaves, label, *colour[first : first + outs]])
-                for leaves, first, (label, _, _, outs) in zip(exact, firsts, nodes, strict=False)
+                _hash_ints([leaves, label, *colour[first : first + outs]])
+                for leaves, first, (label, _, _, outs) in zip(leaf_hashes, firsts, nodes, strict=False)
             ]
-            again = tuple([(label, *node[1:]) for label, node in zip(labels, nodes, strict=True)])
-            colour = _colours.__wrapped__((inputs, again, outputs))
-        alike = [
+            relabelled = tuple([(label, *node[1:]) for label, node in zip(labels, nodes, strict=True)])
+            colour = _colour_values.__wrapped__((inputs, relabelled, outputs))
+        tied = [
             (colour[a], a)
             for _, commutes, values, _ in nodes
             if commutes
             for a, b in combinations(sorted(set(values)), 2)
             if colour[a] == colour[b]
         ]
-        if not alike:
+        if not tied:
             break
-        _, chosen = min(alike)
-        colour[chosen] = _mix((colour[chosen], 1))
+        _, first = min(tied)
+        colour[first] = _hash_ints((colour[first], 1))
     return colour
 
 
-def _mix(parts: Sequence[int]) -> int:
-    """A 64-bit hash of integers in their order, the same everywhere."""
+def _hash_ints(values: Sequence[int]) -> int:
+    """Return a 64-bit hash of a sequence of integers, the same on every machine."""
     h = 0x9E3779B97F4A7C15
-    for p in parts:
-        h = ((h ^ p) * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF
+    for value in values:
+        h = ((h ^ value) * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF
         h ^= h >> 32
     return h

@@ -1,4 +1,4 @@
-"""The graph that the text is made from: nodes, leaves and blocks."""
+"""Intermediate representation of a network: nodes, leaves (weights and constants) and blocks."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from functools import cache, cached_property
 from itertools import count
 from types import EllipsisType
 
-from nas_rlm.graph.cache import remembered
+from nas_rlm.graph.cache import memoized
 from nas_rlm.graph.canonical_order import Form, canonical_order
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
 GROUP = "group"  # the type of a leaf that is a convolution's group attribute
-MOST_OF_A_PART = 10
-FRESH = count(1 << 32)  # values that no graph has yet
+MAX_UNIT_NODES = 10
+VALUE_IDS = count(1 << 32)  # ids for values of new calls, above the ids that readers and builders assign
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """What no node computes: a weight, known by shape; a small constant or a group attribute, by value.
+    """An input of a node that no other node computes: a weight, a small constant or a `group` attribute.
 
-    Made by `leaf`, so that equal ones are one object.
+    Create leaves with `leaf`, which returns one object for equal leaves.
 
     Args:
-        type, shape: of the tensor.
-        value: of a constant.
-        is_size: a constant that goes with the sizes of the weights, as the shape that Reshape gives does.
+        type: element type of the tensor, such as `float`.
+        shape: shape of the tensor.
+        value: value of a constant as text; None for a weight.
+        is_size: True for a constant that depends on the sizes of the network, such as the target of Reshape.
     """
 
     type: str
@@ -36,43 +37,53 @@ class Leaf:
     is_size: bool
 
     @cached_property
-    def sort(self) -> str:
-        """What is left when sizes may differ between repeats of a block."""
+    def signature(self) -> str:
+        """The leaf without its sizes, which may differ between repeats of a block."""
         if self.value is None:
             return f"{self.type}{'[]' * len(self.shape)}"
         return self.type if self.is_size else f"{self.type}{list(self.shape)}={self.value}"
 
     @cached_property
     def tag(self) -> str:
-        """What tells it from all others."""
+        """A string that is unique to the leaf; it decides ties in the canonical order."""
         return repr(self)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is a part of each block that reads it, and not handed over."""
+        """True if the leaf is fixed in the body of a block, and not passed as an argument."""
         return self.value is not None and not self.is_size
 
     @property
     def is_matrix(self) -> bool:
+        """True for a weight of two or more dimensions."""
         return self.value is None and len(self.shape) >= 2
 
     @property
     def is_zero(self) -> bool:
+        """True for a float constant that is 0."""
         return self.value is not None and self.type == "float" and float(self.value) == 0.0
 
 
 @cache
 def leaf(type: str, shape: tuple[int, ...], value: str | None = None, is_size: bool = False) -> Leaf:
-    """The leaf of these properties."""
+    """Return the leaf with these properties; equal leaves are one object. See `Leaf` for the arguments."""
     return Leaf(type, shape, value, is_size)
 
 
 @dataclass(frozen=True, eq=False)
 class Param:
-    """The k-th leaf that a block's caller hands over. Made by `param`, so that equal ones are one object."""
+    """A parameter of a block, for which each call passes a leaf.
+
+    Create parameters with `param`, which returns one object for equal parameters.
+
+    Args:
+        index: position in the argument list of a call.
+        signature: signature of the leaves that calls pass.
+        is_matrix: True if calls pass weights of two or more dimensions.
+    """
 
     index: int
-    sort: str
+    signature: str
     is_matrix: bool
 
     is_fixed = False
@@ -80,30 +91,43 @@ class Param:
 
     @cached_property
     def tag(self) -> str:
-        """What tells it from all others of its block."""
+        """A string that is unique among the parameters of a block."""
         return str(self.index)
 
 
 @cache
-def param(index: int, sort: str, is_matrix: bool = False) -> Param:
-    """The parameter of these properties."""
-    return Param(index, sort, is_matrix)
+def param(index: int, signature: str, is_matrix: bool = False) -> Param:
+    """Return the parameter with these properties; equal parameters are one object."""
+    return Param(index, signature, is_matrix)
 
 
-Given = Leaf | Param
-Pattern = tuple[Given | EllipsisType | None, ...]  # ... is a value that a node computes; None is left out
+StaticInput = Leaf | Param
+# The inputs of a node: ... for a value that another node computes, None for an omitted optional input.
+Pattern = tuple[StaticInput | EllipsisType | None, ...]
 
 
 class Spec:
-    """What a node does, but for the values that it reads and defines: an operator, or a call of a block.
+    """The operation of a node: an operator or the call of a block, without the values it reads and defines.
+
+    Create operations with `spec`, `call_spec` or `chain_spec`, which return one object for equal operations.
+
+    Args:
+        op: ONNX operator, with its domain if that is not ONNX's own; empty for a call.
+        attrs: attributes as ONNX text.
+        pattern: inputs of the operation; leaves of commutative operators are sorted.
+        callee: called block; None for an operator.
+        chain: operations that this one stands for, if it is a chain of several.
 
     Attributes:
-        label: a hash of all but the sizes.
-        handed: the leaves, in order.
+        commutes: True if the order of the inputs does not matter.
+        leaves: leaves and parameters among the inputs, in order.
+        label: 64-bit hash of the operation without sizes.
+        is_matrix: True if the operation reads a weight of two or more dimensions.
+        is_zeroing: True for a multiplication by zero.
     """
 
     __slots__ = (
-        *("_chain", "attrs", "callee", "commutes", "handed", "is_matrix", "is_zeroing", "label", "op"),
+        *("_chain", "attrs", "callee", "commutes", "leaves", "is_matrix", "is_zeroing", "label", "op"),
         "pattern",
     )
 
@@ -114,57 +138,65 @@ class Spec:
         self._chain = chain
         self.commutes = callee is None and op in COMMUTATIVE
         if self.commutes:
-            leaves = sorted((a for a in pattern if isinstance(a, Given)), key=lambda a: (a.sort, a.tag))
+            leaves = sorted(
+                (a for a in pattern if isinstance(a, StaticInput)), key=lambda a: (a.signature, a.tag)
+            )
             pattern = (*(a for a in pattern if a is ...), *leaves)
         self.pattern = pattern
-        self.handed: list[Given] = [a for a in pattern if isinstance(a, Given)]
-        does = f"call:{callee.digest:x}" if callee else op
-        args = ["_" if a is ... else "" if a is None else a.sort for a in pattern]
-        self.label = stable_hash(f"{does}{attrs}({','.join(sorted(args) if self.commutes else args)})")
-        self.is_matrix = any(a.is_matrix for a in self.handed)
-        self.is_zeroing = op == "Mul" and any(a.is_zero for a in self.handed)
+        self.leaves: list[StaticInput] = [a for a in pattern if isinstance(a, StaticInput)]
+        name = f"call:{callee.digest:x}" if callee else op
+        args = ["_" if a is ... else "" if a is None else a.signature for a in pattern]
+        self.label = stable_hash(f"{name}{attrs}({','.join(sorted(args) if self.commutes else args)})")
+        self.is_matrix = any(a.is_matrix for a in self.leaves)
+        self.is_zeroing = op == "Mul" and any(a.is_zero for a in self.leaves)
 
     @property
     def chain(self) -> tuple[Spec, ...]:
-        """What it consists of: itself, but for a chain of operators in the place of one."""
+        """The operations that this one stands for: itself, or the members of a chain."""
         return self._chain or (self,)
 
-    def shown(self, numbers: Sequence[int]) -> str:
-        """The same as text, values by number."""
-        number = iter(numbers)
-        args = [str(next(number)) if a is ... else "" if a is None else a.sort for a in self.pattern]
-        does = f"[{self.callee.signature}]" if self.callee else self.op
-        return f"{does}{self.attrs}({','.join(args)})"
+    def as_text(self, numbers: Sequence[int]) -> str:
+        """Return the operation as text without sizes, its values given by number."""
+        remaining = iter(numbers)
+        args = [str(next(remaining)) if a is ... else "" if a is None else a.signature for a in self.pattern]
+        name = f"[{self.callee.signature}]" if self.callee else self.op
+        return f"{name}{self.attrs}({','.join(args)})"
 
-    def handing(self, leaves: Iterable[Given]) -> Spec:
-        """The same with other leaves."""
-        given = iter(leaves)
-        pattern = tuple([next(given) if isinstance(a, Given) else a for a in self.pattern])
+    def with_leaves(self, leaves: Iterable[StaticInput]) -> Spec:
+        """Return the same operation with other leaves."""
+        remaining = iter(leaves)
+        pattern = tuple([next(remaining) if isinstance(a, StaticInput) else a for a in self.pattern])
         return spec(self.op, self.attrs, pattern, self.callee)
 
 
-@remembered
+@memoized
 def spec(op: str, attrs: str, pattern: Pattern, callee: Block | None = None) -> Spec:
-    """What a node does: equal ones are one object."""
+    """Return an operation; equal operations are one object. See `Spec` for the arguments."""
     return Spec(op, attrs, pattern, callee)
 
 
-def call_spec(callee: Block, handed: Iterable[Given]) -> Spec:
-    """What the call of a block does."""
-    return spec("", "", (*(...,) * len(callee.inputs), *handed), callee)
+def call_spec(callee: Block, leaves: Iterable[StaticInput]) -> Spec:
+    """Return the operation that calls a block and passes it these leaves."""
+    return spec("", "", (*(...,) * len(callee.inputs), *leaves), callee)
 
 
-@remembered
+@memoized
 def chain_spec(chain: tuple[Spec, ...]) -> Spec:
-    """Operators that follow each other, as one."""
+    """Return one operation for a chain of them, each of which reads only the output of the previous one."""
     if len(chain) == 1:
         return chain[0]
-    shown = " ".join(f"{s.label:x}" for s in chain)
-    return Spec(shown, "", (..., *(a for s in chain for a in s.handed)), None, chain)
+    labels = " ".join(f"{s.label:x}" for s in chain)
+    return Spec(labels, "", (..., *(a for s in chain for a in s.leaves)), None, chain)
 
 
 class Node:
-    """A node of a graph: what it does, the values it reads in order, and those it defines."""
+    """A node of a graph.
+
+    Args:
+        spec: operation.
+        values: ids of the values that the node reads, in order.
+        outs: ids of the values that the node defines.
+    """
 
     __slots__ = ("outs", "spec", "values")
 
@@ -172,8 +204,8 @@ class Node:
         self.spec, self.values, self.outs = spec, values, outs
 
     @property
-    def args(self) -> list[int | Given | None]:
-        """Values and leaves as the operator takes them."""
+    def args(self) -> list[int | StaticInput | None]:
+        """Return all inputs in the order of the operator: value ids, leaves, and None for omitted inputs."""
         if len(self.values) == len(self.spec.pattern):
             return list(self.values)
         values = iter(self.values)
@@ -182,14 +214,16 @@ class Node:
 
 @dataclass(eq=False)
 class Block:
-    """A graph with inputs and outputs: the network itself, or the body of one of its functions.
+    """A graph with inputs and outputs: a whole network, or the body of one of its functions.
 
     Args:
-        inputs, outputs: values.
-        nodes: in an order in which each reads what was defined before it.
-        input_types, output_types: of a network.
-        is_canonical: the nodes are in their canonical order.
-        tags: what tells each of its parameters from the others, where the callers are known.
+        inputs: ids of the input values.
+        outputs: ids of the output values.
+        nodes: nodes in topological order.
+        input_types: ONNX types of the inputs of a network, such as `float[1,3,32,32]`; empty for a function.
+        output_types: ONNX types of the outputs of a network; empty for a function.
+        is_canonical: True if the nodes are known to be in canonical order.
+        tags: for each parameter, the leaves that all calls pass for it, if the calls are known.
     """
 
     inputs: tuple[int, ...]
@@ -202,7 +236,7 @@ class Block:
 
     @cached_property
     def is_chain(self) -> bool:
-        """Each node reads just what the one before wrote, so that the wiring says nothing."""
+        """True if each node reads only the output of the previous node."""
         last: Sequence[int] = self.inputs
         for node in self.nodes:
             if len(last) != 1 or node.values != (last[0],):
@@ -211,35 +245,38 @@ class Block:
         return len(self.inputs) == len(self.outputs) == 1 and tuple(last) == self.outputs
 
     @cached_property
-    def is_part(self) -> bool:
-        """A short chain with shortcuts: each node reads the one before, a few read an earlier value too."""
-        if not 2 <= len(self.nodes) <= MOST_OF_A_PART or len(self.inputs) != 1 or self.is_chain:
+    def is_unit(self) -> bool:
+        """True for a short chain with shortcuts, such as a residual unit or squeeze-and-excitation.
+
+        Each node reads the output of the previous one; some also read an earlier value.
+        """
+        if not 2 <= len(self.nodes) <= MAX_UNIT_NODES or len(self.inputs) != 1 or self.is_chain:
             return False
-        before = self.inputs[0]
+        previous = self.inputs[0]
         for n in self.nodes:
-            if len(n.outs) != 1 or before not in n.values:
+            if len(n.outs) != 1 or previous not in n.values:
                 return False
-            before = n.outs[0]
-        return self.outputs == (before,)
+            previous = n.outs[0]
+        return self.outputs == (previous,)
 
     @cached_property
     def is_layer(self) -> bool:
-        """A chain of operators."""
+        """True for a chain that calls no other block."""
         return self.is_chain and all(n.spec.callee is None for n in self.nodes)
 
     @cached_property
-    def is_plain(self) -> bool:
-        """Whether all that it calls is called by its content, so that its text is the same everywhere."""
-        return all(n.spec.callee is None or n.spec.callee.is_named for n in self.nodes)
+    def has_stable_text(self) -> bool:
+        """True if all called blocks are named by content, so that its text is the same in all networks."""
+        return all(n.spec.callee is None or n.spec.callee.is_named_by_content for n in self.nodes)
 
     @cached_property
-    def is_named(self) -> bool:
-        """Whether it is called by its content: layers and parts of them have the same name everywhere."""
-        return self.is_layer or (self.is_part and self.is_plain)
+    def is_named_by_content(self) -> bool:
+        """True if its function is named by a hash of the content: layers, and units of layers."""
+        return self.is_layer or (self.is_unit and self.has_stable_text)
 
     @cached_property
     def form(self) -> Form:
-        """What it does and how it is wired: labels, and values numbered in the order of their making."""
+        """The structure: operation labels and wiring, values numbered in the order of definition."""
         number = {v: i for i, v in enumerate(self.inputs)}
         described = []
         for n in self.nodes:
@@ -251,14 +288,14 @@ class Block:
 
     @cached_property
     def labels(self) -> tuple[int, ...]:
-        """What its nodes do, in no order: equal for blocks of one form."""
+        """The sorted operation labels; equal for blocks of one form."""
         return tuple(sorted([n.spec.label for n in self.nodes]))
 
     @property
     def canonical(self) -> Block:
-        """The same with its nodes in an order that depends on the graph alone, dead code left out.
+        """The block without dead code, its nodes in an order that depends only on the graph.
 
-        It is marked as canonical unless leaves had to decide, since other leaves may take their place.
+        The result is not marked as canonical if leaves decided a tie, since calls may pass other leaves.
         """
         return self if self.is_canonical else self._ordered
 
@@ -267,80 +304,80 @@ class Block:
         order = canonical_order(self.form, ())
         is_tied = order is None
         if order is None:
-            order = canonical_order(self.form, tuple(map(self._exact, self.nodes)))
+            order = canonical_order(self.form, tuple(map(self._leaf_hash, self.nodes)))
         assert order is not None
-        placed = []
+        nodes = []
         for i, operands in order:
             n = self.nodes[i]
             if operands is not None:
                 n = Node(n.spec, tuple([n.values[k] for k in operands]), n.outs)
-            placed.append(n)
+            nodes.append(n)
         types = self.input_types, self.output_types
-        return Block(self.inputs, self.outputs, placed, *types, not is_tied, self.tags)
+        return Block(self.inputs, self.outputs, nodes, *types, not is_tied, self.tags)
 
-    def _exact(self, node: Node) -> int:
-        """A hash of the leaves of a node."""
+    def _leaf_hash(self, node: Node) -> int:
+        """Return a hash of the leaves of a node."""
         tags = self.tags
-        handed = node.spec.handed
-        return _hash_of(tuple([tags[a.index] if tags and isinstance(a, Param) else a.tag for a in handed]))
+        leaves = node.spec.leaves
+        return _hash_tags(tuple([tags[a.index] if tags and isinstance(a, Param) else a.tag for a in leaves]))
 
     @cached_property
     def signature(self) -> str:
-        """The structure, as text: equal for blocks that differ only in shapes and integer constants."""
+        """The structure as text; equal for blocks that differ only in shapes and integer constants."""
         ordered = self.canonical
         number = {v: i for i, v in enumerate(ordered.inputs)}
         lines = []
         for n in ordered.nodes:
             for v in n.outs:
                 number[v] = len(number)
-            lines.append(f"{len(n.outs)}:{n.spec.shown([number[v] for v in n.values])}")
+            lines.append(f"{len(n.outs)}:{n.spec.as_text([number[v] for v in n.values])}")
         return ";".join([*lines, ",".join(str(number[v]) for v in ordered.outputs)])
 
     @cached_property
     def digest(self) -> int:
-        """A hash of the signature."""
+        """64-bit hash of the signature."""
         return stable_hash(self.signature)
 
     def with_nodes(self, nodes: list[Node]) -> Block:
-        """The same with other nodes, in no particular order."""
+        """Return a copy with other nodes, not marked as canonical."""
         return Block(self.inputs, self.outputs, nodes, self.input_types, self.output_types, tags=self.tags)
 
     def with_specs(self, specs: Iterable[Spec]) -> Block:
-        """The same with nodes that do the same with other leaves, which leaves the order as it is."""
+        """Return a copy whose nodes perform the same operations on other leaves; the order is kept."""
         nodes = [Node(s, n.values, n.outs) for s, n in zip(specs, self.nodes, strict=True)]
         types = self.input_types, self.output_types
         return Block(self.inputs, self.outputs, nodes, *types, self.is_canonical, self.tags)
 
 
-@remembered
-def _hash_of(tags: tuple[str, ...]) -> int:
+@memoized
+def _hash_tags(tags: tuple[str, ...]) -> int:
     return stable_hash(repr(list(tags)))
 
 
 def stable_hash(text: str) -> int:
-    """A 64-bit hash that is the same in every process and on every machine."""
+    """Return a 64-bit hash that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def uses(block: Block) -> dict[int, list[int]]:
-    """For each value, the positions of the nodes that read it (a node once for each time it reads it)."""
-    found: dict[int, list[int]] = {v: [] for v in block.inputs}
+def readers_by_value(block: Block) -> dict[int, list[int]]:
+    """Return, for each value, the positions of the nodes that read it, once for each read."""
+    readers: dict[int, list[int]] = {v: [] for v in block.inputs}
     for i, n in enumerate(block.nodes):
         for v in n.values:
-            found[v].append(i)
+            readers[v].append(i)
         for v in n.outs:
-            found[v] = []
-    return found
+            readers[v] = []
+    return readers
 
 
 def live_values(block: Block) -> set[int]:
-    """Values that carry the input to the output: not cut off from either by a product with zero."""
+    """Return the values on a path from an input to an output that no multiplication by zero interrupts."""
     steps = [(n.values, n.outs) for n in block.nodes if not n.spec.is_zeroing]
     forward, backward = set(block.inputs), set(block.outputs)
-    for read, made in steps:
-        if not forward.isdisjoint(read):
-            forward.update(made)
-    for read, made in reversed(steps):
-        if not backward.isdisjoint(made):
-            backward.update(read)
+    for values, outs in steps:
+        if not forward.isdisjoint(values):
+            forward.update(outs)
+    for values, outs in reversed(steps):
+        if not backward.isdisjoint(outs):
+            backward.update(values)
     return forward & backward

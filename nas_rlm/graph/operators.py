@@ -1,4 +1,4 @@
-"""Operators of a network with shapes: the typed graph on which costs and paths are counted."""
+"""A network as operators with shapes, from which costs and path features are computed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Operator:
     """An operator.
 
     Args:
-        kind: the ONNX operator.
-        values: that it reads of what is computed from the inputs.
-        weights: the shapes of the weights that it reads.
-        outputs: the values that it makes.
-        shape: of the first; a dimension that is not known is 0.
-        group: of a convolution, otherwise 1.
-        is_zero: it is a product with zero.
+        kind: name of the ONNX operator.
+        values: names of the values that it reads; weights and constants are left out.
+        weights: shapes of the weights that it reads.
+        outputs: names of its outputs.
+        shape: shape of the first output; 0 for an unknown dimension.
+        group: groups of a convolution, otherwise 1.
+        is_zero: True for a multiplication by zero.
     """
 
     kind: str
@@ -32,7 +32,13 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call of a function: what it does, the values that it is given, and those that it makes."""
+    """The call of a function.
+
+    Args:
+        body: the called function.
+        values: names of the values that the call passes; weights and constants are left out.
+        outputs: names of the values that the call defines.
+    """
 
     body: Body
     values: tuple[str, ...]
@@ -41,12 +47,14 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """What a network does, or a function with values of some types: one object for all calls that are alike.
+    """The body of a network, or of a function for arguments of certain types and shapes.
+
+    All calls of one function with arguments of equal types share one object.
 
     Args:
-        inputs: the values that it is given, weights apart.
-        steps: in order.
-        outputs: the values that are its results.
+        inputs: names of the inputs; weights and constants are left out.
+        steps: operators and calls in order.
+        outputs: names of the outputs.
     """
 
     inputs: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""What lies on the paths of a network from its inputs to its results, and which operators follow each other.
+"""Features of the paths of a network from its inputs to its outputs, and of operators that follow each other.
 
-A function into which one value leads is followed once for all calls before which the same chains end.
+A function through which only one value flows is evaluated once for all calls with equal incoming chains.
 """
 
 from __future__ import annotations
@@ -13,340 +13,391 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from nas_rlm.graph.costs import KINDS, kind_of
+from nas_rlm.graph.costs import OPERATOR_KINDS, operator_kind
 from nas_rlm.graph.operators import Body, Call
 
-LAYERS = (*KINDS, "layers")  # the last counts them all
-MEETINGS = {"Concat": "joins", "Add": "sums"}  # operators in which several values meet
-CUT, ENTRY = -1, -1  # no value; no operator since a function began
-_ANY = len(KINDS)
+PATH_COUNTS = (*OPERATOR_KINDS, "layers")  # the last is the sum over all kinds
+MERGE_OPERATORS = {"Concat": "joins", "Add": "sums"}
+NO_VALUE = -1  # in place of the number of a value
+FUNCTION_START = -1  # in place of an operator kind: no operator since the function began
+_ALL_KINDS = len(OPERATOR_KINDS)
 
 
-def on_paths(network: Body, chains: int) -> dict[str, float]:
-    """What lies on the paths from the inputs of a network to its results.
+def path_features(network: Body, max_chain_length: int) -> dict[str, float]:
+    """Return features of the paths from the inputs of a network to its outputs.
 
     Args:
-        network: see `nas_rlm.text.parser`.
-        chains: as for `nas_rlm.data.synthetic.metrics`.
+        network: as `nas_rlm.text.parser.parse_network` returns it.
+        max_chain_length: longest chain of operators that is counted; 0 counts no chains.
+
+    Returns:
+        Features by name, see `nas_rlm.data.synthetic.graph_features`; empty if no path reaches an output.
     """
-    way = _Way(*_described(network))
-    tally = _Tally()
-    start = _State(_Paths.start(), {}, {(): 1.0})
-    ends = _walked(way, [start] * way.inputs, frozenset(range(len(way.outputs))), chains, tally)
-    reached = [state for state in ends if state is not None]
+    flow = _Flow(*_describe_flow(network))
+    counts = _Counts()
+    start = _ValueState(_PathStatistics.start(), {}, {(): 1.0})
+    all_outputs = frozenset(range(len(flow.outputs)))
+    states = _follow(flow, [start] * flow.num_inputs, all_outputs, max_chain_length, counts)
+    reached = [state for state in states if state is not None]
     if not reached:
         return {}
-    end = _Paths.joined([state.paths for state in reached])
-    counts = [*tally.counts, sum(tally.counts)]
-    found = {"paths": end.number / math.log(2)}
-    for k, name in enumerate(LAYERS):
-        found[name] = float(counts[k])
-        found[f"{name}/mean"], found[f"{name}/std"] = end.mean[k], math.sqrt(end.variance[k])
-        found[f"{name}/least"], found[f"{name}/most"] = end.least[k], end.most[k]
-    for j, first in enumerate(KINDS):
-        for k, second in enumerate(KINDS):
-            found[f"{first}/{second}"] = float(tally.pairs.get((j, k), 0))
-    return found | tally.chains
+    paths = _PathStatistics.joined([state.paths for state in reached])
+    num_operators = [*counts.kinds, sum(counts.kinds)]
+    features = {"paths": paths.log_number / math.log(2)}
+    for k, name in enumerate(PATH_COUNTS):
+        features[name] = float(num_operators[k])
+        features[f"{name}/mean"], features[f"{name}/std"] = paths.mean[k], math.sqrt(paths.variance[k])
+        features[f"{name}/least"], features[f"{name}/most"] = paths.minimum[k], paths.maximum[k]
+    for j, first in enumerate(OPERATOR_KINDS):
+        for k, second in enumerate(OPERATOR_KINDS):
+            features[f"{first}/{second}"] = float(counts.pairs.get((j, k), 0))
+    return features | counts.chains
 
 
 @dataclass(frozen=True, eq=False)
-class _Way:
-    """How values reach the results of a function, sizes apart: one object for all that are alike.
+class _Flow:
+    """The flow of values through a function, without sizes; equal flows are one object.
 
-    Values are numbers, those of the inputs first. Operators on one value that are of no kind are left out, as
-    are those whose result a product with zero cuts off.
+    Values are numbered, inputs first. Element-wise operators on one value and operators whose output a
+    multiplication by zero cuts off are left out.
 
     Args:
-        inputs: so many.
-        steps: the operators of a kind, those in which several values meet, and calls.
-        outputs: the results; `CUT` where no value of the inputs reaches one.
-        values: so many.
-        known: what was found by `_needed`.
+        num_inputs: number of inputs.
+        steps: operators of OPERATOR_KINDS, operators that merge several values, and calls.
+        outputs: numbers of the output values; NO_VALUE for an output that no input reaches.
+        num_values: number of values.
+        needed: cache of `_needed_values`.
     """
 
-    inputs: int
+    num_inputs: int
     steps: tuple[_Step, ...]
     outputs: tuple[int, ...]
-    values: int
-    known: dict[frozenset[int], frozenset[int]] = field(default_factory=dict)
+    num_values: int
+    needed: dict[frozenset[int], frozenset[int]] = field(default_factory=dict)
 
 
 class _Step(NamedTuple):
-    """What happens to values on their way.
+    """An operator or a call in a flow.
 
     Args:
-        kind: the position in `KINDS`, if it is an operator of one.
-        name: of the kind or of the meeting, if there is one.
-        called: of a function that is called, its way.
-        read: the values; `CUT` where a function is given one that does not count.
-        made: the values that it makes.
+        kind: index in OPERATOR_KINDS, if the operator is of a kind.
+        name: name of the kind or of the merge, if there is one.
+        callee: flow of the called function, for a call.
+        inputs: numbers of the values that it reads; NO_VALUE for an argument that no input reaches.
+        outputs: numbers of the values that it defines.
     """
 
     kind: int | None
     name: str | None
-    called: _Way | None
-    read: tuple[int, ...]
-    made: range
+    callee: _Flow | None
+    inputs: tuple[int, ...]
+    outputs: range
 
 
 @lru_cache(maxsize=1 << 12)
-def _way_of(body: Body) -> _Way:
-    return _way(*_described(body))
+def _flow_of(body: Body) -> _Flow:
+    return _flow(*_describe_flow(body))
 
 
-def _described(body: Body) -> tuple[int, tuple[_Step, ...], tuple[int, ...], int]:
-    """What a way is made of."""
+def _describe_flow(body: Body) -> tuple[int, tuple[_Step, ...], tuple[int, ...], int]:
+    """Return the arguments of the `_Flow` of a function."""
     number = {name: k for k, name in enumerate(body.inputs)}
-    values = len(number)
+    num_values = len(number)
     steps = []
     for step in body.steps:
-        kind = name = called = None
-        read = tuple([number.get(v, CUT) for v in step.values])
+        kind = name = callee = None
+        inputs = tuple([number.get(v, NO_VALUE) for v in step.values])
         if isinstance(step, Call):
-            called = _way_of(step.body)
+            callee = _flow_of(step.body)
         else:
-            read = tuple([v for v in read if v != CUT])
+            inputs = tuple([v for v in inputs if v != NO_VALUE])
             if step.is_zero:
                 continue
-            kind = kind_of(step)
-            name = KINDS[kind] if kind is not None else MEETINGS.get(step.kind)
-            if kind is None and len(read) == 1:
-                number |= dict.fromkeys(step.outputs, read[0])
+            kind = operator_kind(step)
+            name = OPERATOR_KINDS[kind] if kind is not None else MERGE_OPERATORS.get(step.kind)
+            if kind is None and len(inputs) == 1:
+                number |= dict.fromkeys(step.outputs, inputs[0])
                 continue
-        if not read:
+        if not inputs:
             continue
-        made = range(values, values + len(step.outputs))
-        values = made.stop
-        number |= dict(zip(step.outputs, made, strict=True))
-        steps.append(_Step(kind, name, called, read, made))
-    return len(body.inputs), tuple(steps), tuple([number.get(v, CUT) for v in body.outputs]), values
+        outputs = range(num_values, num_values + len(step.outputs))
+        num_values = outputs.stop
+        number |= dict(zip(step.outputs, outputs, strict=True))
+        steps.append(_Step(kind, name, callee, inputs, outputs))
+    results = tuple([number.get(v, NO_VALUE) for v in body.outputs])
+    return len(body.inputs), tuple(steps), results, num_values
 
 
 @lru_cache(maxsize=1 << 12)
-def _way(inputs: int, steps: tuple[_Step, ...], outputs: tuple[int, ...], values: int) -> _Way:
-    return _Way(inputs, steps, outputs, values)
+def _flow(num_inputs: int, steps: tuple[_Step, ...], outputs: tuple[int, ...], num_values: int) -> _Flow:
+    """Return the flow with these properties; equal flows are one object."""
+    return _Flow(num_inputs, steps, outputs, num_values)
 
 
-def _needed(way: _Way, outputs: frozenset[int]) -> frozenset[int]:
-    """The values that some of the outputs depend on."""
-    if outputs in way.known:
-        return way.known[outputs]
-    needed = {way.outputs[k] for k in outputs}
-    for step in reversed(way.steps):
-        wanted = frozenset([k for k, v in enumerate(step.made) if v in needed])
-        if not wanted:
+def _needed_values(flow: _Flow, outputs: frozenset[int]) -> frozenset[int]:
+    """Return the numbers of the values that the outputs at these positions depend on."""
+    if outputs in flow.needed:
+        return flow.needed[outputs]
+    needed = {flow.outputs[k] for k in outputs}
+    for step in reversed(flow.steps):
+        needed_outputs = frozenset([k for k, v in enumerate(step.outputs) if v in needed])
+        if not needed_outputs:
             continue
-        if step.called is None:
-            needed.update(step.read)
+        if step.callee is None:
+            needed.update(step.inputs)
         else:
-            inside = _needed(step.called, wanted)
-            needed.update([v for k, v in enumerate(step.read) if k in inside])
-    needed.discard(CUT)
-    way.known[outputs] = frozenset(needed)
-    return way.known[outputs]
+            needed_inputs = _needed_values(step.callee, needed_outputs)
+            needed.update([v for k, v in enumerate(step.inputs) if k in needed_inputs])
+    needed.discard(NO_VALUE)
+    flow.needed[outputs] = frozenset(needed)
+    return flow.needed[outputs]
 
 
-class _State(NamedTuple):
-    """What is known where a value is.
+class _ValueState(NamedTuple):
+    """What is computed about a value.
 
     Args:
-        paths: to it.
-        before: how often each kind is the last before it; `ENTRY` where none is since the function began.
-        ends: the chains with which paths end here, and their shares.
+        paths: statistics of the paths from the inputs to the value.
+        last_kinds: how often each kind is the last one before the value; FUNCTION_START if no operator came
+            since the function began.
+        chains: chains of operators that end at the value, each with the share of paths that it stands for.
     """
 
-    paths: _Paths
-    before: Mapping[int, int]
-    ends: Mapping[tuple[str, ...], float]
+    paths: _PathStatistics
+    last_kinds: Mapping[int, int]
+    chains: Mapping[tuple[str, ...], float]
 
 
-class _Tally:
-    """What has been counted: operators of each kind, which kind follows which, and chains."""
+class _Counts:
+    """Counts over the operators on the paths of a function.
+
+    Attributes:
+        kinds: number of operators of each kind.
+        pairs: how often one kind follows another; FUNCTION_START for the first of a function.
+        chains: how often each chain of operators occurs.
+    """
 
     def __init__(self) -> None:
-        self.counts = [0] * len(KINDS)
+        self.kinds = [0] * len(OPERATOR_KINDS)
         self.pairs: Counter[tuple[int, int]] = Counter()
         self.chains: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, inside: _Tally, before: Mapping[int, int]) -> None:
-        """Add what a function counts, given which kinds are before it."""
-        for k, n in enumerate(inside.counts):
-            self.counts[k] += n
-        for (j, k), n in inside.pairs.items():
-            if j != ENTRY:
+    def add(self, callee: _Counts, last_kinds: Mapping[int, int]) -> None:
+        """Add the counts of a called function, given the kinds that precede the call."""
+        for k, n in enumerate(callee.kinds):
+            self.kinds[k] += n
+        for (j, k), n in callee.pairs.items():
+            if j != FUNCTION_START:
                 self.pairs[j, k] += n
                 continue
-            for last, times in before.items():
+            for last, times in last_kinds.items():
                 self.pairs[last, k] += times * n
-        for name, number in inside.chains.items():
+        for name, number in callee.chains.items():
             self.chains[name] += number
 
 
-def _walked(
-    way: _Way, given: Sequence[_State | None], outputs: frozenset[int], chains: int, tally: _Tally
-) -> list[_State | None]:
-    """Follow the paths of a function.
+def _follow(
+    flow: _Flow,
+    input_states: Sequence[_ValueState | None],
+    outputs: frozenset[int],
+    max_chain_length: int,
+    counts: _Counts,
+) -> list[_ValueState | None]:
+    """Follow the paths through a function.
 
     Args:
-        way: of the function.
-        given: what is known of each input, None where it does not count.
-        outputs: those that count.
-        chains: as for `on_paths`.
-        tally: to which all on the paths is added.
+        flow: flow of the function.
+        input_states: state of each input; None for an input that no path reaches.
+        outputs: positions of the outputs whose states are needed.
+        max_chain_length: see `path_features`.
+        counts: counts to which the operators on the paths are added.
 
     Returns:
-        What is known of each output, None where it does not count.
+        State of each output; None for an output that is not needed or that no path reaches.
     """
-    needed = _needed(way, outputs)
-    states: list[_State | None] = [*given, *[None] * (way.values - way.inputs)]
-    for step in way.steps:
-        wanted = frozenset([k for k, v in enumerate(step.made) if v in needed])
-        if not wanted:
+    needed = _needed_values(flow, outputs)
+    states: list[_ValueState | None] = [*input_states, *[None] * (flow.num_values - flow.num_inputs)]
+    for step in flow.steps:
+        needed_outputs = frozenset([k for k, v in enumerate(step.outputs) if v in needed])
+        if not needed_outputs:
             continue
-        if step.called is not None:
-            arriving = [states[v] if v != CUT and v in needed else None for v in step.read]
-            made = _through(step.called, arriving, wanted, chains, tally)
+        if step.callee is not None:
+            arguments = [states[v] if v != NO_VALUE and v in needed else None for v in step.inputs]
+            results = _follow_call(step.callee, arguments, needed_outputs, max_chain_length, counts)
         else:
-            read = [state for v in step.read if (state := states[v]) is not None]
-            if not read:
+            inputs = [state for v in step.inputs if (state := states[v]) is not None]
+            if not inputs:
                 continue
-            made = [_after(step, read, chains, tally)] * len(step.made)
-        states[step.made.start : step.made.stop] = made
-    return [states[v] if v != CUT and k in outputs else None for k, v in enumerate(way.outputs)]
+            results = [_after_operator(step, inputs, max_chain_length, counts)] * len(step.outputs)
+        states[step.outputs.start : step.outputs.stop] = results
+    return [states[v] if v != NO_VALUE and k in outputs else None for k, v in enumerate(flow.outputs)]
 
 
-def _through(
-    way: _Way, arriving: Sequence[_State | None], outputs: frozenset[int], chains: int, tally: _Tally
-) -> list[_State | None]:
-    """Follow the paths of a called function; where one value arrives, what was found before is used again."""
-    present = [(k, state) for k, state in enumerate(arriving) if state is not None]
+def _follow_call(
+    flow: _Flow,
+    arguments: Sequence[_ValueState | None],
+    outputs: frozenset[int],
+    max_chain_length: int,
+    counts: _Counts,
+) -> list[_ValueState | None]:
+    """Follow the paths through a called function; results for a single argument are cached."""
+    present = [(k, state) for k, state in enumerate(arguments) if state is not None]
     if len(present) != 1:
-        return _walked(way, arriving, outputs, chains, tally) if present else [None] * len(way.outputs)
+        if not present:
+            return [None] * len(flow.outputs)
+        return _follow(flow, arguments, outputs, max_chain_length, counts)
     ((k, state),) = present
-    found, inside = _alone(way, k, outputs, chains, tuple(state.ends.items()))
-    tally.add(inside, state.before)
-    return [None if one is None else _behind(state, one) for one in found]
+    results, callee_counts = _follow_single_input(
+        flow, k, outputs, max_chain_length, tuple(state.chains.items())
+    )
+    counts.add(callee_counts, state.last_kinds)
+    return [None if result is None else _after_call(state, result) for result in results]
 
 
 @lru_cache(maxsize=1 << 12)
-def _alone(
-    way: _Way,
-    entry: int,
+def _follow_single_input(
+    flow: _Flow,
+    position: int,
     outputs: frozenset[int],
-    chains: int,
-    ends: tuple[tuple[tuple[str, ...], float], ...],
-) -> tuple[list[_State | None], _Tally]:
-    """What a function does to the paths of one value, as if they began there."""
-    tally = _Tally()
-    given: list[_State | None] = [None] * way.inputs
-    given[entry] = _State(_Paths.start(), {ENTRY: 1}, dict(ends))
-    return _walked(way, given, outputs, chains, tally), tally
+    max_chain_length: int,
+    chains: tuple[tuple[tuple[str, ...], float], ...],
+) -> tuple[list[_ValueState | None], _Counts]:
+    """Follow the paths from one input of a function, as if they began there, with these incoming chains."""
+    counts = _Counts()
+    input_states: list[_ValueState | None] = [None] * flow.num_inputs
+    input_states[position] = _ValueState(_PathStatistics.start(), {FUNCTION_START: 1}, dict(chains))
+    return _follow(flow, input_states, outputs, max_chain_length, counts), counts
 
 
-def _behind(state: _State, inside: _State) -> _State:
-    """What is known behind a function, by what is known before it and what it does."""
-    before = Counter({k: n for k, n in inside.before.items() if k != ENTRY})
-    for k, n in state.before.items():
-        before[k] += n * inside.before.get(ENTRY, 0)
-    return _State(state.paths.followed(inside.paths), {k: n for k, n in before.items() if n}, inside.ends)
+def _after_call(argument: _ValueState, result: _ValueState) -> _ValueState:
+    """Combine the state of an argument with the state of a result, which assumes that paths begin there."""
+    last_kinds = Counter({k: n for k, n in result.last_kinds.items() if k != FUNCTION_START})
+    for k, n in argument.last_kinds.items():
+        last_kinds[k] += n * result.last_kinds.get(FUNCTION_START, 0)
+    paths = argument.paths.followed(result.paths)
+    return _ValueState(paths, {k: n for k, n in last_kinds.items() if n}, result.chains)
 
 
-def _after(step: _Step, read: Sequence[_State], chains: int, tally: _Tally) -> _State:
-    """What is known behind an operator."""
-    if step.kind is None and len(read) == 1:
-        return read[0]
-    paths = _Paths.joined([state.paths for state in read])
-    before: Mapping[int, int] = read[0].before
-    if len(read) > 1:
-        met: Counter[int] = Counter()
-        for state in read:
-            met.update(state.before)
-        before = met
+def _after_operator(
+    step: _Step, inputs: Sequence[_ValueState], max_chain_length: int, counts: _Counts
+) -> _ValueState:
+    """Return the state of the output of an operator, and count the operator."""
+    if step.kind is None and len(inputs) == 1:
+        return inputs[0]
+    paths = _PathStatistics.joined([state.paths for state in inputs])
+    last_kinds: Mapping[int, int] = inputs[0].last_kinds
+    if len(inputs) > 1:
+        summed: Counter[int] = Counter()
+        for state in inputs:
+            summed.update(state.last_kinds)
+        last_kinds = summed
     if step.kind is not None:
         paths = paths.through(step.kind)
-        tally.counts[step.kind] += 1
-        for k, n in before.items():
-            tally.pairs[k, step.kind] += n
-        before = {step.kind: 1}
-    return _State(paths, before, _ends(step.name, read, chains, tally.chains) if chains else {})
+        counts.kinds[step.kind] += 1
+        for k, n in last_kinds.items():
+            counts.pairs[k, step.kind] += n
+        last_kinds = {step.kind: 1}
+    chains = _extend_chains(step.name, inputs, max_chain_length, counts.chains) if max_chain_length else {}
+    return _ValueState(paths, last_kinds, chains)
 
 
-def _ends(
-    name: str | None, read: Sequence[_State], longest: int, found: defaultdict[str, float]
+def _extend_chains(
+    name: str | None,
+    inputs: Sequence[_ValueState],
+    max_chain_length: int,
+    counts: defaultdict[str, float],
 ) -> Mapping[tuple[str, ...], float]:
-    """The chains that end behind an operator, each of which is counted."""
-    arriving: defaultdict[tuple[str, ...], float] = defaultdict(float)
-    for state in read:
-        for chain, number in state.ends.items():
-            arriving[chain] += number
+    """Return the chains that end at an operator, and count them."""
+    incoming: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for state in inputs:
+        for chain, number in state.chains.items():
+            incoming[chain] += number
     if name is None:
-        return arriving
-    found[name] += 1
-    passed: defaultdict[tuple[str, ...], float] = defaultdict(float)
-    total = math.fsum(arriving.values())
-    for chain, number in arriving.items():
+        return incoming
+    counts[name] += 1
+    outgoing: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    total = math.fsum(incoming.values())
+    for chain, number in incoming.items():
         longer = (*chain, name)
         for n in range(2, len(longer) + 1):
-            found["-".join(longer[-n:])] += number
-        passed[longer[max(0, len(longer) - longest + 1) :]] += number / total
-    return passed
+            counts["-".join(longer[-n:])] += number
+        outgoing[longer[max(0, len(longer) - max_chain_length + 1) :]] += number / total
+    return outgoing
 
 
 @dataclass(frozen=True, slots=True)
-class _Paths:
-    """The paths from the input to a value: the logarithm of their number, and what lies on them by kind."""
+class _PathStatistics:
+    """Statistics of the paths from the inputs to a value; columns are those of PATH_COUNTS.
 
-    number: float
+    Args:
+        log_number: natural logarithm of the number of paths.
+        mean: mean number of operators on a path.
+        variance: variance of that number over the paths.
+        minimum: smallest number of operators on a path.
+        maximum: largest number of operators on a path.
+    """
+
+    log_number: float
     mean: tuple[float, ...]
     variance: tuple[float, ...]
-    least: tuple[float, ...]
-    most: tuple[float, ...]
+    minimum: tuple[float, ...]
+    maximum: tuple[float, ...]
 
     @classmethod
-    def start(cls) -> _Paths:
-        nothing = (0.0,) * len(LAYERS)
-        return cls(0.0, nothing, nothing, nothing, nothing)
+    def start(cls) -> _PathStatistics:
+        """Return the statistics of a single empty path."""
+        zeros = (0.0,) * len(PATH_COUNTS)
+        return cls(0.0, zeros, zeros, zeros, zeros)
 
     @classmethod
-    def joined(cls, parts: Sequence[_Paths]) -> _Paths:
-        """The paths that come from any of several values."""
-        if len(parts) == 1:
-            return parts[0]
-        top = max(p.number for p in parts)
-        shares = [math.exp(p.number - top) for p in parts]
+    def joined(cls, branches: Sequence[_PathStatistics]) -> _PathStatistics:
+        """Return the statistics of the union of the paths of several values."""
+        if len(branches) == 1:
+            return branches[0]
+        top = max(p.log_number for p in branches)
+        shares = [math.exp(p.log_number - top) for p in branches]
         total = math.fsum(shares)
         shares = [s / total for s in shares]
-        mean = tuple(_weighted(shares, column) for column in zip(*(p.mean for p in parts), strict=True))
-        spread = zip(mean, *(zip(p.mean, p.variance, strict=True) for p in parts), strict=True)
+        mean = tuple(
+            _weighted_sum(shares, column) for column in zip(*(p.mean for p in branches), strict=True)
+        )
+        columns = zip(mean, *(zip(p.mean, p.variance, strict=True) for p in branches), strict=True)
         variance = tuple(
-            _weighted(shares, [v + (m - middle) ** 2 for m, v in own]) for middle, *own in spread
+            _weighted_sum(shares, [v + (m - joint_mean) ** 2 for m, v in moments])
+            for joint_mean, *moments in columns
         )
-        least = tuple(map(min, zip(*(p.least for p in parts), strict=True)))
-        most = tuple(map(max, zip(*(p.most for p in parts), strict=True)))
-        return cls(top + math.log(total), mean, variance, least, most)
+        minimum = tuple(map(min, zip(*(p.minimum for p in branches), strict=True)))
+        maximum = tuple(map(max, zip(*(p.maximum for p in branches), strict=True)))
+        return cls(top + math.log(total), mean, variance, minimum, maximum)
 
-    def followed(self, other: _Paths) -> _Paths:
-        """These paths, each made longer by each of some others."""
+    def followed(self, other: _PathStatistics) -> _PathStatistics:
+        """Return the statistics of all concatenations of one of these paths with one of the other ones."""
 
-        def both(own: tuple[float, ...], others: tuple[float, ...]) -> tuple[float, ...]:
-            return tuple(map(operator.add, own, others))
+        def add(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(map(operator.add, a, b))
 
-        return _Paths(
-            self.number + other.number,
-            both(self.mean, other.mean),
-            both(self.variance, other.variance),
-            both(self.least, other.least),
-            both(self.most, other.most),
+        return _PathStatistics(
+            self.log_number + other.log_number,
+            add(self.mean, other.mean),
+            add(self.variance, other.variance),
+            add(self.minimum, other.minimum),
+            add(self.maximum, other.maximum),
         )
 
-    def through(self, kind: int) -> _Paths:
-        """The same paths, made longer by an operator."""
+    def through(self, kind: int) -> _PathStatistics:
+        """Return the statistics of the same paths with one more operator of a kind."""
 
-        def longer(counts: tuple[float, ...]) -> tuple[float, ...]:
-            return tuple([c + (k in (kind, _ANY)) for k, c in enumerate(counts)])
+        def increment(counts: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple([c + (k in (kind, _ALL_KINDS)) for k, c in enumerate(counts)])
 
-        return _Paths(self.number, longer(self.mean), self.variance, longer(self.least), longer(self.most))
+        return _PathStatistics(
+            self.log_number,
+            increment(self.mean),
+            self.variance,
+            increment(self.minimum),
+            increment(self.maximum),
+        )
 
 
-def _weighted(shares: Sequence[float], values: Sequence[float]) -> float:
-    return math.fsum(s * v for s, v in zip(shares, values, strict=True))
+def _weighted_sum(weights: Sequence[float], values: Sequence[float]) -> float:
+    return math.fsum(w * v for w, v in zip(weights, values, strict=True))

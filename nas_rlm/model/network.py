@@ -1,4 +1,7 @@
-"""The network: an encoder that reads text and a decoder that writes numbers, whole in this file."""
+"""The encoder-decoder network: an encoder over text tokens, a decoder over number tokens.
+
+The whole network is in this file. `nas_rlm.model.decoding` draws numbers from it.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +17,49 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nas_rlm.model import encoders
-from nas_rlm.model.numbers import TOKENS, NumberScheme
-from nas_rlm.text.statements import Statements, by_length, in_order, read, statements
+from nas_rlm.model.numbers import NUM_DIGIT_TOKENS, NumberScheme
+from nas_rlm.text.statements import (
+    Statements,
+    group_by_length,
+    order_after_grouping,
+    pad_statements,
+    split_statements,
+)
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
-HEAD = 32
+HEAD_WIDTH = 32
 Rotary = Sequence[Tensor]
 KeyValue = tuple[Tensor, Tensor]
-_BLOCKED = -1e4
-REMEMBERED = 2**16  # statements
-HALF = 0.5  # of the sum of a statement's tokens, of which there are a few
-LAYERS = 64  # of statements, at most
-TOGETHER = 64  # statements that are read at once, where they are remembered
-CACHED = 2**23  # scores of attention that a processor keeps near
+MASKED_SCORE = -1e4  # added to the score of a masked token; finite in half precision too
+MAX_CACHED_STATEMENTS = 2**16
+STATEMENT_POOLING_SCALE = 0.5  # of the sum over a statement's tokens, which are few
+MAX_STATEMENT_LAYERS = 64
+STATEMENT_BATCH_SIZE = 64  # statements encoded at once when their states are cached
+CPU_CACHE_SCORES = 2**23  # attention scores that fit into a CPU's cache
 
 
 @dataclass(frozen=True)
 class Config:
-    """What rebuilds a network.
+    """Hyperparameters from which a network is built.
 
     Args:
-        vocab_size: pieces of the tokenizer.
-        objectives: names of the numbers that the decoder can be asked for, in the order of their tokens.
-        size: the one dial: `size` encoder layers of width 32 * size with `size` heads, and a third as many
-            decoder layers.
-        max_length: texts are cropped to this many tokens.
-        exponent_digits, mantissa_digits: the number scheme.
-        numbers: at most so many in one sequence, as training showed them; see `nas_rlm.model.decoding`.
-        relational: give a quarter of the encoder's heads to statements and a quarter to references.
-        encoder: a frozen one that reads the text in the place of layers of its own, see
-            `nas_rlm.model.encoders.load`.
-        encoder_width: of its states.
-        statements: so many layers read each statement by itself, and then those of `size` read statements; 0:
-            those read tokens.
+        vocab_size: number of tokens of the tokenizer.
+        objectives: names of the objectives that the decoder can predict, in the order of their tokens.
+        size: the only scaling parameter: `size` encoder layers of width 32 * size with `size` heads, and a
+            third as many decoder layers.
+        max_length: texts are truncated to this number of tokens.
+        exponent_digits, mantissa_digits: see `NumberScheme`.
+        max_numbers: maximum of numbers in one decoder sequence during training; see
+            `nas_rlm.model.decoding`.
+        relational: use a quarter of the encoder's heads for statements and a quarter for references.
+        encoder: name of a frozen pretrained encoder that replaces the encoder layers, see
+            `nas_rlm.model.encoders.load`; "" for none.
+        encoder_width: width of the frozen encoder's states.
+        statement_layers: layers that encode each statement by itself; the `size` encoder layers then attend
+            over statements. With 0 they attend over tokens.
+
+    Raises:
+        ValueError: a value is out of range.
     """
 
     vocab_size: int
@@ -55,89 +68,105 @@ class Config:
     max_length: int = 2048
     exponent_digits: int = 1
     mantissa_digits: int = 4
-    numbers: int = 6
+    max_numbers: int = 6
     relational: bool = True
     encoder: str = ""
     encoder_width: int = 0
-    statements: int = 0
+    statement_layers: int = 0
 
     def __post_init__(self) -> None:
-        sizes = ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits")
+        positive = ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits")
         if not isinstance(self.encoder, str):
             raise ValueError(f"encoder is {self.encoder!r}: expected a name")
-        for name in (*sizes, *(["encoder_width"] if self.encoder else [])):
+        for name in (*positive, *(["encoder_width"] if self.encoder else [])):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}: expected a whole number from 1 on")
-        if type(self.statements) is not int or not 0 <= self.statements <= (0 if self.encoder else LAYERS):
+                raise ValueError(f"{name} is {value!r}: expected an integer of at least 1")
+        max_layers = 0 if self.encoder else MAX_STATEMENT_LAYERS
+        if type(self.statement_layers) is not int or not 0 <= self.statement_layers <= max_layers:
             raise ValueError(
-                f"statements is {self.statements!r}: expected up to {LAYERS} layers, and none beside a frozen"
-                " encoder"
+                f"statement_layers is {self.statement_layers!r}: expected an integer from 0 to"
+                f" {MAX_STATEMENT_LAYERS}, and 0 with a frozen encoder"
             )
-        if not isinstance(self.numbers, int) or self.numbers < 2:
-            raise ValueError(f"numbers is {self.numbers!r}: expected a whole number from 2 on")
+        if not isinstance(self.max_numbers, int) or self.max_numbers < 2:
+            raise ValueError(f"max_numbers is {self.max_numbers!r}: expected an integer of at least 2")
 
     @property
     def width(self) -> int:
-        return HEAD * self.size
+        """Width of the hidden states."""
+        return HEAD_WIDTH * self.size
 
     @property
     def decoder_layers(self) -> int:
+        """Number of decoder layers."""
         return max(1, self.size // 3)
 
     @property
     def special_heads(self) -> int:
-        """Heads for statements, and as many for references; a network of two heads has none to spare."""
+        """Number of statement heads, and of reference heads; 0 in networks of fewer than 3 heads."""
         return max(1, self.size // 4) if self.relational and self.size >= 3 else 0
 
     @property
     def scheme(self) -> NumberScheme:
+        """How numbers are written as digit tokens."""
         return NumberScheme(self.exponent_digits, self.mantissa_digits)
 
     def objective_ids(self, names: Sequence[str]) -> list[int]:
-        """The decoder tokens that name objectives."""
-        position = {name: TOKENS + i for i, name in enumerate(self.objectives)}
-        return [position[name] for name in names]
+        """Return the decoder tokens of objectives."""
+        ids = {name: NUM_DIGIT_TOKENS + i for i, name in enumerate(self.objectives)}
+        return [ids[name] for name in names]
 
 
 @cache
 def has_bfloat16() -> bool:
-    """Whether the processor computes in bfloat16."""
-    able: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions do not tell
-    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    """Return whether the CPU computes in bfloat16."""
+    # Some versions of PyTorch have no get_capabilities.
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Softmax attention [B, H, t, HEAD] under an additive mask.
+    """Compute softmax attention under an additive mask.
 
-    In bfloat16 on a processor, by plain matrix products: there the fused kernel is slower, its backward pass
-    several times. So few inputs go at once that their scores stay in the processor's cache.
+    In bfloat16 on a CPU it uses plain matrix products, which are faster there than the fused kernel, in the
+    backward pass several times. The batch is split so that the scores fit into the CPU's cache.
+
+    Args:
+        q: [B, H, t, HEAD_WIDTH].
+        k: [B, H, T, HEAD_WIDTH].
+        v: [B, H, T, HEAD_WIDTH].
+        mask: added to the scores, broadcast to [B, H, t, T].
+
+    Returns:
+        [B, H, t, HEAD_WIDTH].
     """
     if q.dtype != torch.bfloat16 or q.device.type != "cpu":
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    most = CACHED if torch.is_grad_enabled() else CACHED // 8
-    some = max(1, most // (q.shape[1] * q.shape[2] * k.shape[2]))
+    max_scores = CPU_CACHE_SCORES if torch.is_grad_enabled() else CPU_CACHE_SCORES // 8
+    chunk_size = max(1, max_scores // (q.shape[1] * q.shape[2] * k.shape[2]))
     mask = mask.expand(*q.shape[:3], k.shape[2])
-    parts = zip(*(whole.split(some) for whole in (q, k, v, mask)), strict=True)
-    return torch.cat([_attended(*part) for part in parts])
+    chunks = zip(*(tensor.split(chunk_size) for tensor in (q, k, v, mask)), strict=True)
+    return torch.cat([_matmul_attention(*chunk) for chunk in chunks])
 
 
-def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    scores = torch.matmul(q * HEAD**-0.5, k.transpose(2, 3)) + mask
+def _matmul_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Softmax attention by plain matrix products; arguments as for `attend`."""
+    scores = torch.matmul(q * HEAD_WIDTH**-0.5, k.transpose(2, 3)) + mask
     return torch.matmul(scores.softmax(-1), v)
 
 
 class Attention(nn.Module):
-    """Self-attention with rotary positions and a cache for decoding."""
+    """Self-attention with rotary position embeddings and a key-value cache for decoding."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """Return the outputs [B, t, width] of states [B, t, width], under an additive mask."""
         b, t, d = x.shape
-        qkv = self.qkv(x).view(b, t, 3, d // HEAD, HEAD).permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(x).view(b, t, 3, d // HEAD_WIDTH, HEAD_WIDTH).permute(2, 0, 3, 1, 4)
         (q, k), v = rotate(qkv[:2], rotary), qkv[2]
         if cache is not None:
             k, v = cache.extend(k, v)
@@ -146,7 +175,7 @@ class Attention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Attention to the encoded text, whose keys and values are projected once an input."""
+    """Attention to the encoded text; its keys and values are projected once per text."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -155,24 +184,25 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def project(self, memory: Tensor) -> KeyValue:
-        """Keys and values, each [B, H, T, HEAD], of a memory [B, T, D]."""
+        """Project encoder states [B, T, D] to keys and values, each [B, H, T, HEAD_WIDTH]."""
         b, t, d = memory.shape
-        k, v = self.key_value(memory).view(b, t, 2, d // HEAD, HEAD).permute(2, 0, 3, 1, 4).contiguous()
+        key_value = self.key_value(memory).view(b, t, 2, d // HEAD_WIDTH, HEAD_WIDTH)
+        k, v = key_value.permute(2, 0, 3, 1, 4).contiguous()
         return k, v
 
     def forward(self, x: Tensor, key_value: KeyValue, mask: Tensor) -> Tensor:
-        """x: [B * n, t, D]; the n decodings of an input share its keys and values, without copies of them."""
+        """Attend from decoder states [B * n, t, D] to B texts; n decodings share a text's keys and values."""
         rows, t, d = x.shape
         k, v = key_value
         b = k.shape[0]
         n = rows // b
-        q = self.query(x).view(b, n * t, d // HEAD, HEAD).transpose(1, 2)
+        q = self.query(x).view(b, n * t, d // HEAD_WIDTH, HEAD_WIDTH).transpose(1, 2)
         y: Tensor = self.out(attend(q, k, v, mask).transpose(1, 2).reshape(rows, t, d))
         return y
 
 
 class FeedForward(nn.Module):
-    """Two projections with a GELU between them."""
+    """Two linear layers with a GELU between them."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -180,148 +210,177 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs [..., width] of states [..., width]."""
         up = self.up(x)
-        # What tells the two apart is less than bfloat16 can hold, and the exact one is several times faster.
-        is_rough = up.dtype == torch.bfloat16 and not torch.is_grad_enabled()
-        y: Tensor = self.down(F.gelu(up, approximate="none" if is_rough else "tanh"))
+        # In bfloat16 the two GELUs differ by less than a rounding, and the exact one is several times faster.
+        is_exact = up.dtype == torch.bfloat16 and not torch.is_grad_enabled()
+        y: Tensor = self.down(F.gelu(up, approximate="none" if is_exact else "tanh"))
         return y
 
 
-class Group(NamedTuple):
-    """Sets of tokens of about one size, each of which sees itself alone.
+class TokenGroup(NamedTuple):
+    """Sets of tokens of similar size; the tokens of a set attend only to each other.
+
+    Tokens are numbered over the whole batch and both kinds of special heads.
 
     Args:
-        places: of the tokens among all, [sets, most]; the last one of a set fills it up.
-        mask: additive, of what fills up, [sets, 1, 1, most].
-        known: where no filler is, among all of `places`.
-        into: the places there.
+        tokens: int64 [sets, size], the tokens of each set, padded with its last token.
+        padding_mask: additive mask [sets, 1, 1, size] of the padding.
+        is_token: int64, indices into the flattened `tokens` that are not padding.
+        targets: int64, the tokens at `is_token`.
     """
 
-    places: Tensor
-    mask: Tensor
-    known: Tensor
-    into: Tensor
+    tokens: Tensor
+    padding_mask: Tensor
+    is_token: Tensor
+    targets: Tensor
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What the encoder's heads see of a batch of texts.
+class AttentionMask:
+    """Which tokens or statements each head of the encoder attends to, for a batch of texts.
 
-    Most heads see the whole text. A statement head sees the tokens of its own statement, and a reference
-    head, from a value's name, the same name within the same graph or function: where the value is made and
-    where it is used. Other tokens see themselves alone there. As such sets are small, they are gathered and
-    computed by themselves, which costs next to nothing where texts are long.
+    Most heads attend to the whole text. A statement head attends within a token's own statement. A reference
+    head attends from the name of a value to the same name within the same graph or function: where the value
+    is defined and where it is used. All other tokens attend only to themselves there. These sets are small,
+    so they are gathered and computed separately, which is cheap in long texts.
 
     Args:
-        padding: additive mask, [B, 1, 1, T].
-        rotary: of the positions.
-        special: heads for statements, and as many for references.
-        groups: of the tokens' places, [B, T, 2]: for statements, and for references.
-        mask: where heads are told by one what they see, additive, [B, H, T, T].
+        padding: additive mask of the padding, [B, 1, 1, T].
+        rotary: rotary table of the positions.
+        special_heads: number of statement heads, equal to that of reference heads.
+        groups: token sets of the statement and reference heads; tokens are numbered as [B, T, 2].
+        per_head: additive mask [B, H, T, T], if given instead of `padding` and `groups`.
     """
 
     padding: Tensor
     rotary: Rotary
-    special: int = 0
-    groups: Sequence[Group] = ()
-    mask: Tensor | None = None
+    special_heads: int = 0
+    groups: Sequence[TokenGroup] = ()
+    per_head: Tensor | None = None
 
     @classmethod
-    def of(cls, ids: Tensor, kinds: Tensor, special: int, dtype: torch.dtype) -> Sight:
-        """Of texts [B, T], in which the pieces are of such kinds, see `Tokenizer.kinds`."""
-        padding = _blocking(ids == PAD, dtype)
-        rotary = rotary_table(0, ids.shape[1], ids.device)
-        groups = _groups(ids.cpu().numpy(), kinds.cpu().numpy()) if special else []
-        on_device = [
-            Group(
-                torch.from_numpy(places).to(ids.device),
-                torch.from_numpy(_BLOCKED * filled[:, None, None]).to(ids.device, dtype),
-                torch.from_numpy(np.flatnonzero(~filled)).to(ids.device),
-                torch.from_numpy(places[~filled]).to(ids.device),
-            )
-            for places, filled in groups
-        ]
-        return cls(padding, rotary, special, on_device)
+    def from_tokens(cls, ids: Tensor, kinds: Tensor, special_heads: int, dtype: torch.dtype) -> AttentionMask:
+        """Return the mask over the tokens of texts.
 
-    @classmethod
-    def of_statements(cls, cut: Statements, config: Config, x: Tensor) -> Sight:
-        """Of statements x [B, S, width].
-
-        Most heads see them all, a quarter those near: the ones beside it, and those that its names come from
-        or go to.
+        Args:
+            ids: int64 [B, T].
+            kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
+            special_heads: number of statement heads and of reference heads.
+            dtype: of the additive masks.
         """
-        heads, special = config.size, config.special_heads
-        padding = _blocking(torch.from_numpy(cut.places < 0).to(x.device), _computed(x))
+        padding = _padding_mask(ids == PAD, dtype)
+        rotary = rotary_table(0, ids.shape[1], ids.device)
+        groups = _token_sets(ids.cpu().numpy(), kinds.cpu().numpy()) if special_heads else []
+        on_device = [
+            TokenGroup(
+                torch.from_numpy(tokens).to(ids.device),
+                torch.from_numpy(MASKED_SCORE * is_padding[:, None, None]).to(ids.device, dtype),
+                torch.from_numpy(np.flatnonzero(~is_padding)).to(ids.device),
+                torch.from_numpy(tokens[~is_padding]).to(ids.device),
+            )
+            for tokens, is_padding in groups
+        ]
+        return cls(padding, rotary, special_heads, on_device)
+
+    @classmethod
+    def from_statements(cls, split: Statements, config: Config, x: Tensor) -> AttentionMask:
+        """Return the mask over statements.
+
+        Three quarters of the heads attend to all statements, a quarter to the adjacent ones and to those that
+        share a value's name by definition and use.
+
+        Args:
+            split: B texts of up to S statements.
+            config: the network's configuration.
+            x: states [B, S, width], for their dtype and device.
+        """
+        heads, special_heads = config.size, config.special_heads
+        padding = _padding_mask(torch.from_numpy(split.unique_index < 0).to(x.device), _matmul_dtype(x))
         mask = padding.expand(-1, heads, x.shape[1], -1).clone()
-        if special:
-            place = torch.arange(x.shape[1], device=x.device)
-            beside = (place[:, None] - place[None]).abs() <= 1
-            sources = torch.from_numpy(cut.sources).to(x.device)
-            near = sources | sources.transpose(1, 2) | beside
-            mask[:, heads - special :].masked_fill_(~near[:, None], _BLOCKED)
-        return cls(padding, rotary_table(0, x.shape[1], x.device), mask=mask)
+        if special_heads:
+            position = torch.arange(x.shape[1], device=x.device)
+            is_adjacent = (position[:, None] - position[None]).abs() <= 1
+            sources = torch.from_numpy(split.sources).to(x.device)
+            is_near = sources | sources.transpose(1, 2) | is_adjacent
+            mask[:, heads - special_heads :].masked_fill_(~is_near[:, None], MASKED_SCORE)
+        return cls(padding, rotary_table(0, x.shape[1], x.device), per_head=mask)
 
 
-def _blocking(is_padding: Tensor, dtype: torch.dtype) -> Tensor:
-    """The additive mask [B, 1, 1, T] of what only fills up [B, T]."""
-    padding = torch.zeros(is_padding.shape, dtype=dtype, device=is_padding.device)
-    return padding.masked_fill_(is_padding, _BLOCKED)[:, None, None]
+def _padding_mask(is_padding: Tensor, dtype: torch.dtype) -> Tensor:
+    """Additive mask [B, 1, 1, T] of padding [B, T]."""
+    mask = torch.zeros(is_padding.shape, dtype=dtype, device=is_padding.device)
+    return mask.masked_fill_(is_padding, MASKED_SCORE)[:, None, None]
 
 
-def _groups(ids: np.ndarray, kinds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Statements and names of texts as places of their tokens, by powers of two, and what only fills up."""
-    kind, rows = kinds[ids], np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
+def _token_sets(ids: np.ndarray, kinds: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Token sets of statement and reference heads, grouped by size rounded up to a power of two.
+
+    Args:
+        ids: int64 [B, T].
+        kinds: uint8 [vocab_size].
+
+    Returns:
+        For each size, tokens int64 [sets, size] and is_padding bool [sets, size]. A token at [b, t] is number
+        2 * (b * T + t) in a statement head, one more in a reference head.
+    """
+    kind, row_offset = kinds[ids], np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
     is_end = (kind & ENDS_STATEMENT) > 0
-    statement = rows + is_end.cumsum(1) - is_end
-    name = (rows + ((kind & ENDS_SCOPE) > 0).cumsum(1)) * len(kinds) + ids
-    places = 2 * np.arange(ids.size).reshape(ids.shape)
-    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for k, (key, some) in enumerate(((statement, ids != PAD), (name, (kind & IDENTIFIER) > 0))):
-        order = np.argsort(key[some], kind="stable")
-        held, ordered = (places + k)[some][order], key[some][order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        sizes = np.diff(starts, append=len(ordered))
+    statement = row_offset + is_end.cumsum(1) - is_end
+    name = (row_offset + ((kind & ENDS_SCOPE) > 0).cumsum(1)) * len(kinds) + ids
+    numbers = 2 * np.arange(ids.size).reshape(ids.shape)
+    by_power: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for k, (key, selected) in enumerate(((statement, ids != PAD), (name, (kind & IDENTIFIER) > 0))):
+        order = np.argsort(key[selected], kind="stable")
+        ordered_numbers, ordered_keys = (numbers + k)[selected][order], key[selected][order]
+        starts = np.flatnonzero(np.diff(ordered_keys, prepend=-1))
+        sizes = np.diff(starts, append=len(ordered_keys))
         powers = np.ceil(np.log2(sizes)).astype(int)
-        for power in np.unique(powers[powers > 0]):  # a token that is alone sees itself anyway
-            of_these, within = powers == power, np.arange(1 << power)
-            last = sizes[of_these][:, None] - 1
-            at = held[starts[of_these][:, None] + np.minimum(within, last)]
-            found.setdefault(int(power), []).append((at, within > last))
-    return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in found.values()]  # type: ignore[misc]
+        for power in np.unique(powers[powers > 0]):  # a set of one token needs no attention
+            has_power, column = powers == power, np.arange(1 << power)
+            last = sizes[has_power][:, None] - 1
+            tokens = ordered_numbers[starts[has_power][:, None] + np.minimum(column, last)]
+            by_power.setdefault(int(power), []).append((tokens, column > last))
+    return [tuple(map(np.concatenate, zip(*sets, strict=True))) for sets in by_power.values()]  # type: ignore[misc]
 
 
 class EncoderAttention(Attention):
-    """Self-attention in which each head sees its own part of the text."""
+    """Self-attention in which each head has its own mask."""
 
-    def forward(self, x: Tensor, sight: Sight) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, mask: AttentionMask) -> Tensor:  # type: ignore[override]
+        """Return the outputs [B, T, width] of states [B, T, width]."""
         b, t, d = x.shape
-        heads, special = d // HEAD, 2 * sight.special
-        qkv = self.qkv(x).view(b, t, 3, heads, HEAD)
-        q, k = rotate(qkv[:, :, :2], [part[:, None, None] for part in sight.rotary]).unbind(2)
+        heads, special = d // HEAD_WIDTH, 2 * mask.special_heads
+        qkv = self.qkv(x).view(b, t, 3, heads, HEAD_WIDTH)
+        q, k = rotate(qkv[:, :, :2], [table[:, None, None] for table in mask.rotary]).unbind(2)
         v = qkv[:, :, 2]
-        most = heads - special
-        q0, k0, v0 = (part[:, :, :most].transpose(1, 2) for part in (q, k, v))
-        mask = sight.padding if sight.mask is None else sight.mask
-        seen = attend(q0, k0, v0, mask).transpose(1, 2)
+        full_heads = heads - special
+        q0, k0, v0 = (tensor[:, :, :full_heads].transpose(1, 2) for tensor in (q, k, v))
+        attended = attend(q0, k0, v0, mask.padding if mask.per_head is None else mask.per_head).transpose(
+            1, 2
+        )
         if special:
-            q1, k1, v1 = (part[:, :, most:].reshape(-1, sight.special, HEAD) for part in (q, k, v))
-            seen = torch.cat([seen, _among(q1, k1, v1, sight.groups).view(b, t, special, HEAD)], 2)
-        y: Tensor = self.out(seen.reshape(b, t, d))
+            q1, k1, v1 = (
+                tensor[:, :, full_heads:].reshape(-1, mask.special_heads, HEAD_WIDTH) for tensor in (q, k, v)
+            )
+            within = _attend_within(q1, k1, v1, mask.groups).view(b, t, special, HEAD_WIDTH)
+            attended = torch.cat([attended, within], 2)
+        y: Tensor = self.out(attended.reshape(b, t, d))
         return y
 
 
-def _among(q: Tensor, k: Tensor, v: Tensor, groups: Sequence[Group]) -> Tensor:
-    """Attention of tokens [places, heads, HEAD] within their sets; who is in none sees itself."""
-    found = v
-    for places, mask, known, into in groups:
-        own, keys, values = (part[places].transpose(1, 2) for part in (q, k, v))
-        seen = _attended(own, keys, values, mask).transpose(1, 2).flatten(0, 1)
-        found = found.index_copy(0, into, seen[known])
-    return found
+def _attend_within(q: Tensor, k: Tensor, v: Tensor, groups: Sequence[TokenGroup]) -> Tensor:
+    """Attention of tokens [tokens, heads, HEAD_WIDTH] within their sets; other tokens keep their value."""
+    attended = v
+    for tokens, padding_mask, is_token, targets in groups:
+        queries, keys, values = (tensor[tokens].transpose(1, 2) for tensor in (q, k, v))
+        within = _matmul_attention(queries, keys, values, padding_mask).transpose(1, 2).flatten(0, 1)
+        attended = attended.index_copy(0, targets, within[is_token])
+    return attended
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the text, then the feed-forward."""
+    """Self-attention over the text, then the feed-forward block."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -330,14 +389,15 @@ class EncoderLayer(nn.Module):
         self.norm_feed = nn.RMSNorm(width)
         self.feed = FeedForward(width)
 
-    def forward(self, x: Tensor, sight: Sight) -> Tensor:
-        x = x + self.attention(self.norm_attention(x), sight)
+    def forward(self, x: Tensor, mask: AttentionMask) -> Tensor:
+        """Return the next states [B, T, width] of states [B, T, width]."""
+        x = x + self.attention(self.norm_attention(x), mask)
         y: Tensor = x + self.feed(self.norm_feed(x))
         return y
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the numbers so far, attention to the text, then the feed-forward."""
+    """Self-attention over the decoder tokens, cross-attention to the text, then the feed-forward block."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -355,102 +415,126 @@ class DecoderLayer(nn.Module):
         causal: Tensor,
         key_value: KeyValue,
         padding: Tensor,
-        cache: Cache | None,
+        cache: KeyValueCache | None,
     ) -> Tensor:
+        """Return the next states [B * n, t, width] of n decodings of each text.
+
+        Args:
+            x: states [B * n, t, width].
+            rotary: rotary table of the t positions.
+            causal: additive mask [t, cached tokens + t].
+            key_value: cross-attention keys and values of B texts.
+            padding: additive mask [B, 1, 1, T] of the texts.
+            cache: of the tokens before, extended in place.
+        """
         x = x + self.attention(self.norm_attention(x), rotary, causal, cache)
         x = x + self.cross(self.norm_cross(x), key_value, padding)
         y: Tensor = x + self.feed(self.norm_feed(x))
         return y
 
 
-def version_of(weights: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
-    """Another one when weights were changed."""
+def weight_versions(weights: Iterable[Tensor]) -> tuple[tuple[int, int], ...]:
+    """Return a key that changes when a weight is replaced or changed in place."""
     return tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
 
 
 class StatementEncoder(nn.Module):
-    """Reads statements, each by itself, so that what it makes of them can be remembered.
+    """Encodes each statement by itself, and caches the states when no gradients are needed.
+
+    The cache is emptied when a weight changes or `MAX_CACHED_STATEMENTS` is exceeded.
 
     Args:
         width: of the states.
-        layers: of attention within a statement.
+        layers: number of encoder layers, which attend within a statement.
     """
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(width) for _ in range(layers))
-        self._places: dict[bytes, int] = {}
+        self._rows: dict[bytes, int] = {}
         self._states = torch.empty(0, width)
-        self._of: tuple[tuple[int, int], ...] = ()
+        self._versions: tuple[tuple[int, int], ...] = ()
 
-    def forward(self, different: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
-        """States [S, width] of statements, of which none is the same as another one.
+    def forward(self, statements: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
+        """Return the states [S, width] of statements.
 
         Args:
-            different: the int64 bytes of their tokens.
-            pieces: the embedding.
-            kinds: of the pieces.
+            statements: S different ones, each the bytes of its int64 token ids.
+            pieces: the token embedding.
+            kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
         """
         if torch.is_grad_enabled():
-            return self._read(different, pieces, kinds)
+            return self._encode_uncached(statements, pieces, kinds)
         weights = [*pieces.parameters(), *self.parameters()]
-        version = version_of(weights)
-        if version != self._of or len(self._places) + len(different) > REMEMBERED:
-            self._places, self._of = {}, version
-            with torch.inference_mode(False):  # what is written to later, within the mode or without it
-                self._states = weights[0].new_empty(max(REMEMBERED, len(different)), weights[0].shape[1])
-        new = [raw for raw in different if raw not in self._places]
-        # Always as many at once, so that their states do not depend on what was read before.
-        for length, some in by_length(new).items():
-            for start in range(0, len(some), TOGETHER):
-                part = [new[i] for i in some[start : start + TOGETHER]]
-                first = len(self._places)
-                self._states[first : first + len(part)] = self._states_of(
-                    part, length, pieces, kinds, TOGETHER
+        versions = weight_versions(weights)
+        if versions != self._versions or len(self._rows) + len(statements) > MAX_CACHED_STATEMENTS:
+            self._rows, self._versions = {}, versions
+            # Outside inference mode, so that the buffer can be written to inside and outside of it later.
+            with torch.inference_mode(False):
+                num_rows = max(MAX_CACHED_STATEMENTS, len(statements))
+                self._states = weights[0].new_empty(num_rows, weights[0].shape[1])
+        new = [statement for statement in statements if statement not in self._rows]
+        # Batches have a fixed size, so that states do not depend on what is in the cache.
+        for length, members in group_by_length(new).items():
+            for start in range(0, len(members), STATEMENT_BATCH_SIZE):
+                batch = [new[i] for i in members[start : start + STATEMENT_BATCH_SIZE]]
+                first = len(self._rows)
+                self._states[first : first + len(batch)] = self._encode_batch(
+                    batch, length, pieces, kinds, STATEMENT_BATCH_SIZE
                 )
-                self._places.update((raw, first + i) for i, raw in enumerate(part))
-        return self._states[torch.tensor([self._places[raw] for raw in different])]
+                self._rows.update((statement, first + i) for i, statement in enumerate(batch))
+        return self._states[torch.tensor([self._rows[statement] for statement in statements])]
 
-    def _read(self, different: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
-        groups = by_length(different)
-        found = torch.cat(
-            [self._states_of([different[i] for i in g], n, pieces, kinds) for n, g in groups.items()]
+    def _encode_uncached(self, statements: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
+        """States [S, width] computed with gradients; arguments as for `forward`."""
+        groups = group_by_length(statements)
+        states = torch.cat(
+            [
+                self._encode_batch([statements[i] for i in members], length, pieces, kinds)
+                for length, members in groups.items()
+            ]
         )
-        return found[torch.from_numpy(in_order(groups)).to(found.device)]
+        return states[torch.from_numpy(order_after_grouping(groups)).to(states.device)]
 
-    def _states_of(
-        self, some: Sequence[bytes], length: int, pieces: nn.Module, kinds: Tensor, rows: int = 0
+    def _encode_batch(
+        self, statements: Sequence[bytes], length: int, pieces: nn.Module, kinds: Tensor, num_rows: int = 0
     ) -> Tensor:
-        """Of statements of up to so many tokens, filled up to so many rows."""
-        tokens = torch.from_numpy(read(some, length, rows)).to(kinds.device)
+        """States of statements of at most `length` tokens, in a batch padded to at least `num_rows` rows."""
+        tokens = torch.from_numpy(pad_statements(statements, length, num_rows)).to(kinds.device)
         x = pieces(tokens)
-        sight = Sight.of(tokens, kinds, 0, _computed(x))
+        mask = AttentionMask.from_tokens(tokens, kinds, 0, _matmul_dtype(x))
         for layer in self.layers:
-            x = layer(x, sight)
-        whole: Tensor = HALF * (x * (tokens != PAD).unsqueeze(2)).sum(1)
-        return whole[: len(some)]
+            x = layer(x, mask)
+        pooled: Tensor = STATEMENT_POOLING_SCALE * (x * (tokens != PAD).unsqueeze(2)).sum(1)
+        return pooled[: len(statements)]
 
 
-def _computed(x: Tensor) -> torch.dtype:
-    """In what matrix products of it are computed."""
+def _matmul_dtype(x: Tensor) -> torch.dtype:
+    """The dtype in which matrix products of a tensor are computed, autocast included."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 @dataclass
 class Memory:
-    """An encoded batch as the decoder reads it: keys and values for each layer, and the padding's mask."""
+    """A batch of encoded texts, as the decoder attends to it.
+
+    Args:
+        key_values: cross-attention keys and values of each decoder layer.
+        mask: additive padding mask [B, 1, 1, T].
+    """
 
     key_values: list[KeyValue]
     mask: Tensor
 
     @property
     def batch(self) -> int:
+        """Number of texts."""
         return self.mask.shape[0]
 
 
 class Network(nn.Module):
-    """Text ids in, digit logits out.
+    """Encoder-decoder from text tokens to digit logits.
 
     Args:
         config: sizes and objectives.
@@ -469,26 +553,27 @@ class Network(nn.Module):
             if config.encoder
             else nn.Embedding(config.vocab_size, width)
         )
-        self.statement_encoder = StatementEncoder(width, config.statements) if config.statements else None
-        self.names = nn.Linear(2 * width, width, bias=False) if config.statements else None
+        layers = config.statement_layers
+        self.statement_encoder = StatementEncoder(width, layers) if layers else None
+        self.names = nn.Linear(2 * width, width, bias=False) if layers else None
         self.encoder = nn.ModuleList(EncoderLayer(width) for _ in range(0 if config.encoder else config.size))
         self.norm_memory = nn.RMSNorm(width)
-        self.tokens = nn.Embedding(TOKENS + len(config.objectives), width)
+        self.tokens = nn.Embedding(NUM_DIGIT_TOKENS + len(config.objectives), width)
         self.decoder = nn.ModuleList(DecoderLayer(width) for _ in range(config.decoder_layers))
         self.norm_out = nn.RMSNorm(width)
-        self.digits = nn.Linear(width, TOKENS, bias=False)
-        self._initialise()
+        self.digits = nn.Linear(width, NUM_DIGIT_TOKENS, bias=False)
+        self._initialize()
 
-    def _initialise(self) -> None:
-        """Small residual branches, so that a short training starts near the identity."""
+    def _initialize(self) -> None:
+        """Initialize residual branches small, so that a short training starts near the identity."""
         nn.init.normal_(self.pieces.weight, std=0.1)
         nn.init.normal_(self.tokens.weight, std=0.1)
-        parts = [
+        stacks = [
             self.encoder,
             self.decoder,
             *([self.statement_encoder.layers] if self.statement_encoder else []),
         ]
-        for layers in parts:
+        for layers in stacks:
             for name, weight in layers.named_parameters():
                 if name.endswith(("out.weight", "down.weight")):
                     nn.init.normal_(weight, std=0.02 / (2 * len(layers)) ** 0.5)
@@ -496,75 +581,78 @@ class Network(nn.Module):
     def encode(self, ids: Tensor) -> Memory:
         """Encode texts once, for any number of objectives and samples.
 
-        Where nothing is learnt from it, matrix products are in bfloat16, if the processor has it.
+        Without gradients, matrix products are computed in bfloat16 if the CPU supports it.
 
         Args:
             ids: int64 [B, T], padded with 0.
         """
         weight = self.pieces.weight
-        is_single = weight.device.type == "cpu" and weight.dtype == torch.float32
-        is_rough = is_single and not torch.is_grad_enabled() and has_bfloat16()
-        with torch.autocast("cpu", torch.bfloat16) if is_rough else nullcontext():
+        is_float32_on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+        use_bfloat16 = is_float32_on_cpu and not torch.is_grad_enabled() and has_bfloat16()
+        with torch.autocast("cpu", torch.bfloat16) if use_bfloat16 else nullcontext():
             x, padding = self.states(ids)
-        if is_rough:
+        if use_bfloat16:
             x, padding = x.float(), padding.float()
         return Memory([cast(DecoderLayer, layer).cross.project(x) for layer in self.decoder], padding)
 
     def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """What the encoder makes of texts [B, T]: states [B, S, width], and the padding's mask.
+        """Return the encoder's states of texts [B, T].
 
-        S is T, or the statements of the longest text.
+        Returns:
+            States [B, S, width] and the additive padding mask [B, 1, 1, S]. S is T, or with statement layers
+            the maximum number of statements of a text.
         """
         if self.statement_encoder:
-            cut = statements(ids.cpu().numpy(), self.kinds.cpu().numpy())
-            different = self.statement_encoder(cut.different, self.pieces, self.kinds)
-            x = different[torch.from_numpy(cut.places).to(ids.device)]
-            x = x + self._named(torch.from_numpy(cut.names).to(ids.device))
-            sight = Sight.of_statements(cut, self.config, x)
+            split = split_statements(ids.cpu().numpy(), self.kinds.cpu().numpy())
+            unique_states = self.statement_encoder(split.unique, self.pieces, self.kinds)
+            x = unique_states[torch.from_numpy(split.unique_index).to(ids.device)]
+            x = x + self._name_states(torch.from_numpy(split.names).to(ids.device))
+            mask = AttentionMask.from_statements(split, self.config, x)
         else:
             frozen = self.config.encoder
             x = self.pieces(encoders.load(frozen).states(ids) if frozen else ids)
-            sight = Sight.of(ids, self.kinds, 0 if frozen else self.config.special_heads, _computed(x))
+            special_heads = 0 if frozen else self.config.special_heads
+            mask = AttentionMask.from_tokens(ids, self.kinds, special_heads, _matmul_dtype(x))
         for layer in self.encoder:
-            x = layer(x, sight)
-        return self.norm_memory(x), sight.padding
+            x = layer(x, mask)
+        return self.norm_memory(x), mask.padding
 
-    def _named(self, names: Tensor) -> Tensor:
-        """What names [B, S, N] add to statements [B, S, width]: the first, and all of them."""
+    def _name_states(self, names: Tensor) -> Tensor:
+        """States [B, S, width] of the names [B, S, N] of statements: of the first name and the sum of all."""
         sums = [
-            F.embedding_bag(some.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=PAD)
-            for some in (names[:, :, :1], names)
+            F.embedding_bag(columns.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=PAD)
+            for columns in (names[:, :, :1], names)
         ]
-        added: Tensor = cast(nn.Linear, self.names)(torch.cat(sums, 1))
-        return added.view(*names.shape[:2], -1)
+        states: Tensor = cast(nn.Linear, self.names)(torch.cat(sums, 1))
+        return states.view(*names.shape[:2], -1)
 
-    def decode(self, tokens: Tensor, memory: Memory, caches: list[Cache] | None = None) -> Tensor:
-        """Logits of the token after each decoder token.
+    def decode(self, tokens: Tensor, memory: Memory, caches: list[KeyValueCache] | None = None) -> Tensor:
+        """Return the logits of the digit that follows each decoder token.
 
         Args:
-            tokens: int64 [B * n, t]; n decodings of each input, those of one input together.
-            memory: from `encode`.
-            caches: what was decoded before, extended in place.
+            tokens: int64 [B * n, t]; n decodings of each text, those of one text adjacent.
+            memory: B encoded texts, from `encode`.
+            caches: one for each layer, of the tokens decoded before; extended in place.
 
         Returns:
-            [B * n, t, TOKENS].
+            [B * n, t, NUM_DIGIT_TOKENS].
         """
         x = self.tokens(tokens)
         start, t = caches[0].length if caches else 0, tokens.shape[1]
         rotary = rotary_table(start, t, x.device)
-        causal = memory.mask.new_full((t, start + t), _BLOCKED).triu(start + 1)
+        causal = memory.mask.new_full((t, start + t), MASKED_SCORE).triu(start + 1)
         for i, layer in enumerate(self.decoder):
             x = layer(x, rotary, causal, memory.key_values[i], memory.mask, caches[i] if caches else None)
         logits: Tensor = self.digits(self.norm_out(x))
         return logits
 
     def forward(self, ids: Tensor, tokens: Tensor) -> Tensor:
-        """Teacher-forced logits [B, t, TOKENS] for texts [B, T] and decoder tokens [B, t]."""
+        """Return teacher-forced logits [B, t, NUM_DIGIT_TOKENS] of texts [B, T] and decoder tokens [B, t]."""
         return self.decode(tokens, self.encode(ids))
 
 
-class Cache:
-    """Keys and values of the decoder tokens so far, of one layer."""
+class KeyValueCache:
+    """Keys and values of the decoder tokens so far, for one layer."""
 
     def __init__(self) -> None:
         self.keys: Tensor | None = None
@@ -572,9 +660,11 @@ class Cache:
 
     @property
     def length(self) -> int:
+        """Number of cached tokens."""
         return 0 if self.keys is None else self.keys.shape[2]
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys and values [rows, H, t, HEAD_WIDTH], and return all of them."""
         if self.keys is not None and self.values is not None:
             k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
         self.keys, self.values = k, v
@@ -582,14 +672,14 @@ class Cache:
 
 
 def rotary_table(start: int, length: int, device: torch.device) -> Rotary:
-    """Cosines and sines [length, HEAD / 2] of positions from `start`."""
-    frequency = 1.0 / 10000 ** (torch.arange(0, HEAD, 2, device=device) / HEAD)
+    """Return the cosines and sines [length, HEAD_WIDTH / 2] of the positions from `start`."""
+    frequency = 1.0 / 10000 ** (torch.arange(0, HEAD_WIDTH, 2, device=device) / HEAD_WIDTH)
     angle = torch.arange(start, start + length, device=device)[:, None] * frequency[None]
     return torch.cos(angle), torch.sin(angle)
 
 
 def rotate(x: Tensor, rotary: Rotary) -> Tensor:
-    """Turn each pair of a head's halves by the angle of its position."""
-    cos, sin = (r.to(x.dtype) for r in rotary)
+    """Rotate each pair of a head's two halves [..., t, HEAD_WIDTH] by the angle of its position."""
+    cos, sin = (table.to(x.dtype) for table in rotary)
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)

@@ -1,7 +1,7 @@
-"""Numbers as tokens: sign, exponent sign, exponent and mantissa digits, and the tree that they span.
+"""Numbers as digit tokens: sign, exponent sign, exponent and mantissa digits, and the tree that they form.
 
 >>> scheme = NumberScheme(mantissa_digits=3)
->>> scheme.show(scheme.encode(72.5))
+>>> scheme.format_tokens(scheme.encode(72.5))
 '<+><-><1><7><2><5>'
 
 Source: section 3 of the paper.
@@ -17,16 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 
 PLUS, MINUS, ZERO = 0, 1, 2  # the digit d is token ZERO + d
-TOKENS = 12
-NAMES = ("<+>", "<->", *(f"<{d}>" for d in range(10)))
+NUM_DIGIT_TOKENS = 12
+TOKEN_NAMES = ("<+>", "<->", *(f"<{d}>" for d in range(10)))
 
 
 @dataclass(frozen=True)
 class NumberScheme:
     """A number is an integer mantissa without leading zeros, times a power of ten.
 
-    Positions: sign, exponent sign, `exponent_digits`, `mantissa_digits`. Zero has the most negative exponent
-    and a mantissa of zeros, which puts it where it belongs in the order; an exponent of -0 is not used.
+    The tokens of a number are its sign, the exponent's sign, `exponent_digits` digits of the exponent and
+    `mantissa_digits` digits of the mantissa. Zero has the most negative exponent and a mantissa of zeros, so
+    that the order of the tree is the order of the numbers. An exponent of -0 is not used.
 
     Args:
         exponent_digits: digits of the exponent's magnitude.
@@ -38,58 +39,59 @@ class NumberScheme:
 
     @property
     def length(self) -> int:
-        """Tokens a number."""
+        """Number of tokens of a number."""
         return 2 + self.exponent_digits + self.mantissa_digits
 
     @property
-    def largest_exponent(self) -> int:
+    def max_exponent(self) -> int:
+        """The largest exponent; the smallest is its negative."""
         return int(10**self.exponent_digits - 1)
 
     def encode(self, value: float) -> list[int]:
-        """The tokens of a number.
+        """Return the tokens of a number.
 
-        Magnitudes under half the smallest become zero; magnitudes over the largest, infinities among them,
-        become the largest.
+        Magnitudes below half of the smallest positive number become zero. Magnitudes above the largest
+        number, also infinite ones, become the largest.
 
         Raises:
             ValueError: the value is NaN.
         """
         if math.isnan(value):
-            raise ValueError("NaN has no tokens; leave missing targets out instead")
-        digits, top = self.mantissa_digits, self.largest_exponent
+            raise ValueError("NaN has no tokens: leave missing values out")
+        digits, max_exponent = self.mantissa_digits, self.max_exponent
         magnitude = min(abs(float(value)), sys.float_info.max)
-        # Python's formatting rounds the exact binary value, half to even, and rolls over to the next power.
+        # Python's formatting rounds the exact binary value, half to even, and carries into the exponent.
         leading, power_text = f"{magnitude:.{digits - 1}e}".split("e")
         mantissa, exponent = leading.replace(".", ""), int(power_text) - digits + 1
-        if exponent > top:
-            mantissa, exponent = "9" * digits, top
-        elif exponent < -top or magnitude == 0:
-            if 2 * magnitude <= float(f"1e{digits - 1 - top}"):
-                return [PLUS, MINUS, *self._digits("9" * self.exponent_digits), *[ZERO] * digits]
-            mantissa, exponent = "1" + "0" * (digits - 1), -top
+        if exponent > max_exponent:
+            mantissa, exponent = "9" * digits, max_exponent
+        elif exponent < -max_exponent or magnitude == 0:
+            if 2 * magnitude <= float(f"1e{digits - 1 - max_exponent}"):
+                return [PLUS, MINUS, *self._digit_tokens("9" * self.exponent_digits), *[ZERO] * digits]
+            mantissa, exponent = "1" + "0" * (digits - 1), -max_exponent
         return [
             MINUS if value < 0 else PLUS,
             MINUS if exponent < 0 else PLUS,
-            *self._digits(f"{abs(exponent):0{self.exponent_digits}d}"),
-            *self._digits(mantissa),
+            *self._digit_tokens(f"{abs(exponent):0{self.exponent_digits}d}"),
+            *self._digit_tokens(mantissa),
         ]
 
     def decode(self, tokens: Sequence[int]) -> float:
-        """The number that tokens stand for.
+        """Return the number of a sequence of tokens.
 
         Raises:
             ValueError: the tokens are not a number of this scheme.
         """
         tokens = [int(t) for t in tokens]
         if len(tokens) != self.length or not self.is_valid(tokens):
-            example = f"{self.show(self.encode(72.5))} = 72.5"
+            example = f"{self.format_tokens(self.encode(72.5))} for 72.5"
             raise ValueError(
-                f"{self.show(tokens)} is not a number: expected {self.length} tokens as {example}"
+                f"{self.format_tokens(tokens)} is not a number: expected {self.length} tokens, {example}"
             )
         return float(self.decode_array(np.array(tokens)))
 
     def decode_array(self, tokens: np.ndarray) -> np.ndarray:
-        """Many numbers at once.
+        """Return the numbers of an array of tokens, without checking them.
 
         Args:
             tokens: int [..., length], valid numbers.
@@ -97,66 +99,72 @@ class NumberScheme:
         Returns:
             float64 [...].
         """
-        written = np.frombuffer(b"+-0123456789e", dtype=np.uint8)
+        characters = np.frombuffer(b"+-0123456789e", dtype=np.uint8)
+        e_character = NUM_DIGIT_TOKENS
         flat = tokens.reshape(-1, self.length)
         end = 2 + self.exponent_digits
-        text = written[
-            np.insert(np.hstack([flat[:, :1], flat[:, end:], flat[:, 1:end]]), -(end - 1), TOKENS, axis=1)
-        ]
+        reordered = np.hstack([flat[:, :1], flat[:, end:], flat[:, 1:end]])
+        text = characters[np.insert(reordered, -(end - 1), e_character, axis=1)]
         return text.view(f"S{self.length + 1}").astype(np.float64).reshape(tokens.shape[:-1])
 
     def is_valid(self, tokens: Sequence[int]) -> bool:
-        """Whether the tokens begin a number, or are one."""
+        """Return whether the tokens are a number or a prefix of one."""
         return all(t in self.children(tokens[:i]) for i, t in enumerate(tokens))
 
     def children(self, prefix: Sequence[int]) -> list[int]:
-        """The tokens that may follow a prefix, in ascending order of the numbers below them."""
-        position, top = len(prefix), self.largest_exponent
+        """Return the valid next tokens after a prefix, in ascending order of the numbers below them."""
+        position, max_exponent = len(prefix), self.max_exponent
         if position == 0:
             return [MINUS, PLUS]
-        negative = prefix[0] == MINUS
+        is_negative = prefix[0] == MINUS
         if position == 1:
-            order = [MINUS, PLUS]
+            tokens = [MINUS, PLUS]
         elif position < 2 + self.exponent_digits:
-            order = [ZERO + d for d in range(10)]
+            tokens = [ZERO + d for d in range(10)]
             if prefix[1] == MINUS:
-                order.reverse()
-                last = position == 1 + self.exponent_digits
-                if last and all(t == ZERO for t in prefix[2:]):
-                    order.remove(ZERO)
+                tokens.reverse()
+                is_last_digit = position == 1 + self.exponent_digits
+                if is_last_digit and all(t == ZERO for t in prefix[2:]):
+                    tokens.remove(ZERO)
         else:
             exponent = self._integer(prefix[2 : 2 + self.exponent_digits])
-            least = prefix[1] == MINUS and exponent == top
-            order = [ZERO + d for d in range(10)]
+            is_min_exponent = prefix[1] == MINUS and exponent == max_exponent
+            tokens = [ZERO + d for d in range(10)]
             if position == 2 + self.exponent_digits:
-                if not (least and not negative):
-                    order.remove(ZERO)
+                if not (is_min_exponent and not is_negative):
+                    tokens.remove(ZERO)
             elif prefix[2 + self.exponent_digits] == ZERO:
-                order = [ZERO]
-        return order[::-1] if negative else order
+                tokens = [ZERO]
+        return tokens[::-1] if is_negative else tokens
 
-    def show(self, tokens: Sequence[int]) -> str:
-        """Tokens as the paper writes them."""
-        return "".join(NAMES[t] if 0 <= t < TOKENS else f"<{t}?>" for t in tokens)
+    def format_tokens(self, tokens: Sequence[int]) -> str:
+        """Return tokens in the notation of the paper."""
+        return "".join(TOKEN_NAMES[t] if 0 <= t < NUM_DIGIT_TOKENS else f"<{t}?>" for t in tokens)
 
     @staticmethod
-    def _digits(text: str) -> list[int]:
-        return [ZERO + int(c) for c in text]
+    def _digit_tokens(digits: str) -> list[int]:
+        """The tokens of decimal digits."""
+        return [ZERO + int(c) for c in digits]
 
     @staticmethod
     def _integer(tokens: Sequence[int]) -> int:
+        """The integer of digit tokens."""
         return int("".join(str(t - ZERO) for t in tokens))
 
 
 class DigitTree:
-    """The scheme's tree as tables, so that a batch of prefixes is walked without a loop over its rows.
+    """The tree of a scheme's numbers as lookup tables, to walk a batch of prefixes without a loop over rows.
 
-    What may follow a prefix depends on its position and on a small state: the sign, the exponent's sign,
-    whether all exponent digits so far are 0, whether all are 9, and whether the number is zero.
+    The valid next tokens depend on the position and on a state: the sign, the exponent's sign, whether all
+    exponent digits so far are 0, whether all are 9, and whether the number is zero. State 0 is the root.
+
+    Args:
+        scheme: of the numbers.
 
     Attributes:
-        order: int64 [positions, states, 10], children in ascending numeric order, padded with -1.
-        step: int64 [positions, states, TOKENS], the state after each token.
+        children: int64 [positions, states, 10], valid next tokens in ascending order of the numbers below
+            them, padded with -1.
+        next_states: int64 [positions, states, NUM_DIGIT_TOKENS], the state after each token.
     """
 
     def __init__(self, scheme: NumberScheme) -> None:
@@ -166,63 +174,64 @@ class DigitTree:
         states[0][self._state([])] = 0
         examples[0].append([])
         transitions: list[tuple[int, int, int, int]] = []
-        orders: list[tuple[int, int, list[int]]] = []
+        valid_tokens: list[tuple[int, int, list[int]]] = []
         for position in range(scheme.length):
             for index, prefix in enumerate(examples[position]):
-                children = scheme.children(prefix)
-                orders.append((position, index, children))
-                for token in children:
-                    following = [*prefix, token]
-                    key = self._state(following)
-                    if key not in states[position + 1]:
-                        states[position + 1][key] = len(examples[position + 1])
-                        examples[position + 1].append(following)
-                    transitions.append((position, index, token, states[position + 1][key]))
-        width = max(len(e) for e in examples)
-        self.order = np.full((scheme.length, width, 10), -1, dtype=np.int64)
-        self.step = np.zeros((scheme.length, width, TOKENS), dtype=np.int64)
-        for position, index, children in orders:
-            self.order[position, index, : len(children)] = children
-        for position, index, token, after in transitions:
-            self.step[position, index, token] = after
+                tokens = scheme.children(prefix)
+                valid_tokens.append((position, index, tokens))
+                for token in tokens:
+                    longer = [*prefix, token]
+                    state = self._state(longer)
+                    if state not in states[position + 1]:
+                        states[position + 1][state] = len(examples[position + 1])
+                        examples[position + 1].append(longer)
+                    transitions.append((position, index, token, states[position + 1][state]))
+        num_states = max(len(e) for e in examples)
+        self.children = np.full((scheme.length, num_states, 10), -1, dtype=np.int64)
+        self.next_states = np.zeros((scheme.length, num_states, NUM_DIGIT_TOKENS), dtype=np.int64)
+        for position, index, tokens in valid_tokens:
+            self.children[position, index, : len(tokens)] = tokens
+        for position, index, token, next_index in transitions:
+            self.next_states[position, index, token] = next_index
 
-    def edges(self, digits: np.ndarray, state: np.ndarray) -> np.ndarray:
-        """Where the numbers below each child end and those below the next begin.
+    def edges(self, digits: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """Return the edges between the intervals of numbers below each child of a prefix.
 
         Args:
             digits: int [rows, position], prefixes.
-            state: int [rows], their states.
+            states: int [rows], their states.
 
         Returns:
-            float64 [rows, 11], rising: halfway between the numbers of neighbours, and the outermost numbers
-            below the prefix. There is no room between the edges of a child that is not valid.
+            float64 [rows, 11], ascending: midpoints between the numbers of adjacent children, and as first
+            and last edge the extreme numbers below the prefix. Invalid children have intervals of width 0.
         """
-        children = self.order[digits.shape[1], state]
-        valid = (children >= 0).sum(1)
+        children = self.children[digits.shape[1], states]
+        num_valid = (children >= 0).sum(1)
         children = np.where(children < 0, children[:, :1], children)
-        least, most = (self._outermost(digits, state, children, last) for last in (False, True))
-        between = (most[:, :-1] + least[:, 1:]) / 2
-        end = np.take_along_axis(most, valid[:, None] - 1, 1)
-        edges = np.concatenate([least[:, :1], between, end], 1)
-        return np.where(np.arange(edges.shape[1]) < valid[:, None], edges, end)
+        low, high = (self._extreme(digits, states, children, largest) for largest in (False, True))
+        midpoints = (high[:, :-1] + low[:, 1:]) / 2
+        end = np.take_along_axis(high, num_valid[:, None] - 1, 1)
+        edges = np.concatenate([low[:, :1], midpoints, end], 1)
+        return np.where(np.arange(edges.shape[1]) < num_valid[:, None], edges, end)
 
-    def _outermost(
-        self, digits: np.ndarray, state: np.ndarray, children: np.ndarray, last: bool
+    def _extreme(
+        self, digits: np.ndarray, states: np.ndarray, children: np.ndarray, largest: bool
     ) -> np.ndarray:
-        """The least or the largest number below each child, float64 [rows, 10]."""
+        """The smallest or largest number below each child, float64 [rows, 10]."""
         position = digits.shape[1]
-        full = np.empty((*children.shape, self.scheme.length), dtype=np.int64)
-        full[:, :, :position] = digits[:, None]
-        full[:, :, position] = children
-        states = self.step[position, state[:, None], children]
+        tokens = np.empty((*children.shape, self.scheme.length), dtype=np.int64)
+        tokens[:, :, :position] = digits[:, None]
+        tokens[:, :, position] = children
+        states = self.next_states[position, states[:, None], children]
         for k in range(position + 1, self.scheme.length):
-            following = self.order[k, states]
-            chosen = (following >= 0).sum(-1) - 1 if last else np.zeros_like(states)
-            full[:, :, k] = np.take_along_axis(following, chosen[..., None], -1)[..., 0]
-            states = self.step[k, states, full[:, :, k]]
-        return self.scheme.decode_array(full)
+            candidates = self.children[k, states]
+            chosen = (candidates >= 0).sum(-1) - 1 if largest else np.zeros_like(states)
+            tokens[:, :, k] = np.take_along_axis(candidates, chosen[..., None], -1)[..., 0]
+            states = self.next_states[k, states, tokens[:, :, k]]
+        return self.scheme.decode_array(tokens)
 
     def _state(self, prefix: Sequence[int]) -> tuple[object, ...]:
+        """What the valid next tokens after a prefix depend on, besides its length."""
         exponent = prefix[2 : 2 + self.scheme.exponent_digits]
         mantissa = prefix[2 + self.scheme.exponent_digits :]
         return (

@@ -1,4 +1,4 @@
-"""A model as two ONNX graphs, so that it predicts without torch; see `nas_rlm.model.onnx_runtime`."""
+"""Export of a model's network as ONNX graphs, to predict without torch; see `nas_rlm.model.onnx_runtime`."""
 
 from __future__ import annotations
 
@@ -16,142 +16,167 @@ import torch
 from torch import Tensor, nn
 
 from nas_rlm._version import __version__
-from nas_rlm.files import check_folder, write_bytes, write_text
-from nas_rlm.model.checkpoint import Reading, Seen, Temperatures, mean_temperatures
-from nas_rlm.model.network import HALF, HEAD, DecoderLayer, EncoderLayer, Network, StatementEncoder
-from nas_rlm.model.onnx_runtime import CONFIG, DECODER, ENCODER, STATEMENTS, TOKENIZER
+from nas_rlm.files import check_new_directory, write_bytes, write_text
+from nas_rlm.model.checkpoint import AnyTokenizer, Temperatures, TrainedOn, objective_temperatures
+from nas_rlm.model.network import (
+    HEAD_WIDTH,
+    MASKED_SCORE,
+    STATEMENT_POOLING_SCALE,
+    DecoderLayer,
+    EncoderLayer,
+    Network,
+    StatementEncoder,
+)
+from nas_rlm.model.onnx_runtime import (
+    CONFIG_FILE,
+    DECODER_FILE,
+    ENCODER_FILE,
+    STATEMENT_ENCODER_FILE,
+    TOKENIZER_FILE,
+)
 from nas_rlm.text import Tokenizer
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
+OPSET = 17
+
 
 class Exportable(Protocol):
-    """A model without its surrogates; `nas_rlm.RLM` is one."""
+    """A model that can be exported, such as `nas_rlm.RLM`."""
 
     network: Network
-    tokenizer: Reading
-    trained_on: Mapping[str, Seen]
+    tokenizer: AnyTokenizer
+    trained_on: Mapping[str, TrainedOn]
     temperatures: Temperatures
 
 
-OPSET = 17
-BLOCKED = -1e4
+def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool = False) -> None:
+    """Export a model's network as ONNX; its surrogates are not exported.
 
-
-def export_model(rlm: Exportable, folder: str | os.PathLike[str], int8: bool = False) -> None:
-    """Write a model's network, which tells nearly the same without torch; its experts are left out.
-
-    >>> export_model(RLM.load("nas-fast"), "runs/lite")
+    >>> export_model(RLM.load("nas-fast"), "runs/exported")
 
     Args:
-        rlm: the model, with an encoder and a tokenizer of its own.
-        folder: an empty one, or none yet.
-        int8: matrices in eight bits, which is half the time where the processor has instructions for them.
+        rlm: a model with its own encoder and tokenizer.
+        directory: a new or empty directory.
+        int8: quantize the weights of matrix products to 8 bits, which takes half the time on CPUs with 8-bit
+            instructions.
 
     Raises:
-        ValueError: the model reads with a frozen encoder, or the folder holds something.
+        ValueError: the model has a frozen encoder, the directory is not empty, or int8 needs onnxruntime.
     """
+    config = rlm.network.config
     if not isinstance(rlm.tokenizer, Tokenizer):
         raise ValueError(
-            f"the model reads with {rlm.network.config.encoder}: expected one with its own encoder"
+            f"the model has the frozen encoder {config.encoder}: expected a model with its own encoder"
         )
-    target = Path(folder)
-    check_folder(target)
-    graphs = _graphs(rlm.network)
-    files = {name: _in_eight_bits(content) if int8 else content for name, content in graphs.items()}
-    files[TOKENIZER] = rlm.tokenizer.proto
-    config = rlm.network.config
-    told = {
+    target = Path(directory)
+    check_new_directory(target)
+    graphs = _export_graphs(rlm.network)
+    files = {name: _quantize(content) if int8 else content for name, content in graphs.items()}
+    files[TOKENIZER_FILE] = rlm.tokenizer.proto
+    saved = {
         "package": f"nas-rlm {__version__}",
         "objectives": config.objectives,
         "max_length": config.max_length,
         "exponent_digits": config.exponent_digits,
         "mantissa_digits": config.mantissa_digits,
-        "seen": {space: seen.objectives for space, seen in rlm.trained_on.items()},
+        "trained_on": {space: entry.objectives for space, entry in rlm.trained_on.items()},
         "temperatures": {
-            space: mean_temperatures(rlm.temperatures, space, config.objectives)
+            space: objective_temperatures(rlm.temperatures, space, config.objectives)
             for space in ("", *rlm.trained_on)
         },
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
     for name, content in files.items():
         write_bytes(target / name, content)
-    write_text(target / CONFIG, json.dumps(told, indent=1) + "\n")
+    write_text(target / CONFIG_FILE, json.dumps(saved, indent=1) + "\n")
 
 
-def _graphs(network: Network) -> dict[str, bytes]:
-    """The graphs of a network, by their files' names."""
+def _export_graphs(network: Network) -> dict[str, bytes]:
+    """The ONNX graphs of a network, serialized, by file name."""
     ids = torch.tensor([[1, 2, 3, PAD], [1, 2, 3, 4]])
-    tokens = torch.tensor([[0, 1], [2, 3], [0, 2], [1, 1]])
-    names = [f"{kind}{i}" for i in range(len(network.decoder)) for kind in ("keys", "values")]
-    text = {0: "texts", 1: "tokens"}
-    memory = {**{name: {0: "texts", 2: "tokens"} for name in names}, "padding": {0: "texts", 3: "tokens"}}
-    found = {}
+    digits = torch.tensor([[0, 1], [2, 3], [0, 2], [1, 1]])
+    memory_names = [f"{kind}{i}" for i in range(len(network.decoder)) for kind in ("keys", "values")]
+    text_axes = {0: "texts", 1: "tokens"}
+    memory_axes = {
+        **{name: {0: "texts", 2: "tokens"} for name in memory_names},
+        "padding": {0: "texts", 3: "tokens"},
+    }
+    graphs = {}
     encoder: nn.Module
-    given: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
     if network.statement_encoder:
-        reader = _Reader(network.statement_encoder, network.pieces)
+        statement_encoder = _StatementEncoder(network.statement_encoder, network.pieces)
         axes = {"ids": {0: "statements", 1: "pieces"}, "states": {0: "statements"}}
-        found[STATEMENTS] = _graph(reader, (ids,), ["ids"], ["states"], axes)
-        encoder = _StatementsEncoder(network)
+        graphs[STATEMENT_ENCODER_FILE] = _export(statement_encoder, (ids,), ["ids"], ["states"], axes)
+        encoder = _EncoderOverStatements(network)
         states, sources = torch.zeros(2, 4, network.config.width), torch.zeros(2, 4, 4, dtype=torch.bool)
-        given = states, ids[:, :, None], ids == PAD, sources
-        asked = {
-            "states": text,
-            "names": {**text, 2: "names"},
-            "filled": text,
-            "sources": {**text, 2: "tokens"},
+        inputs = states, ids[:, :, None], ids == PAD, sources
+        input_axes = {
+            "states": text_axes,
+            "names": {**text_axes, 2: "names"},
+            "is_padding": text_axes,
+            "sources": {**text_axes, 2: "tokens"},
         }
     else:
-        encoder, given, asked = _Encoder(network), (ids,), {"ids": text}
+        encoder, inputs, input_axes = _EncoderOverTokens(network), (ids,), {"ids": text_axes}
     with torch.no_grad():
-        read = encoder(*given)
-    found[ENCODER] = _graph(encoder, given, list(asked), [*names, "padding"], {**asked, **memory})
-    found[DECODER] = _graph(
-        _Decoder(network),
-        (tokens, *read),
-        ["digits", *names, "padding"],
-        ["logits"],
-        {"digits": {0: "decodings", 1: "written"}, **memory, "logits": {0: "decodings"}},
+        memory = encoder(*inputs)
+    graphs[ENCODER_FILE] = _export(
+        encoder, inputs, list(input_axes), [*memory_names, "padding"], {**input_axes, **memory_axes}
     )
-    return found
+    graphs[DECODER_FILE] = _export(
+        _Decoder(network),
+        (digits, *memory),
+        ["digits", *memory_names, "padding"],
+        ["logits"],
+        {"digits": {0: "decodings", 1: "written"}, **memory_axes, "logits": {0: "decodings"}},
+    )
+    return graphs
 
 
-def _graph(
+def _export(
     module: nn.Module,
-    given: tuple[Tensor, ...],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
+    inputs: tuple[Tensor, ...],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
     axes: dict[str, dict[int, str]],
 ) -> bytes:
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # torch's older exporter, which needs no further package, is no longer new
-        path = Path(folder) / "graph.onnx"
+    """A module as a serialized ONNX graph.
+
+    Args:
+        module: the module.
+        inputs: example inputs.
+        input_names: of the graph.
+        output_names: of the graph.
+        axes: names of the dynamic axes of inputs and outputs.
+    """
+    with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the TorchScript exporter is deprecated, but needs no other package
+        path = Path(directory) / "graph.onnx"
         torch.onnx.export(
             module.eval(),
-            given,
+            inputs,
             str(path),
             dynamo=False,
             opset_version=OPSET,
-            input_names=list(inputs),
-            output_names=list(outputs),
+            input_names=list(input_names),
+            output_names=list(output_names),
             dynamic_axes=axes,
         )
         return path.read_bytes()
 
 
-def _in_eight_bits(graph: bytes) -> bytes:
-    """The same with the weights of its matrix products in eight bits."""
+def _quantize(graph: bytes) -> bytes:
+    """A serialized graph with the weights of its matrix products in 8 bits."""
     try:
         from onnxruntime.quantization import QuantType, quantize_dynamic
     except ImportError:
-        raise ValueError("eight bits need onnxruntime: pip install 'nas-rlm[onnxruntime]'") from None
-    with tempfile.TemporaryDirectory() as folder:
-        before, after = (Path(folder) / name for name in ("before.onnx", "after.onnx"))
+        raise ValueError("int8 needs onnxruntime: pip install 'nas-rlm[onnxruntime]'") from None
+    with tempfile.TemporaryDirectory() as directory:
+        before, after = (Path(directory) / name for name in ("before.onnx", "after.onnx"))
         before.write_bytes(graph)
         level = logging.root.manager.disable
-        logging.disable(logging.WARNING)  # advice of onnxruntime's, of no use here
+        logging.disable(logging.WARNING)  # onnxruntime recommends a preprocessing that changes nothing here
         try:
             quantize_dynamic(before, after, weight_type=QuantType.QInt8, per_channel=True)
         finally:
@@ -159,146 +184,168 @@ def _in_eight_bits(graph: bytes) -> bytes:
         return after.read_bytes()
 
 
-def _normed(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+def _rms_norm(norm: nn.RMSNorm, x: Tensor) -> Tensor:
+    """RMS normalization by basic operators."""
     eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * norm.weight
 
 
-def _fed(layer: EncoderLayer | DecoderLayer, x: Tensor) -> Tensor:
-    up = layer.feed.up(_normed(layer.norm_feed, x))
+def _feed_forward(layer: EncoderLayer | DecoderLayer, x: Tensor) -> Tensor:
+    """The feed-forward block of a layer, with its residual connection."""
+    up = layer.feed.up(_rms_norm(layer.norm_feed, x))
     y: Tensor = x + layer.feed.down(nn.functional.gelu(up, approximate="tanh"))
     return y
 
 
-def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    return torch.matmul((torch.matmul(q * HEAD**-0.5, k.transpose(2, 3)) + mask).softmax(-1), v)
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Softmax attention by basic operators; see `nas_rlm.model.network.attend`."""
+    return torch.matmul((torch.matmul(q * HEAD_WIDTH**-0.5, k.transpose(2, 3)) + mask).softmax(-1), v)
 
 
-def _turned(x: Tensor) -> Tensor:
-    """Each head's halves turned by the angles of their positions."""
-    frequency = 1.0 / 10000 ** (torch.arange(0, HEAD, 2) / HEAD)
+def _rotate(x: Tensor) -> Tensor:
+    """Rotary position embedding of [B, H, t, HEAD_WIDTH]; see `nas_rlm.model.network.rotate`."""
+    frequency = 1.0 / 10000 ** (torch.arange(0, HEAD_WIDTH, 2) / HEAD_WIDTH)
     angle = torch.arange(x.shape[2])[:, None] * frequency[None]
     cos, sin = torch.cos(angle), torch.sin(angle)
-    a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
+    a, b = x[..., : HEAD_WIDTH // 2], x[..., HEAD_WIDTH // 2 :]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def _heads(projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+def _split_heads(projected: Tensor, num_tensors: int) -> tuple[Tensor, ...]:
+    """Tensors [B, H, t, HEAD_WIDTH], such as queries, keys and values, from a joint projection."""
     b, t, width = projected.shape
-    found: tuple[Tensor, ...] = (
-        projected.view(b, t, parts, width // parts // HEAD, HEAD).permute(2, 0, 3, 1, 4).unbind(0)
-    )
-    return found
+    shape = b, t, num_tensors, width // num_tensors // HEAD_WIDTH, HEAD_WIDTH
+    tensors: tuple[Tensor, ...] = projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
+    return tensors
 
 
-def _through(layers: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
-    """States after layers of an encoder."""
+def _encoder_layers(layers: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
+    """States after encoder layers, under one additive mask for each head."""
     b, t, _ = x.shape
     for layer in cast(Sequence[EncoderLayer], layers):
-        q, k, v = _heads(layer.attention.qkv(_normed(layer.norm_attention, x)), 3)
-        seen = _attended(_turned(q), _turned(k), v, mask)
-        x = _fed(layer, x + layer.attention.out(seen.transpose(1, 2).reshape(b, t, -1)))
+        q, k, v = _split_heads(layer.attention.qkv(_rms_norm(layer.norm_attention, x)), 3)
+        attended = _attention(_rotate(q), _rotate(k), v, mask)
+        x = _feed_forward(layer, x + layer.attention.out(attended.transpose(1, 2).reshape(b, t, -1)))
     return x
 
 
-def _remembered(network: Network, x: Tensor, filled: Tensor) -> tuple[Tensor, ...]:
-    """Keys and values of each decoder layer, and the mask of what only fills up."""
-    memory = _normed(network.norm_memory, x)
-    found: list[Tensor] = []
-    for one in cast(Sequence[DecoderLayer], network.decoder):
-        found += _heads(one.cross.key_value(memory), 2)
-    return (*found, BLOCKED * filled.float()[:, None, None, :])
+def _memory(network: Network, x: Tensor, is_padding: Tensor) -> tuple[Tensor, ...]:
+    """Cross-attention keys and values of each decoder layer, and the additive padding mask."""
+    normed = _rms_norm(network.norm_memory, x)
+    key_values: list[Tensor] = []
+    for layer in cast(Sequence[DecoderLayer], network.decoder):
+        key_values += _split_heads(layer.cross.key_value(normed), 2)
+    return (*key_values, MASKED_SCORE * is_padding.float()[:, None, None, :])
 
 
-class _Reader(nn.Module):
-    """States of statements, each read by itself."""
+class _StatementEncoder(nn.Module):
+    """States of statements, each encoded by itself."""
 
     def __init__(self, encoder: StatementEncoder, pieces: nn.Module) -> None:
         super().__init__()
         self.encoder, self.pieces = encoder, pieces
 
     def forward(self, ids: Tensor) -> Tensor:
-        filled = ids == PAD
-        x = _through(self.encoder.layers, self.pieces(ids), BLOCKED * filled.float()[:, None, None, :])
-        whole: Tensor = HALF * (x * (~filled).float()[:, :, None]).sum(1)
-        return whole
+        """Return the states [S, width] of padded statements [S, T]."""
+        is_padding = ids == PAD
+        mask = MASKED_SCORE * is_padding.float()[:, None, None, :]
+        x = _encoder_layers(self.encoder.layers, self.pieces(ids), mask)
+        pooled: Tensor = STATEMENT_POOLING_SCALE * (x * (~is_padding).float()[:, :, None]).sum(1)
+        return pooled
 
 
-class _StatementsEncoder(nn.Module):
-    """Keys and values of each decoder layer, and the padding's mask, from statements' states and names."""
+class _EncoderOverStatements(nn.Module):
+    """Keys and values of each decoder layer and the padding mask, from the states and names of statements."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, states: Tensor, names: Tensor, filled: Tensor, sources: Tensor) -> tuple[Tensor, ...]:
-        net, special = self.network, self.network.config.special_heads
-        place = torch.arange(states.shape[1])
-        beside = (place[:, None] - place[None]).abs() <= 1
-        near = sources | sources.transpose(1, 2) | beside[None]
-        every = ~filled[:, None, :] | torch.zeros_like(near)
-        heads = [every] * (net.config.size - special) + [every & near] * special
-        known = net.pieces(names) * (names != PAD).float()[:, :, :, None]
-        x = states + cast(nn.Linear, net.names)(torch.cat([known[:, :, 0], known.sum(2)], -1))
-        x = _through(net.encoder, x, BLOCKED * (~torch.stack(heads, 1)).float())
-        return _remembered(net, x, filled)
+    def forward(
+        self, states: Tensor, names: Tensor, is_padding: Tensor, sources: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Encode texts of S statements.
+
+        Args:
+            states: [B, S, width].
+            names: int64 [B, S, N], see `nas_rlm.text.statements.Statements`.
+            is_padding: bool [B, S].
+            sources: bool [B, S, S], see `nas_rlm.text.statements.Statements`.
+        """
+        net, special_heads = self.network, self.network.config.special_heads
+        position = torch.arange(states.shape[1])
+        is_adjacent = (position[:, None] - position[None]).abs() <= 1
+        is_near = sources | sources.transpose(1, 2) | is_adjacent[None]
+        is_visible = ~is_padding[:, None, :] | torch.zeros_like(is_near)
+        heads = [is_visible] * (net.config.size - special_heads) + [is_visible & is_near] * special_heads
+        embedded = net.pieces(names) * (names != PAD).float()[:, :, :, None]
+        x = states + cast(nn.Linear, net.names)(torch.cat([embedded[:, :, 0], embedded.sum(2)], -1))
+        x = _encoder_layers(net.encoder, x, MASKED_SCORE * (~torch.stack(heads, 1)).float())
+        return _memory(net, x, is_padding)
 
 
-class _Encoder(nn.Module):
-    """Keys and values of each decoder layer, and the padding's mask; heads see under masks of all pairs."""
+class _EncoderOverTokens(nn.Module):
+    """Keys and values of each decoder layer and the padding mask, from tokens; attention masks are dense."""
 
     ends_statement: Tensor
     ends_scope: Tensor
-    named: Tensor
+    is_name: Tensor
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
-        kinds = {"ends_statement": ENDS_STATEMENT, "ends_scope": ENDS_SCOPE, "named": IDENTIFIER}
-        for name, kind in kinds.items():  # of each piece, since ONNX of this age has no bits
+        kinds = {"ends_statement": ENDS_STATEMENT, "ends_scope": ENDS_SCOPE, "is_name": IDENTIFIER}
+        for name, kind in kinds.items():  # one table for each bit: this opset has no bitwise operators
             self.register_buffer(name, (network.kinds & kind) > 0)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, ...]:
-        x = _through(self.network.encoder, self.network.pieces(ids), self._mask(ids))
-        return _remembered(self.network, x, ids == PAD)
+        """Encode padded texts [B, T]."""
+        x = _encoder_layers(self.network.encoder, self.network.pieces(ids), self._mask(ids))
+        return _memory(self.network, x, ids == PAD)
 
     def _mask(self, ids: Tensor) -> Tensor:
-        """See `nas_rlm.model.network.Sight`."""
-        net, special = self.network, self.network.config.special_heads
-        t = ids.shape[1]
-        place = torch.arange(t)
-        itself = place[:, None] == place[None]
-        visible = (ids != PAD)[:, None, :] | itself[None]
+        """Additive mask of each head, [B, H, T, T]; see `nas_rlm.model.network.AttentionMask`."""
+        net, special_heads = self.network, self.network.config.special_heads
+        position = torch.arange(ids.shape[1])
+        is_same_token = position[:, None] == position[None]
+        is_visible = (ids != PAD)[:, None, :] | is_same_token[None]
         ends = self.ends_statement[ids].long()
         statement = ends.cumsum(1) - ends
         scope = self.ends_scope[ids].long().cumsum(1)
-        name = torch.where(self.named[ids], ids + scope * net.config.vocab_size, -1 - place[None])
-        near = (statement[:, :, None] == statement[:, None, :]) & visible
-        same = name[:, :, None] == name[:, None, :]
-        heads = [visible] * (net.config.size - 2 * special) + [near] * special + [same] * special
-        return BLOCKED * (~torch.stack(heads, 1)).float()
+        name = torch.where(self.is_name[ids], ids + scope * net.config.vocab_size, -1 - position[None])
+        in_statement = (statement[:, :, None] == statement[:, None, :]) & is_visible
+        has_same_name = name[:, :, None] == name[:, None, :]
+        heads = (
+            [is_visible] * (net.config.size - 2 * special_heads)
+            + [in_statement] * special_heads
+            + [has_same_name] * special_heads
+        )
+        return MASKED_SCORE * (~torch.stack(heads, 1)).float()
 
 
 class _Decoder(nn.Module):
-    """Logits of the digit after those written, which are read anew: they are few."""
+    """Logits of the next digit; the few digits before it are decoded again, without a cache."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, digits: Tensor, *memory: Tensor) -> Tensor:
+        """Return logits [rows, NUM_DIGIT_TOKENS] for decoder tokens [rows, t] and the encoder's outputs."""
         net, padding = self.network, memory[-1]
         rows, t = digits.shape
         b = padding.shape[0]
         x = net.tokens(digits)
-        place = torch.arange(t)
-        causal = BLOCKED * (place[None] > place[:, None]).float()
+        position = torch.arange(t)
+        causal = MASKED_SCORE * (position[None] > position[:, None]).float()
         for i, layer in enumerate(cast(Sequence[DecoderLayer], net.decoder)):
-            q, k, v = _heads(layer.attention.qkv(_normed(layer.norm_attention, x)), 3)
-            own = _attended(_turned(q), _turned(k), v, causal)
-            x = x + layer.attention.out(own.transpose(1, 2).reshape(rows, t, -1))
-            asked = layer.cross.query(_normed(layer.norm_cross, x)).view(b, -1, net.config.size, HEAD)
-            told = _attended(asked.transpose(1, 2), memory[2 * i], memory[2 * i + 1], padding)
-            x = _fed(layer, x + layer.cross.out(told.transpose(1, 2).reshape(rows, t, -1)))
-        logits: Tensor = net.digits(_normed(cast(Any, net.norm_out), x[:, -1]))
+            q, k, v = _split_heads(layer.attention.qkv(_rms_norm(layer.norm_attention, x)), 3)
+            attended = _attention(_rotate(q), _rotate(k), v, causal)
+            x = x + layer.attention.out(attended.transpose(1, 2).reshape(rows, t, -1))
+            queries = layer.cross.query(_rms_norm(layer.norm_cross, x)).view(
+                b, -1, net.config.size, HEAD_WIDTH
+            )
+            attended = _attention(queries.transpose(1, 2), memory[2 * i], memory[2 * i + 1], padding)
+            x = _feed_forward(layer, x + layer.cross.out(attended.transpose(1, 2).reshape(rows, t, -1)))
+        logits: Tensor = net.digits(_rms_norm(cast(Any, net.norm_out), x[:, -1]))
         return logits

@@ -1,7 +1,7 @@
-"""Predictions without torch: an exported network, by onnxruntime.
+"""Predictions without torch: an exported network that onnxruntime runs.
 
-What `nas_rlm.model.onnx_export` wrote has the tokenizer, two graphs and what the network knows. It tells what the
-network alone tells, for continuous integration and laptops.
+`nas_rlm.model.onnx_export` writes the network as ONNX graphs, with its tokenizer and a configuration. The
+predictions are those of the network without surrogates.
 """
 
 from __future__ import annotations
@@ -20,61 +20,65 @@ from typing import Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.graph.cache import undisturbed
-from nas_rlm.model.batching import MOST, gathered, in_batches, pad
-from nas_rlm.model.numbers import TOKENS, DigitTree, NumberScheme
+from nas_rlm.graph.cache import gc_paused
+from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, gather_predictions, make_batches, pad
+from nas_rlm.model.numbers import NUM_DIGIT_TOKENS, DigitTree, NumberScheme
 from nas_rlm.text import Tokenizer, from_architectures
-from nas_rlm.text.statements import by_length, in_order, read, statements
-from nas_rlm.utils.validation import check_names, hint, levels_of, listed
+from nas_rlm.text.statements import group_by_length, order_after_grouping, pad_statements, split_statements
+from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
 from search_spaces import SearchSpace
 
-STATEMENTS, ENCODER, DECODER = "statements.onnx", "encoder.onnx", "decoder.onnx"
-TOKENIZER = "tokenizer.model"  # but of a frozen encoder, which has its own
-CONFIG = "config.json"
-FILES = STATEMENTS, ENCODER, DECODER, TOKENIZER
+STATEMENT_ENCODER_FILE = "statements.onnx"  # only of networks with statement layers
+ENCODER_FILE, DECODER_FILE = "encoder.onnx", "decoder.onnx"
+TOKENIZER_FILE = "tokenizer.model"
+CONFIG_FILE = "config.json"
 
 
 @dataclass(frozen=True)
-class Lite:
-    """A network that tells medians and other quantiles; see `nas_rlm.RLM` for what is the same.
+class OnnxPredictor:
+    """An exported network that predicts medians and other quantiles, with the interface of `nas_rlm.RLM`.
 
-    >>> lite = Lite.load("runs/lite")
+    >>> predictor = OnnxPredictor.load("runs/exported")
     >>> space = search_spaces.get("nasbench201")
-    >>> lite.predict(space, [space.sample(np.random.default_rng(0))], ["accuracy"]).shape
+    >>> predictor.predict(space, [space.sample(np.random.default_rng(0))], ["accuracy"]).shape
     (1, 1)
 
     Args:
-        encoder, decoder: sessions of onnxruntime.
-        tokenizer: the pieces that it reads.
-        objectives: the numbers that it can be asked for.
-        seen: for each space those of them that it has seen there.
-        temperatures: for each space, and the empty name, those of the objectives.
-        max_length: tokens of a text that are read.
+        encoder: session of onnxruntime.
+        decoder: session of onnxruntime.
+        tokenizer: of the texts.
+        objectives: that the network can predict.
+        trained_on: by search space, the objectives that the network was trained on.
+        temperatures: by search space, the temperature of each objective; the key "" is for other spaces.
+        max_length: texts are truncated to this number of tokens.
         scheme: of the numbers.
-        reader: a session that reads statements, where the network reads those one by one.
+        statement_encoder: session of onnxruntime, for networks with statement layers.
     """
 
     encoder: Any
     decoder: Any
     tokenizer: Tokenizer
     objectives: tuple[str, ...]
-    seen: dict[str, tuple[str, ...]]
+    trained_on: dict[str, tuple[str, ...]]
     temperatures: dict[str, tuple[float, ...]]
     max_length: int
     scheme: NumberScheme
-    reader: Any = None
+    statement_encoder: Any = None
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Lite:
-        """What `nas_rlm.model.onnx_export.export_model` wrote.
+    def load(cls, directory: str | os.PathLike[str]) -> OnnxPredictor:
+        """Read a directory that `nas_rlm.model.onnx_export.export_model` wrote.
 
         Raises:
-            FileNotFoundError: there is no such folder, or a file of it is missing.
-            ValueError: onnxruntime is not installed, or a file is damaged.
+            FileNotFoundError: there is no such directory, or a file is missing.
+            ValueError: onnxruntime is not installed, a file is damaged, or an older version of this package
+                wrote the directory.
         """
-        path = Path(folder)
-        if not (path / CONFIG).is_file():
-            raise FileNotFoundError(f"{folder} has no {CONFIG}: expected what nas-rlm export-model writes")
+        path = Path(directory)
+        if not (path / CONFIG_FILE).is_file():
+            raise FileNotFoundError(
+                f"{directory} has no {CONFIG_FILE}: expected a directory that nas-rlm export-model wrote"
+            )
         try:
             from onnxruntime import InferenceSession
         except ImportError:
@@ -82,34 +86,35 @@ class Lite:
                 "an exported model needs onnxruntime: pip install 'nas-rlm[onnxruntime]'"
             ) from None
         try:
-            told = json.loads((path / CONFIG).read_text())
-            names = [name for name in FILES if name in told["files"] or name != STATEMENTS]
-            content = {name: _content(path / name, told["files"][name]) for name in names}
-            objectives = tuple(map(str, told["objectives"]))
-            temperatures = {k: tuple(map(float, v)) for k, v in told["temperatures"].items()}
-            whole = all(len(v) == len(objectives) for v in temperatures.values()) and "" in temperatures
-            if not whole or not all(0 < t < math.inf for v in temperatures.values() for t in v):
-                raise ValueError("temperatures are not one above 0 for each objective, of '' and of spaces")
+            saved = json.loads((path / CONFIG_FILE).read_text())
+            if "seen" in saved:
+                raise ValueError("an older version of nas-rlm wrote it, export the model again")
+            required = ENCODER_FILE, DECODER_FILE, TOKENIZER_FILE
+            optional = [STATEMENT_ENCODER_FILE] if STATEMENT_ENCODER_FILE in saved["files"] else []
+            content = {
+                name: _read_checked(path / name, saved["files"][name]) for name in [*optional, *required]
+            }
+            objectives = tuple(map(str, saved["objectives"]))
             for name in ("max_length", "exponent_digits", "mantissa_digits"):
-                if type(told[name]) is not int or told[name] < 1:
-                    raise ValueError(f"{name} is {told[name]!r}, expected a whole number from 1 on")
+                if type(saved[name]) is not int or saved[name] < 1:
+                    raise ValueError(f"{name} is {saved[name]!r}, expected an integer of at least 1")
             return cls(
-                _session(InferenceSession, ENCODER, content),
-                _session(InferenceSession, DECODER, content),
-                Tokenizer(content[TOKENIZER]),
+                _session(InferenceSession, ENCODER_FILE, content),
+                _session(InferenceSession, DECODER_FILE, content),
+                Tokenizer(content[TOKENIZER_FILE]),
                 objectives,
-                {k: tuple(v) for k, v in told["seen"].items()},
-                temperatures,
-                told["max_length"],
-                NumberScheme(told["exponent_digits"], told["mantissa_digits"]),
-                _session(InferenceSession, STATEMENTS, content) if STATEMENTS in content else None,
+                {space: tuple(names) for space, names in saved["trained_on"].items()},
+                _temperatures(saved["temperatures"], len(objectives)),
+                saved["max_length"],
+                NumberScheme(saved["exponent_digits"], saved["mantissa_digits"]),
+                _session(InferenceSession, STATEMENT_ENCODER_FILE, content) if optional else None,
             )
         except KeyError as error:
             raise ValueError(
-                f"{path / CONFIG} has no {error}: expected what nas-rlm export-model writes"
+                f"{path / CONFIG_FILE} has no {error}: expected a file that nas-rlm export-model wrote"
             ) from None
         except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(f"{folder} is not what nas-rlm export-model writes: {error}") from None
+            raise ValueError(f"the exported model {directory} cannot be loaded: {error}") from None
 
     def predict(
         self,
@@ -117,127 +122,183 @@ class Lite:
         architectures: Sequence[Any],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = MOST,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
     ) -> np.ndarray:
-        """As `nas_rlm.RLM.predict`: float64 [N, K] medians, or [N, K, Q]."""
+        """Predict objectives of architectures; see `nas_rlm.RLM.predict`.
+
+        Args:
+            space: a search space or its name.
+            architectures: N architectures or their strings.
+            objectives: K names.
+            quantiles: Q levels; None for the median only.
+            batch_size: texts in a batch.
+            progress: show a progress bar.
+
+        Returns:
+            float64 [N, K] medians, or [N, K, Q].
+
+        Raises:
+            ValueError: an unknown space, objective or architecture.
+
+        Warns:
+            UserWarning: the network was not trained on an objective of the space.
+        """
         self.check(objectives)
-        architectures = listed(architectures, "architectures")
-        known = search_spaces.get(space) if isinstance(space, str) else space
-        unseen = [name for name in objectives if name not in self.seen.get(known.name, ())]
-        if unseen:
+        architectures = as_list(architectures, "architectures")
+        search_space = search_spaces.get(space) if isinstance(space, str) else space
+        untrained = [name for name in objectives if name not in self.trained_on.get(search_space.name, ())]
+        if untrained:
             warnings.warn(
-                f"the model has never seen {', '.join(unseen)} of {known.name}: what it writes is a guess",
+                f"the model was not trained on {', '.join(untrained)} of {search_space.name}:"
+                " predictions are unreliable",
                 stacklevel=2,
             )
-        parsed = [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
-        with undisturbed():
-            texts = from_architectures(known, parsed)
-            return self.predict_text(texts, objectives, quantiles, batch_size, progress, known.name)
+        parsed = [
+            search_space.parse(a) if isinstance(a, str) else search_space.validated(a) for a in architectures
+        ]
+        with gc_paused():
+            texts = from_architectures(search_space, parsed)
+            return self.predict_text(texts, objectives, quantiles, batch_size, progress, search_space.name)
 
     def predict_text(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = MOST,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:
-        """As `nas_rlm.RLM.predict_text`."""
+        """Predict objectives of N texts; otherwise as `predict`.
+
+        Args:
+            texts: N texts.
+            objectives: as in `predict`.
+            quantiles: as in `predict`.
+            batch_size: as in `predict`.
+            progress: as in `predict`.
+            space: name of the search space whose temperatures are used; "" for the mean over spaces.
+        """
         self.check(objectives)
-        levels = levels_of(quantiles)
-        batches = in_batches(texts, self.tokenizer.encode, self.max_length, batch_size)
-        values = (self._told(pad([ids for _, ids in b]), objectives, levels, space) for b in batches)
-        found = gathered(texts, batches, values, (len(objectives), len(levels)), progress)
-        return found if quantiles is not None else found[:, :, 0]
+        levels = quantile_levels(quantiles)
+        batches = make_batches(texts, self.tokenizer.encode, self.max_length, batch_size)
+        batch_quantiles = (
+            self._quantiles(pad([ids for _, ids in batch]), objectives, levels, space) for batch in batches
+        )
+        shape = len(objectives), len(levels)
+        predictions = gather_predictions(texts, batches, batch_quantiles, shape, progress)
+        return predictions if quantiles is not None else predictions[:, :, 0]
 
     def check(self, objectives: Sequence[str]) -> None:
-        """Refuse objectives that the network does not know, and repeated ones."""
-        check_names(objectives)
+        """Check that objectives are distinct names that the network can predict.
+
+        Raises:
+            ValueError: they are not.
+        """
+        check_objective_names(objectives)
         for name in objectives:
             if name not in self.objectives:
                 raise ValueError(
-                    f"the model does not know the objective {name!r}; {hint(name, self.objectives)}"
+                    f"the model does not know the objective {name!r}; {suggest(name, self.objectives)}"
                 )
 
-    def _told(
+    def _quantiles(
         self, ids: np.ndarray, objectives: Sequence[str], levels: Sequence[float], space: str
     ) -> np.ndarray:
-        """Quantiles of B padded texts, float64 [B, K, Q]; see `nas_rlm.model.decoding.quantile`."""
-        memory = dict(zip(self._memory, self.encoder.run(None, self._given(ids)), strict=True))
-        places = [self.objectives.index(name) for name in objectives]
-        known = self.temperatures.get(space, self.temperatures[""])
-        walks = [(TOKENS + place, known[place], level) for place in places for level in levels]
+        """Quantiles of padded texts [B, T], float64 [B, K, Q]; see `nas_rlm.model.decoding.quantile`."""
+        memory = dict(zip(self._memory_names, self.encoder.run(None, self._encoder_inputs(ids)), strict=True))
+        indices = [self.objectives.index(name) for name in objectives]
+        temperatures = self.temperatures.get(space, self.temperatures[""])
+        walks = [(NUM_DIGIT_TOKENS + i, temperatures[i], level) for i in indices for level in levels]
         first, divisor, level = (np.tile(column, len(ids))[:, None] for column in zip(*walks, strict=True))
-        tree, written = DigitTree(self.scheme), first.astype(np.int64)
-        state = np.zeros(len(written), dtype=np.int64)
+        tree, digits = DigitTree(self.scheme), first.astype(np.int64)
+        state = np.zeros(len(digits), dtype=np.int64)
         for position in range(self.scheme.length):
-            logits = self.decoder.run(None, {"digits": written, **memory})[0].astype(float)
-            children = tree.order[position, state]
+            logits = self.decoder.run(None, {"digits": digits, **memory})[0].astype(float)
+            children = tree.children[position, state]
             scores = np.take_along_axis(logits / divisor, children.clip(min=0), 1)
             scores[children < 0] = -np.inf
-            shares = np.exp(scores - scores.max(1, keepdims=True))
-            edges = np.pad(shares.cumsum(1) / shares.sum(1, keepdims=True), ((0, 0), (1, 0)))
+            weights = np.exp(scores - scores.max(1, keepdims=True))
+            edges = np.pad(weights.cumsum(1) / weights.sum(1, keepdims=True), ((0, 0), (1, 0)))
             target = level * edges[:, -1:]
             chosen = (edges[:, 1:] < target).sum(1, keepdims=True)
             low, high = (np.take_along_axis(edges, chosen + k, 1) for k in (0, 1))
             level = (target - low) / (high - low)
             digit = np.take_along_axis(children, chosen, 1)
-            state = tree.step[position, state, digit[:, 0]]
-            written = np.concatenate([written, digit], 1)
-        values = self.scheme.decode_array(written[:, 1:])
+            state = tree.next_states[position, state, digit[:, 0]]
+            digits = np.concatenate([digits, digit], 1)
+        values = self.scheme.decode_array(digits[:, 1:])
         return values.reshape(len(ids), len(objectives), len(levels))
 
-    def _given(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What the encoder reads of padded texts: their tokens, or their statements' states and names."""
-        if self.reader is None:
+    def _encoder_inputs(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs of the encoder's graph for padded texts [B, T]: their tokens, or states of statements."""
+        if self.statement_encoder is None:
             return {"ids": ids}
-        cut = statements(ids, self._kinds)
-        groups = by_length(cut.different)
+        split = split_statements(ids, self._kinds)
+        groups = group_by_length(split.unique)
         states = [
-            self.reader.run(None, {"ids": read([cut.different[i] for i in group], length)})[0]
-            for length, group in groups.items()
+            self.statement_encoder.run(
+                None, {"ids": pad_statements([split.unique[i] for i in members], length)}
+            )[0]
+            for length, members in groups.items()
         ]
-        filled = cut.places < 0
-        different = np.concatenate(states)[in_order(groups)]
-        states_of_all = different[cut.places]
-        return {"states": states_of_all, "names": cut.names, "filled": filled, "sources": cut.sources}
+        unique_states = np.concatenate(states)[order_after_grouping(groups)]
+        return {
+            "states": unique_states[split.unique_index],
+            "names": split.names,
+            "is_padding": split.unique_index < 0,
+            "sources": split.sources,
+        }
 
     @cached_property
     def _kinds(self) -> np.ndarray:
+        """The kinds of the tokenizer's tokens, see `Tokenizer.kinds`."""
         return self.tokenizer.kinds()
 
     @property
-    def _memory(self) -> list[str]:
-        """What the decoder reads besides digits, in the order in which the encoder gives it."""
-        return [given.name for given in self.encoder.get_outputs()]
+    def _memory_names(self) -> list[str]:
+        """Names of the encoder's outputs, which are inputs of the decoder."""
+        return [output.name for output in self.encoder.get_outputs()]
 
 
-def is_exported(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds what `nas_rlm.model.onnx_export.export_model` wrote, or some of it."""
-    return any((Path(folder) / name).is_file() for name in (STATEMENTS, ENCODER, DECODER))
+def is_exported(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a directory has a graph that `nas_rlm.model.onnx_export.export_model` wrote."""
+    graphs = STATEMENT_ENCODER_FILE, ENCODER_FILE, DECODER_FILE
+    return any((Path(directory) / name).is_file() for name in graphs)
 
 
-def _content(path: Path, sha256: str) -> bytes:
-    """What a file holds.
+def _read_checked(path: Path, sha256: str) -> bytes:
+    """The content of a file whose checksum is verified.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it holds something else.
+        FileNotFoundError: there is no such file.
+        ValueError: its checksum is another one.
     """
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path.parent} has no {path.name}: expected what nas-rlm export-model writes"
+            f"{path.parent} has no {path.name}: expected a directory that nas-rlm export-model wrote"
         )
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise ValueError(f"{path.name} is damaged, or another model's: its sha256 is not that of {CONFIG}")
+        raise ValueError(
+            f"{path.name} is damaged or of another model: its sha256 differs from that in {CONFIG_FILE}"
+        )
     return content
 
 
-def _session(kind: Any, name: str, content: Mapping[str, bytes]) -> Any:
+def _temperatures(saved: Mapping[str, Sequence[Any]], num_objectives: int) -> dict[str, tuple[float, ...]]:
+    """The temperatures in a configuration file, checked to be positive, by search space."""
+    temperatures = {space: tuple(map(float, values)) for space, values in saved.items()}
+    is_complete = all(len(t) == num_objectives for t in temperatures.values()) and "" in temperatures
+    if not is_complete or not all(0 < t < math.inf for own in temperatures.values() for t in own):
+        raise ValueError("temperatures: expected a positive number for each objective, for '' and each space")
+    return temperatures
+
+
+def _session(session: Any, name: str, content: Mapping[str, bytes]) -> Any:
+    """An onnxruntime session of a graph."""
     try:
-        return kind(content[name], providers=["CPUExecutionProvider"])
-    except Exception as error:  # of classes that onnxruntime does not name
-        raise ValueError(f"{name} is not read by onnxruntime: {str(error).splitlines()[0]}") from None
+        return session(content[name], providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime does not document its exceptions
+        raise ValueError(f"onnxruntime cannot load {name}: {str(error).splitlines()[0]}") from None

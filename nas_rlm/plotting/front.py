@@ -1,6 +1,6 @@
-"""The picture of a search: what was evaluated, the front, and what the model is unsure of.
+"""The picture of a search: evaluated architectures, the Pareto front, and the predictive distributions.
 
-`front_info` decides what is shown and `draw` draws it, so that the first is tested without pixels.
+`front_info` computes what is shown, and `draw_front` draws it.
 """
 
 from __future__ import annotations
@@ -17,73 +17,44 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
-from scipy.stats import gaussian_kde
 
 from nas_rlm.metrics import spearman
-from nas_rlm.plotting.style import FAINT, FRONT, HUES, INK, MUTED, plain
-from nas_rlm.search.pareto import unbeaten
-from nas_rlm.search.result import MEASURED, Result
+from nas_rlm.plotting.density import CONTOUR_MASSES, Density, contour_extent, contour_top, estimate_density
+from nas_rlm.plotting.style import FAINT, FRONT, HUES, INK, MUTED, style_axis
+from nas_rlm.search.pareto import is_non_dominated
+from nas_rlm.search.result import MEASURED, SearchResult
 from nas_rlm.search.settings import Constraint
-from nas_rlm.utils.axes import fence, label, padded
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.axes import axis_label, outlier_threshold, padded_limits
+from nas_rlm.utils.validation import suggest
 
-HIGHLIGHTS = 5
-MASSES = (0.8, 0.5)  # share of the model's joint distribution inside each contour, the widest first
-GRID = 96
-BANDWIDTH = 0.45  # of the kernels, in standard deviations of the draws
-FUZZ = 1e-3  # added to draws, relative to their median,
-BLUR = 0.15  # and to their interquartile range
-STRAY = 2.0  # interquartile ranges beyond the quartiles: a wrong exponent, not a doubt about the value
-OUTSIDE = ("outside the constraints", "outside the constraints, or does not run")
-TRUE = "#111827"
-NOTHING_TRUE: Mapping[str, Mapping[str, float]] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Density:
-    """The joint distribution of two objectives of one architecture, as a density on a grid.
-
-    Args:
-        name: the architecture.
-        x: grid [GRID], in the objective's unit.
-        y: grid [GRID].
-        density: [GRID, GRID], rows along y.
-        levels: density at the edge of the region that holds each of `MASSES`.
-        point: predicted medians (x, y).
-        correlation: rank correlation of the draws, the slant; 0 where one of the two does not vary.
-        is_measured: whether x or y was, so that there is no slant; None where the search measured nothing.
-    """
-
-    name: str
-    x: np.ndarray
-    y: np.ndarray
-    density: np.ndarray
-    levels: tuple[float, ...]
-    point: tuple[float, float]
-    correlation: float
-    is_measured: bool | None = None
+MAX_HIGHLIGHTS = 5  # architectures of the front whose predictive distributions are drawn
+INFEASIBLE_LABELS = ("outside the constraints", "outside the constraints, or does not run")
+CLOUD_COLOR, MEASURED_COLOR = "#8d99ae", "#111827"
+NO_MEASUREMENTS: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Two objectives against each other.
+    """A scatter plot of two objectives.
 
     Args:
-        x: objective along x, or `evaluation` where a search has one objective.
-        y: objective along y.
-        feasible: evaluated architectures within the constraints [N, 2].
-        infeasible: the others [M, 2].
+        x: objective on the x axis, or `evaluation` for a search with one objective.
+        y: objective on the y axis.
+        feasible: evaluated architectures that meet the constraints [N, 2].
+        infeasible: the other ones [M, 2].
         front: the points of the front [F, 2].
-        measured: which of them were measured on the device, bool [F], where the search measured at all.
-        outline: those of them that no other beats in these two objectives alone [G, 2], by x.
-        densities: of the highlighted points.
-        bounds: constraints on x or y.
-        xlim: what is shown.
-        ylim: what is shown.
-        hidden: points of the front that lie outside.
-        grows: whether more of x is better.
-        true: of points of the front that a table has, what was predicted and what is true [T, 2, 2].
-        ranks: of the evaluated architectures that it has, how many they are, and Spearman of x and of y.
+        measured: whether each of them was measured, bool [F]; None if the search measured nothing.
+        outline: points of the front that are non-dominated in these two objectives alone [G, 2], by x.
+        densities: predictive densities of the highlighted points.
+        constraints: constraints on x or y.
+        xlim: limits of the x axis.
+        ylim: limits of the y axis.
+        num_hidden: number of points of the front outside the limits.
+        is_x_maximised: whether x is maximised.
+        predicted_and_measured: predicted and measured point of each labelled architecture of the front
+            [T, 2, 2].
+        rank_correlations: number of labelled architectures among the evaluated ones, and Spearman
+            correlations of prediction and label in x and in y; None with fewer than 2.
     """
 
     x: str
@@ -94,80 +65,103 @@ class Panel:
     measured: np.ndarray | None
     outline: np.ndarray
     densities: list[Density]
-    bounds: list[Constraint]
+    constraints: list[Constraint]
     xlim: tuple[float, float]
     ylim: tuple[float, float]
-    hidden: int
-    grows: bool
-    true: np.ndarray
-    ranks: tuple[int, float, float] | None
+    num_hidden: int
+    is_x_maximised: bool
+    predicted_and_measured: np.ndarray
+    rank_correlations: tuple[int, float, float] | None
 
 
 @dataclass(frozen=True)
 class FrontInfo:
-    """What the picture of a search shows."""
+    """What the picture of a search shows.
+
+    Args:
+        title: of the picture.
+        subtitle: numbers of architectures.
+        panels: scatter plots, side by side.
+    """
 
     title: str
     subtitle: str
     panels: list[Panel]
 
 
-def highlights(result: Result) -> np.ndarray:
-    """A few points of the front, spread along it: indices into the result's architectures."""
+def highlights(result: SearchResult) -> np.ndarray:
+    """Return the indices of at most `MAX_HIGHLIGHTS` architectures, evenly spread along the front.
+
+    Args:
+        result: result of the search.
+    """
     first, *others = result.settings.objectives
     outlines = [result.front[_outline(result, x, first)] for x in others]
     rows = np.unique(np.concatenate([np.empty(0, dtype=int), *outlines]))
     if len(rows) == 0:
         return rows
     costs = result.settings.costs(result.medians[rows], (first,))[:, 0]
-    shown = rows[costs <= fence(costs)][costs[costs <= fence(costs)].argsort(kind="stable")]
-    return shown[np.unique(np.linspace(0, len(shown) - 1, HIGHLIGHTS).round().astype(int))]
+    is_typical = costs <= outlier_threshold(costs)
+    candidates = rows[is_typical][costs[is_typical].argsort(kind="stable")]
+    positions = np.linspace(0, len(candidates) - 1, MAX_HIGHLIGHTS).round().astype(int)
+    return candidates[np.unique(positions)]
 
 
 def front_info(
-    result: Result,
+    result: SearchResult,
     samples: Mapping[str, np.ndarray],
     pairs: Sequence[tuple[str, str]] = (),
-    truth: Mapping[str, Mapping[str, float]] = NOTHING_TRUE,
+    measured: Mapping[str, Mapping[str, float]] = NO_MEASUREMENTS,
 ) -> FrontInfo:
-    """What to draw of a search.
+    """Compute what the picture of a search shows.
 
     Args:
-        result: of the search.
-        samples: joint draws [S, K] of some architectures, over `settings.predicted`.
-        pairs: objectives across and up, a panel each; by default each one beside the first, and the first.
-        truth: of architectures what was measured of them, to be drawn as well.
+        result: result of the search.
+        samples: joint samples [S, K] of some architectures, over `settings.all_objectives`.
+        pairs: x and y objective of each panel; by default each other objective against the first, or the only
+            objective against the number of the evaluation.
+        measured: measured values by architecture and objective, drawn beside the predictions.
 
     Raises:
-        ValueError: a pair has something that was not predicted.
+        ValueError: a pair has an objective that the search did not predict.
     """
     settings = result.settings
     for name in (name for pair in pairs for name in pair):
-        if name not in settings.predicted:
-            raise ValueError(f"the search has no {name}; {hint(name, settings.predicted)}")
+        if name not in settings.all_objectives:
+            raise ValueError(f"the search has no {name}; {suggest(name, settings.all_objectives)}")
     first, *others = settings.objectives
-    wanted: list[tuple[str | None, str]] = [*pairs] or [(x, first) for x in others] or [(None, first)]
-    panels = [_panel(result, samples if x else {}, x, y, truth) for x, y in wanted]
-    feasible = int(result.feasible.sum())
-    within = f", {feasible:,} within the constraints" if settings.constraints else ""
-    what, on_front = " architectures", ""
-    if settings.measures:
-        what = ""
-        where = f" on {settings.device}" if settings.device else ""
-        within += f", {result.is_measured.sum()} measured{where}"
-        on_front = f", {result.is_measured[result.front].sum()} of them measured"
+    axes: list[tuple[str | None, str]] = [*pairs] or [(x, first) for x in others] or [(None, first)]
+    panels = [_panel(result, samples if x else {}, x, y, measured) for x, y in axes]
     return FrontInfo(
-        title=f"{settings.space}: {'' if settings.measures else 'predicted '}Pareto front",
-        subtitle=(
-            f"{len(result.architectures):,}{what} evaluated by {settings.algorithm}{within};"
-            f" {len(result.front)} on the front{on_front}"
-        ),
+        title=f"{settings.space}: {'' if settings.has_measurements else 'predicted '}Pareto front",
+        subtitle=_subtitle(result),
         panels=panels,
     )
 
 
-def draw(info: FrontInfo) -> Figure:
-    """Draw the picture."""
+def _subtitle(result: SearchResult) -> str:
+    """The numbers of evaluated, feasible, measured and non-dominated architectures."""
+    settings = result.settings
+    noun, on_front = " architectures", ""
+    feasible = f", {result.feasible.sum():,} within the constraints" if settings.constraints else ""
+    measured = ""
+    if settings.has_measurements:
+        noun = ""
+        device = f" on {settings.device}" if settings.device else ""
+        measured = f", {result.is_measured.sum()} measured{device}"
+        on_front = f", {result.is_measured[result.front].sum()} of them measured"
+    return (
+        f"{len(result.architectures):,}{noun} evaluated by {settings.algorithm}{feasible}{measured};"
+        f" {len(result.front)} on the front{on_front}"
+    )
+
+
+def draw_front(info: FrontInfo) -> Figure:
+    """Draw the picture of a search.
+
+    Args:
+        info: see `front_info`.
+    """
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
     figure = Figure(figsize=(7.4 * len(info.panels) + 0.4, 6.4), layout=layout)
     figure.suptitle(f"{info.title}\n", x=0.02, ha="left", fontsize=15, fontweight="bold", color=INK)
@@ -180,230 +174,211 @@ def draw(info: FrontInfo) -> Figure:
 
 
 def _panel(
-    result: Result,
+    result: SearchResult,
     samples: Mapping[str, np.ndarray],
     x: str | None,
     y: str,
-    truth: Mapping[str, Mapping[str, float]],
+    measured: Mapping[str, Mapping[str, float]],
 ) -> Panel:
     settings = result.settings
-    names = settings.predicted
-    row = names.index(y)
-    column = None if x is None else names.index(x)
-    ys = result.medians[:, row]
-    xs = np.arange(1.0, len(ys) + 1) if column is None else result.medians[:, column]
+    objectives = settings.all_objectives
+    y_column = objectives.index(y)
+    x_column = None if x is None else objectives.index(x)
+    ys = result.medians[:, y_column]
+    xs = np.arange(1.0, len(ys) + 1) if x_column is None else result.medians[:, x_column]
     points = np.stack([xs, ys], axis=1)
     front = points[result.front]
     outline = front if x is None else front[_outline(result, x, y)]
-    positions = {name: i for i, name in enumerate(result.architectures)}
+    indices = {name: i for i, name in enumerate(result.architectures)}
     densities = [
         replace(
-            _density(name, draws[:, [column, row]], points[positions[name]]),
-            is_measured=result.status.get(name) == MEASURED if result.settings.measures else None,
+            estimate_density(name, rows[:, [x_column, y_column]], points[indices[name]]),
+            is_measured=result.status.get(name) == MEASURED if settings.has_measurements else None,
         )
-        for name, draws in samples.items()
-        if column is not None
+        for name, rows in samples.items()
+        if x_column is not None
     ]
-    xlim, ylim = _view(points, outline, densities, settings.is_maximised(y))
+    xlim, ylim = _axis_limits(points, outline, densities, settings.is_maximised(y))
     low, high = np.transpose([xlim, ylim])
-    inside = ((front >= low) & (front <= high)).all(axis=1)
+    is_inside = ((front >= low) & (front <= high)).all(axis=1)
     return Panel(
         x=x or "evaluation",
         y=y,
         feasible=points[result.feasible],
         infeasible=points[~result.feasible],
         front=front,
-        measured=result.is_measured[result.front] if result.settings.measures else None,
+        measured=result.is_measured[result.front] if settings.has_measurements else None,
         outline=outline[outline[:, 0].argsort()],
         densities=densities,
-        bounds=[b for b in result.settings.bounds if b.objective in (x, y)],
+        constraints=[c for c in settings.parsed_constraints if c.objective in (x, y)],
         xlim=xlim,
         ylim=ylim,
-        hidden=int((~inside).sum()),
-        grows=x is not None and settings.is_maximised(x),
-        true=_true(result, points, x, y, truth, result.front),
-        ranks=_ranks(_true(result, points, x, y, truth, np.arange(len(points)))),
+        num_hidden=int((~is_inside).sum()),
+        is_x_maximised=x is not None and settings.is_maximised(x),
+        predicted_and_measured=_measured_pairs(result, points, x, y, measured, result.front),
+        rank_correlations=_rank_correlations(
+            _measured_pairs(result, points, x, y, measured, np.arange(len(points)))
+        ),
     )
 
 
-def _true(
-    result: Result,
+def _measured_pairs(
+    result: SearchResult,
     points: np.ndarray,
     x: str | None,
     y: str,
-    truth: Mapping[str, Mapping[str, float]],
-    some: np.ndarray,
+    measured: Mapping[str, Mapping[str, float]],
+    indices: np.ndarray,
 ) -> np.ndarray:
-    """Of some architectures what was predicted and what is true, where both numbers are known: [T, 2, 2]."""
+    """Predicted and measured points of the architectures that have labels of both objectives: [T, 2, 2]."""
     if x is None:
         return np.empty((0, 2, 2))
-    known = {i: truth.get(result.architectures[i], {}) for i in some.tolist()}
-    found = [(points[i], (of[x], of[y])) for i, of in known.items() if x in of and y in of]
-    return np.array(found, dtype=float).reshape(-1, 2, 2)
+    labels = {i: measured.get(result.architectures[i], {}) for i in indices.tolist()}
+    pairs = [
+        (points[i], (values[x], values[y])) for i, values in labels.items() if x in values and y in values
+    ]
+    return np.array(pairs, dtype=float).reshape(-1, 2, 2)
 
 
-def _ranks(pairs: np.ndarray) -> tuple[int, float, float] | None:
-    """How many architectures have true values, and how well predictions rank them; None with fewer than 2."""
+def _rank_correlations(pairs: np.ndarray) -> tuple[int, float, float] | None:
+    """Number of pairs and Spearman correlations in x and y; None with fewer than 2 pairs."""
     if len(pairs) < 2:
         return None
-    across, up = (spearman(pairs[:, 0, k], pairs[:, 1, k]) for k in (0, 1))
-    return len(pairs), across, up
+    in_x, in_y = (spearman(pairs[:, 0, k], pairs[:, 1, k]) for k in (0, 1))
+    return len(pairs), in_x, in_y
 
 
-def _outline(result: Result, x: str, y: str) -> np.ndarray:
-    """Which points of the front no other beats in two objectives alone."""
-    return unbeaten(result.settings.costs(result.medians[result.front], (x, y)))
+def _outline(result: SearchResult, x: str, y: str) -> np.ndarray:
+    """Whether each point of the front is non-dominated in two objectives alone: bool [F]."""
+    return is_non_dominated(result.settings.costs(result.medians[result.front], (x, y)))
 
 
-def _density(name: str, draws: np.ndarray, point: np.ndarray) -> Density:
-    """Smooth joint draws [S, 2] but for stray ones; some fuzz lets equal or collinear ones be smoothed."""
-    lower, upper = np.quantile(draws, [0.25, 0.75], axis=0)
-    fuzz = FUZZ * np.maximum(np.abs(np.median(draws, axis=0)), FUZZ) + BLUR * (upper - lower)
-    reach = STRAY * (upper - lower) + fuzz
-    kept = draws[((draws >= lower - reach) & (draws <= upper + reach)).all(axis=1)]
-    cloud = kept + fuzz * np.random.default_rng(0).normal(size=kept.shape)
-    kde = gaussian_kde(cloud.T, bw_method=BANDWIDTH)
-    margin = 3 * BANDWIDTH * cloud.std(axis=0)
-    floor = np.where(draws.min(axis=0) >= 0, 0.0, -np.inf)
-    x, y = np.linspace(np.maximum(cloud.min(axis=0) - margin, floor), cloud.max(axis=0) + margin, GRID).T
-    grid = kde(np.stack([g.ravel() for g in np.meshgrid(x, y)])).reshape(GRID, GRID)
-    return Density(
-        name=name,
-        x=x,
-        y=y,
-        density=grid,
-        levels=_levels(grid, len(kept) / len(draws)),
-        point=(float(point[0]), float(point[1])),
-        correlation=spearman(draws[:, 0], draws[:, 1]),
-    )
-
-
-def _levels(density: np.ndarray, share: float) -> tuple[float, ...]:
-    """The density at the edge of the smallest region with each of `MASSES`, where a share of all is shown."""
-    ordered = np.sort(density, axis=None)[::-1]
-    mass = share * ordered.cumsum() / ordered.sum()
-    return tuple(float(ordered[np.searchsorted(mass, min(m, 0.98 * share))]) for m in MASSES)
-
-
-def _view(
-    points: np.ndarray, front: np.ndarray, densities: list[Density], grows: bool
+def _axis_limits(
+    points: np.ndarray, outline: np.ndarray, densities: list[Density], is_y_maximised: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Limits that show the front and its densities, and of the cloud what lies near."""
-    sign = -1.0 if grows else 1.0
-    base = front if len(front) >= HIGHLIGHTS else points
-    costs = base[:, 1] * sign
-    shown = base[costs <= fence(costs)]
+    """Limits of x and y that show the front, its densities and the evaluated architectures near it."""
+    sign = -1.0 if is_y_maximised else 1.0
+    reference = outline if len(outline) >= MAX_HIGHLIGHTS else points
+    costs = reference[:, 1] * sign
+    shown = reference[costs <= outlier_threshold(costs)]
     near = points[points[:, 1] * sign <= (shown[:, 1] * sign).max()]
     xs = [
         *shown[:, 0],
         np.quantile(near[:, 0], 0.98),
-        *(edge for d in densities for edge in _extent(d.x, d, 0)),
+        *(edge for d in densities for edge in contour_extent(d.x, d, 0)),
     ]
-    ys = [*shown[:, 1], *(edge for d in densities for edge in _extent(d.y, d, 1))]
-    return padded(min(xs), max(xs)), padded(min(ys), max(ys))
-
-
-def _extent(axis: np.ndarray, density: Density, along: int) -> tuple[float, float]:
-    """Where the widest contour begins and ends along one axis."""
-    reached = axis[(density.density >= density.levels[0]).any(axis=along)]
-    return float(reached.min()), float(reached.max())
+    ys = [*shown[:, 1], *(edge for d in densities for edge in contour_extent(d.y, d, 1))]
+    return padded_limits(min(xs), max(xs)), padded_limits(min(ys), max(ys))
 
 
 def _draw_panel(axis: Axes, panel: Panel) -> None:
     axis.set(xlim=panel.xlim, ylim=panel.ylim)
-    axis.set_xlabel(label(panel.x), fontsize=11, color=INK)
-    axis.set_ylabel(label(panel.y), fontsize=11, color=INK)
-    plain(axis)
+    axis.set_xlabel(axis_label(panel.x), fontsize=11, color=INK)
+    axis.set_ylabel(axis_label(panel.y), fontsize=11, color=INK)
+    style_axis(axis)
     for side in ("left", "bottom"):
         axis.spines[side].set(visible=True, color=FAINT)
-    axis.scatter(
-        panel.infeasible[:, 0],
-        panel.infeasible[:, 1],
-        s=14,
-        marker="x",
-        color=FAINT,
-        linewidth=0.8,
-        alpha=0.7,
-    )
-    axis.scatter(panel.feasible[:, 0], panel.feasible[:, 1], s=12, color="#8d99ae", alpha=0.45, linewidth=0)
-    for bound in panel.bounds:
-        line = axis.axvline if bound.objective == panel.x else axis.axhline
-        line(bound.bound, color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
+    _draw_evaluated(axis, panel)
+    for constraint in panel.constraints:
+        line = axis.axvline if constraint.objective == panel.x else axis.axhline
+        line(constraint.bound, color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
     for density, hue in zip(panel.densities, HUES, strict=False):
-        levels = sorted({*density.levels, float(density.density.max()) * 1.001})
-        if len(levels) > len(MASSES):
-            shades = [f"{hue}38", f"{hue}80"]
-            axis.contourf(density.x, density.y, density.density, levels=levels, colors=shades)
-        axis.contour(density.x, density.y, density.density, levels=levels[:1], colors=[hue], linewidths=1.0)
+        _draw_contours(axis, density, hue)
     if panel.x != "evaluation":
-        corner: Literal["pre", "post"] = "pre" if panel.grows else "post"
+        step: Literal["pre", "post"] = "pre" if panel.is_x_maximised else "post"
         x, y = panel.outline.T
-        axis.step(x, y, where=corner, color=FRONT, linewidth=1.4, alpha=0.85)
-    for predicted, true in panel.true:
-        axis.plot(*np.transpose([predicted, true]), color=TRUE, linewidth=0.8, alpha=0.6, zorder=3)
-    across, up = panel.true[:, 1].T
-    axis.scatter(across, up, s=34, marker="*", color=TRUE, linewidth=0, zorder=4)
-    if panel.ranks:
-        count, *ranks = panel.ranks
-        note = f"Spearman of {count:,} evaluated and measured: {ranks[0]:.3f} across, {ranks[1]:.3f} up"
-        axis.set_title(note, loc="left", fontsize=9.5, color=MUTED)
-    known = np.ones(len(panel.front), dtype=bool) if panel.measured is None else panel.measured
-    for some, face, edge in ((known, FRONT, "white"), (~known, "white", FRONT)):
-        x, y = panel.front[some].T
+        axis.step(x, y, where=step, color=FRONT, linewidth=1.4, alpha=0.85)
+    _draw_measured_pairs(axis, panel)
+    is_filled = np.ones(len(panel.front), dtype=bool) if panel.measured is None else panel.measured
+    for rows, face, edge in ((is_filled, FRONT, "white"), (~is_filled, "white", FRONT)):
+        x, y = panel.front[rows].T
         axis.scatter(x, y, s=30, color=face, edgecolor=edge, linewidth=0.9, zorder=4)
     for density, hue in zip(panel.densities, HUES, strict=False):
-        x, y = density.point
-        face, edge = ("white", hue) if density.is_measured is False else (hue, "white")
-        axis.scatter(x, y, s=64, color=face, edgecolor=edge, linewidth=1.2, zorder=5)
-        if density.is_measured:
-            continue
-        axis.annotate(
-            f"ρ {density.correlation:+.2f}",
-            _top(density),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9,
-            color=hue,
-            zorder=6,
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        _draw_highlight(axis, density, hue)
+    if panel.num_hidden:
+        note = f"{panel.num_hidden} of the front outside the view"
+        position: dict[str, Any] = {"transform": axis.transAxes, "ha": "right"}
+        axis.text(0.99, 0.015, note, fontsize=9, color=MUTED, style="italic", **position)
+
+
+def _draw_evaluated(axis: Axes, panel: Panel) -> None:
+    x, y = panel.infeasible.T
+    axis.scatter(x, y, s=14, marker="x", color=FAINT, linewidth=0.8, alpha=0.7)
+    x, y = panel.feasible.T
+    axis.scatter(x, y, s=12, color=CLOUD_COLOR, alpha=0.45, linewidth=0)
+
+
+def _draw_contours(axis: Axes, density: Density, hue: str) -> None:
+    levels = sorted({*density.levels, float(density.density.max()) * 1.001})
+    if len(levels) > len(CONTOUR_MASSES):
+        shades = [f"{hue}38", f"{hue}80"]
+        axis.contourf(density.x, density.y, density.density, levels=levels, colors=shades)
+    axis.contour(density.x, density.y, density.density, levels=levels[:1], colors=[hue], linewidths=1.0)
+
+
+def _draw_measured_pairs(axis: Axes, panel: Panel) -> None:
+    """Lines from predicted to measured points, and the rank correlations."""
+    for predicted, measured in panel.predicted_and_measured:
+        axis.plot(
+            *np.transpose([predicted, measured]), color=MEASURED_COLOR, linewidth=0.8, alpha=0.6, zorder=3
         )
-    if panel.hidden:
-        note = f"{panel.hidden} of the front outside the view"
-        place: dict[str, Any] = {"transform": axis.transAxes, "ha": "right"}
-        axis.text(0.99, 0.015, note, fontsize=9, color=MUTED, style="italic", **place)
+    x, y = panel.predicted_and_measured[:, 1].T
+    axis.scatter(x, y, s=34, marker="*", color=MEASURED_COLOR, linewidth=0, zorder=4)
+    if panel.rank_correlations:
+        count, in_x, in_y = panel.rank_correlations
+        note = f"Spearman of {count:,} evaluated and measured: {in_x:.3f} in x, {in_y:.3f} in y"
+        axis.set_title(note, loc="left", fontsize=9.5, color=MUTED)
 
 
-def _top(density: Density) -> tuple[float, float]:
-    """The highest point of the widest contour."""
-    rows, columns = np.nonzero(density.density >= density.levels[0])
-    middle = int(np.median(columns[rows == rows.max()]))
-    return float(density.x[middle]), float(density.y[rows.max()])
+def _draw_highlight(axis: Axes, density: Density, hue: str) -> None:
+    """A large point, and the correlation of its predictive distribution unless it was measured."""
+    x, y = density.point
+    face, edge = ("white", hue) if density.is_measured is False else (hue, "white")
+    axis.scatter(x, y, s=64, color=face, edgecolor=edge, linewidth=1.2, zorder=5)
+    if density.is_measured:
+        return
+    axis.annotate(
+        f"ρ {density.correlation:+.2f}",
+        contour_top(density),
+        xytext=(0, 4),
+        textcoords="offset points",
+        ha="center",
+        fontsize=9,
+        color=hue,
+        zorder=6,
+        path_effects=[withStroke(linewidth=2.5, foreground="white")],
+    )
 
 
 def _draw_legend(figure: Figure, panels: list[Panel]) -> None:
     def dot(color: str, size: float, marker: str = "o") -> Line2D:
         return Line2D([], [], color=color, marker=marker, markersize=size, linestyle="")
 
-    entries: list[tuple[Line2D | Patch, str]] = [(dot("#8d99ae", 5), "evaluated")]
+    entries: list[tuple[Line2D | Patch, str]] = [(dot(CLOUD_COLOR, 5), "evaluated")]
     if any(len(p.infeasible) for p in panels):
-        entries.append((dot(FAINT, 5, "x"), OUTSIDE[panels[0].measured is not None]))
-    words = "predicted front"
+        entries.append((dot(FAINT, 5, "x"), INFEASIBLE_LABELS[panels[0].measured is not None]))
+    front_label = "predicted front"
     if panels[0].measured is not None:
-        words = "front, measured"
+        front_label = "front, measured"
         hollow = Line2D([], [], color=FRONT, marker="o", markerfacecolor="white", linestyle="")
         entries.append((hollow, "front, predicted"))
-    entries.append((Line2D([], [], color=FRONT, marker="o", linewidth=1.4), words))
-    if any(len(p.true) for p in panels):
-        entries.append((dot(TRUE, 8, "*"), "what is true of the front"))
-    for bound in dict.fromkeys(b for p in panels for b in p.bounds):
+    entries.append((Line2D([], [], color=FRONT, marker="o", linewidth=1.4), front_label))
+    if any(len(p.predicted_and_measured) for p in panels):
+        entries.append((dot(MEASURED_COLOR, 8, "*"), "measured values of the front"))
+    for constraint in dict.fromkeys(c for p in panels for c in p.constraints):
         line = Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
-        entries.append((line, str(bound)))
+        entries.append((line, str(constraint)))
     if any(p.densities for p in panels):
         patch = Patch(facecolor=f"{HUES[0]}60", edgecolor=HUES[0])
-        entries.append((patch, "50 % and 80 % of the model's joint draws, their rank correlation ρ"))
-    handles, texts = zip(*entries, strict=True)
-    columns = len(entries) if len(panels) > 1 else 2
+        entries.append((patch, "50 % and 80 % of the model's joint samples, their rank correlation ρ"))
+    handles, labels = zip(*entries, strict=True)
+    num_columns = len(entries) if len(panels) > 1 else 2
     figure.legend(
-        handles, texts, loc="outside lower left", ncols=columns, fontsize=9.5, frameon=False, labelcolor=INK
+        handles,
+        labels,
+        loc="outside lower left",
+        ncols=num_columns,
+        fontsize=9.5,
+        frameon=False,
+        labelcolor=INK,
     )

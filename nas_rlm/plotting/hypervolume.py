@@ -1,4 +1,4 @@
-"""How the hypervolume of a search grew, and its picture."""
+"""The hypervolume of a search against the number of evaluations."""
 
 from __future__ import annotations
 
@@ -6,31 +6,39 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from nas_rlm.plotting.style import FRONT, INK, plain
-from nas_rlm.search.result import Result
+from nas_rlm.plotting.style import FRONT, INK, style_axis
+from nas_rlm.search.result import SearchResult
 
-Curve = Sequence[tuple[int, float]]  # evaluations, and the hypervolume after them
+Curve = Sequence[tuple[int, float]]  # numbers of evaluations, and the hypervolume after them
 
 
-def hypervolumes(result: Result, reference: Sequence[float]) -> list[tuple[int, float]]:
-    """The hypervolume of the front after each generation.
+def hypervolume_curve(result: SearchResult, reference: Sequence[float]) -> list[tuple[int, float]]:
+    """Return the hypervolume of the front after each generation.
 
     Args:
-        result: of a search.
-        reference: point, see `nas_rlm.search.reference_points`.
+        result: result of the search.
+        reference: reference point, see `nas_rlm.search.reference_points`.
+
+    Returns:
+        Pairs of the number of evaluations and the hypervolume.
     """
     total, step = len(result.architectures), result.settings.population
     ends = [*range(step, total, step), total]
-    return [(end, result.until(end).hypervolume(reference)) for end in ends]
+    return [(end, result.truncated(end).hypervolume(reference)) for end in ends]
 
 
-def draw(curve: Curve, title: str) -> Figure:
-    """Hypervolume against evaluations."""
+def draw_hypervolume(curve: Curve, title: str) -> Figure:
+    """Draw hypervolume against evaluations.
+
+    Args:
+        curve: see `hypervolume_curve`.
+        title: title of the figure.
+    """
     figure = Figure(figsize=(7.2, 4.0), layout="constrained")
     axis = figure.subplots()
     axis.plot(*zip(*curve, strict=True), color=FRONT, linewidth=1.8)
     axis.set_title(title, loc="left", fontsize=12, color=INK)
     axis.set_xlabel("evaluations", color=INK)
     axis.set_ylabel("hypervolume", color=INK)
-    plain(axis)
+    style_axis(axis)
     return figure

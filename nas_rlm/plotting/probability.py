@@ -1,6 +1,7 @@
-"""Predictions against measurements over all orders of magnitude, by places in a normal distribution.
+"""Probability plot: predictions against measurements over all orders of magnitude.
 
-`probits` counts and `draw_probits` draws. Source: figure 4 of the paper.
+Both axes show normal scores: the standard normal quantile of a value's rank among the measured values.
+Source: figure 4 of the paper.
 """
 
 from __future__ import annotations
@@ -11,40 +12,50 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nas_rlm.metrics import spearman
-from nas_rlm.plotting.style import FAINT, HUES, INK, plain
+from nas_rlm.plotting.style import FAINT, HUES, INK, style_axis
 from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
 
-ACROSS = 3  # panels beside each other
+MAX_COLUMNS = 3  # panels side by side
+TICK_LEVELS = (0.1, 0.5, 0.9)  # quantile levels of the measured values at the ticks
+AXIS_LIMIT = 3  # normal scores
 
 
-def probits(true: np.ndarray, told: np.ndarray) -> np.ndarray:
-    """Where values lie among the true ones, as places of a normal distribution: float64 [2, N]."""
-    ordered = np.sort(true)
-    among = (np.searchsorted(ordered, told, "left") + np.searchsorted(ordered, told, "right")) / 2
-    edge = 0.5 / len(true)
-    return np.stack([normal_scores(true), normal_quantiles(np.clip(among / len(true), edge, 1 - edge))])
+def probability_coordinates(measured: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Return the normal scores of measured and predicted values among the measured ones: float64 [2, N].
 
-
-def draw_probits(panels: Mapping[str, np.ndarray]) -> Figure:
-    """Predictions against truth over all orders of magnitude: a panel for each true and told, [2, N].
-
-    Ticks are the values below which a tenth, a half and nine tenths of the true ones lie.
+    Args:
+        measured: [N].
+        predicted: [N].
     """
-    down, across = -(-len(panels) // ACROSS), min(len(panels), ACROSS)
-    figure = Figure(figsize=(4 * across, 4.2 * down), layout="constrained")
-    places = figure.subplots(down, across, squeeze=False).ravel()
-    for empty in places[len(panels) :]:
-        empty.remove()
-    for axis, (name, (true, told)) in zip(places, panels.items(), strict=False):
-        x, y = probits(true, told)
-        axis.plot([-3, 3], [-3, 3], color=FAINT, linewidth=1)
+    ordered = np.sort(measured)
+    ranks = (np.searchsorted(ordered, predicted, "left") + np.searchsorted(ordered, predicted, "right")) / 2
+    min_level = 0.5 / len(measured)
+    levels = np.clip(ranks / len(measured), min_level, 1 - min_level)
+    return np.stack([normal_scores(measured), normal_quantiles(levels)])
+
+
+def draw_probability_plot(panels: Mapping[str, np.ndarray]) -> Figure:
+    """Draw a probability plot with a panel for each data set.
+
+    Args:
+        panels: by title, measured and predicted values [2, N].
+    """
+    num_rows, num_columns = -(-len(panels) // MAX_COLUMNS), min(len(panels), MAX_COLUMNS)
+    figure = Figure(figsize=(4 * num_columns, 4.2 * num_rows), layout="constrained")
+    axes = figure.subplots(num_rows, num_columns, squeeze=False).ravel()
+    for unused in axes[len(panels) :]:
+        unused.remove()
+    for axis, (name, (measured, predicted)) in zip(axes, panels.items(), strict=False):
+        x, y = probability_coordinates(measured, predicted)
+        axis.plot([-AXIS_LIMIT, AXIS_LIMIT], [-AXIS_LIMIT, AXIS_LIMIT], color=FAINT, linewidth=1)
         axis.plot(x, y, "o", color=HUES[0], markersize=3, alpha=0.5, markeredgewidth=0)
-        shown = (0.1, 0.5, 0.9)
-        labels = [f"{v:.3g}" for v in np.quantile(true, shown)]
-        axis.set_xticks(normal_quantiles(shown), labels)
-        axis.set_yticks(normal_quantiles(shown), labels)
+        labels = [f"{v:.3g}" for v in np.quantile(measured, TICK_LEVELS)]
+        axis.set_xticks(normal_quantiles(TICK_LEVELS), labels)
+        axis.set_yticks(normal_quantiles(TICK_LEVELS), labels)
         axis.tick_params(labelsize=8)
-        axis.set(xlabel="measured", ylabel="predicted", xlim=(-3, 3), ylim=(-3, 3))
-        axis.set_title(f"{name}\nSpearman {spearman(told, true):.3f}", loc="left", fontsize=10, color=INK)
-        plain(axis)
+        limits = (-AXIS_LIMIT, AXIS_LIMIT)
+        axis.set(xlabel="measured", ylabel="predicted", xlim=limits, ylim=limits)
+        title = f"{name}\nSpearman {spearman(predicted, measured):.3f}"
+        axis.set_title(title, loc="left", fontsize=10, color=INK)
+        style_axis(axis)
     return figure

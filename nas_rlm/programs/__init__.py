@@ -1,1 +1,1 @@
-"""Measure programs: peak memory and time of Python, in processes of their own that can harm nothing."""
+"""Programs: measurement of Python programs and Triton kernels, in separate and confined processes."""

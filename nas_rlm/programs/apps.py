@@ -1,4 +1,4 @@
-"""Solutions of APPS, to be measured: Python programs with the inputs of their problems."""
+"""The APPS dataset (Hendrycks et al. 2021): Python solutions with the inputs of their problems."""
 
 from __future__ import annotations
 
@@ -9,66 +9,70 @@ from typing import Any
 
 from nas_rlm.programs.python_runner import Program
 
-MOST = 2**26  # bytes of a problem
+MAX_LINE_BYTES = 2**26
 
 
 def read_apps(path: Path) -> dict[str, Program]:
-    """Programs by the numbers of their problem and of the solution, such as `17/0`.
-
-    What calls a function has an entry, all else reads its standard input. Problems without inputs, which
-    there are, are left out.
+    """Read the solutions of problems that have inputs.
 
     Args:
-        path: train.jsonl or test.jsonl, as APPS is published: a problem a line, with problem_id, solutions
-            and input_output, the last two as JSON within JSON.
+        path: train.jsonl or test.jsonl as published: a problem in each line, with problem_id, solutions and
+            input_output, where the last two are JSON within JSON.
+
+    Returns:
+        A program for each solution, by the identifiers of its problem and solution, such as `17/0`. Solutions
+        that are called have an entry; all others read standard input.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line is no problem of APPS, or no problem has solutions and inputs.
+        ValueError: a line is not a problem of APPS, or no problem has solutions and inputs.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no problems at {str(path)!r}: expected train.jsonl or test.jsonl of APPS")
-    found: dict[str, Program] = {}
-    for number, line in enumerate(_lines(path), 1):
+    programs: dict[str, Program] = {}
+    for number, line in enumerate(_read_lines(path), 1):
         try:
-            found.update(_programs(json.loads(line)))
+            programs.update(_solutions(json.loads(line)))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
-                f"{path} line {number} is no problem of APPS ({type(error).__name__}: {error}): expected"
+                f"{path} line {number} is not a problem of APPS ({type(error).__name__}: {error}): expected"
                 " problem_id, solutions and input_output"
             ) from None
-    if not found:
+    if not programs:
         raise ValueError(f"{path} has no solutions with inputs: expected train.jsonl or test.jsonl of APPS")
-    return found
+    return programs
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines that are not blank."""
     with open(path, "rb") as file:
-        while line := file.readline(MOST + 1):
-            if len(line) > MOST:
-                raise ValueError(f"{path} has a line of more than {MOST:,} bytes: expected a problem a line")
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError(
+                    f"{path} has a line of more than {MAX_LINE_BYTES:,} bytes: expected a problem per line"
+                )
             if line.strip():
                 yield line
 
 
-def _programs(record: dict[str, Any]) -> Iterator[tuple[str, Program]]:
-    """The solutions of a problem."""
+def _solutions(record: dict[str, Any]) -> Iterator[tuple[str, Program]]:
+    """Yield the identifier and the program of each solution of a problem."""
     problem = str(record["problem_id"])
-    solutions, tests = (_within(record[name]) for name in ("solutions", "input_output"))
+    solutions, tests = (_parse_nested(record[name]) for name in ("solutions", "input_output"))
     function = tests.get("fn_name") if tests else ""
-    cases = [_case(one, bool(function)) for one in tests["inputs"]] if tests else []
+    cases = [_to_case(value, bool(function)) for value in tests["inputs"]] if tests else []
     for k, source in enumerate(solutions if cases else []):
         entry = f"Solution().{function}" if function and "class Solution" in source else function or ""
         yield f"{problem}/{k}", Program(source, entry, cases, problem)
 
 
-def _within(value: Any) -> Any:
-    """What a text holds as JSON; nothing, if it is empty."""
+def _parse_nested(value: Any) -> Any:
+    """Parse JSON that is stored as text; an empty text is an empty list."""
     return (json.loads(value) if value.strip() else []) if isinstance(value, str) else value
 
 
-def _case(given: Any, is_call: bool) -> dict[str, Any]:
-    """An input as `Program` has it: arguments, or a text, which may be there as its lines."""
+def _to_case(value: Any, is_call: bool) -> dict[str, Any]:
+    """Convert an input to a case of `Program`: arguments, or a text, which may be a list of lines."""
     if is_call:
-        return {"args": given}
-    return {"stdin": given if isinstance(given, str) else "\n".join(given)}
+        return {"args": value}
+    return {"stdin": value if isinstance(value, str) else "\n".join(value)}

@@ -1,7 +1,7 @@
-"""Triton programs that TorchInductor makes of torch modules, as a file that needs nothing of Inductor to run.
+"""Triton programs that TorchInductor generates from torch modules, as files without Inductor's launcher.
 
-Source: KernelBook, section 4.1 of the paper, pairs torch modules with such programs. A processor is enough to
-make one; what runs on a GPU is made where one is, since Inductor goes by its kind.
+KernelBook (section 4.1 of the paper) pairs torch modules with programs like these. A CPU is enough to
+generate one; a program that is to run on a GPU is generated there, because Inductor adapts it to the GPU.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-ARGUMENTS = "ARGUMENTS"  # in a program: of each argument of `call` the parameter's name or the input's number
-HEAD = '''"""What TorchInductor makes of {name}."""
+# Variable of a program: for each argument of `call`, the name of a parameter or the number of an input.
+ARGUMENTS = "ARGUMENTS"
+DEFAULT_COMPUTE_CAPABILITY, WARP_SIZE = 86, 32  # of the GPU on which the paper measured kernels
+HEADER = '''"""What TorchInductor makes of {name}."""
 
 import torch
 import triton
@@ -39,57 +41,63 @@ reinterpret_tensor = torch._C._dynamo.guards._reinterpret_tensor
 '''
 
 
-class _Made(Exception):
-    """Inductor has written its program, and need not run it."""
+class _CodeCaptured(Exception):
+    """Stops Inductor after it has generated its code, which need not run."""
 
 
 def triton_program(module: nn.Module, inputs: Sequence[Any], name: str = "a module") -> str:
-    """The Triton program of a module, for inputs of these shapes.
+    """Generate the Triton program of a module for inputs of these shapes.
 
     >>> print(triton_program(torch.nn.Softmax(-1), [torch.rand(4, 4)]))  # doctest: +SKIP
 
     Args:
-        module: in inference.
-        inputs: of its forward pass, on the device for which the program is made.
-        name: what the program's docstring calls the module.
+        module: the module, compiled for inference.
+        inputs: inputs of its forward pass, on the device for which the program is generated.
+        name: name of the module in the program's docstring.
 
     Returns:
-        A Python file with kernels, `call`, which takes a list of tensors, and `ARGUMENTS`, which tells what
-        these are: names of parameters and buffers, and numbers of inputs.
+        A Python file with kernels, a function `call`, which takes a list of tensors, and `ARGUMENTS`, which
+        identifies these tensors: names of parameters and buffers, and numbers of inputs.
 
     Raises:
-        ValueError: Inductor cannot compile it as one graph, makes no Triton of it, or needs tensors for it
-            that the module makes.
+        ValueError: Inductor cannot compile the module as one graph, generates no Triton kernel, or needs
+            tensors that the module creates.
     """
-    with _compiling():
-        written, arguments = _compiled(module, inputs)
-        tree = ast.parse(written)
-        launches = {found[0]: _Launch(found[1]) for node in tree.body if (found := _kernel(node))}
+    with _compile_for_triton():
+        code, arguments = _run_inductor(module, inputs)
+        tree = ast.parse(code)
+        launches = {
+            kernel[0]: _KernelLaunch(kernel[1])
+            for statement in tree.body
+            if (kernel := _match_kernel(statement))
+        }
     if not launches:
-        raise ValueError(f"Inductor makes no Triton kernel of {name}: it calls libraries alone")
-    parts = [HEAD.format(name=name, arguments=f"{ARGUMENTS} = {tuple(arguments)!r}")]
-    parts += [f"@triton.jit\n{launch.function}" for launch in launches.values()]
-    if any(_is_constant(node) for node in tree.body):
-        raise ValueError(f"{name} makes tensors as constants, which Inductor does not write down")
+        raise ValueError(f"Inductor generates no Triton kernel for {name}: it only calls libraries")
+    if any(_is_tensor_constant(statement) for statement in tree.body):
+        raise ValueError(f"{name} creates tensors as constants, which the generated code does not contain")
     call = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "call")
-    parts.append(ast.unparse(_Plain(launches).visit(call)))
-    return "\n\n".join(parts) + "\n"
+    sections = [
+        HEADER.format(name=name, arguments=f"{ARGUMENTS} = {tuple(arguments)!r}"),
+        *(f"@triton.jit\n{launch.function}" for launch in launches.values()),
+        ast.unparse(_LaunchRewriter(launches).visit(call)),
+    ]
+    return "\n\n".join(sections) + "\n"
 
 
-def _compiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[str, list[str | int]]:
-    """What Inductor writes, and what the arguments of its `call` are."""
+def _run_inductor(module: nn.Module, inputs: Sequence[Any]) -> tuple[str, list[str | int]]:
+    """Return the code that Inductor generates, and what the arguments of its `call` are."""
     from torch._inductor import compile_fx, config
     from torch._inductor.graph import GraphLowering
 
-    written: list[str] = []
+    generated: list[str] = []
     arguments: list[str | int] = []
 
-    def keep(code: str) -> None:
-        written.append(code)
-        raise _Made
+    def capture(code: str) -> None:
+        generated.append(code)
+        raise _CodeCaptured
 
     def backend(graph: Any, examples: Sequence[Any]) -> Any:
-        arguments.extend(_named(examples, module, inputs))
+        arguments.extend(_identify_arguments(examples, module, inputs))
         return compile_fx.compile_fx(graph, examples)
 
     torch._dynamo.reset()
@@ -101,41 +109,45 @@ def _compiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[str, list[str |
     }
     with ExitStack() as stack:
         stack.enter_context(config.patch(settings))
-        stack.enter_context(patch.object(GraphLowering, "save_output_code", staticmethod(keep)))
+        stack.enter_context(patch.object(GraphLowering, "save_output_code", staticmethod(capture)))
         stack.enter_context(torch.no_grad())
         try:
             torch.compile(module.eval(), backend=backend, fullgraph=True, dynamic=False)(*inputs)
         except Exception as error:
-            if not written:
-                reason = getattr(error, "inner_exception", error)
-                said = str(reason).strip().splitlines() or [type(reason).__name__]
-                raise ValueError(f"Inductor cannot compile it: {said[0]}") from None
-    if not written:
-        raise ValueError("Inductor makes nothing of it")
-    return written[0], arguments
+            if not generated:
+                cause = getattr(error, "inner_exception", error)
+                message = str(cause).strip().splitlines() or [type(cause).__name__]
+                raise ValueError(f"Inductor cannot compile it: {message[0]}") from None
+    if not generated:
+        raise ValueError("Inductor generates no code for it")
+    return generated[0], arguments
 
 
-def _named(examples: Sequence[Any], module: nn.Module, inputs: Sequence[Any]) -> Iterator[str | int]:
-    """Which parameters, buffers and inputs a graph's arguments are."""
-    held = [*module.named_parameters(), *module.named_buffers()]
-    known: list[tuple[str | int, Any]] = [*held, *enumerate(inputs)]
+def _identify_arguments(
+    examples: Sequence[Any], module: nn.Module, inputs: Sequence[Any]
+) -> Iterator[str | int]:
+    """Yield for each argument of a graph the name of the parameter or buffer, or the number of the input."""
+    tensors: list[tuple[str | int, Any]] = [
+        *module.named_parameters(),
+        *module.named_buffers(),
+        *enumerate(inputs),
+    ]
     for example in examples:
         if not isinstance(example, Tensor):
-            raise ValueError(f"an argument of the graph is {example!r}: expected tensors alone")
-        name = next((name for name, one in known if one is example), None)
+            raise ValueError(f"an argument of the graph is {example!r}: expected only tensors")
+        name = next((name for name, tensor in tensors if tensor is example), None)
         if name is None:
-            name = next(
-                (n for n, one in known if isinstance(one, Tensor) and one.data_ptr() == example.data_ptr()),
-                None,
-            )
+            pointer = example.data_ptr()
+            same_memory = (n for n, t in tensors if isinstance(t, Tensor) and t.data_ptr() == pointer)
+            name = next(same_memory, None)
         if name is None:
-            raise ValueError("an argument of the graph is neither parameter nor input")
+            raise ValueError("an argument of the graph is neither a parameter nor an input")
         yield name
 
 
 @contextmanager
-def _compiling() -> Iterator[None]:
-    """A driver for Triton to ask for its target, and its compiler instead of its interpreter."""
+def _compile_for_triton() -> Iterator[None]:
+    """Provide a target GPU to Triton where there is none, and its compiler instead of its interpreter."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
@@ -144,9 +156,9 @@ def _compiling() -> Iterator[None]:
             yield
         return
 
-    class Driver:  # of a GPU of the kind that the paper's kernels ran on
+    class Driver:
         def get_current_target(self) -> Any:
-            return GPUTarget("cuda", 86, 32)
+            return GPUTarget("cuda", DEFAULT_COMPUTE_CAPABILITY, WARP_SIZE)
 
         def get_current_device(self) -> int:
             return 0
@@ -158,9 +170,9 @@ def _compiling() -> Iterator[None]:
         yield
 
 
-def _kernel(node: ast.stmt) -> tuple[str, str] | None:
-    """The name and the source of a kernel, where a statement holds one."""
-    match node:
+def _match_kernel(statement: ast.stmt) -> tuple[str, str] | None:
+    """Return the name and the source of the kernel that a statement defines; None for other statements."""
+    match statement:
         case ast.Assign(
             targets=[ast.Name(name)],
             value=ast.Call(
@@ -172,27 +184,27 @@ def _kernel(node: ast.stmt) -> tuple[str, str] | None:
     return None
 
 
-def _is_constant(node: ast.stmt) -> bool:
-    """Whether it is a tensor that the module holds as a constant."""
-    match node:
+def _is_tensor_constant(statement: ast.stmt) -> bool:
+    """Return whether a statement defines a tensor that the module creates."""
+    match statement:
         case ast.Assign(targets=[ast.Name(name)], value=ast.Constant()):
             return name.startswith("_tensor_constant")
     return False
 
 
-class _Launch:
-    """How a kernel is launched: what Inductor's heuristics take first.
+class _KernelLaunch:
+    """The launch parameters of a kernel: the first configuration of Inductor's heuristics.
 
     Args:
-        source: of a kernel, with the heuristics as its decorator.
+        source: source of the kernel, with the heuristics as its decorator.
     """
 
     def __init__(self, source: str) -> None:
         tree = ast.parse(source)
         function = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
         scope: dict[str, Any] = {"__name__": "kernel"}
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kernel.py"
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "kernel.py"
             path.write_text(source)
             scope["__file__"] = str(path)
             exec(compile(source, str(path), "exec"), scope)  # Triton reads the source again, from the file
@@ -200,10 +212,10 @@ class _Launch:
         self.config = self.tuner.configs[0]
         function.decorator_list = []
         self.function = ast.unparse(function)
-        self.parameters = [one.arg for one in function.args.args]
+        self.parameters = [argument.arg for argument in function.args.args]
 
     def grid(self, arguments: Sequence[ast.expr]) -> tuple[int, int, int]:
-        """How many programs, for a call with such arguments."""
+        """Return the number of program instances in each dimension for a call with these arguments."""
         from torch._inductor.runtime.triton_heuristics import GridExpr
 
         sizes: dict[str, Any] = {
@@ -211,22 +223,25 @@ class _Launch:
             for name, value in zip(self.parameters, arguments, strict=False)
             if isinstance(value, ast.Constant)
         }
-        found = GridExpr.from_meta(self.tuner.inductor_meta, self.config).eval_slow(
+        return GridExpr.from_meta(self.tuner.inductor_meta, self.config).eval_slow(
             {**self.config.kwargs, **sizes}
         )
-        return found
 
     @property
     def options(self) -> dict[str, int]:
-        """The constants of the kernel, and of its compilation."""
-        taken = {k: v for k, v in self.config.kwargs.items() if k in self.parameters}
-        return {**taken, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
+        """The constants of the kernel and of its compilation."""
+        constants = {k: v for k, v in self.config.kwargs.items() if k in self.parameters}
+        return {**constants, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
 
 
-class _Plain(ast.NodeTransformer):
-    """Launches as Triton's own, without Inductor's."""
+class _LaunchRewriter(ast.NodeTransformer):
+    """Replaces launches by Inductor's tuner by plain Triton launches.
 
-    def __init__(self, launches: dict[str, _Launch]) -> None:
+    Args:
+        launches: launch parameters by the name of the kernel.
+    """
+
+    def __init__(self, launches: dict[str, _KernelLaunch]) -> None:
         self.launches = launches
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

@@ -1,6 +1,6 @@
-"""Solutions of LeetCode's problems, to be measured again: whether what is measured here agrees with a table.
+"""Solutions of LeetCode problems, to compare measurements on this machine with those of a table.
 
-The problems are those of LeetCodeDataset, whose tests are asserts on `candidate`.
+The problems are those of LeetCodeDataset, whose tests are assertions on `candidate`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +21,23 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.programs.python_runner import Program
 
-MOST = 2**28  # bytes of the problems
-# What solutions take for granted beside the names of their problem's preamble.
-TAKEN = "import bisect, collections, copy, heapq, itertools, math, operator, re, sys\nxrange = range\n"
+MAX_PROBLEMS_BYTES = 2**28
+# Names that solutions use although neither they nor the preamble of their problem import them.
+IMPLICIT_IMPORTS = (
+    "import bisect, collections, copy, heapq, itertools, math, operator, re, sys\nxrange = range\n"
+)
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """A problem: what its solutions take for granted, what is called, with what, and what it asks for."""
+    """A problem.
+
+    Args:
+        preamble: source that its solutions need.
+        entry: expression of the function to call.
+        cases: calls of its tests.
+        statement: text of the problem.
+    """
 
     preamble: str
     entry: str
@@ -35,102 +45,114 @@ class _Problem:
     statement: str
 
 
-def read_solutions(path: Path, problems: Path) -> tuple[Table, dict[str, Program]]:
-    """A table of solutions, and by their identifiers the programs with the inputs of their problems.
+def read_solutions(path: Path, problems_path: Path) -> tuple[Table, dict[str, Program]]:
+    """Read a table of solutions and build a program for each of them.
 
     Args:
-        path: of the table, whose groups are problems.
-        problems: JSON lines, compressed, each with problem, preamble, entry_point, test and statement.
-
-    Raises:
-        ValueError: a file is not as it should be, or a problem of the table is missing.
-    """
-    table, known = tables.read(path), _problems(problems)
-    _check_all_there(table, known, problems)
-    found = {}
-    for row in table.rows:
-        one = known[row.group]
-        source = f"{TAKEN}{one.preamble}\n{row.input}"
-        found[row.identifier] = Program(source, one.entry, one.cases, row.group)
-    return table, found
-
-
-def described(path: Path, problems: Path) -> list[Row]:
-    """The rows of a table of solutions, each with the statement of its problem above it, as remarks.
-
-    Source: table 14 of the paper, problem and code.
-
-    Args:
-        path: of the table, whose groups are problems.
-        problems: JSON lines, compressed, each with problem and statement.
-
-    Raises:
-        ValueError: a file is not as it should be, or a problem of the table is missing.
-    """
-    table, known = tables.read(path), _problems(problems)
-    _check_all_there(table, known, problems)
-    above = {
-        problem: "".join(f"# {line}".rstrip() + "\n" for line in ("Problem:", *one.statement.splitlines()))
-        for problem, one in known.items()
-    }
-    return [replace(row, input=above[row.group] + row.input) for row in table.rows]
-
-
-def agreement(measured: Table, known: Table) -> dict[str, tuple[int, float]]:
-    """How far numbers measured here rank solutions as a table does.
-
-    Args:
-        measured: here, with `memory`.
-        known: the table, in which `memory` may be that of larger or of small inputs.
+        path: the table, whose groups are problems.
+        problems_path: gzip-compressed JSON lines with problem, preamble, entry_point, test and statement.
 
     Returns:
-        For each number of the table, of how many solutions, whose value no other shares, and Spearman.
+        The table, and the programs with the inputs of their problems by identifier.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: a file has another format, or a problem of the table is missing.
     """
-    own = {row.identifier: row.targets["memory"] for row in measured.rows if row.measured("memory")}
-    found = {}
-    for objective in known.objectives:
-        rows = [row for row in known.having(objective).rows if row.identifier in own]
-        often = Counter(row.targets[objective] for row in rows)
-        rows = [row for row in rows if often[row.targets[objective]] == 1]
+    table, problems = _read_table_and_problems(path, problems_path)
+    programs = {}
+    for row in table.rows:
+        problem = problems[row.group]
+        source = f"{IMPLICIT_IMPORTS}{problem.preamble}\n{row.input}"
+        programs[row.identifier] = Program(source, problem.entry, problem.cases, row.group)
+    return table, programs
+
+
+def add_problem_statements(path: Path, problems_path: Path) -> list[Row]:
+    """Read a table of solutions, and put the statement of its problem above each program as comments.
+
+    Source: table 14 of the paper, "problem and code".
+
+    Args:
+        path: the table, whose groups are problems.
+        problems_path: gzip-compressed JSON lines, see `read_solutions`.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: a file has another format, or a problem of the table is missing.
+    """
+    table, problems = _read_table_and_problems(path, problems_path)
+    comments = {
+        name: "".join(f"# {line}".rstrip() + "\n" for line in ("Problem:", *problem.statement.splitlines()))
+        for name, problem in problems.items()
+    }
+    return [replace(row, input=comments[row.group] + row.input) for row in table.rows]
+
+
+def rank_agreement(measured: Table, published: Table) -> dict[str, tuple[int, float]]:
+    """Compare the ranking of solutions by memory on this machine with that of a table.
+
+    Only solutions whose published value is unique are compared.
+
+    Args:
+        measured: table measured on this machine, with `memory`.
+        published: table in which `memory` may be that of larger or of small inputs.
+
+    Returns:
+        For each objective of the published table, the number of compared solutions and Spearman's rank
+        correlation.
+    """
+    memory = {row.identifier: row.targets["memory"] for row in measured.rows if row.is_measured("memory")}
+    agreement = {}
+    for objective in published.objectives:
+        rows = [row for row in published.where_measured(objective).rows if row.identifier in memory]
+        occurrences = Counter(row.targets[objective] for row in rows)
+        rows = [row for row in rows if occurrences[row.targets[objective]] == 1]
         if len(rows) > 1:
-            here = np.array([own[row.identifier] for row in rows])
-            found[objective] = len(rows), spearman(here, Table("", rows).column(objective))
-    return found
+            values = np.array([memory[row.identifier] for row in rows])
+            agreement[objective] = len(rows), spearman(values, Table("", rows).column(objective))
+    return agreement
 
 
-def _check_all_there(table: Table, known: Mapping[str, _Problem], problems: Path) -> None:
-    missing = sorted({row.group for row in table.rows} - known.keys())
+def _read_table_and_problems(path: Path, problems_path: Path) -> tuple[Table, Mapping[str, _Problem]]:
+    """Read a table and the problems of all its rows."""
+    table, problems = tables.read(path), _read_problems(problems_path)
+    missing = sorted({row.group for row in table.rows} - problems.keys())
     if missing:
         raise ValueError(
-            f"{problems} lacks {len(missing)} problems of {table.name}, the first one: {missing[0]!r}"
+            f"{problems_path} lacks {len(missing)} problems of {table.name}, the first one: {missing[0]!r}"
         )
+    return table, problems
 
 
-def _problems(path: Path) -> dict[str, _Problem]:
-    """Each problem by its name, with the calls of its tests."""
+def _read_problems(path: Path) -> dict[str, _Problem]:
+    """Read the problems by name."""
     if not path.is_file():
-        raise FileNotFoundError(f"no problems at {str(path)!r}: expected compressed JSON lines")
-    found = {}
+        raise FileNotFoundError(f"no problems at {str(path)!r}: expected gzip-compressed JSON lines")
+    problems = {}
     try:
         with gzip.open(path, "rb") as file:
-            content = file.read(MOST + 1)
-        if len(content) > MOST:
-            raise ValueError(f"it holds more than {MOST:,} bytes")
+            content = file.read(MAX_PROBLEMS_BYTES + 1)
+        if len(content) > MAX_PROBLEMS_BYTES:
+            raise ValueError(f"it is larger than {MAX_PROBLEMS_BYTES:,} bytes uncompressed")
         for line in content.splitlines():
-            one = json.loads(line)
-            calls = [
-                node
-                for node in ast.walk(ast.parse(one["test"]))
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "candidate"
-            ]
-            calls.sort(key=lambda node: (node.lineno, node.col_offset))
-            cases = [{"call": ast.unparse(node)} for node in calls]
-            found[one["problem"]] = _Problem(
-                one["preamble"], one["entry_point"], cases, str(one["statement"])
-            )
+            record = json.loads(line)
+            problems[record["problem"]] = _to_problem(record)
     except (OSError, EOFError, ValueError, SyntaxError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} has no problems ({type(error).__name__}: {error}): expected compressed JSON lines with"
-            " problem, preamble, entry_point, test and statement"
+            f"{path} has no problems ({type(error).__name__}: {error}): expected gzip-compressed JSON lines"
+            " with problem, preamble, entry_point, test and statement"
         ) from None
-    return found
+    return problems
+
+
+def _to_problem(record: dict[str, Any]) -> _Problem:
+    """Convert a record of the file, with the calls of `candidate` in its tests as inputs."""
+    calls = [
+        node
+        for node in ast.walk(ast.parse(record["test"]))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "candidate"
+    ]
+    calls.sort(key=lambda node: (node.lineno, node.col_offset))
+    cases = [{"call": ast.unparse(node)} for node in calls]
+    return _Problem(record["preamble"], record["entry_point"], cases, str(record["statement"]))

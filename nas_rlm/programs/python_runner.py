@@ -1,8 +1,8 @@
-"""Measuring Python programs: peak memory, time and counts, on inputs of their own.
+"""Measurement of Python programs on their inputs: peak memory, time, and counts of lines and calls.
 
-Source: appendix D.4.1 of the paper. Each run is a fresh process of `python -P -s -S -B` with PYTHONHASHSEED=0
-(which `-I` would not heed), in which common modules are there; a program is a function that is called, or
-reads its standard input.
+Each run is a fresh process of `python -P -s -S -B` with PYTHONHASHSEED=0, which `-I` would ignore, in which
+common modules are already imported. A program is either a function that is called, or a script that reads its
+standard input. Source: appendix D.4.1 of the paper.
 """
 
 from __future__ import annotations
@@ -20,30 +20,34 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.programs.python_worker import LAYERS, SLOWER
+from nas_rlm.programs.python_worker import PROBE_LAYERS, UNTIMED_SLOWDOWN
 
-CHILD = Path(__file__).with_name("python_worker.py")
-MOST = 2**44  # bytes that may be given to a run
-START = 30.0  # seconds that starting may take, beside the runs
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # of which each takes memory
-CASE = {"args": list, "kwargs": dict, "call": str, "stdin": str}  # what an input may be made of
+WORKER_PATH = Path(__file__).with_name("python_worker.py")
+MIN_MEMORY_BYTES, MAX_MEMORY_BYTES = 64 * 2**20, 2**44
+MAX_SECONDS_PER_RUN = 3600
+STARTUP_SECONDS = 30.0  # allowed for starting the worker, in addition to the runs
+SINGLE_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # each thread would need memory
+CASE_TYPES = {"args": list, "kwargs": dict, "call": str, "stdin": str}
 
 
 @dataclass(frozen=True)
 class Program:
     """A program and its inputs.
 
+    >>> program = Program("def f(n): return [0] * n", "f", [{"args": [1000]}])
+
     Args:
-        source: Python.
-        entry: an expression for the function that is called, such as `Solution().solve`; empty for a program
-            that reads its standard input.
-        cases: inputs: `{"args": […], "kwargs": {…}}`, as JSON has them; `{"call": "candidate(tree([1]))"}`,
-            an expression in which names of the program may stand; or `{"stdin": "…"}`.
-        problem: that it solves, if that is known.
+        source: Python source.
+        entry: expression of the function to call, such as `Solution().solve`; empty for a script that reads
+            its standard input.
+        cases: inputs, each one of `{"args": […], "kwargs": {…}}` with JSON values,
+            `{"call": "candidate(tree([1]))"}`, an expression that may use names of the program, or
+            `{"stdin": "…"}`.
+        problem: name of the problem that the program solves, if known.
 
     Raises:
-        ValueError: the source is empty or no Unicode, the entry or a call is no expression, there is no
-            input, or one that is none of these.
+        ValueError: the source is empty or not Unicode, the entry or a call is not an expression, there is no
+            input, or an input has another form.
     """
 
     source: str
@@ -53,82 +57,96 @@ class Program:
 
     def __post_init__(self) -> None:
         if not self.source.strip():
-            raise ValueError("a program is empty: expected Python")
+            raise ValueError("a program is empty: expected Python source")
         try:
             self.source.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"a program is no Unicode: {error}") from None
+            raise ValueError(f"a program is not valid Unicode: {error}") from None
         if not self.cases:
-            raise ValueError("a program has no inputs: expected one at least")
+            raise ValueError("a program has no inputs: expected at least one")
         _check_expression("entry", self.entry or "None", "Solution().solve")
         for case in self.cases:
-            wanted = {"args", "kwargs", "call"} if self.entry else {"stdin"}
-            fits = isinstance(case, dict) and case.keys() <= wanted
-            if not fits or not all(isinstance(part, CASE[name]) for name, part in case.items()):
-                shape = '{"args": [1, 2]}' if self.entry else '{"stdin": "1 2"}'
-                raise ValueError(f"{str(case)[:60]!r} is no input: expected such as {shape}")
-            _check_expression("call", case.get("call", "None"), "candidate(tree([1]))")
-            try:
-                case.get("stdin", "").encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(f"{str(case)[:60]!r} is no Unicode: {error}") from None
+            self._check_case(case)
+
+    def _check_case(self, case: Any) -> None:
+        """Check that an input has the form that the entry needs."""
+        keys = {"args", "kwargs", "call"} if self.entry else {"stdin"}
+        has_valid_keys = isinstance(case, dict) and case.keys() <= keys
+        if not has_valid_keys or not all(isinstance(value, CASE_TYPES[k]) for k, value in case.items()):
+            example = '{"args": [1, 2]}' if self.entry else '{"stdin": "1 2"}'
+            raise ValueError(f"{str(case)[:60]!r} is not an input: expected for example {example}")
+        _check_expression("call", case.get("call", "None"), "candidate(tree([1]))")
+        try:
+            case.get("stdin", "").encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{str(case)[:60]!r} is not valid Unicode: {error}") from None
 
 
-def _check_expression(name: str, text: str, such: str) -> None:
+def _check_expression(name: str, text: str, example: str) -> None:
+    """Check that a text is a Python expression."""
     try:
         compile(text, name, "eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ValueError(
-            f"{name} is {text[:200]!r}, no expression ({error}): expected such as {such}"
+            f"{name} is {text[:200]!r}, not an expression ({error}): expected for example {example}"
         ) from None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How programs are measured.
+    """Settings of the measurement of Python programs.
 
     Args:
-        warmup: timed runs on each input that are thrown away.
-        repeats: timed runs on each input that count; 0 for none.
-        seconds: that a timed run may take; one in which allocations or lines are noted, `SLOWER` as many.
-        memory: bytes that a run may have.
-        counts: one more run on each input that counts lines and calls.
-        trusted: run programs also where the system cannot keep them from writing, networks and processes.
+        warmup: number of timed runs on each input before those that count.
+        repeats: number of timed runs on each input that count; 0 to measure no time.
+        seconds_per_run: time limit of a timed run; a run that traces allocations or lines may take
+            `UNTIMED_SLOWDOWN` times as long.
+        memory_limit: address space of a run in bytes.
+        count_lines: do one more run on each input that counts lines and calls.
+        trusted: run programs even where the system cannot keep them from writing and from networks.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     warmup: int = 3
     repeats: int = 11
-    seconds: float = 10.0
-    memory: int = 2 * 2**30
-    counts: bool = True
+    seconds_per_run: float = 10.0
+    memory_limit: int = 2 * 2**30
+    count_lines: bool = True
     trusted: bool = False
 
     def __post_init__(self) -> None:
-        if self.memory > MOST:
-            raise ValueError(f"memory is {self.memory:,}, expected at most {MOST:,}")
-        least = {"warmup": 0, "repeats": 0, "memory": 64 * 2**20}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ValueError(f"{name} is {getattr(self, name):,}, expected at least {bound:,}")
-        if not 0 < self.seconds <= 3600:
-            raise ValueError(f"seconds is {self.seconds:g}, expected more than 0 and at most 3600")
+        for name in ("warmup", "repeats"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name):,}, expected at least 0")
+        if not MIN_MEMORY_BYTES <= self.memory_limit <= MAX_MEMORY_BYTES:
+            raise ValueError(
+                f"the memory of a run is {self.memory_limit:,} bytes, expected at least"
+                f" {MIN_MEMORY_BYTES:,} and at most {MAX_MEMORY_BYTES:,}"
+            )
+        if not 0 < self.seconds_per_run <= MAX_SECONDS_PER_RUN:
+            raise ValueError(
+                f"the seconds of a run are {self.seconds_per_run:g}, expected more than 0 and at most"
+                f" {MAX_SECONDS_PER_RUN}"
+            )
 
 
-USUAL = Plan()
+DEFAULT_PLAN = Plan()
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a program takes, of its inputs the one that takes most.
+    """The memory and time of a program; the maximum over its inputs, where not stated otherwise.
 
     Args:
-        memory: peak bytes of Python objects during the call or program, above those before (tracemalloc):
-            whoever allocated them.
-        allocated, blocks: bytes and blocks that its own lines allocated and had not freed at the end.
-        rss: peak resident bytes of a process in which nothing is traced, interpreter included.
-        lines, calls, depth: of its own that were run, over all inputs; None where they were not counted.
+        memory: growth of the peak of Python's allocations during the call or script, in bytes (tracemalloc).
+        allocated, blocks: bytes and blocks that the program's own lines allocated and did not free.
+        rss: peak resident memory in bytes of a process without tracing, including the interpreter.
+        lines, calls: executed lines and calls of the program, summed over its inputs; None if not counted.
+        depth: deepest call stack; None if not counted.
         wall, cpu: seconds of a run on all inputs: min, median, mean, p90, max, deviation; None if not timed.
-        runs: timed ones of each input.
+        runs: number of timed runs on each input.
     """
 
     memory: int
@@ -145,109 +163,127 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a program has no measurement, and on which input."""
+    """The reason why a program could not be measured, with the number of the input."""
 
     error: str
 
 
-def measure(program: Program, plan: Plan = USUAL) -> Measurement | Failure:
-    """Run a program on its inputs.
+def measure(program: Program, plan: Plan = DEFAULT_PLAN) -> Measurement | Failure:
+    """Run a program on its inputs and measure it.
 
     >>> measure(Program("def f(n): return [0] * n", "f", [{"args": [1000]}]), Plan(repeats=0)).memory > 8000
     True
 
     Raises:
-        ValueError: the system cannot confine programs, and they are not trusted.
+        ValueError: the system cannot confine programs, and the plan does not trust them.
     """
-    if not plan.trusted and (layers := lacking()):
+    if not plan.trusted and (layers := missing_layers()):
         raise ValueError(
-            f"this system has no {' and no '.join(layers)} to keep programs from doing harm: expected Linux"
-            " with them, or programs that are trusted (--trust)"
+            f"this system has no {' and no '.join(layers)} to confine programs: expected Linux with them, or"
+            " programs that you trust (--trust)"
         )
-    cases = range(len(program.cases))
-    kinds = ["memory", *(["counts"] if plan.counts else [])]
+    num_cases = len(program.cases)
     rounds = plan.warmup + plan.repeats if plan.repeats else 1
-    runs = [(kind, i) for kind in kinds for i in cases] + [("time", i) for _ in range(rounds) for i in cases]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for (kind, number), answer in zip(runs, _answers(program, plan, runs), strict=False):
+    kinds = ["memory", *(["counts"] if plan.count_lines else []), *(["time"] * rounds)]
+    runs = [(kind, case) for kind in kinds for case in range(num_cases)]
+    answers: dict[str, list[dict[str, Any]]] = {}
+    for (kind, case), answer in zip(runs, _run_worker(program, plan, runs), strict=False):
         if "error" in answer:
-            return Failure(f"input {number}: {answer['error']}")
-        found.setdefault(kind, []).append(answer)
-    if sum(map(len, found.values())) < len(runs):
+            return Failure(f"input {case}: {answer['error']}")
+        answers.setdefault(kind, []).append(answer)
+    if sum(map(len, answers.values())) < len(runs):
         return Failure("the process that runs it ended")
-    counted = found.get("counts")
-    times = found["time"][plan.warmup * len(cases) :] if plan.repeats else []
-    most = {name: max(one[name] for one in found["memory"]) for name in ("peak", "allocated", "blocks")}
+    counts = answers.get("counts")
+    times = answers["time"][plan.warmup * num_cases :] if plan.repeats else []
+    memory = {name: max(a[name] for a in answers["memory"]) for name in ("peak", "allocated", "blocks")}
     return Measurement(
-        memory=most["peak"],
-        allocated=most["allocated"],
-        blocks=most["blocks"],
-        rss=max(one["rss"] for one in found["time"]),
-        lines=sum(one["lines"] for one in counted) if counted else None,
-        calls=sum(one["calls"] for one in counted) if counted else None,
-        depth=max(one["depth"] for one in counted) if counted else None,
-        wall=_summary(times, "wall", len(cases)),
-        cpu=_summary(times, "cpu", len(cases)),
+        memory=memory["peak"],
+        allocated=memory["allocated"],
+        blocks=memory["blocks"],
+        rss=max(a["rss"] for a in answers["time"]),
+        lines=sum(a["lines"] for a in counts) if counts else None,
+        calls=sum(a["calls"] for a in counts) if counts else None,
+        depth=max(a["depth"] for a in counts) if counts else None,
+        wall=_summarise(times, "wall", num_cases),
+        cpu=_summarise(times, "cpu", num_cases),
         runs=plan.repeats,
     )
 
 
 @cache
-def lacking() -> tuple[str, ...]:
-    """What this system does not have of what confines programs: nothing, as a rule, on Linux."""
-    (held,) = _answers(Program("pass", "", [{"stdin": ""}]), USUAL, [(LAYERS, 0)]) or [{}]
-    needed = {
-        "Landlock": held.get("landlock"),
-        "seccomp or namespaces": held.get("seccomp") or held.get("namespaces"),
+def missing_layers() -> tuple[str, ...]:
+    """Return the layers of the sandbox that this system lacks, usually none on Linux."""
+    probe = Program("pass", "", [{"stdin": ""}])
+    (active,) = _run_worker(probe, DEFAULT_PLAN, [(PROBE_LAYERS, 0)]) or [{}]
+    required = {
+        "Landlock": active.get("landlock"),
+        "seccomp or namespaces": active.get("seccomp") or active.get("namespaces"),
     }
-    return tuple(name for name, holds in needed.items() if not holds)
+    return tuple(name for name, is_active in required.items() if not is_active)
 
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def stop() -> None:
-    """End all that is being measured."""
-    for child in tuple(_running):
-        child.kill()
+def stop_all() -> None:
+    """Kill all workers of this process."""
+    for worker in tuple(_running):
+        worker.kill()
 
 
-def _answers(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """What the child answers, up to the first error, or fewer."""
+def _run_worker(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Run a program in a new worker.
+
+    Args:
+        program: the program.
+        plan: time and memory limits of each run.
+        runs: kind of measurement and index of the input of each run.
+
+    Returns:
+        The answer of each run up to the first error; fewer if the worker ended.
+    """
     paths = sysconfig.get_paths()
     job = {
         "source": program.source,
         "entry": program.entry,
         "cases": list(program.cases),
         "runs": list(runs),
-        "site": sorted({paths["purelib"], paths["platlib"]}),
-        "memory": plan.memory,
-        "seconds": plan.seconds,
+        "site_packages": sorted({paths["purelib"], paths["platlib"]}),
+        "memory_limit": plan.memory_limit,
+        "seconds_per_run": plan.seconds_per_run,
     }
+    timeout = STARTUP_SECONDS + UNTIMED_SLOWDOWN * plan.seconds_per_run * len(runs)
     with subprocess.Popen(
-        [sys.executable, "-P", "-s", "-S", "-B", str(CHILD)],
+        [sys.executable, "-P", "-s", "-S", "-B", str(WORKER_PATH)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={"PYTHONHASHSEED": "0", "PATH": os.defpath, **dict.fromkeys(THREADS, "1")},
+        env={"PYTHONHASHSEED": "0", "PATH": os.defpath, **dict.fromkeys(SINGLE_THREAD_VARIABLES, "1")},
         cwd="/",
         start_new_session=True,
-    ) as child:
-        _running.add(child)
+    ) as worker:
+        _running.add(worker)
         try:
-            told = child.communicate(json.dumps(job).encode(), START + SLOWER * plan.seconds * len(runs))[0]
+            output = worker.communicate(json.dumps(job).encode(), timeout)[0]
         except subprocess.TimeoutExpired:
             return []
         finally:
-            _running.discard(child)
-            child.kill()
-    return [json.loads(line) for line in told.splitlines()]
+            _running.discard(worker)
+            worker.kill()
+    return [json.loads(line) for line in output.splitlines()]
 
 
-def _summary(times: Sequence[dict[str, Any]], name: str, cases: int) -> dict[str, float] | None:
+def _summarise(times: Sequence[dict[str, Any]], name: str, num_cases: int) -> dict[str, float] | None:
+    """Return statistics over the rounds of the time on all inputs, in seconds.
+
+    Args:
+        times: nanoseconds of each run, round by round.
+        name: `wall` or `cpu`.
+        num_cases: number of runs in a round.
+    """
     if not times:
         return None
-    sums = 1e-9 * np.array([one[name] for one in times], dtype=float).reshape(-1, cases).sum(1)
-    told = {"min": sums.min(), "median": np.median(sums), "mean": sums.mean()}
-    told |= {"p90": np.quantile(sums, 0.9), "max": sums.max(), "deviation": sums.std()}
-    return {name: float(value) for name, value in told.items()}
+    rounds = 1e-9 * np.array([run[name] for run in times], dtype=float).reshape(-1, num_cases).sum(1)
+    statistics = {"min": rounds.min(), "median": np.median(rounds), "mean": rounds.mean()}
+    statistics |= {"p90": np.quantile(rounds, 0.9), "max": rounds.max(), "deviation": rounds.std()}
+    return {name: float(value) for name, value in statistics.items()}

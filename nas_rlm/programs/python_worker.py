@@ -1,11 +1,11 @@
-"""The process that runs one Python program, on each of its inputs in a fresh copy of itself.
+"""The process that runs one Python program: each run is a fresh copy of it.
 
-It is started as `python -P -s -S -B python_worker.py` with a job as JSON on its standard input, and writes a line of
-JSON for each run, up to the first error. What runs the program is forked after the common modules are there
-and before any of the program is, has given up what `sandbox.confine` takes, and tells its parent through a pipe.
-That a program lies about itself is not found out, where what it says could be true.
+It is started as `python -P -s -S -B python_worker.py` with a job as JSON on its standard input, and writes a
+JSON line for each run, up to the first error. The process that runs the program is forked after common
+modules are imported and before any code of the program runs. It is confined by `sandbox.confine` and reports
+its result through a pipe. A program that reports plausible numbers about itself is not detected.
 
-Only the standard library and `sandbox.py` beside it.
+This file uses only the standard library and `sandbox.py` beside it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NoReturn
 
-NAME = "program.py"  # what the program's file is called within
-MOST = 1 << 16  # bytes that a run may answer
-RECURSION = 100_000
-STACK = 512 * 2**20  # bytes, for deep recursion
-OF_A_THREAD = 16 * 2**20  # that else would have as many
-SLOWER = 6  # what is not timed may take so many times as long: each allocation is traced to its line
-COMMON = (
+PROGRAM_NAME = "program.py"  # file name of the program in its code objects
+MAX_ANSWER_BYTES = 1 << 16
+RECURSION_LIMIT = 100_000
+STACK_BYTES = 512 * 2**20  # of the main thread, for deep recursion
+THREAD_STACK_BYTES = 16 * 2**20
+UNTIMED_SLOWDOWN = 6  # runs that trace allocations or lines may take this many times as long
+PRELOADED_MODULES = (
     *("array", "bisect", "collections", "copy", "ctypes", "datetime", "decimal", "fractions", "functools"),
     *("heapq", "itertools", "json", "math", "operator", "queue", "random", "re", "statistics", "string"),
     *("threading", "tracemalloc", "typing"),
@@ -37,228 +38,244 @@ COMMON = (
 
 
 def main() -> None:
-    """Do a job, as `nas_rlm.programs.python_runner` makes them."""
-    _deepen()
+    """Do the job on standard input, see `nas_rlm.programs.python_runner`."""
+    _raise_stack_limit()
     job = json.loads(sys.stdin.buffer.read())
     sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
-    sys.path += job["site"]
-    for name in COMMON:
+    sys.path += job["site_packages"]
+    for name in PRELOADED_MODULES:
         __import__(name)
     import sandbox  # type: ignore[import-not-found]
 
     sys.path.pop(0)
     del sys.modules["sandbox"]
-    sys.setrecursionlimit(RECURSION)
-    threading.stack_size(OF_A_THREAD)
-    for kind, number in job["runs"]:
-        answer = _watched(job, kind, job["cases"][number], sandbox)
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    threading.stack_size(THREAD_STACK_BYTES)
+    for kind, case_index in job["runs"]:
+        answer = _run_with_timeout(job, kind, job["cases"][case_index], sandbox)
         print(json.dumps(answer), flush=True)
         if "error" in answer:
             break
 
 
-def _deepen() -> None:
-    """Start once more with a deeper stack, if it is not as deep: a process learns at its start how deep."""
+def _raise_stack_limit() -> None:
+    """Raise the stack limit and execute this process again, since the limit applies from its start."""
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    most = STACK if hard == resource.RLIM_INFINITY else min(STACK, hard)
-    if soft != most:
-        resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
+    limit = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+    if soft != limit:
+        resource.setrlimit(resource.RLIMIT_STACK, (limit, hard))
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _watched(job: dict[str, Any], kind: str, case: dict[str, Any], sandbox: Any) -> dict[str, Any]:
-    """What a run answers, and how it ended."""
-    reading, writing = os.pipe()
+def _run_with_timeout(
+    job: dict[str, Any], kind: str, case: dict[str, Any], sandbox: ModuleType
+) -> dict[str, Any]:
+    """Run the program once in a child process, and return its validated answer or an error."""
+    read_end, write_end = os.pipe()
     guard = os.fork()
     if not guard:
         os.setpgid(0, 0)
-        os.close(reading)
-        _guard(job, kind, case, sandbox, writing)
-    os.close(writing)
-    seconds = job["seconds"] * (1 if kind == "time" else SLOWER)
-    end, told = time.monotonic() + seconds, b""
-    while len(told) < MOST:
-        if not select.select([reading], [], [], max(0.0, end - time.monotonic()))[0]:
+        os.close(read_end)
+        _guard(job, kind, case, sandbox, write_end)
+    os.close(write_end)
+    seconds = job["seconds_per_run"] * (1 if kind == "time" else UNTIMED_SLOWDOWN)
+    deadline, output = time.monotonic() + seconds, b""
+    while len(output) < MAX_ANSWER_BYTES:
+        if not select.select([read_end], [], [], max(0.0, deadline - time.monotonic()))[0]:
             break
-        if not (part := os.read(reading, MOST)):
+        if not (chunk := os.read(read_end, MAX_ANSWER_BYTES)):
             break
-        told += part
-    late = time.monotonic() >= end
-    with suppress(ProcessLookupError, PermissionError):  # it has its group before it has children
+        output += chunk
+    timed_out = time.monotonic() >= deadline
+    with suppress(ProcessLookupError, PermissionError):  # the guard sets its group before it has children
         os.killpg(guard, signal.SIGKILL)
     os.kill(guard, signal.SIGKILL)
     os.waitpid(guard, 0)
-    os.close(reading)
-    if late:
+    os.close(read_end)
+    if timed_out:
         return {"error": f"it ran longer than {seconds:g} seconds"}
-    return _understood(told, kind)
+    return _validate(output, kind)
 
 
-def _guard(job: dict[str, Any], kind: str, case: dict[str, Any], sandbox: Any, writing: int) -> None:
-    """Run the program in a child without network, and tell how it ended; never returns."""
+def _guard(
+    job: dict[str, Any], kind: str, case: dict[str, Any], sandbox: ModuleType, write_end: int
+) -> NoReturn:
+    """Run the program in a child without network, and write its exit status and memory to the pipe."""
     try:
-        separate = sandbox.separate()
-        sandbox.end_with_parent()
+        in_namespaces = sandbox.enter_namespaces()
+        sandbox.die_with_parent()
         runner = os.fork()
         if not runner:
-            sandbox.end_with_parent()
-            _runner(job, kind, case, sandbox, writing, separate)
+            sandbox.die_with_parent()
+            _run_confined(job, kind, case, sandbox, write_end, in_namespaces)
         _, status, usage = os.wait4(runner, 0)
-        scale = 1 if sys.platform == "darwin" else 1024
-        last = {"status": os.waitstatus_to_exitcode(status), "rss": usage.ru_maxrss * scale}
-        os.write(writing, b"\n" + json.dumps(last).encode())
+        unit = 1 if sys.platform == "darwin" else 1024
+        report = {"status": os.waitstatus_to_exitcode(status), "rss": usage.ru_maxrss * unit}
+        os.write(write_end, b"\n" + json.dumps(report).encode())
     finally:
         os._exit(0)
 
 
-def _runner(
-    job: dict[str, Any], kind: str, case: dict[str, Any], sandbox: Any, writing: int, separate: bool
-) -> None:
-    """Run the program and answer; never returns."""
+def _run_confined(
+    job: dict[str, Any],
+    kind: str,
+    case: dict[str, Any],
+    sandbox: ModuleType,
+    write_end: int,
+    in_namespaces: bool,
+) -> NoReturn:
+    """Confine this process, run the program and write the answer to the pipe."""
     try:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
-        _feed(case.get("stdin", ""))
-        held = sandbox.confine(job["memory"], int(SLOWER * job["seconds"]) + 1)
-        answer: dict[str, Any] = {name: int(name in held) for name in ("landlock", "seccomp")}
-        answer["namespaces"] = int(separate)
+        null_device = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null_device, 1)
+        os.dup2(null_device, 2)
+        _set_stdin(case.get("stdin", ""))
+        cpu_seconds = int(UNTIMED_SLOWDOWN * job["seconds_per_run"]) + 1
+        active = sandbox.confine(job["memory_limit"], cpu_seconds)
+        answer: dict[str, Any] = {name: int(name in active) for name in ("landlock", "seccomp")}
+        answer["namespaces"] = int(in_namespaces)
         try:
-            if kind != LAYERS:
-                answer = _run(job["source"], job["entry"], kind, case)
+            if kind != PROBE_LAYERS:
+                answer = _run_program(job["source"], job["entry"], kind, case)
         except BaseException as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-        os.write(writing, json.dumps(answer).encode())
+        os.write(write_end, json.dumps(answer).encode())
     finally:
         os._exit(0)
 
 
-def _feed(text: str) -> None:
-    """Let the standard input be a text."""
-    reading, writing = os.pipe()
+def _set_stdin(text: str) -> None:
+    """Replace standard input by a text."""
+    read_end, write_end = os.pipe()
     content = text.encode()
-    if os.fork() == 0:  # a pipe holds less than a long input
-        os.close(reading)
-        rest = memoryview(content)
+    if os.fork() == 0:  # a child writes, because the pipe's buffer may be smaller than the text
+        os.close(read_end)
+        remaining = memoryview(content)
         try:
-            while rest:
-                rest = rest[os.write(writing, rest) :]
+            while remaining:
+                remaining = remaining[os.write(write_end, remaining) :]
         finally:
             os._exit(0)
-    os.close(writing)
-    os.dup2(reading, 0)
+    os.close(write_end)
+    os.dup2(read_end, 0)
     sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb"), encoding="utf-8")
 
 
-def _run(source: str, entry: str, kind: str, case: dict[str, Any]) -> dict[str, Any]:
-    """Run a program once and tell what the run took."""
-    code = compile(source, NAME, "exec")
+def _run_program(source: str, entry: str, kind: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Run a program once on one input, and return what this kind of run measures."""
+    code = compile(source, PROGRAM_NAME, "exec")
     if not entry:
-        return MEASURES[kind](lambda: _whole(code))
-    space: dict[str, Any] = {"__name__": "program", "__file__": NAME}
-    exec(code, space)
-    target = eval(entry, space)
+        return MEASUREMENTS[kind](lambda: _execute_script(code))
+    namespace: dict[str, Any] = {"__name__": "program", "__file__": PROGRAM_NAME}
+    exec(code, namespace)
+    function = eval(entry, namespace)
     if "call" in case:
-        taken: list[Any] = []
-        eval(case["call"], {**space, "candidate": lambda *args, **named: taken.append((args, named))})
-        args, named = taken[0]
+        calls: list[Any] = []
+        record = {"candidate": lambda *args, **kwargs: calls.append((args, kwargs))}
+        eval(case["call"], {**namespace, **record})
+        args, kwargs = calls[0]
     else:
-        args, named = case.get("args", []), case.get("kwargs", {})
-    return MEASURES[kind](lambda: target(*args, **named))
+        args, kwargs = case.get("args", []), case.get("kwargs", {})
+    return MEASUREMENTS[kind](lambda: function(*args, **kwargs))
 
 
-def _whole(code: Any) -> None:
+def _execute_script(code: CodeType) -> None:
+    """Execute a program that reads its standard input; a regular exit is no error."""
     try:
-        exec(code, {"__name__": "__main__", "__file__": NAME})
+        exec(code, {"__name__": "__main__", "__file__": PROGRAM_NAME})
     except SystemExit as end:
         if end.code not in (None, 0):
             raise
 
 
-def _time(work: Callable[[], Any]) -> dict[str, Any]:
+def _measure_time(work: Callable[[], Any]) -> dict[str, Any]:
+    """Return wall and CPU time in nanoseconds."""
     wall, cpu = time.perf_counter_ns(), time.process_time_ns()
     work()
     return {"wall": time.perf_counter_ns() - wall, "cpu": time.process_time_ns() - cpu}
 
 
-def _memory(work: Callable[[], Any]) -> dict[str, Any]:
-    """Peak bytes above those before, and what is left that lines of the program allocated."""
+def _measure_memory(work: Callable[[], Any]) -> dict[str, Any]:
+    """Return the growth of the peak, and the bytes and blocks that the program's own lines still hold."""
     import gc
     import tracemalloc
 
     gc.collect()
     tracemalloc.start()
-    held = tracemalloc.take_snapshot()
-    before = tracemalloc.get_traced_memory()[0]
+    snapshot_before = tracemalloc.take_snapshot()
+    bytes_before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
-    kept = work()
+    result = work()
     peak = tracemalloc.get_traced_memory()[1]
-    own = [tracemalloc.Filter(True, NAME)]
-    grown = tracemalloc.take_snapshot().filter_traces(own).compare_to(held.filter_traces(own), "lineno")
-    del kept
+    own_lines = [tracemalloc.Filter(True, PROGRAM_NAME)]
+    before, after = (
+        snapshot.filter_traces(own_lines) for snapshot in (snapshot_before, tracemalloc.take_snapshot())
+    )
+    growth = after.compare_to(before, "lineno")
+    del result
     return {
-        "peak": peak - before,
-        "allocated": sum(max(0, line.size_diff) for line in grown),
-        "blocks": sum(max(0, line.count_diff) for line in grown),
+        "peak": peak - bytes_before,
+        "allocated": sum(max(0, line.size_diff) for line in growth),
+        "blocks": sum(max(0, line.count_diff) for line in growth),
     }
 
 
-def _counts(work: Callable[[], Any]) -> dict[str, Any]:
-    """Lines and calls of the program's own, and how deep calls went."""
-    lines = calls = depth = deepest = 0
+def _count_lines(work: Callable[[], Any]) -> dict[str, Any]:
+    """Return the numbers of executed lines and calls of the program, and its deepest call stack."""
+    lines = calls = depth = max_depth = 0
 
-    def noted(frame: Any, event: str, _: Any) -> Any:
-        nonlocal lines, calls, depth, deepest
-        if frame.f_code.co_filename != NAME:
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines, calls, depth, max_depth
+        if frame.f_code.co_filename != PROGRAM_NAME:
             return None
         if event == "line":
             lines += 1
         elif event == "call":
             calls, depth = calls + 1, depth + 1
-            deepest = max(deepest, depth)
+            max_depth = max(max_depth, depth)
         elif event == "return":
             depth -= 1
-        return noted
+        return trace
 
-    sys.settrace(noted)
+    sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(None)
-    return {"lines": lines, "calls": calls, "depth": deepest}
+    return {"lines": lines, "calls": calls, "depth": max_depth}
 
 
-LAYERS = "layers"  # no run: which of the sandbox's layers hold
-MEASURES = {"time": _time, "memory": _memory, "counts": _counts}
-ANSWERS = {
+PROBE_LAYERS = "layers"  # a run that only reports which layers of the sandbox are active
+MEASUREMENTS = {"time": _measure_time, "memory": _measure_memory, "counts": _count_lines}
+ANSWER_KEYS = {
     "time": {"wall", "cpu"},
     "memory": {"peak", "allocated", "blocks"},
     "counts": {"lines", "calls", "depth"},
-    LAYERS: {"landlock", "seccomp", "namespaces"},
+    PROBE_LAYERS: {"landlock", "seccomp", "namespaces"},
 }
 
 
-def _understood(told: bytes, kind: str) -> dict[str, Any]:
-    """A run's answer, with what its guard adds; the program may have written anything."""
-    if len(told) >= MOST:
-        return {"error": "it wrote where it answers"}
-    own, _, last = told.rpartition(b"\n")
+def _validate(output: bytes, kind: str) -> dict[str, Any]:
+    """Return a run's answer with its resident memory, or an error; the program may have written anything."""
+    if len(output) >= MAX_ANSWER_BYTES:
+        return {"error": "it wrote to the pipe of its answer"}
+    answer_line, _, guard_line = output.rpartition(b"\n")
     try:
-        guard = json.loads(last)
+        guard = json.loads(guard_line)
         status = guard["status"]
     except (ValueError, KeyError, TypeError):
         return {"error": "it ended without an answer"}
     if status:
         return {"error": f"it was ended by signal {-status}" if status < 0 else f"exit code {status}"}
     try:
-        answer = json.loads(own)
+        answer = json.loads(answer_line)
     except ValueError:
         return {"error": "it ended without an answer"}
     if isinstance(answer, dict) and answer.keys() == {"error"}:
         return {"error": "".join(c if c.isprintable() else " " for c in str(answer["error"])[:500])}
-    numbers = answer.values() if isinstance(answer, dict) and answer.keys() == ANSWERS[kind] else [-1]
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        return {"error": "it wrote where it answers"}
+    is_complete = isinstance(answer, dict) and answer.keys() == ANSWER_KEYS[kind]
+    if not is_complete or not all(type(number) is int and number >= 0 for number in answer.values()):
+        return {"error": "it wrote to the pipe of its answer"}
     return {**answer, "rss": guard["rss"]}
 
 

@@ -1,10 +1,10 @@
-"""What a process gives up when it confines itself: writing files, networks, starting and ending processes.
+"""Confinement of the current process: no writing, no network, no control of other processes.
 
-Several layers, of which each machine has some: limits of the operating system, namespaces, Landlock and
-seccomp on Linux, and everywhere a hook within the interpreter, which tells a program what it may not do. What
-the hook holds is no fortress against code made to break out of an interpreter; what Linux holds is.
+There are several layers: resource limits, and on Linux namespaces, Landlock and seccomp, as far as the kernel
+has them; on every system an audit hook of the interpreter, which names what a program may not do. The audit
+hook does not stop code that is made to break out of the interpreter; the layers of Linux do.
 
-Only the standard library: this file is run by processes that see nothing else.
+This file uses only the standard library, because it is imported by processes without other packages.
 """
 
 from __future__ import annotations
@@ -13,29 +13,33 @@ import ctypes
 import os
 import platform
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
-FILES = 64  # that are open at a time
-NEW_USER, NEW_NET, NEW_PID = 0x10000000, 0x40000000, 0x20000000
-PARENT_DIES, NO_NEW_PRIVILEGES, KILL = 1, 38, 9
-# Landlock's system calls, and what it is to refuse by the version that first could.
-CREATE, ADD, RESTRICT = 444, 445, 446
-WRITES = {1: 0b1111111110010, 2: 1 << 13, 3: 1 << 14}  # write, remove, make; refer; truncate
-TCP = {4: 0b11}  # bind, connect
-SCOPES = {6: 0b11}  # abstract sockets and signals beyond itself
-WRITE_FILE, BENEATH = 0b10, 1
-FILTER, MODE = 22, 2  # prctl's names of a filter of system calls
-# What it answers: an error of no permission, of no such call.
-ALLOW, DENY, UNKNOWN = 0x7FFF0000, 0x00050001, 0x00050026
-LOAD, EQUAL, LARGER, HAS, ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06  # its instructions
-CALL, ARCHITECTURE, FIRST = 0, 4, 16  # where it finds a call's number and its first argument
-OTHER_TABLE, THREAD = 0x40000000, 0x10000
-# For each kind of machine what it is called, clone and clone3, and the calls that are refused: sockets,
-# programs, signals and memory of others, attributes of files, sessions and what keeps a process alive without
-# its parent, memory between processes, and what gets around a filter.
-CALLS = {
+MAX_OPEN_FILES = MAX_PROCESSES = 64
+CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWPID, CLONE_THREAD = 0x10000000, 0x40000000, 0x20000000, 0x10000
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+SECCOMP_MODE_FILTER = 2
+# Landlock: system calls, and the rights to restrict by the version of the kernel interface that has them.
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+LANDLOCK_GET_VERSION = 1
+WRITE_RIGHTS = {1: 0b1111111110010, 2: 1 << 13, 3: 1 << 14}  # write, remove, make; refer; truncate
+TCP_RIGHTS = {4: 0b11}  # bind, connect
+SCOPES = {6: 0b11}  # abstract sockets and signals outside the sandbox
+RIGHT_WRITE_FILE, RULE_PATH_BENEATH = 0b10, 1
+# Seccomp: actions of a filter, with the error number where there is one.
+ACTION_ALLOW, ACTION_EPERM, ACTION_ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
+# BPF instructions, and the offsets of what they load.
+BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT, BPF_RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+BPF_JUMPS = (BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT)
+OFFSET_SYSCALL, OFFSET_ARCHITECTURE, OFFSET_FIRST_ARGUMENT = 0, 4, 16
+X32_SYSCALLS = 0x40000000  # the first number of a second system call table of x86-64
+# For each machine: its audit architecture, the numbers of clone and clone3, and the system calls to refuse:
+# sockets and programs; signals, and access to other processes; attributes of files; sessions, and what
+# outlives the parent; shared memory and queues; io_uring, bpf and other ways around a filter.
+SYSCALLS = {
     "x86_64": (
         0xC000003E,
         (56, 435),
@@ -61,147 +65,151 @@ CALLS = {
         ),
     ),
 }
-# Audit events, by how their names begin, see the table in Python's documentation.
-REFUSED = (
-    *(
-        "ctypes.",
-        "os.chflags",
-        "os.chmod",
-        "os.chown",
-        "os.exec",
-        "os.fork",
-        "os.kill",
-        "os.link",
-        "os.mkdir",
-    ),
-    *("os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.setxattr", "os.spawn", "os.symlink"),
-    *("os.system", "os.truncate", "os.utime", "pty.spawn", "shutil.", "signal.pthread_kill", "socket."),
-    "subprocess.",
+# Prefixes of the refused audit events, see the table of audit events in Python's documentation.
+REFUSED_EVENTS = (
+    *("ctypes.", "os.chflags", "os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link"),
+    *("os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.setxattr", "os.spawn"),
+    *("os.symlink", "os.system", "os.truncate", "os.utime", "pty.spawn", "shutil.", "signal.pthread_kill"),
+    *("socket.", "subprocess."),
 )
 
 
-def separate() -> bool:
-    """Leave the machine's network and processes behind, where the system lets one; the next child does."""
+def enter_namespaces() -> bool:
+    """Enter new network and process namespaces, the latter from the next child on.
+
+    Returns:
+        Whether the system allows it.
+    """
     if sys.platform != "linux":
         return False
     library = ctypes.CDLL(None)
-    return not (library.unshare(NEW_USER | NEW_NET | NEW_PID) and library.unshare(NEW_NET | NEW_PID))
+    return not (
+        library.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWPID)
+        and library.unshare(CLONE_NEWNET | CLONE_NEWPID)
+    )
 
 
-def end_with_parent() -> None:
-    """Be killed when the parent is."""
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, on Linux."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PARENT_DIES, KILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-def confine(memory: int, seconds: int) -> list[str]:
-    """Give up, for good, whatever a program that computes does not need.
+def confine(memory_bytes: int, cpu_seconds: int) -> list[str]:
+    """Give up all rights that a computing program does not need, for good.
 
     Args:
-        memory: bytes of address space.
-        seconds: of computing.
+        memory_bytes: limit of the address space.
+        cpu_seconds: limit of the CPU time.
 
     Returns:
-        The layers below Python that hold: landlock, which keeps from writing, and seccomp, which keeps from
-        networks and other processes.
+        The layers of the operating system that are active: `landlock` refuses writing, `seccomp` refuses
+        networks and control of other processes.
     """
-    limits = {"AS": memory, "CPU": seconds, "FSIZE": 0, "NOFILE": FILES, "CORE": 0, "NPROC": FILES}
-    for name, most in limits.items():
+    _set_resource_limits(memory_bytes, cpu_seconds)
+    layers = {"landlock": _apply_landlock, "seccomp": _apply_seccomp} if sys.platform == "linux" else {}
+    active = [name for name, apply in layers.items() if apply()]
+    sys.addaudithook(_make_audit_hook())
+    return active
+
+
+def _set_resource_limits(memory_bytes: int, cpu_seconds: int) -> None:
+    """Set the limits of this process that the system supports."""
+    limits = {"AS": memory_bytes, "CPU": cpu_seconds, "FSIZE": 0, "CORE": 0}
+    limits |= {"NOFILE": MAX_OPEN_FILES, "NPROC": MAX_PROCESSES}
+    for name, limit in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is not None:
             hard = resource.getrlimit(kind)[1]
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
             try:
-                resource.setrlimit(kind, (most, most))
-            except (ValueError, OSError):  # macOS knows some of them and sets none
+                resource.setrlimit(kind, (limit, limit))
+            except (ValueError, OSError):  # macOS has some of these limits but does not set them
                 continue
-    layers = {"landlock": _landlock, "seccomp": _seccomp} if sys.platform == "linux" else {}
-    held = [name for name, layer in layers.items() if layer()]
-    sys.addaudithook(_hook())
-    return held
 
 
-def _landlock() -> bool:
-    """Refuse to write and to connect, where the kernel has Landlock."""
+def _apply_landlock() -> bool:
+    """Refuse to write files and to connect, except to the null device; return whether the kernel can."""
     library = ctypes.CDLL(None, use_errno=True)
-    version = library.syscall(CREATE, None, ctypes.c_size_t(0), 1)
+    version = library.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_GET_VERSION)
     if version < 1:
         return False
-    handled = [
-        sum(bits for first, bits in kind.items() if first <= version) for kind in (WRITES, TCP, SCOPES)
+    restricted = [
+        sum(bits for since, bits in rights.items() if since <= version)
+        for rights in (WRITE_RIGHTS, TCP_RIGHTS, SCOPES)
     ]
-    rules = (ctypes.c_uint64 * 3)(*handled)
+    attributes = (ctypes.c_uint64 * 3)(*restricted)
     size = 8 * (1 + (version >= 4) + (version >= 6))
-    ruleset = library.syscall(CREATE, ctypes.byref(rules), ctypes.c_size_t(size), 0)
+    ruleset = library.syscall(LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
     if ruleset < 0:
         return False
-    nothing = os.open(os.devnull, os.O_RDWR)
-    allowed = (ctypes.c_char * 12).from_buffer_copy(
-        WRITE_FILE.to_bytes(8, sys.byteorder) + nothing.to_bytes(4, sys.byteorder)
+    null_device = os.open(os.devnull, os.O_RDWR)
+    rule = (ctypes.c_char * 12).from_buffer_copy(
+        RIGHT_WRITE_FILE.to_bytes(8, sys.byteorder) + null_device.to_bytes(4, sys.byteorder)
     )
-    library.syscall(ADD, ruleset, BENEATH, ctypes.byref(allowed), 0)
-    library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    failed = library.syscall(RESTRICT, ruleset, 0)
-    os.close(nothing)
+    library.syscall(LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    failed = library.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    os.close(null_device)
     os.close(ruleset)
     return not failed
 
 
-def _seccomp() -> bool:
-    """Refuse system calls, where their numbers are known."""
-    if platform.machine() not in CALLS:
+def _apply_seccomp() -> bool:
+    """Refuse the system calls in `SYSCALLS`; return whether they are known for this machine."""
+    if platform.machine() not in SYSCALLS:
         return False
-    architecture, (clone, clone3), refused = CALLS[platform.machine()]
-    allow = 8 + len(refused)  # the places of the last three instructions
+    architecture, (clone, clone3), refused = SYSCALLS[platform.machine()]
+    allow = 8 + len(refused)  # index of the first of the last three instructions
     deny, unknown = allow + 1, allow + 2
-    # Each with what it compares to, and the places that follow if it is so and if not.
-    steps = [
-        (LOAD, ARCHITECTURE, 0, 0),
-        (EQUAL, architecture, 2, deny),
-        (LOAD, CALL, 0, 0),
-        (LARGER, OTHER_TABLE, deny, 4),
-        (EQUAL, clone3, unknown, 5),  # whose arguments cannot be read: clone is called in its place
-        (EQUAL, clone, 6, 8),
-        (LOAD, FIRST, 0, 0),
-        (HAS, THREAD, allow, deny),
-        *((EQUAL, number, deny, place + 1) for place, number in enumerate(refused, 8)),
-        *((ANSWER, answer, 0, 0) for answer in (ALLOW, DENY, UNKNOWN)),
+    # Code, value, and the indices of the next instruction if the comparison holds and if not.
+    program = [
+        (BPF_LOAD, OFFSET_ARCHITECTURE, 0, 0),
+        (BPF_JUMP_EQUAL, architecture, 2, deny),
+        (BPF_LOAD, OFFSET_SYSCALL, 0, 0),
+        (BPF_JUMP_GREATER_EQUAL, X32_SYSCALLS, deny, 4),
+        # A filter cannot read the arguments of clone3; callers fall back to clone when it is unknown.
+        (BPF_JUMP_EQUAL, clone3, unknown, 5),
+        (BPF_JUMP_EQUAL, clone, 6, 8),
+        (BPF_LOAD, OFFSET_FIRST_ARGUMENT, 0, 0),
+        (BPF_JUMP_ANY_BIT, CLONE_THREAD, allow, deny),
+        *((BPF_JUMP_EQUAL, number, deny, index + 1) for index, number in enumerate(refused, 8)),
+        *((BPF_RETURN, action, 0, 0) for action in (ACTION_ALLOW, ACTION_EPERM, ACTION_ENOSYS)),
     ]
 
-    class Step(ctypes.Structure):
+    class Instruction(ctypes.Structure):
         _fields_ = (
             ("code", ctypes.c_uint16),
-            ("then", ctypes.c_uint8),
-            ("otherwise", ctypes.c_uint8),
+            ("jump_if_true", ctypes.c_uint8),
+            ("jump_if_false", ctypes.c_uint8),
             ("value", ctypes.c_uint32),
         )
 
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_uint16), ("steps", ctypes.POINTER(Step)))
+    class Filter(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_uint16), ("instructions", ctypes.POINTER(Instruction)))
 
-    # Jumps count from the next instruction.
-    written = (Step * len(steps))(
+    # Jumps are relative to the next instruction.
+    instructions = (Instruction * len(program))(
         *(
-            Step(
-                code, *((then - i - 1, otherwise - i - 1) if code in (EQUAL, LARGER, HAS) else (0, 0)), value
-            )
-            for i, (code, value, then, otherwise) in enumerate(steps)
+            Instruction(code, *((if_true - i - 1, if_false - i - 1) if code in BPF_JUMPS else (0, 0)), value)
+            for i, (code, value, if_true, if_false) in enumerate(program)
         )
     )
     library = ctypes.CDLL(None)
-    library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    return not library.prctl(FILTER, MODE, ctypes.byref(Program(len(steps), written)), 0, 0)
+    library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    bpf_filter = Filter(len(program), instructions)
+    return not library.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(bpf_filter), 0, 0)
 
 
-def _hook() -> Callable[[str, tuple[Any, ...]], None]:
-    """What refuses within the interpreter; it goes by nothing that a program finds by its name."""
-    refused, nothing, error = REFUSED, os.devnull, PermissionError
-    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+def _make_audit_hook() -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that refuses events; it holds all that it uses, out of a program's reach."""
+    refused, null_device, error = REFUSED_EVENTS, os.devnull, PermissionError
+    write_flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            if flags & writing and path != nothing and type(path) is not int:
+            if flags & write_flags and path != null_device and type(path) is not int:
                 raise error(f"a measured program may not write {path!r}")
         elif event.startswith(refused):
             raise error(f"a measured program may not do {event}")

@@ -1,4 +1,4 @@
-"""A user's programs: their text, and which of the known kinds of programs they are like."""
+"""Source files of programs: reading them, and the spaces of the published programs that they resemble."""
 
 from __future__ import annotations
 
@@ -8,54 +8,61 @@ from pathlib import Path
 from nas_rlm.files import read_text
 
 LANGUAGES = {".py": "Python", ".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++"}  # by suffix
-MOST = 2**20  # bytes of a program
-# What they are called in tables of one's own (`measure`), and in the paper's datasets.
-KERNELS, SOLUTIONS, SCRIPTS = ("triton", "KBSS"), ("python", "APPS"), ("python", "CDSS/Python")
-KERNEL = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
+MAX_SOURCE_BYTES = 2**20
+# The space in the tables that `nas-rlm measure` writes, and that of the published datasets.
+KERNEL_SPACES = ("triton", "KBSS")
+SOLUTION_SPACES = ("python", "APPS")
+SCRIPT_SPACES = ("python", "CDSS/Python")
+TRITON_KERNEL = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
-_INPUT = re.compile(r"\binput\s*\(|\bsys\.stdin\b|\bopen\s*\(\s*0\s*\)")
+_READS_INPUT = re.compile(r"\binput\s*\(|\bsys\.stdin\b|\bopen\s*\(\s*0\s*\)")
 
 
 def is_program(path: Path) -> bool:
-    """Whether a file's name says that it is a program that can be read."""
+    """Return whether a file has the suffix of a supported programming language."""
     return path.suffix.lower() in LANGUAGES
 
 
 def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The text of a program, and the spaces whose programs are like it, those of one's own first.
+    """Read a program and find the spaces of similar programs.
 
-    Triton kernels are like those of KBSS; Python that reads no input but has functions is like solutions of
-    APPS, whose memory is what a call allocates; all else is like a judge's submissions, CDSS, whose memory is
-    the process's.
+    Triton kernels are similar to those of KBSS. Python that defines functions and reads no input is similar
+    to the solutions of APPS, whose memory is that of a call. All other programs are similar to the
+    submissions of CDSS, whose memory is that of the process.
+
+    Returns:
+        The source, and the names of the spaces, that of the user's own tables first.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no regular file, too large, empty, or no text.
+        ValueError: it is not a regular file, too large, empty or not text.
     """
-    text = source_of(path)
-    return text, _spaces(text, LANGUAGES[path.suffix.lower()])
+    source = read_source(path)
+    return source, _similar_spaces(source, LANGUAGES[path.suffix.lower()])
 
 
-def source_of(path: Path) -> str:
-    """The text of a program.
+def read_source(path: Path) -> str:
+    """Read the source of a program.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no regular file, too large, empty, or no text.
+        ValueError: it is not a regular file, too large, empty or not text.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError(f"{path} is no regular file: expected a program")
-    if path.is_file() and path.stat().st_size > MOST:
-        raise ValueError(f"{path} is larger than {MOST:,} bytes: expected a program")
-    text = read_text(path, "a program")
-    if not text.strip():
+        raise ValueError(f"{path} is not a regular file: expected a program")
+    if path.is_file() and path.stat().st_size > MAX_SOURCE_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_SOURCE_BYTES:,} bytes: expected a program")
+    source = read_text(path, "a program")
+    if not source.strip():
         raise ValueError(f"{path} is empty: expected a program")
-    return text
+    return source
 
 
-def _spaces(text: str, language: str) -> tuple[str, ...]:
+def _similar_spaces(source: str, language: str) -> tuple[str, ...]:
+    """Return the names of the spaces of similar programs."""
     if language != "Python":
         return (f"CDSS/{language}",)
-    if KERNEL.search(text):
-        return KERNELS
-    return SOLUTIONS if _DEFINITION.search(text) and not _INPUT.search(text) else SCRIPTS
+    if TRITON_KERNEL.search(source):
+        return KERNEL_SPACES
+    is_solution = _DEFINITION.search(source) and not _READS_INPUT.search(source)
+    return SOLUTION_SPACES if is_solution else SCRIPT_SPACES

@@ -1,4 +1,4 @@
-"""Tables of measured programs: a row each, with its source, what was measured and how, or why it was not."""
+"""Tables of measured programs: a row for each program, with its source, its measurements or its error."""
 
 from __future__ import annotations
 
@@ -8,109 +8,159 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from platform import node, python_version
-from typing import Any
-
-from tqdm import tqdm
+from typing import Any, NamedTuple
 
 from nas_rlm.data.tables import Row, Table, read, write
-from nas_rlm.files import alone, check_target, read_text
-from nas_rlm.programs.python_runner import USUAL, Measurement, Plan, Program, measure, stop
+from nas_rlm.files import check_target, exclusive_lock, read_text
+from nas_rlm.programs.python_runner import DEFAULT_PLAN, Measurement, Plan, Program, measure, stop_all
+from nas_rlm.utils.progress import progress_bar
 
-SPACE = "python"  # what programs are called in tables
-EVERY = 10.0  # seconds after which a table is written
-MOST = 64 * 2**20  # bytes of a file of programs
-
-# The source, numbers to learn, and all else that is told.
-Found = tuple[str, dict[str, float], dict[str, Any]]
+PYTHON_SPACE = "python"  # space of Python programs in tables
+WRITE_INTERVAL = 10.0  # seconds between two writes of a table
+MAX_PROGRAMS_BYTES = 64 * 2**20
 
 
-def measured(
+class ProgramResult(NamedTuple):
+    """The result for a program.
+
+    Args:
+        source: its source.
+        targets: value of each measured objective; empty if it failed.
+        details: everything else about the measurement, or the error.
+    """
+
+    source: str
+    targets: dict[str, float]
+    details: dict[str, Any]
+
+
+def measure_programs(
     programs: Mapping[str, Program],
     out: Path,
-    plan: Plan = USUAL,
+    plan: Plan = DEFAULT_PLAN,
     jobs: int = 1,
     progress: bool = False,
 ) -> Table:
-    """Measure Python programs and write them to a table, in which those that it has already are left alone.
+    """Measure Python programs and write them to a table.
+
+    Programs that the table already has are not measured again.
 
     Args:
-        programs: by their names.
-        out: a parquet table; what it holds already stays.
-        plan: how.
-        jobs: so many at a time; memory does not depend on it, times do.
-        progress: show a bar.
+        programs: programs by name.
+        out: the parquet table; its other rows are kept.
+        plan: settings of the measurement.
+        jobs: number of programs at a time, which changes times but not memory.
+        progress: whether to show a progress bar.
 
     Returns:
-        The table, with `memory` (bytes), and in `metainformation` all else that was found, or the error.
+        The table, with `memory` (bytes) and, in `metainformation`, the details or the error.
 
     Raises:
-        ValueError: see `filled`; or the system cannot confine programs that are not trusted.
+        ValueError: see `update_table`; or the system cannot confine programs, and the plan does not trust
+            them.
     """
 
-    def results(left: Sequence[str]) -> Generator[Found]:
+    def results(missing: Sequence[str]) -> Generator[ProgramResult]:
         with ThreadPoolExecutor(jobs) as pool:
             try:
-                found = pool.map(lambda name: measure(programs[name], plan), left)
-                for name, result in zip(left, found, strict=True):
-                    told = asdict(result)
-                    memory = {"memory": float(told.pop("memory"))} if isinstance(result, Measurement) else {}
-                    yield programs[name].source, memory, {**told, "python": python_version()}
+                measurements = pool.map(lambda name: measure(programs[name], plan), missing)
+                for name, result in zip(missing, measurements, strict=True):
+                    details = asdict(result)
+                    is_measured = isinstance(result, Measurement)
+                    targets = {"memory": float(details.pop("memory"))} if is_measured else {}
+                    yield ProgramResult(
+                        programs[name].source, targets, {**details, "python": python_version()}
+                    )
             finally:
-                stop()
+                stop_all()
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    how = asdict(replace(plan, trusted=False))
-    digests = {name: digest(_measured_of(program), how) for name, program in programs.items()}
+    digests = {name: _program_digest(program, plan) for name, program in programs.items()}
     problems = {name: program.problem for name, program in programs.items()}
-    return filled(out, SPACE, digests, results, problems, progress)
+    return update_table(out, PYTHON_SPACE, digests, results, problems, progress)
 
 
-def _measured_of(program: Program) -> dict[str, Any]:
-    """What of a program its measurement depends on."""
-    return {"source": program.source, "entry": program.entry, "cases": program.cases}
+def _program_digest(program: Program, plan: Plan) -> str:
+    """Return the digest of all that a measurement depends on, with the names of existing tables."""
+    content = {"source": program.source, "entry": program.entry, "cases": program.cases}
+    settings = {
+        "warmup": plan.warmup,
+        "repeats": plan.repeats,
+        "seconds": plan.seconds_per_run,
+        "memory": plan.memory_limit,
+        "counts": plan.count_lines,
+        "trusted": False,
+    }
+    return digest(content, settings)
 
 
 def digest(*parts: Any) -> str:
-    """What tells whether a measurement was of the same thing, in the same way."""
+    """Return a hash of JSON values, which identifies a program and the settings of its measurement."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
-def filled(
+def update_table(
     out: Path,
     space: str,
     digests: Mapping[str, str],
-    results: Callable[[Sequence[str]], Generator[Found]],
+    results: Callable[[Sequence[str]], Generator[ProgramResult]],
     groups: Mapping[str, str],
     progress: bool = False,
 ) -> Table:
-    """Write programs and what is found of them to a table, in which what it has already is left alone.
+    """Add the programs that a table does not have yet.
 
     Args:
-        out: a parquet table; what it holds already stays.
-        space: what the programs are called there.
-        digests: by the names of the programs, what tells whether a row is of the same program, measured in
-            the same way.
-        results: from names to what is found of each, one after the other.
-        groups: by names the problem that a program solves, where that is known.
-        progress: show a bar.
+        out: the parquet table; its other rows are kept.
+        space: space of the programs in the table.
+        digests: by name of each program, the digest of the program and the settings.
+        results: yields the results of the programs with these names, in order.
+        groups: by name, the problem that a program solves, where it is known.
+        progress: whether to show a progress bar.
+
+    Returns:
+        The table.
 
     Raises:
-        ValueError: the table is of something else, or of the same programs measured in another way; or
-            another process writes to it.
+        ValueError: the file is another table, has one of the programs with another digest, or is being
+            written by another process.
     """
     check_target(out)
     for name in (*digests, *groups.values()):
         if not _is_unicode(name):
-            raise ValueError(f"the name {name!r} is no Unicode: expected another name, or another file's")
-    with alone(out):
-        return _filled(out, space, digests, results, groups, progress)
+            raise ValueError(f"the name {name!r} is not valid Unicode: rename the program or its file")
+    with exclusive_lock(out):
+        rows = _read_rows(out, space) if out.exists() else {}
+        _drop_outdated_failures(rows, digests, out)
+        missing = [name for name in digests if name not in rows]
+        with _periodic_writes(rows, out) as write_if_due, closing(results(missing)) as new_results:
+            pairs = zip(missing, new_results, strict=True)
+            for name, result in progress_bar(
+                pairs, space, len(missing), unit="program", disable=not progress
+            ):
+                details = result.details | {
+                    "digest": digests[name],
+                    "host": node(),
+                    "at": datetime.now(UTC).isoformat(),
+                }
+                rows[name] = Row(
+                    space,
+                    "",
+                    result.targets,
+                    result.source,
+                    name,
+                    metainformation=json.dumps(details),
+                    group=groups.get(name, ""),
+                )
+                write_if_due()
+        return Table(out.stem, list(rows.values()))
 
 
 def _is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded in UTF-8; names of files may not be."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -118,107 +168,102 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _filled(
-    out: Path,
-    space: str,
-    digests: Mapping[str, str],
-    results: Callable[[Sequence[str]], Generator[Found]],
-    groups: Mapping[str, str],
-    progress: bool,
-) -> Table:
-    rows = _known(out, space) if out.exists() else {}
+def _read_rows(out: Path, space: str) -> dict[str, Row]:
+    """Return the rows of an existing table of measured programs, by name."""
+    rows: dict[str, Row] = {}
+    for row in read(out).rows:
+        if row.space != space or row.identifier in rows or '"digest"' not in row.metainformation:
+            raise ValueError(
+                f"{out} is not a table of measured {space} programs: it has {row.identifier!r} of"
+                f" {row.space!r}"
+            )
+        rows[row.identifier] = row
+    return rows
+
+
+def _drop_outdated_failures(rows: dict[str, Row], digests: Mapping[str, str], out: Path) -> None:
+    """Remove failures with another digest, so that they are measured again; refuse such measurements."""
     for name in digests.keys() & rows.keys():
         if json.loads(rows[name].metainformation).get("digest") != digests[name]:
             if rows[name].targets:
                 raise ValueError(
-                    f"{out} has {name!r} with another source, or measured in another way: expected another"
-                    " file"
+                    f"{out} has {name!r} with another source or other settings: expected another file"
                 )
-            del rows[name]  # it could not be measured in that way
-    left = [name for name in digests if name not in rows]
-    with _written(rows, out) as changed, closing(results(left)) as found:
-        pairs = zip(left, found, strict=True)
-        for name, (source, targets, told) in tqdm(
-            pairs, space, len(left), unit="program", disable=not progress
-        ):
-            told |= {"digest": digests[name], "host": node(), "at": datetime.now(UTC).isoformat()}
-            rows[name] = Row(space, "", targets, source, name, "", json.dumps(told), groups.get(name, ""))
-            changed()
-    return Table(out.stem, list(rows.values()))
-
-
-def _known(out: Path, space: str) -> dict[str, Row]:
-    """The rows of a table that was made here, by the names of their programs."""
-    found: dict[str, Row] = {}
-    for row in read(out).rows:
-        if row.space != space or row.identifier in found or '"digest"' not in row.metainformation:
-            raise ValueError(
-                f"{out} is no table of measured {space} programs: it has {row.identifier!r} of {row.space!r}"
-            )
-        found[row.identifier] = row
-    return found
+            del rows[name]
 
 
 @contextmanager
-def _written(rows: Mapping[str, Row], out: Path) -> Iterator[Any]:
-    """Within it rows are written now and then, after it once more."""
-    last = time.monotonic()
+def _periodic_writes(rows: Mapping[str, Row], out: Path) -> Iterator[Callable[[], None]]:
+    """Yield a function that writes the table if `WRITE_INTERVAL` has passed; write it at the end as well."""
+    last_write = time.monotonic()
 
-    def changed() -> None:
-        nonlocal last
-        if time.monotonic() - last > EVERY:
+    def write_if_due() -> None:
+        nonlocal last_write
+        if time.monotonic() - last_write > WRITE_INTERVAL:
             write(out, rows.values())
-            last = time.monotonic()
+            last_write = time.monotonic()
 
     try:
-        yield changed
+        yield write_if_due
     finally:
         write(out, rows.values())
 
 
 def read_programs(path: Path) -> dict[str, Program]:
-    """Programs of a file of JSON lines, by their names.
+    """Read programs from JSON lines, by name.
 
     Args:
-        path: of it; each line has `name`, `source`, `cases`, where a function is called `entry`, and perhaps
-            `problem`, so that programs for one problem can be kept apart from others.
+        path: the file; each line has `name`, `source` and `cases`, an `entry` where a function is called, and
+            optionally the `problem`, which lets a split keep programs for one problem together.
 
     Raises:
-        ValueError: a line is no such program, or a name is there twice.
+        FileNotFoundError: there is no such file.
+        ValueError: a line is not such a program, or a name occurs twice.
     """
-    if path.is_file() and path.stat().st_size > MOST:
-        raise ValueError(f"{path} is larger than {MOST:,} bytes")
-    found: dict[str, Program] = {}
+    if path.is_file() and path.stat().st_size > MAX_PROGRAMS_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_PROGRAMS_BYTES:,} bytes")
+    programs: dict[str, Program] = {}
     for number, line in enumerate(read_text(path, "programs").split("\n"), 1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-            if not isinstance(record, dict) or not isinstance(record.get("cases", []), list):
-                raise TypeError("a line is an object, and its cases are a list")
-            name, source, entry = str(record["name"]), record["source"], record.get("entry", "")
-            if not isinstance(source, str) or not isinstance(entry, str):
-                raise TypeError("source and entry are texts")
-            if name in found:
-                raise ValueError(f"{name!r} is there twice")
-            found[name] = Program(source, entry, record["cases"], str(record.get("problem", "")))
+            name, program = _parse_program(line)
+            if name in programs:
+                raise ValueError(f"{name!r} occurs twice")
+            programs[name] = program
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path} line {number} is no program ({str(error)[:200]}): expected such as"
+                f"{path} line {number} is not a program ({str(error)[:200]}): expected for example"
                 ' {"name": "one", "source": "def f(n): return n", "entry": "f", "cases": [{"args": [1]}]}'
             ) from None
-    if not found:
-        raise ValueError(f"{path} has no programs: expected one a line")
-    return found
+    if not programs:
+        raise ValueError(f"{path} has no programs: expected one in each line")
+    return programs
+
+
+def _parse_program(line: str) -> tuple[str, Program]:
+    """Return the name and the program of a JSON line."""
+    record = json.loads(line)
+    if not isinstance(record, dict) or not isinstance(record.get("cases", []), list):
+        raise TypeError("a line must be an object, and its cases a list")
+    name, source, entry = str(record["name"]), record["source"], record.get("entry", "")
+    if not isinstance(source, str) or not isinstance(entry, str):
+        raise TypeError("source and entry must be text")
+    return name, Program(source, entry, record["cases"], str(record.get("problem", "")))
 
 
 def read_cases(path: Path) -> Sequence[dict[str, Any]]:
-    """Inputs: a JSON list of them, see `Program`."""
+    """Read inputs from a JSON list, see `Program`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a JSON list.
+    """
     content = read_text(path, "inputs")
     try:
-        found = json.loads(content)
+        cases = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is no JSON ({error}): expected such as [{{"args": [1, 2]}}]') from None
-    if not isinstance(found, list):
-        raise ValueError(f'{path} is no list of inputs: expected such as [{{"args": [1, 2]}}]')
-    return found
+        raise ValueError(f'{path} is not JSON ({error}): expected for example [{{"args": [1, 2]}}]') from None
+    if not isinstance(cases, list):
+        raise ValueError(f'{path} is not a list of inputs: expected for example [{{"args": [1, 2]}}]')
+    return cases

@@ -1,8 +1,8 @@
-"""Measuring Triton kernels on a GPU: latency; or checking them in Triton's interpreter, without one.
+"""Measurement of the latency of Triton kernels on a GPU, or a check of them in Triton's interpreter.
 
-Source: appendix D.4.2 of the paper. After a warm-up, in which Triton compiles, a window of a second is filled
-with runs, 20 at least; of five windows the median counts. Kernels are trusted: they run as any program of the
-user's does, in a process of their own.
+After a warm-up, in which Triton compiles, a window of a second is filled with at least 20 runs; the median of
+five windows is the latency. Kernels are trusted: they run without confinement, in a process of their own.
+Source: appendix D.4.2 of the paper.
 """
 
 from __future__ import annotations
@@ -18,28 +18,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.tables import Table
-from nas_rlm.devices.connection import LONGEST, Connection, Died, Refused, check_limit
-from nas_rlm.programs.source import KERNEL, source_of
-from nas_rlm.programs.table import Found, digest, filled
+from nas_rlm.devices.connection import (
+    DEFAULT_TIMEOUT,
+    Connection,
+    RequestError,
+    WorkerDied,
+    check_timeout,
+)
+from nas_rlm.programs.source import TRITON_KERNEL, read_source
+from nas_rlm.programs.table import ProgramResult, digest, update_table
 
-SPACE = "triton"  # what kernels are called in tables
-WORKER = "nas_rlm.programs.triton_worker"
-ENTRIES = ("entry_point", "module_name")  # what KernelBook calls the name of the torch module
+TRITON_SPACE = "triton"  # space of kernels in tables
+WORKER_MODULE = "nas_rlm.programs.triton_worker"
+ENTRY_COLUMNS = ("entry_point", "module_name")  # KernelBook's columns with the name of the torch module
+MAX_SECONDS_PER_WINDOW = 60
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A Triton program, or a torch module of which Inductor makes one.
+    """A Triton program, or a torch module for which Inductor generates one.
 
     Args:
-        source: a Python file with kernels and with `call(args)`, a class `ModelNew` or a function; empty for
-            what Inductor makes.
-        module: a Python file with the torch module that the kernels stand for, if there is one. It, or the
-            source, has `get_inputs()` and perhaps `get_init_inputs()`.
-        entry: the name of the module, or of a function; by default the last module that is defined.
+        source: Python file with kernels and a function `call(args)`, a class `ModelNew` or another function;
+            empty to generate it from the module.
+        module: Python file with the equivalent torch module, if there is one. It, or the source, defines
+            `get_inputs()` and optionally `get_init_inputs()`.
+        entry: name of the module or function; the last module of the file by default.
 
     Raises:
-        ValueError: there is neither source nor module.
+        ValueError: both source and module are empty.
     """
 
     source: str
@@ -48,46 +55,52 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if not (self.source.strip() or self.module.strip()):
-            raise ValueError("a kernel is empty: expected Triton, or a torch module")
+            raise ValueError("a kernel is empty: expected a Triton program or a torch module")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How kernels are measured.
+    """Settings of the measurement of kernels.
 
     Args:
-        windows: of runs.
-        seconds: that a window takes at least.
-        interpret: in Triton's interpreter instead of on a GPU: it tells what kernels compute, and how slow
-            the interpreter is.
-        limit: seconds that compiling a kernel, or a window of its runs, may take.
+        windows: number of windows.
+        seconds_per_window: minimum length of each window.
+        interpret: run in Triton's interpreter instead of on a GPU, to check what kernels compute; the latency
+            is that of the interpreter.
+        timeout: seconds that compiling a kernel, or a window, may take.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     windows: int = 5
-    seconds: float = 1.0
+    seconds_per_window: float = 1.0
     interpret: bool = False
-    limit: float = LONGEST
+    timeout: float = DEFAULT_TIMEOUT
 
     def __post_init__(self) -> None:
-        check_limit(self.limit, self.seconds)
+        check_timeout(self.timeout, self.seconds_per_window)
         if self.windows < 1:
             raise ValueError(f"windows is {self.windows}, expected at least 1")
-        if not 0 < self.seconds <= 60:
-            raise ValueError(f"seconds is {self.seconds:g}, expected more than 0 and at most 60")
+        if not 0 < self.seconds_per_window <= MAX_SECONDS_PER_WINDOW:
+            raise ValueError(
+                f"the seconds of a window are {self.seconds_per_window:g}, expected more than 0 and at most"
+                f" {MAX_SECONDS_PER_WINDOW}"
+            )
 
 
-USUAL = Plan()
+DEFAULT_PLAN = Plan()
 
 
 @dataclass(frozen=True)
 class Latency:
-    """How long a kernel takes.
+    """The latency of a kernel.
 
     Args:
-        median, deviation: of the windows' means, ms.
-        runs: in all windows.
-        order: of its arguments, the first that fits.
-        matches: whether it does what its module does; None where there is no module.
+        median, deviation: median and standard deviation of the windows' mean latencies, in ms.
+        runs: number of runs in all windows.
+        order: how the kernel is called; the first way that works.
+        matches: whether its outputs equal those of the torch module; None without a module.
     """
 
     median: float
@@ -99,92 +112,104 @@ class Latency:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a kernel has no latency."""
+    """The reason why a kernel could not be measured."""
 
     error: str
 
 
-def latencies(kernels: Mapping[str, Kernel], out: Path, plan: Plan = USUAL, progress: bool = False) -> Table:
-    """Measure kernels and write them to a table, in which those that it has already are left alone.
+def measure_kernels(
+    kernels: Mapping[str, Kernel], out: Path, plan: Plan = DEFAULT_PLAN, progress: bool = False
+) -> Table:
+    """Measure kernels and write them to a table.
+
+    Kernels that the table already has are not measured again.
 
     Args:
-        kernels: by their names.
-        out: a parquet table; what it holds already stays.
-        plan: how.
-        progress: show a bar.
+        kernels: kernels by name.
+        out: the parquet table; its other rows are kept.
+        plan: settings of the measurement.
+        progress: whether to show a progress bar.
 
     Returns:
-        The table, with `latency/DEVICE` (ms), and in `metainformation` how it was found, or the error.
+        The table, with `latency/DEVICE` (ms) and, in `metainformation`, the details or the error.
 
     Raises:
-        ValueError: there is no GPU, and they are not to be interpreted.
+        ValueError: there is no GPU, and the plan does not interpret; or see `update_table`.
     """
-    with Connection(module=WORKER, longest=plan.limit) as worker:
-        environment = _opened(worker, plan)
+    with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
+        environment = worker.open(interpret=plan.interpret)
     device = environment.pop("device")
 
-    def results(left: Sequence[str]) -> Generator[Found]:
-        for name in left:
+    def results(missing: Sequence[str]) -> Generator[ProgramResult]:
+        for name in missing:
             kernel = kernels[name]
-            source = kernel.source or _made(kernel, plan)
-            result = source if isinstance(source, Failure) else measure(replace(kernel, source=source), plan)
-            told = asdict(result)
-            found = {f"latency/{device}": told.pop("median")} if isinstance(result, Latency) else {}
-            yield kernel.module if isinstance(source, Failure) else source, found, {**told, **environment}
+            source = kernel.source or _generate_source(kernel, plan)
+            if isinstance(source, Failure):
+                yield ProgramResult(kernel.module, {}, {**asdict(source), **environment})
+                continue
+            result = measure(replace(kernel, source=source), plan)
+            details = asdict(result)
+            targets = {f"latency/{device}": details.pop("median")} if isinstance(result, Latency) else {}
+            yield ProgramResult(source, targets, {**details, **environment})
 
-    digests = {name: digest(asdict(kernel), _how(plan), device) for name, kernel in kernels.items()}
-    return filled(out, SPACE, digests, results, {}, progress)
-
-
-def _how(plan: Plan) -> dict[str, Any]:
-    """What of a plan a latency depends on."""
-    return {name: value for name, value in asdict(plan).items() if name != "limit"}
+    digests = {name: _kernel_digest(kernel, plan, device) for name, kernel in kernels.items()}
+    return update_table(out, TRITON_SPACE, digests, results, {}, progress)
 
 
-def measure(kernel: Kernel, plan: Plan = USUAL) -> Latency | Failure:
-    """Run a kernel in a process of its own.
+def _kernel_digest(kernel: Kernel, plan: Plan, device: str) -> str:
+    """Return the digest of all that a latency depends on, with the names of existing tables."""
+    settings = {
+        "windows": plan.windows,
+        "seconds": plan.seconds_per_window,
+        "interpret": plan.interpret,
+    }
+    return digest(asdict(kernel), settings, device)
+
+
+def measure(kernel: Kernel, plan: Plan = DEFAULT_PLAN) -> Latency | Failure:
+    """Measure a kernel in a process of its own.
 
     Raises:
-        ValueError: see `latencies`.
+        ValueError: there is no GPU, and the plan does not interpret.
     """
-    with Connection(module=WORKER, longest=plan.limit) as worker:
-        _opened(worker, plan)
+    with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
+        worker.open(interpret=plan.interpret)
         try:
-            told = worker.ask("load", json.dumps(asdict(kernel)).encode(), number=0)
-            windows = [worker.ask("window", number=0, seconds=plan.seconds) for _ in range(plan.windows)]
-        except (Refused, Died) as error:
+            loaded = worker.request("load", json.dumps(asdict(kernel)).encode(), number=0)
+            windows = [
+                worker.request("window", number=0, seconds=plan.seconds_per_window)
+                for _ in range(plan.windows)
+            ]
+        except (RequestError, WorkerDied) as error:
             return Failure(str(error))
-    times = [one["time"] for one in windows]
-    runs = sum(one["runs"] for one in windows)
-    return Latency(float(np.median(times)), float(np.std(times)), runs, told["order"], told["matches"])
+    times = [window["time"] for window in windows]
+    runs = sum(window["runs"] for window in windows)
+    return Latency(float(np.median(times)), float(np.std(times)), runs, loaded["order"], loaded["matches"])
 
 
-def _made(kernel: Kernel, plan: Plan) -> str | Failure:
-    """What Inductor makes of a module."""
-    with Connection(module=WORKER, longest=plan.limit) as worker:
-        _opened(worker, plan)
+def _generate_source(kernel: Kernel, plan: Plan) -> str | Failure:
+    """Return the Triton program that Inductor generates for a module."""
+    with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
+        worker.open(interpret=plan.interpret)
         content = json.dumps({"source": kernel.module, "entry": kernel.entry}).encode()
         try:
-            return str(worker.ask("make", content)["source"])
-        except (Refused, Died) as error:
+            return str(worker.request("generate", content)["source"])
+        except (RequestError, WorkerDied) as error:
             return Failure(str(error))
 
 
-def _opened(worker: Connection, plan: Plan) -> dict[str, Any]:
-    try:
-        return worker.ask("open", interpret=plan.interpret)
-    except Died as died:
-        raise ValueError(f"{' '.join(worker.command)!r} does not start: {died}") from None
-
-
-def read_pairs(path: Path) -> dict[str, Kernel]:
-    """Pairs of torch modules and Triton programs, as KernelBook publishes them, by their numbers.
+def read_kernelbook(path: Path) -> dict[str, Kernel]:
+    """Read pairs of torch modules and Triton programs as KernelBook publishes them.
 
     Args:
-        path: a parquet file, or a JSON list, with `python_code`, `triton_code` and `entry_point`.
+        path: parquet file, or JSON list, with `python_code`, `triton_code` and `entry_point`.
+
+    Returns:
+        The pairs by their uuid, or by their position where they have none.
 
     Raises:
-        ValueError: it is none.
+        FileNotFoundError: there is no such file.
+        ValueError: the file has another format.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no pairs at {str(path)!r}: expected a parquet or JSON file of KernelBook")
@@ -193,29 +218,35 @@ def read_pairs(path: Path) -> dict[str, Kernel]:
             records = json.loads(path.read_text(encoding="utf-8"))
         else:
             records = pq.read_table(path).to_pylist()
-        pairs = {
-            str(i if one.get("uuid") is None else one["uuid"]): Kernel(
-                one["triton_code"] or "", one["python_code"] or "", _entry(one)
+        kernels = {
+            str(i if record.get("uuid") is None else record["uuid"]): Kernel(
+                record["triton_code"] or "", record["python_code"] or "", _entry_name(record)
             )
-            for i, one in enumerate(records)
+            for i, record in enumerate(records)
         }
-        if len(pairs) < len(records):
-            raise ValueError("several have one uuid")
+        if len(kernels) < len(records):
+            raise ValueError("several pairs have the same uuid")
     except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
         raise ValueError(
             f"{str(path)!r} has no pairs ({type(error).__name__}: {error}): expected python_code, triton_code"
             " and entry_point"
         ) from None
-    if not pairs:
-        raise ValueError(f"{str(path)!r} has no pairs: expected one at least")
-    return pairs
+    if not kernels:
+        raise ValueError(f"{str(path)!r} has no pairs: expected at least one")
+    return kernels
 
 
-def _entry(record: Mapping[str, Any]) -> str:
-    return next((str(record[name]) for name in ENTRIES if record.get(name)), "")
+def _entry_name(record: Mapping[str, Any]) -> str:
+    """Return the name of the torch module of a pair; empty if it has none."""
+    return next((str(record[name]) for name in ENTRY_COLUMNS if record.get(name)), "")
 
 
 def read_kernel(path: Path, entry: str = "") -> Kernel:
-    """A file of the user's: a Triton program, or a torch module where it has no kernel."""
-    source = source_of(path)
-    return Kernel(source, "", entry) if KERNEL.search(source) else Kernel("", source, entry)
+    """Read a Python file: a Triton program, or a torch module if it has no Triton kernel.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a regular file, too large, empty or not text.
+    """
+    source = read_source(path)
+    return Kernel(source, "", entry) if TRITON_KERNEL.search(source) else Kernel("", source, entry)

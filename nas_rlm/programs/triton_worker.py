@@ -1,8 +1,8 @@
-"""The process in which Triton kernels run: on a GPU, or in Triton's interpreter.
+"""The process in which Triton kernels run, on a GPU or in Triton's interpreter.
 
     python -m nas_rlm.programs.triton_worker
 
-A kernel that reaches beyond its memory spoils this process for all others, so that each one gets its own.
+An invalid memory access of a kernel makes the process unusable, so each kernel gets a process of its own.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nas_rlm.devices.serving import Answers, serve_standard
-from nas_rlm.programs.sandbox import end_with_parent
+from nas_rlm.devices.serving import Handlers, serve_on_stdio
+from nas_rlm.programs.sandbox import die_with_parent
 
-WARM = 0.2  # seconds of runs before any counts
-FIRST = 20  # runs of which a window is at least, where they are not interpreted
-ORDERS = 64  # of arguments that are tried
-TOLERANCE = 1e-2  # within which a kernel does what its module does: tensor cores round
-# What Triton's interpreter does not know of a GPU's library of functions.
-FUNCTIONS = {
+WARMUP_SECONDS = 0.2
+MIN_RUNS_PER_WINDOW = 20  # on a GPU
+WINDOW_MARGIN = 1.2  # factor on the number of runs that is estimated to fill a window
+MAX_CALL_ORDERS = 64
+TOLERANCE = 1e-2  # absolute and relative, of outputs; tensor cores round
+WEIGHT_SEED, INPUT_SEED = 0, 1
+# Functions of the GPU's library that Triton's interpreter lacks.
+INTERPRETED_FUNCTIONS = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt")},
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil")},
     **{name: getattr(np, name) for name in ("trunc", "fmod", "hypot", "isnan", "isinf")},
@@ -42,246 +44,295 @@ FUNCTIONS = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
 
-
-Call = tuple[str, Callable[[], Callable[[], Any]]]  # how, and what makes the call
+# A description of how a program is called, and a function that prepares such a call.
+Candidate = tuple[str, Callable[[], Callable[[], Any]]]
 
 
 class Worker:
-    """The kernels that a process holds, by number."""
+    """The kernels that a process has loaded, by number."""
 
     def __init__(self) -> None:
         self.kernels: dict[int, Callable[[], Any]] = {}
-        self.place = "cpu"
+        self.device_type = "cpu"
 
     def open(self, interpret: bool) -> dict[str, Any]:
-        """Settle on the GPU or the interpreter, and tell of the machine."""
+        """Select the GPU or the interpreter.
+
+        Returns:
+            `device`: its name; and the versions of Triton, torch and CUDA.
+
+        Raises:
+            ValueError: there is no GPU, and `interpret` is false.
+        """
         if not interpret and not torch.cuda.is_available():
             raise ValueError("there is no GPU: --interpret checks kernels without one")
         if interpret:
-            os.environ["TRITON_INTERPRET"] = "1"  # before Triton's own functions are made
+            os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported
         import triton
 
-        told = {"triton": triton.__version__, "torch": torch.__version__}
-        _fit_older_programs()
+        versions = {"triton": triton.__version__, "torch": torch.__version__}
+        _restore_grid_helper()
         if interpret:
-            _fit_without_gpu()
-            return {"device": "triton-interpreter", **told}
-        self.place = "cuda"
+            _replace_gpu_functions()
+            return {"device": "triton-interpreter", **versions}
+        self.device_type = "cuda"
         name = torch.cuda.get_device_name().lower().replace(" ", "-")
-        return {"device": name, "cuda": torch.version.cuda, **told}
+        return {"device": name, "cuda": torch.version.cuda, **versions}
 
-    def make(self, content: bytes) -> dict[str, Any]:
-        """The Triton program of a torch module, see `nas_rlm.programs.inductor`."""
-        from nas_rlm.programs.inductor import triton_program
+    def generate(self, content: bytes) -> dict[str, Any]:
+        """Generate the Triton program of a torch module, see `nas_rlm.programs.inductor`.
 
-        given = json.loads(content)
-        scope = _run(given["source"], "module")
-        module, name = self._module(scope, given["entry"])
-        return {"source": triton_program(module, self._inputs(scope), name)}
-
-    def load(self, number: int, content: bytes) -> dict[str, Any]:
-        """Load a program, find how it is called, and run it until it is warm.
+        Args:
+            content: JSON with `source`, a Python file, and `entry`, the name of the module.
 
         Returns:
-            `order` tells how; `matches` whether it does what its module does, None where there is none.
+            `source`: the program.
         """
-        given = json.loads(content)
-        scope = _run(given["source"], "kernel")
-        own = _run(given["module"], "module") if given["module"] else scope
-        inputs, module, expected = self._inputs(own), None, None
-        if given["module"]:
-            module, _ = self._module(own, given["entry"])
-            expected = [one.clone() for one in _tensors(_called(module, _copied(inputs)))]
-        calls = self._calls(scope, own, module, inputs, given["entry"])
-        order, kernel, matches = self._first(calls, expected)
+        from nas_rlm.programs.inductor import triton_program
+
+        kernel = json.loads(content)
+        scope = _execute_file(kernel["source"], "module")
+        module, name = self._build_module(scope, kernel["entry"])
+        return {"source": triton_program(module, self._make_inputs(scope), name)}
+
+    def load(self, number: int, content: bytes) -> dict[str, Any]:
+        """Load a program, find out how to call it, and do the warm-up runs.
+
+        Args:
+            number: name of the kernel in later requests.
+            content: JSON with the fields of `nas_rlm.programs.triton_runner.Kernel`.
+
+        Returns:
+            `order`: how it is called; `matches`: whether its outputs equal those of the torch module, None
+            without a module.
+        """
+        kernel = json.loads(content)
+        scope = _execute_file(kernel["source"], "kernel")
+        input_scope = _execute_file(kernel["module"], "module") if kernel["module"] else scope
+        inputs, module, expected = self._make_inputs(input_scope), None, None
+        if kernel["module"]:
+            module, _ = self._build_module(input_scope, kernel["entry"])
+            expected = [tensor.clone() for tensor in _tensors(_call(module, _copy(inputs)))]
+        candidates = self._candidates(scope, input_scope, module, inputs, kernel["entry"])
+        order, call, matches = self._select_candidate(candidates, expected)
         start = time.perf_counter()
-        while time.perf_counter() - start < WARM:
-            kernel()
-        if self.place == "cuda":
+        while time.perf_counter() - start < WARMUP_SECONDS:
+            call()
+        if self.device_type == "cuda":
             torch.cuda.synchronize()
-        self.kernels[number] = kernel
+        self.kernels[number] = call
         return {"order": order, "matches": matches}
 
     def window(self, number: int, seconds: float) -> dict[str, Any]:
-        """Run a kernel as often as it takes to fill so many seconds: ms a run."""
-        kernel, runs = self.kernels[number], FIRST if self.place == "cuda" else 1
-        while (taken := self._timed(kernel, runs)) < seconds:
-            runs = max(2 * runs, int(1.2 * runs * seconds / max(taken, 1e-6)) if taken > 0 else 0)
-        return {"time": 1e3 * taken / runs, "runs": runs}
+        """Run a kernel repeatedly, increasing the number of runs until they fill the window.
 
-    def _timed(self, kernel: Callable[[], Any], runs: int) -> float:
-        """Seconds that so many runs take."""
-        if self.place == "cpu":
+        Returns:
+            `time`: mean duration of a run in ms; `runs`: number of runs.
+        """
+        call, runs = self.kernels[number], MIN_RUNS_PER_WINDOW if self.device_type == "cuda" else 1
+        while (elapsed := self._time_runs(call, runs)) < seconds:
+            estimate = int(WINDOW_MARGIN * runs * seconds / max(elapsed, 1e-6)) if elapsed > 0 else 0
+            runs = max(2 * runs, estimate)
+        return {"time": 1e3 * elapsed / runs, "runs": runs}
+
+    def _time_runs(self, call: Callable[[], Any], runs: int) -> float:
+        """Return the total duration of a number of runs in seconds."""
+        if self.device_type == "cpu":
             start = time.perf_counter()
             for _ in range(runs):
-                kernel()
+                call()
             return time.perf_counter() - start
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         for _ in range(runs):
-            kernel()
+            call()
         last.record()
         last.synchronize()
         return first.elapsed_time(last) / 1e3
 
-    def _module(self, scope: dict[str, Any], entry: str) -> tuple[nn.Module, str]:
-        """The torch module of a file: the class of that name, or the last one that it defines."""
-        kinds = {name: value for name, value in scope.items() if _is_module(value)}
-        own = [name for name, kind in kinds.items() if kind.__module__ == scope["__name__"]]
-        name = entry or (own[-1] if own else "")
-        if name not in kinds:
+    def _build_module(self, scope: dict[str, Any], entry: str) -> tuple[nn.Module, str]:
+        """Return the torch module of a file and its name: the entry, or else the last one defined there."""
+        classes = {name: value for name, value in scope.items() if _is_module_class(value)}
+        defined_here = [name for name, cls in classes.items() if cls.__module__ == scope["__name__"]]
+        name = entry or (defined_here[-1] if defined_here else "")
+        if name not in classes:
             raise ValueError(f"there is no torch module {name!r}: expected a class and get_inputs()")
-        return self._built(kinds[name], scope), name
+        return self._instantiate(classes[name], scope), name
 
-    def _built(self, kind: type[nn.Module], scope: dict[str, Any]) -> nn.Module:
-        """A module, with what the file's `get_init_inputs` gives, always with the same parameters."""
-        given = scope["get_init_inputs"]() if "get_init_inputs" in scope else []
-        match given:
-            case [list() | tuple() as positional, dict() as named]:
+    def _instantiate(self, cls: type[nn.Module], scope: dict[str, Any]) -> nn.Module:
+        """Return a module with the arguments of the file's `get_init_inputs` and fixed random weights."""
+        arguments = scope["get_init_inputs"]() if "get_init_inputs" in scope else []
+        match arguments:
+            case [list() | tuple() as args, dict() as kwargs]:
                 pass
             case _:
-                positional, named = given, {}
-        torch.manual_seed(0)
-        return kind(*positional, **named).to(self.place).eval()
+                args, kwargs = arguments, {}
+        torch.manual_seed(WEIGHT_SEED)
+        return cls(*args, **kwargs).to(self.device_type).eval()
 
-    def _inputs(self, scope: dict[str, Any]) -> list[Any]:
+    def _make_inputs(self, scope: dict[str, Any]) -> list[Any]:
+        """Return the inputs of a file's `get_inputs` on the device, with a fixed seed."""
         if "get_inputs" not in scope:
-            raise ValueError("there is no get_inputs(): expected a function that gives a list of tensors")
-        torch.manual_seed(1)
-        return [x.to(self.place) if isinstance(x, Tensor) else x for x in scope["get_inputs"]()]
+            raise ValueError("there is no get_inputs(): expected a function that returns a list of tensors")
+        torch.manual_seed(INPUT_SEED)
+        return [x.to(self.device_type) if isinstance(x, Tensor) else x for x in scope["get_inputs"]()]
 
-    def _calls(
+    def _candidates(
         self,
         scope: dict[str, Any],
-        own: dict[str, Any],
+        input_scope: dict[str, Any],
         module: nn.Module | None,
         inputs: list[Any],
         entry: str,
-    ) -> Iterator[Call]:
-        """The ways in which a program may want to be called, the likeliest first.
+    ) -> Iterator[Candidate]:
+        """Yield the ways in which a program may be called, the most likely first.
 
         Args:
-            scope: of the program.
-            own: of the file that has the inputs.
-            module: what it stands for, if that is known.
-            inputs: of the module, or of the program's function.
-            entry: the name of the module or of the function.
+            scope: names that the program defines.
+            input_scope: names of the file with the inputs.
+            module: the equivalent torch module, if there is one.
+            inputs: inputs of the module, or of the program's function.
+            entry: name of the module or function.
         """
         function = scope.get(entry)
-        if callable(function) and not _is_module(function):
-            yield "inputs", lambda: partial(_called, function, _copied(inputs))
+        if callable(function) and not _is_module_class(function):
+            yield "inputs", lambda: partial(_call, function, _copy(inputs))
         for name in (f"{entry}New", "ModelNew"):
-            kind = scope.get(name)
-            if _is_module(kind):
-                yield name, partial(self._with_module, kind, own, module, inputs)
+            cls = scope.get(name)
+            if _is_module_class(cls):
+                yield name, partial(self._prepare_module, cls, input_scope, module, inputs)
         if callable(call := scope.get("call")):
             named = chain(module.named_parameters(), module.named_buffers()) if module is not None else ()
-            held = {name: value.data for name, value in named}
-            for order, wanted in _orders(scope.get("ARGUMENTS"), list(held), len(inputs)):
-                yield order, partial(_with_list, call, wanted, held, inputs)
+            weights = {name: value.data for name, value in named}
+            for order, arguments in _argument_orders(scope.get("ARGUMENTS"), list(weights), len(inputs)):
+                yield order, partial(_prepare_list_call, call, arguments, weights, inputs)
 
-    def _with_module(
-        self, kind: type[nn.Module], own: dict[str, Any], module: nn.Module | None, inputs: list[Any]
+    def _prepare_module(
+        self,
+        cls: type[nn.Module],
+        input_scope: dict[str, Any],
+        module: nn.Module | None,
+        inputs: list[Any],
     ) -> Callable[[], Any]:
-        """The call of a module made of kernels, with the parameters of the one that it stands for."""
-        built = self._built(kind, own)
+        """Return the call of a module with Triton kernels, which gets the weights of the torch module."""
+        instance = self._instantiate(cls, input_scope)
         if module is not None:
-            built.load_state_dict(module.state_dict(), strict=False)
-        return partial(_called, built, _copied(inputs))
+            instance.load_state_dict(module.state_dict(), strict=False)
+        return partial(_call, instance, _copy(inputs))
 
-    def _first(
-        self, calls: Iterator[Call], expected: list[Tensor] | None
+    def _select_candidate(
+        self, candidates: Iterator[Candidate], expected: list[Tensor] | None
     ) -> tuple[str, Callable[[], Any], bool | None]:
-        """The first way that runs, and does what it should where one knows that."""
-        runs: tuple[str, Callable[[], Any]] | None = None
-        error: Exception | None = None
-        for order, make in islice(calls, ORDERS):
+        """Return the first candidate with the expected outputs, or else the first that runs.
+
+        Args:
+            candidates: ways to call the program.
+            expected: outputs of the torch module; None if they are unknown.
+
+        Returns:
+            The description of the candidate, its call, and whether the outputs match.
+
+        Raises:
+            Exception: the error of the first candidate, if none runs.
+        """
+        first_running: tuple[str, Callable[[], Any]] | None = None
+        first_error: Exception | None = None
+        for order, prepare in islice(candidates, MAX_CALL_ORDERS):
             try:
-                call = make()
-                found = _tensors(call())
-                if self.place == "cuda":
+                call = prepare()
+                outputs = _tensors(call())
+                if self.device_type == "cuda":
                     torch.cuda.synchronize()
-                matches = None if expected is None else _alike(found, expected)
-            except Exception as failed:  # whatever a kernel raises, another order may do
-                error = error or failed
+                matches = None if expected is None else _all_close(outputs, expected)
+            except Exception as error:  # a kernel may raise anything with wrong arguments
+                first_error = first_error or error
                 continue
             if matches is not False:
                 return order, call, matches
-            runs = runs or (order, call)
-        if runs:
-            return *runs, False
-        if error:
-            raise error
+            first_running = first_running or (order, call)
+        if first_running:
+            return *first_running, False
+        if first_error:
+            raise first_error
         raise ValueError(
-            "nothing to call: expected call(args), a class ModelNew, or the function that is named"
+            "nothing to call: expected call(args), a class ModelNew, or the function that the entry names"
         )
 
 
-def _is_module(value: object) -> TypeGuard[type[nn.Module]]:
+def _is_module_class(value: object) -> TypeGuard[type[nn.Module]]:
     return isinstance(value, type) and issubclass(value, nn.Module) and value is not nn.Module
 
 
-def _called(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+def _call(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """Call a function or module without gradients."""
     with torch.no_grad():
         return function(*inputs)
 
 
-def _copied(inputs: Sequence[Any]) -> list[Any]:
-    """Inputs for one way of calling alone, which may write to them."""
-    return [one.clone() if isinstance(one, Tensor) else one for one in inputs]
+def _copy(inputs: Sequence[Any]) -> list[Any]:
+    """Return inputs with cloned tensors, because a program may write to them."""
+    return [x.clone() if isinstance(x, Tensor) else x for x in inputs]
 
 
-def _with_list(
+def _prepare_list_call(
     function: Callable[[list[Any]], Any],
-    wanted: Sequence[str | int],
-    held: dict[str, Tensor],
+    arguments: Sequence[str | int],
+    weights: dict[str, Tensor],
     inputs: Sequence[Any],
 ) -> Callable[[], Any]:
-    """The call of a function of a list, of its own each time, since what Inductor writes empties it."""
-    copies = _copied(inputs)
-    arguments = [copies[one] if isinstance(one, int) else held[one] for one in wanted]
-    return lambda: function(list(arguments))
-
-
-def _orders(
-    told: Sequence[str | int] | None, parameters: list[str], count: int
-) -> Iterator[tuple[str, Sequence[str | int]]]:
-    """Orders in which `call` may take parameters, by their names, and inputs, by their numbers.
+    """Return the call of a function that takes a list; each call gets a new list, which may be cleared.
 
     Args:
-        told: by the program, see `nas_rlm.programs.inductor`.
-        parameters: of the module, and its buffers.
-        count: of inputs.
+        function: `call` of a program.
+        arguments: names of weights and numbers of inputs, in order.
+        weights: parameters and buffers of the module.
+        inputs: inputs of the module.
     """
-    if told is not None:
-        yield "as it says", told
+    copies = _copy(inputs)
+    values = [copies[a] if isinstance(a, int) else weights[a] for a in arguments]
+    return lambda: function(list(values))
+
+
+def _argument_orders(
+    declared: Sequence[str | int] | None, weights: list[str], num_inputs: int
+) -> Iterator[tuple[str, Sequence[str | int]]]:
+    """Yield the orders in which `call` may take weights, by name, and inputs, by number.
+
+    Args:
+        declared: order that the program declares, see `nas_rlm.programs.inductor`.
+        weights: names of the module's parameters and buffers.
+        num_inputs: number of inputs.
+    """
+    if declared is not None:
+        yield "as declared", declared
         return
-    inputs = list(range(count))
-    yield "parameters, inputs", [*parameters, *inputs]
-    if parameters:
-        yield "inputs, parameters", [*inputs, *parameters]
-    for at in range(1, len(parameters)):
-        yield f"inputs after {at} parameters", [*parameters[:at], *inputs, *parameters[at:]]
-    for at in range(1, len(inputs) if parameters else 0):
-        yield f"parameters after {at} inputs", [*inputs[:at], *parameters, *inputs[at:]]
+    inputs = list(range(num_inputs))
+    yield "parameters, inputs", [*weights, *inputs]
+    if weights:
+        yield "inputs, parameters", [*inputs, *weights]
+    for k in range(1, len(weights)):
+        yield f"inputs after {k} parameters", [*weights[:k], *inputs, *weights[k:]]
+    for k in range(1, len(inputs) if weights else 0):
+        yield f"parameters after {k} inputs", [*inputs[:k], *weights, *inputs[k:]]
 
 
-def _alike(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
-    return len(found) == len(expected) and all(
+def _all_close(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """Return whether outputs have the expected shapes and, within the tolerance, values."""
+    return len(outputs) == len(expected) and all(
         a.shape == b.shape and torch.allclose(a.float(), b.float(), TOLERANCE, TOLERANCE, equal_nan=True)
-        for a, b in zip(found, expected, strict=True)
+        for a, b in zip(outputs, expected, strict=True)
     )
 
 
-def _tensors(found: Any) -> list[Tensor]:
-    """The tensors of what a program gives."""
-    return [one for one in torch.utils._pytree.tree_leaves(found) if isinstance(one, Tensor)]
+def _tensors(outputs: Any) -> list[Tensor]:
+    """Return the tensors in the nested outputs of a program."""
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
 
-def _run(source: str, name: str) -> dict[str, Any]:
-    """What a file defines; it is a file for the time being, since Triton reads functions from theirs."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{name}.py"
+def _execute_file(source: str, name: str) -> dict[str, Any]:
+    """Execute a source as a file, from which Triton reads its functions, and return the names it defines."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / f"{name}.py"
         path.write_text(source)
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec and spec.loader
@@ -291,8 +342,8 @@ def _run(source: str, name: str) -> dict[str, Any]:
     return vars(module)
 
 
-def _fit_older_programs() -> None:
-    """Give Inductor back what the programs of KernelBook import from it."""
+def _restore_grid_helper() -> None:
+    """Define Inductor's former helper `grid`, which the programs of KernelBook import."""
     from torch._inductor.runtime import triton_heuristics
 
     def grid(*sizes: int) -> Callable[[dict[str, int]], tuple[int, ...]]:
@@ -305,43 +356,47 @@ def _fit_older_programs() -> None:
         triton_heuristics.grid = grid  # type: ignore[attr-defined]
 
 
-def _fit_without_gpu() -> None:
-    """Let programs that were made for a GPU find a processor in its place."""
+def _replace_gpu_functions() -> None:
+    """Let programs that were written for a GPU use the CPU instead."""
     from torch._inductor.runtime import triton_helpers
 
     guards: Any = torch._C._dynamo.guards
     guards._empty_strided_cuda = guards._empty_strided_cpu
-    binding: Any = torch._C
-    binding._cuda_getCurrentRawStream = lambda device: 0
+    bindings: Any = torch._C
+    bindings._cuda_getCurrentRawStream = lambda device: 0
     cuda: Any = torch.cuda
     cuda._DeviceGuard = lambda index: nullcontext()
     cuda.set_device = lambda device: None
     library = triton_helpers.libdevice
-    known = {name: _interpreted(one) for name, one in FUNCTIONS.items() if hasattr(library, name)}
-    library.__dict__.update(known)
+    replacements = {
+        name: _interpret(function)
+        for name, function in INTERPRETED_FUNCTIONS.items()
+        if hasattr(library, name)
+    }
+    library.__dict__.update(replacements)
 
 
-def _interpreted(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
-    """A function of the library, for Triton's interpreter."""
+def _interpret(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    """Return a NumPy function as a function on the tensors of Triton's interpreter."""
     import triton.language as tl
     from triton.runtime.interpreter import TensorHandle
 
     def call(*values: Any) -> Any:
         tensor = next(value for value in values if isinstance(value, tl.tensor))
-        given = [value.handle.data if isinstance(value, tl.tensor) else value for value in values]
+        arrays = [value.handle.data if isinstance(value, tl.tensor) else value for value in values]
         with np.errstate(all="ignore"):
-            found = np.asarray(function(*given)).astype(tensor.handle.data.dtype)
-        return tl.tensor(TensorHandle(found, tensor.handle.dtype), tensor.type)
+            result = np.asarray(function(*arrays)).astype(tensor.handle.data.dtype)
+        return tl.tensor(TensorHandle(result, tensor.handle.dtype), tensor.type)
 
     return call
 
 
-def answers() -> Answers:
-    """What a worker can be asked for."""
+def handlers() -> Handlers:
+    """Return the request handlers of a new worker."""
     worker = Worker()
-    return {"open": worker.open, "make": worker.make, "load": worker.load, "window": worker.window}
+    return {"open": worker.open, "generate": worker.generate, "load": worker.load, "window": worker.window}
 
 
 if __name__ == "__main__":
-    end_with_parent()  # who is busy with a kernel does not see that nobody asks any more
-    serve_standard(answers())
+    die_with_parent()  # a worker in a long kernel would not notice that its input is closed
+    serve_on_stdio(handlers())

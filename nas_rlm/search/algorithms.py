@@ -1,6 +1,7 @@
-"""Search algorithms: each proposes a generation of architectures, then is told how good they are.
+"""Search algorithms: each proposes a generation of architectures, then receives their costs.
 
-All of them go by a space's own operators, propose nothing twice, and hold all that fails for infeasible.
+All use the space's own variation operators, propose no architecture twice, and treat failed architectures as
+infeasible.
 """
 
 from __future__ import annotations
@@ -25,84 +26,92 @@ from pymoo.core.termination import NoTermination
 from pymoo.problems.static import StaticProblem
 from pymoo.util.ref_dirs import get_reference_directions
 
-from nas_rlm.search.pareto import unbeaten
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.pareto import is_non_dominated
+from nas_rlm.search.settings import SearchSettings
 from search_spaces import SearchSpace
 
-NEVER = 1e30  # cost of a network that does not run
-ATTEMPTS = 100  # rounds of sampling that find nothing new before a space counts as exhausted
-TOURNAMENT = 10  # of the living that compete to be a parent
-MUTATIONS = 20  # of a parent that find nothing new, before it is given up
+INFEASIBLE_COST = 1e30  # cost and constraint violation of a network that does not run
+MAX_DUPLICATES = 100  # duplicates per requested architecture before a space counts as exhausted
+TOURNAMENT_SIZE = 10
+MAX_MUTATION_ATTEMPTS = 20  # mutations of a parent that yield only known architectures
 
 
 class Algorithm(Protocol):
-    """How a search asks what to evaluate next."""
+    """A search algorithm with an ask-and-tell interface."""
 
     def ask(self) -> list[Any]:
-        """The next generation: new architectures, none when nothing new is found."""
+        """Return the next generation: new architectures, none when no new one is found."""
 
     def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
-        """Learn what the generation asked for costs.
+        """Receive the evaluation of the generation that `ask` returned last.
 
         Args:
-            costs: [N, K], the smaller the better, NaN of what does not run.
-            violations: of each constraint [N, C], feasible where none is above 0.
+            costs: [N, K], smaller is better; NaN for an architecture that failed.
+            violations: violation of each constraint [N, C], feasible where not positive.
         """
 
 
-class Random:
+class RandomSearch:
     """Uniform sampling without repetition.
 
     Args:
-        space: where architectures come from.
-        settings: of the search.
-        known: architectures that the first generation has besides its own.
-    """
-
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
-        self.space, self.population = space, settings.population
-        self.rng = np.random.default_rng(settings.seed)
-        self.waiting = list(known)
-        self.seen = set(map(str, known))
-
-    def ask(self) -> list[Any]:
-        """New architectures, none when the space seems exhausted."""
-        return self.draw(self.population)
-
-    def draw(self, count: int) -> list[Any]:
-        """So many new architectures, or fewer when the space seems exhausted; and once what is known."""
-        found: dict[str, Any] = {}
-        misses = 0
-        while len(found) < count and misses < ATTEMPTS * count:
-            architecture = self.space.sample(self.rng)
-            name = str(architecture)
-            misses += name in self.seen
-            if name not in self.seen:
-                found[name] = architecture
-                self.seen.add(name)
-        known, self.waiting = self.waiting, []
-        return [*found.values(), *known]
-
-    def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
-        """Random search does not care."""
-
-
-class Genetic:
-    """A genetic algorithm of pymoo on a space's own operators.
-
-    Args:
-        space: where architectures come from.
-        settings: of the search.
-        known: architectures that the first generation has besides its own.
-        kind: makes the algorithm of its parts.
+        space: the search space.
+        settings: settings of the search.
+        initial_architectures: returned with the first generation, besides the sampled ones.
     """
 
     def __init__(
         self,
         space: SearchSpace[Any],
-        settings: Settings,
-        known: Sequence[Any],
-        kind: Callable[..., GeneticAlgorithm],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
+        self.space, self.population = space, settings.population
+        self.rng = np.random.default_rng(settings.seed)
+        self.initial_architectures = list(initial_architectures)
+        self.proposed = set(map(str, initial_architectures))
+
+    def ask(self) -> list[Any]:
+        """Return new architectures, none when the space seems exhausted."""
+        return self.sample(self.population)
+
+    def sample(self, count: int) -> list[Any]:
+        """Return `count` new architectures, fewer when the space seems exhausted.
+
+        The first call returns the initial architectures as well.
+        """
+        sampled: dict[str, Any] = {}
+        duplicates = 0
+        while len(sampled) < count and duplicates < MAX_DUPLICATES * count:
+            architecture = self.space.sample(self.rng)
+            name = str(architecture)
+            duplicates += name in self.proposed
+            if name not in self.proposed:
+                sampled[name] = architecture
+                self.proposed.add(name)
+        initial_architectures, self.initial_architectures = self.initial_architectures, []
+        return [*sampled.values(), *initial_architectures]
+
+    def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
+        """Ignore the evaluation: random search does not adapt."""
+
+
+class GeneticSearch:
+    """A genetic algorithm of pymoo with a space's own variation operators.
+
+    Args:
+        space: the search space.
+        settings: settings of the search.
+        initial_architectures: part of the first generation, besides the sampled ones.
+        create: returns the pymoo algorithm for its keyword arguments.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any],
+        create: Callable[..., GeneticAlgorithm],
     ) -> None:
         self.space = space
         self.problem = Problem(
@@ -113,184 +122,246 @@ class Genetic:
             xu=np.array(space.genes) - 1,
             vtype=int,
         )
-        first = Random(space, settings, known).ask()
-        self.unseen = _Unseen(space)
-        self.algorithm = kind(
-            pop_size=min(len(first), settings.population),
-            sampling=np.array([space.encode(a) for a in first]),
-            crossover=_Crossover(space),
-            mutation=_Mutation(space, self.unseen),
-            eliminate_duplicates=self.unseen,
+        first_generation = RandomSearch(space, settings, initial_architectures).ask()
+        self.duplicates = _EvaluatedFilter(space)
+        self.algorithm = create(
+            pop_size=min(len(first_generation), settings.population),
+            sampling=np.array([space.encode(a) for a in first_generation]),
+            crossover=_SpaceCrossover(space),
+            mutation=_SpaceMutation(space, self.duplicates),
+            eliminate_duplicates=self.duplicates,
             seed=settings.seed,
         )
         self.algorithm.setup(self.problem, termination=NoTermination())
 
     def ask(self) -> list[Any]:
-        """New architectures, none when mating finds nothing new."""
-        self.asked = self.algorithm.ask()
-        return [] if self.asked is None else [self.space.decode(individual.X) for individual in self.asked]
+        """Return new architectures, none when mating yields no new one."""
+        self.generation = self.algorithm.ask()
+        if self.generation is None:
+            return []
+        return [self.space.decode(individual.X) for individual in self.generation]
 
     def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
-        """See `Algorithm`."""
+        """Receive the evaluation, see `Algorithm`."""
         fails = np.isnan(costs).any(axis=1, keepdims=True)
-        judged = StaticProblem(
+        evaluation = StaticProblem(
             self.problem,
-            F=np.nan_to_num(costs, nan=NEVER),
-            G=np.nan_to_num(np.hstack([violations, np.where(fails, NEVER, 0.0)]), nan=NEVER),
+            F=np.nan_to_num(costs, nan=INFEASIBLE_COST),
+            G=np.nan_to_num(
+                np.hstack([violations, np.where(fails, INFEASIBLE_COST, 0.0)]), nan=INFEASIBLE_COST
+            ),
         )
-        Evaluator().eval(judged, self.asked)
-        self.unseen.remember(self.asked)
-        self.algorithm.tell(infills=self.asked)
+        Evaluator().eval(evaluation, self.generation)
+        self.duplicates.add(self.generation)
+        self.algorithm.tell(infills=self.generation)
 
 
-class Nsga2(Genetic):
+class Nsga2(GeneticSearch):
     """NSGA-II. Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", 2002."""
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
-        super().__init__(space, settings, known, NSGA2)
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(space, settings, initial_architectures, NSGA2)
 
 
-class SmsEmoa(Genetic):
-    """SMS-EMOA: who adds least hypervolume dies. Source: Beume et al. 2007."""
+class SmsEmoa(GeneticSearch):
+    """SMS-EMOA: selection by hypervolume contribution. Source: Beume et al., 2007."""
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
-        super().__init__(space, settings, known, SMSEMOA)
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(space, settings, initial_architectures, SMSEMOA)
 
 
-class Nsga3(Genetic):
-    """NSGA-III, for three objectives and more, with about as many reference directions as architectures.
+class Nsga3(GeneticSearch):
+    """NSGA-III, for three or more objectives, with at most as many reference directions as architectures.
 
     Source: Deb and Jain, "An evolutionary many-objective optimization algorithm", 2014.
     """
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
-        def kind(**parts: Any) -> GeneticAlgorithm:
-            count, cuts = len(settings.objectives), 1
-            while count > 1 and math.comb(cuts + count, count - 1) <= parts["pop_size"]:
-                cuts += 1
-            return NSGA3(ref_dirs=get_reference_directions("das-dennis", count, n_partitions=cuts), **parts)
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
+        def create(**arguments: Any) -> GeneticAlgorithm:
+            num_objectives, partitions = len(settings.objectives), 1
+            while (
+                num_objectives > 1
+                and math.comb(partitions + num_objectives, num_objectives - 1) <= arguments["pop_size"]
+            ):
+                partitions += 1
+            directions = get_reference_directions("das-dennis", num_objectives, n_partitions=partitions)
+            return NSGA3(ref_dirs=directions, **arguments)
 
-        super().__init__(space, settings, known, kind)
+        super().__init__(space, settings, initial_architectures, create)
 
 
-class Mutating:
-    """What evolution and local search share: children by mutation, none of which was seen before."""
+class MutationSearch:
+    """Base of algorithms that propose mutated architectures, none of them twice.
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
+    Args:
+        space: the search space.
+        settings: settings of the search.
+        initial_architectures: part of the first generation, besides the sampled ones.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
         self.space, self.population = space, settings.population
-        self.random = Random(space, settings, known)
+        self.random = RandomSearch(space, settings, initial_architectures)
         self.rng = np.random.default_rng([settings.seed, 1])
-        self.asked: list[Any] = []
+        self.generation: list[Any] = []
 
-    def child(self, parent: Any) -> Any | None:
-        """A new architecture one mutation away, if one is found soon."""
-        for _ in range(MUTATIONS):
-            found = self.space.mutate(parent, self.rng)
-            if str(found) not in self.random.seen:
-                self.random.seen.add(str(found))
-                return found
+    def mutated(self, parent: Any) -> Any | None:
+        """Return a new architecture one mutation away, or None after `MAX_MUTATION_ATTEMPTS`."""
+        for _ in range(MAX_MUTATION_ATTEMPTS):
+            child = self.space.mutate(parent, self.rng)
+            if str(child) not in self.random.proposed:
+                self.random.proposed.add(str(child))
+                return child
         return None
 
 
-class Evolution(Mutating):
-    """Regularised evolution: the best of a tournament has a child, and the oldest dies.
+class RegularisedEvolution(MutationSearch):
+    """Regularised evolution: the winner of a tournament is mutated, and the oldest architecture is removed.
 
-    Of several objectives the best are those that no other of the tournament beats.
+    With several objectives the winners are the non-dominated architectures of the tournament.
 
     Source: Real et al., "Regularized evolution for image classifier architecture search", 2019.
     """
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
-        super().__init__(space, settings, known)
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(space, settings, initial_architectures)
         self.alive: deque[tuple[Any, np.ndarray, float]] = deque(maxlen=settings.population)
 
     def ask(self) -> list[Any]:
-        """Children of tournaments; random architectures at first."""
+        """Return mutated winners of tournaments; random architectures at first."""
         if not self.alive:
-            self.asked = self.random.ask()
-            return self.asked
-        self.asked = []
-        for _ in range(ATTEMPTS * self.population):
-            if len(self.asked) == self.population:
+            self.generation = self.random.ask()
+            return self.generation
+        self.generation = []
+        for _ in range(MAX_DUPLICATES * self.population):
+            if len(self.generation) == self.population:
                 break
-            born = self.child(self._parent())
-            self.asked += [] if born is None else [born]
-        return self.asked
+            child = self.mutated(self._select_parent())
+            self.generation += [] if child is None else [child]
+        return self.generation
 
-    def _parent(self) -> Any:
-        count = min(TOURNAMENT, len(self.alive))
-        some = [self.alive[i] for i in self.rng.choice(len(self.alive), count, replace=False)]
-        best = best_of(np.stack([costs for _, costs, _ in some]), np.array([excess for *_, excess in some]))
-        return some[self.rng.choice(best)][0]
+    def _select_parent(self) -> Any:
+        """The winner of a tournament."""
+        size = min(TOURNAMENT_SIZE, len(self.alive))
+        entrants = [self.alive[i] for i in self.rng.choice(len(self.alive), size, replace=False)]
+        winners = best_indices(
+            np.stack([costs for _, costs, _ in entrants]), np.array([violation for *_, violation in entrants])
+        )
+        return entrants[self.rng.choice(winners)][0]
 
     def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
-        """See `Algorithm`."""
-        self.alive.extend(zip(self.asked, *judged(costs, violations), strict=True))
+        """Receive the evaluation, see `Algorithm`."""
+        self.alive.extend(zip(self.generation, *penalised(costs, violations), strict=True))
 
 
-class Local(Mutating):
-    """Local search: neighbours of those that none beats, each in turn, until there are no new ones.
+class LocalSearch(MutationSearch):
+    """Local search: neighbours of the non-dominated architectures, in turn, until none is new.
 
     Source: White et al., "Local search is state of the art for neural architecture search benchmarks", 2021;
-    of several objectives Paquete et al., "Pareto local optimum sets", 2004.
+    for several objectives Paquete et al., "Pareto local optimum sets", 2004.
     """
 
-    def __init__(self, space: SearchSpace[Any], settings: Settings, known: Sequence[Any] = ()) -> None:
-        super().__init__(space, settings, known)
-        self.known: list[Any] = []
+    def __init__(
+        self,
+        space: SearchSpace[Any],
+        settings: SearchSettings,
+        initial_architectures: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(space, settings, initial_architectures)
+        self.evaluated: list[Any] = []
         self.costs = np.empty((0, len(settings.objectives)))
-        self.excess = np.empty(0)
-        self.turns: dict[str, int] = {}
+        self.total_violations = np.empty(0)
+        self.times_mutated: dict[str, int] = {}
 
     def ask(self) -> list[Any]:
-        """Neighbours of the best, of those first that had the fewest turns; without any, random ones."""
-        self.asked = []
-        best = [self.known[i] for i in best_of(self.costs, self.excess)]
-        while best and len(self.asked) < self.population:
-            parent = min(best, key=lambda a: self.turns.get(str(a), 0))
-            self.turns[str(parent)] = self.turns.get(str(parent), 0) + 1
-            born = self.child(parent)
-            if born is None:
-                best.remove(parent)
+        """Return neighbours of the best, least mutated parents first; random architectures fill up."""
+        self.generation = []
+        parents = [self.evaluated[i] for i in best_indices(self.costs, self.total_violations)]
+        while parents and len(self.generation) < self.population:
+            parent = min(parents, key=lambda a: self.times_mutated.get(str(a), 0))
+            self.times_mutated[str(parent)] = self.times_mutated.get(str(parent), 0) + 1
+            child = self.mutated(parent)
+            if child is None:
+                parents.remove(parent)
             else:
-                self.asked.append(born)
-        self.asked += self.random.draw(self.population - len(self.asked))
-        return self.asked
+                self.generation.append(child)
+        self.generation += self.random.sample(self.population - len(self.generation))
+        return self.generation
 
     def tell(self, costs: np.ndarray, violations: np.ndarray) -> None:
-        """See `Algorithm`."""
-        costs, excess = judged(costs, violations)
-        self.known += self.asked
+        """Receive the evaluation, see `Algorithm`."""
+        costs, total_violations = penalised(costs, violations)
+        self.evaluated += self.generation
         self.costs = np.concatenate([self.costs, costs])
-        self.excess = np.concatenate([self.excess, excess])
+        self.total_violations = np.concatenate([self.total_violations, total_violations])
 
 
-def judged(costs: np.ndarray, violations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Costs [N, K] without NaN, and how far each architecture is from feasible [N]."""
+def penalised(costs: np.ndarray, violations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Replace the costs of failed architectures and sum constraint violations.
+
+    Args:
+        costs: [N, K], NaN for architectures that failed.
+        violations: [N, C].
+
+    Returns:
+        Costs [N, K] without NaN, and the total violation of each architecture [N].
+    """
     fails = np.isnan(costs).any(axis=1)
-    excess = np.nan_to_num(violations, nan=NEVER).clip(min=0).sum(axis=1) + np.where(fails, NEVER, 0.0)
-    return np.nan_to_num(costs, nan=NEVER), excess
+    total = np.nan_to_num(violations, nan=INFEASIBLE_COST).clip(min=0).sum(axis=1)
+    return np.nan_to_num(costs, nan=INFEASIBLE_COST), total + np.where(fails, INFEASIBLE_COST, 0.0)
 
 
-def best_of(costs: np.ndarray, excess: np.ndarray) -> np.ndarray:
-    """Positions of those that no other beats: the feasible ones, or the one nearest to feasible."""
-    feasible = np.flatnonzero(excess <= 0)
+def best_indices(costs: np.ndarray, total_violations: np.ndarray) -> np.ndarray:
+    """Return the indices of the feasible non-dominated rows, or of the row with the least violation.
+
+    Args:
+        costs: [N, K].
+        total_violations: [N], feasible where not positive.
+    """
+    feasible = np.flatnonzero(total_violations <= 0)
     if not len(feasible):
-        return np.argsort(excess, kind="stable")[:1]
-    return feasible[unbeaten(costs[feasible])]
+        return np.argsort(total_violations, kind="stable")[:1]
+    return feasible[is_non_dominated(costs[feasible])]
 
 
-KINDS: dict[str, Callable[[SearchSpace[Any], Settings, Sequence[Any]], Algorithm]] = {
+ALGORITHM_CLASSES: dict[str, Callable[[SearchSpace[Any], SearchSettings, Sequence[Any]], Algorithm]] = {
     "nsga2": Nsga2,
     "nsga3": Nsga3,
     "sms-emoa": SmsEmoa,
-    "evolution": Evolution,
-    "local": Local,
-    "random": Random,
+    "evolution": RegularisedEvolution,
+    "local": LocalSearch,
+    "random": RandomSearch,
 }
 
 
-class _Crossover(Crossover):
+class _SpaceCrossover(Crossover):
+    """The space's crossover, on genomes."""
+
     def __init__(self, space: SearchSpace[Any]) -> None:
         super().__init__(n_parents=2, n_offsprings=2)
         self.space = space
@@ -298,59 +369,65 @@ class _Crossover(Crossover):
     def _do(
         self, problem: Problem, X: np.ndarray, *args: Any, random_state: np.random.Generator, **kwargs: Any
     ) -> np.ndarray:
-        children = []
+        offspring = []
         for a, b in (map(self.space.decode, pair) for pair in X.swapaxes(0, 1)):
-            born = (self.space.crossover(*parents, random_state) for parents in ((a, b), (b, a)))
-            children.append([self.space.encode(child) for child in born])
-        return np.array(children).swapaxes(0, 1)
+            children = (self.space.crossover(*parents, random_state) for parents in ((a, b), (b, a)))
+            offspring.append([self.space.encode(child) for child in children])
+        return np.array(offspring).swapaxes(0, 1)
 
 
-class _Mutation(Mutation):
-    """The space's own; what was evaluated already is mutated further, as most are late in a search."""
+class _SpaceMutation(Mutation):
+    """The space's mutation, on genomes; children that were evaluated before are mutated further.
 
-    def __init__(self, space: SearchSpace[Any], unseen: _Unseen) -> None:
+    Late in a search most children were.
+    """
+
+    def __init__(self, space: SearchSpace[Any], duplicates: _EvaluatedFilter) -> None:
         super().__init__(prob=0.5)
-        self.space, self.unseen = space, unseen
+        self.space, self.duplicates = space, duplicates
 
     def _do(
         self, problem: Problem, X: np.ndarray, *args: Any, random_state: np.random.Generator, **kwargs: Any
     ) -> np.ndarray:
-        return np.array([self.space.encode(self._child(self.space.decode(x), random_state)) for x in X])
+        return np.array([self.space.encode(self._mutate(self.space.decode(x), random_state)) for x in X])
 
-    def _child(self, parent: Any, rng: np.random.Generator) -> Any:
+    def _mutate(self, parent: Any, rng: np.random.Generator) -> Any:
         child = self.space.mutate(parent, rng)
-        for _ in range(MUTATIONS):
-            if str(child) not in self.unseen.seen:
+        for _ in range(MAX_MUTATION_ATTEMPTS):
+            if str(child) not in self.duplicates.evaluated:
                 break
             child = self.space.mutate(child, rng)
         return child
 
 
-class _Unseen(DuplicateElimination):
-    """Keeps what was never evaluated, so that every evaluation tells something new."""
+class _EvaluatedFilter(DuplicateElimination):
+    """Removes architectures that were evaluated before, and duplicates within a generation."""
 
     def __init__(self, space: SearchSpace[Any]) -> None:
         super().__init__()
         self.space = space
-        self.seen: set[str] = set()
-        self._known: dict[bytes, str] = {}
+        self.evaluated: set[str] = set()
+        self._names: dict[bytes, str] = {}  # genomes recur often, and decoding is slow
 
     def names(self, population: Population) -> list[str]:
+        """Return the architectures of a population as texts."""
         return [self._name(individual.X) for individual in population]
 
     def _name(self, genome: np.ndarray) -> str:
-        key = genome.tobytes()  # the same ones are asked for often
-        if key not in self._known:
-            self._known[key] = str(self.space.decode(genome))
-        return self._known[key]
+        key = genome.tobytes()
+        if key not in self._names:
+            self._names[key] = str(self.space.decode(genome))
+        return self._names[key]
 
-    def remember(self, population: Population) -> None:
-        self.seen.update(self.names(population))
+    def add(self, population: Population) -> None:
+        """Record a population as evaluated."""
+        self.evaluated.update(self.names(population))
 
     def do(self, pop: Population, *others: Population, **kwargs: Any) -> Population:
-        taken = {name for other in others for name in self.names(other)}
-        first: dict[str, int] = {}
+        """Return the individuals of `pop` that are new and in none of `others`."""
+        present = {name for other in others for name in self.names(other)}
+        first_index: dict[str, int] = {}
         for i, name in enumerate(self.names(pop)):
-            if name not in taken and name not in self.seen:
-                first.setdefault(name, i)
-        return pop[list(first.values())]
+            if name not in present and name not in self.evaluated:
+                first_index.setdefault(name, i)
+        return pop[list(first_index.values())]

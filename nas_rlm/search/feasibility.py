@@ -1,4 +1,4 @@
-"""What is possible in a space, before anything is searched: how objectives range, who meets constraints."""
+"""Feasibility of a search: ranges of objectives and share of feasible architectures, by random sampling."""
 
 from __future__ import annotations
 
@@ -7,92 +7,100 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.search.algorithms import Random
+from nas_rlm.search.algorithms import RandomSearch
 from nas_rlm.search.loop import Predictor, search
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.settings import SearchSettings
 from search_spaces import SearchSpace
 
-TRIES = 10  # generations that look for a feasible architecture where none was drawn
+FALLBACK_GENERATIONS = 10  # of the search for a feasible architecture where no random one is feasible
 
 
 @dataclass(frozen=True)
 class Feasibility:
-    """What random architectures tell.
+    """Statistics of random architectures of a space.
 
     Args:
-        architectures: how many were drawn.
-        ranges: of each objective least, median and most of the medians.
-        shares: of the architectures that meet each constraint.
-        share: of those that meet all.
+        num_architectures: number of random architectures.
+        ranges: by objective, the minimum, median and maximum of the predicted medians.
+        constraint_rates: by constraint, the share of architectures that meet it.
+        feasible_rate: share of architectures that meet all constraints.
     """
 
-    architectures: int
+    num_architectures: int
     ranges: dict[str, tuple[float, float, float]]
-    shares: dict[str, float]
-    share: float
+    constraint_rates: dict[str, float]
+    feasible_rate: float
 
     def __str__(self) -> str:
-        lines = [
-            f"{f'of {self.architectures:,} random architectures':<40}{'least':>14}{'median':>14}{'most':>14}"
-        ]
+        title = f"of {self.num_architectures:,} random architectures"
+        lines = [f"{title:<40}{'min':>14}{'median':>14}{'max':>14}"]
         for name, values in self.ranges.items():
             lines.append(f"{name:<40}" + "".join(f"{v:>14.6g}" for v in values))
-        for name, share in self.shares.items():
-            lines.append(f"{name:<40}{'met by':>14}{share:>14.1%}")
-        if len(self.shares) > 1:
-            lines.append(f"{'all constraints':<40}{'met by':>14}{self.share:>14.1%}")
+        for name, rate in self.constraint_rates.items():
+            lines.append(f"{name:<40}{'met by':>14}{rate:>14.1%}")
+        if len(self.constraint_rates) > 1:
+            lines.append(f"{'all constraints':<40}{'met by':>14}{self.feasible_rate:>14.1%}")
         return "\n".join(lines)
 
 
-def feasibility(
-    space: SearchSpace[Any], predictor: Predictor, settings: Settings, count: int = 200
+def estimate_feasibility(
+    space: SearchSpace[Any], predictor: Predictor, settings: SearchSettings, num_architectures: int = 200
 ) -> Feasibility:
-    """Draw architectures of a space and judge them.
+    """Predict random architectures of a space, and check that some architecture meets all constraints.
 
     Args:
-        space: where they come from.
-        predictor: what judges them.
-        settings: of the search that is to come.
-        count: so many, or as many as there are.
+        space: the search space.
+        predictor: evaluates architectures.
+        settings: settings of the search that follows.
+        num_architectures: number of random architectures, at most the size of the space.
+
+    Returns:
+        Ranges of the objectives and shares of feasible architectures.
 
     Raises:
-        ValueError: none of them meets all constraints, nor does any that a short search for one finds.
+        ValueError: no random architecture is feasible, and a short search finds no feasible one either.
     """
-    drawn = Random(space, replace(settings, population=min(count, space.size or count))).ask()
-    values = predictor.predict(space, drawn, settings.predicted, settings.quantiles)
-    met = settings.violations(values) <= 0
+    population = min(num_architectures, space.size or num_architectures)
+    sampled = RandomSearch(space, replace(settings, population=population)).ask()
+    values = predictor.predict(space, sampled, settings.all_objectives, settings.quantile_levels)
+    is_met = settings.violations(values) <= 0
     medians = settings.medians(values)
-    spread = zip(medians.min(0), np.median(medians, 0), medians.max(0), strict=True)
+    statistics = zip(medians.min(0), np.median(medians, 0), medians.max(0), strict=True)
     ranges = {
-        name: (float(low), float(middle), float(high))
-        for name, (low, middle, high) in zip(settings.predicted, spread, strict=True)
+        name: (float(low), float(median), float(high))
+        for name, (low, median, high) in zip(settings.all_objectives, statistics, strict=True)
     }
-    shares = {str(b): float(share) for b, share in zip(settings.bounds, met.mean(0), strict=True)}
-    found = Feasibility(len(drawn), ranges, shares, float(met.all(1).mean()))
-    if found.share == 0:
-        _look_further(space, predictor, settings, values)
-    return found
+    rates = zip(settings.parsed_constraints, is_met.mean(0), strict=True)
+    constraint_rates = {str(constraint): float(rate) for constraint, rate in rates}
+    feasibility = Feasibility(len(sampled), ranges, constraint_rates, float(is_met.all(1).mean()))
+    if feasibility.feasible_rate == 0:
+        _search_feasible(space, predictor, settings, values)
+    return feasibility
 
 
-def _look_further(
-    space: SearchSpace[Any], predictor: Predictor, settings: Settings, drawn: np.ndarray
+def _search_feasible(
+    space: SearchSpace[Any], predictor: Predictor, settings: SearchSettings, sampled_values: np.ndarray
 ) -> None:
-    """Refuse constraints that nothing meets, after a short search for what does.
+    """Search for a feasible architecture.
 
     Args:
-        space: that is searched.
-        predictor: what judges.
-        settings: with the constraints.
-        drawn: what was told of random architectures, [N, K, Q].
+        space: the search space.
+        predictor: evaluates architectures.
+        settings: settings with the constraints.
+        sampled_values: predictions of the random architectures [N, K, Q].
+
+    Raises:
+        ValueError: no architecture found is feasible; names the nearest one's values.
     """
-    short = replace(settings, algorithm="nsga2", generations=TRIES)
-    result = search(space, predictor, short)
+    short_settings = replace(settings, algorithm="nsga2", generations=FALLBACK_GENERATIONS)
+    result = search(space, predictor, short_settings)
     if result.feasible.any():
         return
-    values = np.concatenate([drawn, result.values])
+    values = np.concatenate([sampled_values, result.values])
     nearest = values[settings.violations(values).clip(min=0).sum(1).argmin()]
-    has = [f"{b.name} {settings.bounded(b, nearest[None])[0]:.4g}" for b in settings.bounds]
+    constraints = settings.parsed_constraints
+    nearest_values = [f"{c.name} {settings.constrained_values(c, nearest[None])[0]:.4g}" for c in constraints]
     raise ValueError(
         f"none of {len(values):,} architectures of {space.name} meets"
-        f" {' and '.join(map(str, settings.bounds))}: the nearest has {', '.join(has)}"
+        f" {' and '.join(map(str, constraints))}: the nearest has {', '.join(nearest_values)}"
     )

@@ -1,117 +1,125 @@
-"""A table of measurements as a search space and as a predictor that is always right."""
+"""Measured tables in a search: as a search space, as a predictor, and as labels beside a predictor."""
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nas_rlm.data.tables import Row, Table
-from nas_rlm.search.loop import Sampler
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table, read
+from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.pareto import hypervolume
 from nas_rlm.search.result import MEASURED
+from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph, Value
 
-ATTEMPTS = 20  # to vary an architecture into one that a table has
+Labels = Table | Sequence[Row] | str | os.PathLike[str]  # rows, a table, or the path of one
+ROWS_IN_MEMORY = "rows in memory"  # name of labels that were not read from a file
+MAX_VARIATION_ATTEMPTS = 20  # mutations or crossovers that yield an architecture outside the table
 
 
-class Known(SearchSpace[Any]):
-    """The part of a space that a table has.
+class TableSpace(SearchSpace[Any]):
+    """The subset of a search space that a table contains.
 
     Args:
-        whole: the space.
-        names: its architectures that are in the table.
+        full_space: the search space.
+        names: the table's architectures in the space's notation.
     """
 
-    def __init__(self, whole: SearchSpace[Any], names: Sequence[str]) -> None:
-        self.whole, self.names = whole, list(names)
-        self.held = set(names)
-        self.name, self.size, self.genes = whole.name, len(self.held), whole.genes
+    def __init__(self, full_space: SearchSpace[Any], names: Sequence[str]) -> None:
+        self.full_space, self.names = full_space, list(names)
+        self._name_set = set(names)
+        self.name, self.size, self.genes = full_space.name, len(self._name_set), full_space.genes
 
     def decode(self, genome: np.ndarray) -> Any:
-        """As the whole space does."""
-        return self.whole.decode(genome)
+        """As of the full space."""
+        return self.full_space.decode(genome)
 
     def encode(self, architecture: Any) -> np.ndarray:
-        """As the whole space does."""
-        return self.whole.encode(architecture)
+        """As of the full space."""
+        return self.full_space.encode(architecture)
 
     def parse(self, text: str) -> Any:
-        """As the whole space does."""
-        return self.whole.parse(text)
+        """As of the full space."""
+        return self.full_space.parse(text)
 
     def write(self, graph: Graph, architecture: Any) -> Value:
-        """As the whole space does."""
-        return self.whole.write(graph, architecture)
+        """As of the full space."""
+        return self.full_space.write(graph, architecture)
 
     def shape(self, architecture: Any) -> tuple[int, int, int]:
-        """As the whole space does."""
-        return self.whole.shape(architecture)
+        """As of the full space."""
+        return self.full_space.shape(architecture)
 
     def sample(self, rng: np.random.Generator) -> Any:
-        """One of them."""
+        """Return a random architecture of the table."""
         return self.parse(self.names[rng.integers(len(self.names))])
 
     def mutate(self, architecture: Any, rng: np.random.Generator) -> Any:
-        """A neighbour among them, or the architecture itself."""
-        return self._held(lambda: self.whole.mutate(architecture, rng), architecture)
+        """Return a mutated architecture of the table, or the architecture itself if none is found."""
+        return self._first_in_table(lambda: self.full_space.mutate(architecture, rng), architecture)
 
     def crossover(self, a: Any, b: Any, rng: np.random.Generator) -> Any:
-        """A child among them, or the first parent."""
-        return self._held(lambda: self.whole.crossover(a, b, rng), a)
+        """Return a child that is in the table, or the first parent if none is found."""
+        return self._first_in_table(lambda: self.full_space.crossover(a, b, rng), a)
 
-    def _held(self, born: Callable[[], Any], otherwise: Any) -> Any:
-        return next((one for _ in range(ATTEMPTS) if str(one := born()) in self.held), otherwise)
+    def _first_in_table(self, vary: Callable[[], Any], default: Any) -> Any:
+        children = (vary() for _ in range(MAX_VARIATION_ATTEMPTS))
+        return next((child for child in children if str(child) in self._name_set), default)
 
 
-class Truth:
-    """A predictor that tells what was measured.
+class TablePredictor:
+    """A predictor that returns measured values.
 
     Args:
         table: measurements of one space.
         objectives: rows that lack one of them are left out.
 
     Attributes:
-        values: of each architecture, its measurements.
+        values: by architecture, its measured values.
 
     Raises:
-        ValueError: no row has them all.
+        ValueError: no row has all objectives.
     """
 
     def __init__(self, table: Table, objectives: Sequence[str]) -> None:
-        rows = [row for row in table.rows if all(row.measured(name) for name in objectives)]
+        rows = [row for row in table.rows if all(row.is_measured(name) for name in objectives)]
         if not rows:
-            raise ValueError(f"no row of {table.name} has both {' and '.join(objectives)}")
+            raise ValueError(f"no row of {table.name} has all of {', '.join(objectives)}")
         self.objectives = tuple(objectives)
         self.values = {row.arch_str: [row.targets[name] for name in objectives] for row in rows}
-        self._best: dict[tuple[tuple[str, ...], tuple[float, ...]], float] = {}
+        self._max_hypervolumes: dict[tuple[tuple[str, ...], tuple[float, ...]], float] = {}
 
-    def true(self, names: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
-        """What was measured of architectures, [N, K]."""
+    def measured_values(self, names: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
+        """Return the measured values of N architectures: float64 [N, K]."""
         columns = [self.objectives.index(name) for name in objectives]
-        found = np.array([self.values[name] for name in names], dtype=float)
-        return found.reshape(-1, len(self.objectives))[:, columns]
+        values = np.array([self.values[name] for name in names], dtype=float)
+        return values.reshape(-1, len(self.objectives))[:, columns]
 
-    def share(self, names: Sequence[str], objectives: Sequence[str], corner: Sequence[float]) -> float:
-        """The hypervolume of architectures' true values, relative to that of all of them.
+    def relative_hypervolume(
+        self, names: Sequence[str], objectives: Sequence[str], reference: Sequence[float]
+    ) -> float:
+        """Return the hypervolume of architectures' measured values, relative to that of the whole table.
 
         Args:
-            names: of architectures.
-            objectives: K of those that are known.
-            corner: the reference point, K values.
+            names: the architectures.
+            objectives: K of the table's objectives.
+            reference: reference point, K values.
         """
-        return hypervolume(self.true(names, objectives), objectives, corner) / self.best(
-            tuple(objectives), tuple(corner)
-        )
+        volume = hypervolume(self.measured_values(names, objectives), objectives, reference)
+        return volume / self.max_hypervolume(tuple(objectives), tuple(reference))
 
-    def best(self, objectives: tuple[str, ...], corner: tuple[float, ...]) -> float:
-        """The hypervolume of all architectures."""
-        if (objectives, corner) not in self._best:
-            everything = self.true(list(self.values), objectives)
-            self._best[objectives, corner] = hypervolume(everything, objectives, corner)
-        return self._best[objectives, corner]
+    def max_hypervolume(self, objectives: tuple[str, ...], reference: tuple[float, ...]) -> float:
+        """Return the hypervolume of all architectures of the table."""
+        if (objectives, reference) not in self._max_hypervolumes:
+            values = self.measured_values(list(self.values), objectives)
+            self._max_hypervolumes[objectives, reference] = hypervolume(values, objectives, reference)
+        return self._max_hypervolumes[objectives, reference]
 
     def predict(
         self,
@@ -120,25 +128,25 @@ class Truth:
         objectives: Sequence[str],
         quantiles: Sequence[float],
     ) -> np.ndarray:
-        """The same for all quantiles, [N, K, Q]."""
-        true = self.true([str(a) for a in architectures], objectives)
-        return np.repeat(true[:, :, None], len(quantiles), axis=2)
+        """Return the measured values as all quantiles: float64 [N, K, Q]."""
+        values = self.measured_values([str(a) for a in architectures], objectives)
+        return np.repeat(values[:, :, None], len(quantiles), axis=2)
 
 
-class Informed:
-    """A predictor that tells what was measured of some architectures, and asks another one of the rest.
+class LabelledPredictor:
+    """A predictor that returns labels where there are any, and another predictor's predictions elsewhere.
 
     Args:
-        model: who is asked.
-        rows: measured ones, of one space.
+        model: the other predictor.
+        rows: labelled architectures of one space.
     """
 
-    def __init__(self, model: Sampler, rows: Sequence[Row]) -> None:
+    def __init__(self, model: SamplingPredictor, rows: Sequence[Row]) -> None:
         self.model = model
         self.rows = {row.arch_str: row for row in rows}
 
     def status(self, names: Sequence[str]) -> dict[str, str]:
-        """Which of some architectures were measured, see `nas_rlm.search.loop.Result`."""
+        """Return `measured` for labelled architectures, see `nas_rlm.search.result.SearchResult`."""
         return {name: MEASURED for name in names if name in self.rows}
 
     def predict(
@@ -148,12 +156,12 @@ class Informed:
         objectives: Sequence[str],
         quantiles: Sequence[float],
     ) -> np.ndarray:
-        """Quantiles of each objective, [N, K, Q]; what was measured is all of its quantiles."""
-        found = self.model.predict(space, architectures, objectives, quantiles)
+        """Return quantiles of each objective: float64 [N, K, Q]; those of a label are all equal."""
+        values = self.model.predict(space, architectures, objectives, quantiles)
         names = [str(a) for a in architectures]
         for k, objective in enumerate(objectives):
-            put_measured(found[:, k], names, objective, self.rows)
-        return found
+            insert_measurements(values[:, k], names, objective, self.rows)
+        return values
 
     def sample(
         self,
@@ -163,24 +171,92 @@ class Informed:
         num_samples: int = 64,
         seed: int = 0,
     ) -> np.ndarray:
-        """Joint draws, [N, S, K]; what was measured is the same in all of them."""
-        found = self.model.sample(space, architectures, objectives, num_samples, seed)
+        """Return joint samples: float64 [N, num_samples, K]; those of a label are all equal."""
+        values = self.model.sample(space, architectures, objectives, num_samples, seed)
         names = [str(a) for a in architectures]
         for k, objective in enumerate(objectives):
-            put_measured(found[:, :, k], names, objective, self.rows)
-        return found
+            insert_measurements(values[:, :, k], names, objective, self.rows)
+        return values
 
 
-def put_measured(found: np.ndarray, names: Sequence[str], objective: str, rows: Mapping[str, Row]) -> None:
-    """Put measured values of an objective in the place of predicted ones.
+def insert_measurements(
+    values: np.ndarray, names: Sequence[str], objective: str, rows: Mapping[str, Row]
+) -> None:
+    """Overwrite predictions of an objective with measured values, in place.
 
     Args:
-        found: of N architectures what was predicted, [N, …].
-        names: of these.
-        objective: that was predicted.
-        rows: by the names of what was measured.
+        values: predictions of N architectures, [N, …].
+        names: the N architectures.
+        objective: the predicted objective.
+        rows: measurements by architecture.
     """
     for i, name in enumerate(names):
         row = rows.get(name)
-        if row is not None and row.measured(objective):
-            found[i] = row.targets[objective]
+        if row is not None and row.is_measured(objective):
+            values[i] = row.targets[objective]
+
+
+def read_labels(labels: Labels) -> Table:
+    """Return labels as a table, whose name stands in messages.
+
+    Args:
+        labels: rows, a table, or the path of one.
+    """
+    if isinstance(labels, Table):
+        return labels
+    if isinstance(labels, str | os.PathLike):
+        return replace(read(labels), name=str(labels))
+    return Table(ROWS_IN_MEMORY, as_list(labels, "labels"))
+
+
+def select_labels(table: Table, space: SearchSpace[Any], objectives: Sequence[str]) -> list[Row]:
+    """Return the rows of a space that have all of the table's objectives among those given.
+
+    Args:
+        table: measurements; its name stands in messages.
+        space: the search space.
+        objectives: the objectives of interest; exact ones are left out.
+
+    Returns:
+        One row per architecture, the table's last one, with its name in the space's notation and with these
+        objectives only.
+
+    Raises:
+        ValueError: no row of the space has such objectives, or an architecture is not of the space.
+
+    Warns:
+        UserWarning: rows are ignored.
+    """
+    of_space = [row for row in table.rows if row.space == space.name]
+    measurable = [name for name in objectives if name not in EXACT_OBJECTIVES]
+    names = [name for name in measurable if any(row.is_measured(name) for row in of_space)]
+    if not names:
+        available = ", ".join(table.objectives) or "no objectives"
+        spaces = ", ".join(sorted({repr(row.space) for row in table.rows})) or "no space"
+        raise ValueError(
+            f"{table.name} has no {' or '.join(measurable) or 'objective to learn'} of {space.name}:"
+            f" it has {available} of {spaces}"
+        )
+    complete = [row.select(names) for row in of_space if all(row.is_measured(name) for name in names)]
+    if not complete:
+        raise ValueError(f"{table.name} has no row of {space.name} with {' and '.join(names)}")
+    labels = {_canonical_name(space, row, table.name): row for row in complete}
+    num_ignored = {
+        "of another space": len(table) - len(of_space),
+        f"without {' or '.join(names)}": len(of_space) - len(complete),
+        "with a later row of the same architecture": len(complete) - len(labels),
+    }
+    if reasons := [f"{count:,} {reason}" for reason, count in num_ignored.items() if count]:
+        total = sum(num_ignored.values())
+        warnings.warn(
+            f"{table.name}: ignored {total:,} of {len(table):,} rows: {', '.join(reasons)}", stacklevel=2
+        )
+    return [replace(row, arch_str=name) for name, row in labels.items()]
+
+
+def _canonical_name(space: SearchSpace[Any], row: Row, table_name: str) -> str:
+    """A row's architecture in its space's notation."""
+    try:
+        return str(space.parse(row.arch_str))
+    except ValueError as error:
+        raise ValueError(f"a row of {table_name}: {error}") from None

@@ -1,7 +1,7 @@
-"""Multi-objective search: a space proposes architectures, a predictor judges them, a log remembers.
+"""The search loop: an algorithm proposes architectures, a predictor evaluates them, a log records them.
 
-The log is the whole state. A search that was killed is replayed from it: the same seed proposes the same
-architectures, their predictions are read instead of computed, and from where the log ends the search goes on.
+The log holds the whole state. An interrupted search is replayed from it: the same seed proposes the same
+architectures, logged predictions are read instead of computed, and the search continues where the log ends.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from tqdm import tqdm
 
-from nas_rlm.search.algorithms import KINDS
-from nas_rlm.search.result import FAILED, NOTHING, Result
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.algorithms import ALGORITHM_CLASSES
+from nas_rlm.search.result import FAILED, NO_STATUS, SearchResult
+from nas_rlm.search.settings import SearchSettings
 from nas_rlm.utils.process_pool import staying
+from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
 
 class Predictor(Protocol):
-    """What a search asks of a model; `nas_rlm.RLM` is one."""
+    """What a search needs of a model; `nas_rlm.RLM` implements it."""
 
     def predict(
         self,
@@ -29,11 +29,11 @@ class Predictor(Protocol):
         objectives: Sequence[str],
         quantiles: Sequence[float],
     ) -> np.ndarray:
-        """Quantiles of each objective of each architecture: float64 [N, K, Q]."""
+        """Return quantiles of each objective of each architecture: float64 [N, K, Q]."""
 
 
-class Sampler(Predictor, Protocol):
-    """A predictor that can also draw from its joint distribution; `nas_rlm.RLM` is one."""
+class SamplingPredictor(Predictor, Protocol):
+    """A predictor that also samples from its joint distribution; `nas_rlm.RLM` implements it."""
 
     def sample(
         self,
@@ -43,75 +43,80 @@ class Sampler(Predictor, Protocol):
         num_samples: int,
         seed: int,
     ) -> np.ndarray:
-        """Joint draws: float64 [N, num_samples, K]."""
+        """Return joint samples of the objectives: float64 [N, num_samples, K]."""
 
 
-class Log(Protocol):
-    """Where a search keeps its evaluations; `nas_rlm.search.run_directory.SearchLog` is one."""
+class EvaluationLog(Protocol):
+    """A record of evaluations; `nas_rlm.search.run_directory.SearchLog` implements it."""
 
     def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
-        """What was predicted of these when they were evaluated before: [N, K, Q], or None."""
+        """Return the logged predictions [N, K, Q] of the next generation, or None where the log ends."""
 
     def append(
-        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NOTHING
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NO_STATUS
     ) -> None:
-        """Remember a generation, and of some of it whether it was measured."""
+        """Record a generation: its architectures, their predictions [N, K, Q] and their status."""
 
 
 def search(
     space: SearchSpace[Any],
     predictor: Predictor,
-    settings: Settings,
-    log: Log | None = None,
+    settings: SearchSettings,
+    log: EvaluationLog | None = None,
     progress: bool = False,
     status: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
     reference: Sequence[float] | None = None,
-    known: Sequence[Any] = (),
-) -> Result:
-    """Search a space for the architectures that a predictor finds best.
+    initial_architectures: Sequence[Any] = (),
+) -> SearchResult:
+    """Search a space for the architectures with the best predicted objectives.
 
     >>> import search_spaces
     >>> from nas_rlm import RLM
-    >>> settings = Settings("nasbench201", ("accuracy", "latency/pixel3"), generations=5)
+    >>> settings = SearchSettings("nasbench201", ("accuracy", "latency/pixel3"), generations=5)
     >>> result = search(search_spaces.get("nasbench201"), RLM.load("nas"), settings)
     >>> best = result.architectures[result.front[0]]
 
     No architecture is evaluated twice. The search ends early when the algorithm finds nothing new.
 
     Args:
-        space: where architectures come from.
-        predictor: what judges them.
-        settings: objectives, constraints, algorithm and its size.
-        log: receives each generation, and is replayed first.
-        progress: show a bar, with the size of the front and, if there is a reference point, its hypervolume.
-        status: of architectures, see `Result`; what fails is not bred from.
-        reference: point, see `nas_rlm.search.reference_points`.
-        known: architectures with which the search begins, besides those of its first generation.
+        space: the search space.
+        predictor: evaluates architectures.
+        settings: objectives, constraints, algorithm and size.
+        log: is replayed first and records each generation.
+        progress: show a progress bar with the size of the front and, given `reference`, its hypervolume.
+        status: returns the status of architectures, see `SearchResult`; failed ones have no offspring.
+        reference: reference point, see `nas_rlm.search.reference_points`.
+        initial_architectures: evaluated in the first generation besides those that the algorithm proposes.
+
+    Returns:
+        All evaluated architectures.
+
+    Raises:
+        ValueError: the population exceeds the space, or the log is of another search.
     """
-    if space.size and settings.population > space.size:
-        raise ValueError(
-            f"population is {settings.population:,}, more than the {space.size:,} of {space.name}"
-        )
-    algorithm = KINDS[settings.algorithm](space, settings, known)
-    result = Result(settings)
-    total = settings.population * settings.generations + len(known)
-    bar = tqdm(total=total, desc="search", unit="net", disable=not progress)
+    settings.check_space(space)
+    algorithm = ALGORITHM_CLASSES[settings.algorithm](space, settings, initial_architectures)
+    result = SearchResult(settings)
+    total = settings.population * settings.generations + len(initial_architectures)
+    bar = progress_bar(total=total, desc="search", unit="net", disable=not progress)
     with bar, staying():
         for _ in range(settings.generations):
-            proposed = algorithm.ask()
-            if not proposed:
+            candidates = algorithm.ask()
+            if not candidates:
                 break
-            names = [str(a) for a in proposed]
-            measured = status(names) if status else NOTHING
+            names = [str(a) for a in candidates]
+            known_status = status(names) if status else NO_STATUS
             values = log.replay(names) if log else None
             if values is None:
-                values = predictor.predict(space, proposed, settings.predicted, settings.quantiles)
+                values = predictor.predict(
+                    space, candidates, settings.all_objectives, settings.quantile_levels
+                )
                 if log:
-                    log.append(names, values, measured)
+                    log.append(names, values, known_status)
             costs = settings.costs(settings.medians(values))
-            costs[[measured.get(name) == FAILED for name in names]] = np.nan
+            costs[[known_status.get(name) == FAILED for name in names]] = np.nan
             algorithm.tell(costs, settings.violations(values))
-            result.add(names, values, measured)
+            result.add(names, values, known_status)
             bar.update(len(names))
             if progress:
                 volume = {"hypervolume": f"{result.hypervolume(reference):.5g}"} if reference else {}

@@ -1,4 +1,4 @@
-"""Who tells a number of an architecture: its graph, a function of the user's own, or a model."""
+"""Objectives of a search: computed from the graph, by a user's function, or predicted by a model."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nas_rlm.utils.validation import check_names, hint
+from nas_rlm.data.tables import EXACT_OBJECTIVES
+from nas_rlm.utils.validation import check_objective_names, suggest
 from search_spaces import SearchSpace
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
 
-Function = Callable[[Any], float]  # from an architecture to a number
-EXACT: Mapping[str, Callable[[SearchSpace[Any], Any], int]] = MappingProxyType(
-    {
-        "flops": lambda space, architecture: space.flops(architecture),
-        "params": lambda space, architecture: space.params(architecture),
-    }
-)
-NO_FUNCTIONS: Mapping[str, Function] = MappingProxyType({})
+ObjectiveFunction = Callable[[Any], float]  # from an architecture to a number
+NO_FUNCTIONS: Mapping[str, ObjectiveFunction] = MappingProxyType({})
 
 
-class Evaluator:
-    """A predictor that counts what can be counted, calls a user's functions, and asks a model for the rest.
+class ObjectivePredictor:
+    """A predictor that computes exact objectives, calls user functions, and leaves the rest to a model.
 
     >>> import search_spaces
     >>> from nas_rlm import RLM
     >>> space = search_spaces.get("nasbench201")
-    >>> evaluator = Evaluator(RLM.load("nas"), {"skips": lambda cell: str(cell).count("skip_connect")})
+    >>> functions = {"skips": lambda cell: str(cell).count("skip_connect")}
+    >>> predictor = ObjectivePredictor(RLM.load("nas"), functions)
     >>> cell = space.sample(np.random.default_rng(0))
-    >>> evaluator.predict(space, [cell], ["accuracy", "params", "skips"]).shape
+    >>> predictor.predict(space, [cell], ["accuracy", "params", "skips"]).shape
     (1, 3, 1)
 
     Args:
-        model: for all other objectives.
-        functions: by their objectives' names; each architecture is given to them once.
+        model: predicts all other objectives.
+        functions: user-defined objectives by name; each is called once per architecture.
 
     Raises:
-        ValueError: a function has the name of something that is counted or that the model knows.
+        ValueError: a function has the name of an exact objective or of one that the model predicts.
     """
 
-    def __init__(self, model: RLM, functions: Mapping[str, Function] = NO_FUNCTIONS) -> None:
+    def __init__(self, model: RLM, functions: Mapping[str, ObjectiveFunction] = NO_FUNCTIONS) -> None:
         for name in functions:
-            if name in EXACT or name in model.objectives:
+            if name in EXACT_OBJECTIVES or name in model.objectives:
                 raise ValueError(f"there is an objective {name!r} already: expected another name")
         self.model, self.functions = model, dict(functions)
-        self._known: dict[tuple[str, str], float] = {}
+        self._computed: dict[tuple[str, str], float] = {}
 
     def check(self, objectives: Sequence[str]) -> None:
-        """Refuse objectives that nobody knows, and repeated ones."""
-        check_names(objectives)
-        known = [*self.functions, *EXACT, *self.model.objectives]
+        """Refuse unknown and repeated objectives.
+
+        Raises:
+            ValueError: an objective is neither exact nor a user function nor predicted by the model.
+        """
+        check_objective_names(objectives)
+        available = [*self.functions, *EXACT_OBJECTIVES, *self.model.objectives]
         for name in objectives:
-            if name not in known:
-                raise ValueError(f"nobody knows the objective {name!r}; {hint(name, known)}")
+            if name not in available:
+                raise ValueError(f"unknown objective {name!r}; {suggest(name, available)}")
 
     def predict(
         self,
@@ -71,19 +71,28 @@ class Evaluator:
         quantiles: Sequence[float] = (0.5,),
         progress: bool = False,
     ) -> np.ndarray:
-        """Quantiles of each objective, float64 [N, K, Q]; all are the same where there is no doubt.
+        """Return quantiles of each objective: float64 [N, K, Q]; those of computed objectives are all equal.
+
+        Args:
+            space: the search space.
+            architectures: N architectures, or their texts.
+            objectives: K names.
+            quantiles: Q quantile levels.
+            progress: show a progress bar of the model's predictions.
 
         Raises:
-            ValueError: a function fails, or gives no number.
+            ValueError: a user function fails or returns no finite number.
         """
-        found = np.empty((len(architectures), len(objectives), len(quantiles)))
-        own, told = self._parted(objectives)
-        if told:
-            some = [objectives[k] for k in told]
-            found[:, told] = self.model.predict(space, architectures, some, quantiles, progress=progress)
-        for k in own:
-            found[:, k] = self._numbers(space, architectures, objectives[k])[:, None]
-        return found
+        values = np.empty((len(architectures), len(objectives), len(quantiles)))
+        computed, predicted = self._split(objectives)
+        if predicted:
+            names = [objectives[k] for k in predicted]
+            values[:, predicted] = self.model.predict(
+                space, architectures, names, quantiles, progress=progress
+            )
+        for k in computed:
+            values[:, k] = self._compute_all(space, architectures, objectives[k])[:, None]
+        return values
 
     def predict_text(
         self,
@@ -93,18 +102,31 @@ class Evaluator:
         space: str = "",
         progress: bool = False,
     ) -> np.ndarray:
-        """As `predict`, of texts as `nas_rlm.text.from_onnx` gives them, of which no function knows."""
+        """Return quantiles for texts that `nas_rlm.text.from_onnx` returned, without user functions.
+
+        Args:
+            texts: N texts.
+            objectives: K names.
+            quantiles: Q quantile levels.
+            space: name of the texts' search space.
+            progress: show a progress bar of the model's predictions.
+
+        Returns:
+            float64 [N, K, Q].
+        """
         from nas_rlm.data import synthetic
 
-        found = np.empty((len(texts), len(objectives), len(quantiles)))
-        own, told = self._parted(objectives)
-        if told:
-            some = [objectives[k] for k in told]
-            found[:, told] = self.model.predict_text(texts, some, quantiles, progress=progress, space=space)
-        for i, text in enumerate(texts if own else ()):
-            counted = synthetic.metrics(text)
-            found[i, own] = [[counted[objectives[k]]] for k in own]
-        return found
+        values = np.empty((len(texts), len(objectives), len(quantiles)))
+        computed, predicted = self._split(objectives)
+        if predicted:
+            names = [objectives[k] for k in predicted]
+            values[:, predicted] = self.model.predict_text(
+                texts, names, quantiles, progress=progress, space=space
+            )
+        for i, text in enumerate(texts if computed else ()):
+            features = synthetic.graph_features(text)
+            values[i, computed] = [[features[objectives[k]]] for k in computed]
+        return values
 
     def sample(
         self,
@@ -114,84 +136,107 @@ class Evaluator:
         num_samples: int = 64,
         seed: int = 0,
     ) -> np.ndarray:
-        """Joint draws, float64 [N, S, K]; all are the same where there is no doubt."""
-        found = np.empty((len(architectures), num_samples, len(objectives)))
-        own, told = self._parted(objectives)
-        if told:
-            some = [objectives[k] for k in told]
-            found[:, :, told] = self.model.sample(space, architectures, some, num_samples, seed)
-        for k in own:
-            found[:, :, k] = self._numbers(space, architectures, objectives[k])[:, None]
-        return found
+        """Return joint samples: float64 [N, num_samples, K]; those of computed objectives are all equal.
 
-    def _is_own(self, objective: str) -> bool:
-        return objective in EXACT or objective in self.functions
+        Args:
+            space: the search space.
+            architectures: N architectures, or their texts.
+            objectives: K names.
+            num_samples: samples per architecture.
+            seed: seed of the samples.
+        """
+        values = np.empty((len(architectures), num_samples, len(objectives)))
+        computed, predicted = self._split(objectives)
+        if predicted:
+            names = [objectives[k] for k in predicted]
+            values[:, :, predicted] = self.model.sample(space, architectures, names, num_samples, seed)
+        for k in computed:
+            values[:, :, k] = self._compute_all(space, architectures, objectives[k])[:, None]
+        return values
 
-    def _parted(self, objectives: Sequence[str]) -> tuple[list[int], list[int]]:
-        """The positions of what is counted or computed, and of what the model tells."""
-        own = [k for k, name in enumerate(objectives) if self._is_own(name)]
-        return own, [k for k in range(len(objectives)) if k not in own]
+    def _split(self, objectives: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Positions of the objectives that are computed, and of those that the model predicts."""
+        computed = [k for k, name in enumerate(objectives) if name in (*EXACT_OBJECTIVES, *self.functions)]
+        return computed, [k for k in range(len(objectives)) if k not in computed]
 
-    def _numbers(self, space: SearchSpace[Any], architectures: Sequence[Any], objective: str) -> np.ndarray:
-        """An exact objective, or a function's, of architectures, float64 [N]."""
+    def _compute_all(
+        self, space: SearchSpace[Any], architectures: Sequence[Any], objective: str
+    ) -> np.ndarray:
+        """Values of a computed objective, cached by architecture: float64 [N]."""
         parsed = [space.parse(a) if isinstance(a, str) else a for a in architectures]
-        for one in parsed:
-            key = objective, str(one)
-            if key not in self._known:
-                counted = EXACT.get(objective)
-                self._known[key] = float(counted(space, one)) if counted else self._called(objective, one)
-        return np.array([self._known[objective, str(one)] for one in parsed], dtype=float)
+        for architecture in parsed:
+            key = objective, str(architecture)
+            if key not in self._computed:
+                self._computed[key] = self._compute(space, architecture, objective)
+        return np.array([self._computed[objective, str(a)] for a in parsed], dtype=float)
 
-    def _called(self, objective: str, architecture: Any) -> float:
+    def _compute(self, space: SearchSpace[Any], architecture: Any, objective: str) -> float:
+        """An exact objective, or the value of a user function."""
+        if objective in EXACT_OBJECTIVES:
+            exact = {"flops": space.flops, "params": space.params}
+            return float(exact[objective](architecture))
         try:
-            found = float(self.functions[objective](architecture))
-            if not math.isfinite(found):
-                raise ValueError(f"it gave {found}, expected a finite number")
-        except (Exception, SystemExit) as error:  # whatever a user's code raises
+            value = float(self.functions[objective](architecture))
+            if not math.isfinite(value):
+                raise ValueError(f"it returned {value}, expected a finite number")
+        except (Exception, SystemExit) as error:  # user code may raise anything
             reason = str(error) or "no reason given"
             raise ValueError(
                 f"{objective} of {architecture} failed: {type(error).__name__}: {reason}"
             ) from error
-        return found
+        return value
 
 
-def load_function(text: str) -> tuple[str, Function]:
-    """An objective's name and the function that tells it.
+def load_function(text: str) -> tuple[str, ObjectiveFunction]:
+    """Load a user-defined objective.
 
     Args:
-        text: `NAME=FILE.py:FUNCTION` or `NAME=MODULE:FUNCTION`. The file or module is run.
+        text: `NAME=FILE.py:FUNCTION` or `NAME=MODULE:FUNCTION`. The file or module is executed.
+
+    Returns:
+        The objective's name and its function.
 
     Raises:
-        ValueError: it is not that, or there is no such function.
+        ValueError: the text has another form, or there is no such function.
     """
-    name, _, place = text.partition("=")
-    source, _, attribute = place.rpartition(":")
+    name, _, location = text.partition("=")
+    source, _, attribute = location.rpartition(":")
     if not (name and source and attribute):
         raise ValueError(f"function {text!r} is not NAME=FILE.py:FUNCTION: try energy=mine.py:energy")
-    if any(c in name for c in " ,<>=@"):
-        raise ValueError(f"{name!r} is no objective's name: expected one without blanks and , < > = @")
+    check_function_name(name)
     try:
-        module = _run(source) if source.endswith(".py") else importlib.import_module(source)
-    except (Exception, SystemExit) as error:  # whatever a user's code raises
+        module = _load_file(source) if source.endswith(".py") else importlib.import_module(source)
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise ValueError(
             f"function {text!r}: {source} cannot be run: {type(error).__name__}: {error}"
         ) from error
-    found = getattr(module, attribute, None)
-    if not callable(found):
+    function = getattr(module, attribute, None)
+    if not callable(function):
         names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise ValueError(
-            f"function {text!r}: {source} has no function {attribute!r}; {hint(attribute, names)}"
+            f"function {text!r}: {source} has no function {attribute!r}; {suggest(attribute, names)}"
         )
-    return name, found
+    return name, function
 
 
-def _run(path: str) -> Any:
+def check_function_name(name: str) -> None:
+    """Refuse a name that cannot stand in a list of objectives or in a constraint.
+
+    Raises:
+        ValueError: the name has a blank or one of , < > = @.
+    """
+    if any(c in name for c in " ,<>=@"):
+        raise ValueError(f"{name!r} is not an objective's name: expected one without blanks and , < > = @")
+
+
+def _load_file(path: str) -> Any:
+    """Execute a Python file as a module."""
     if not Path(path).is_file():
         raise FileNotFoundError("there is no such file")
     name = f"nas_rlm_user_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # so that its dataclasses and pickles find it
+    sys.modules[name] = module  # dataclasses and pickle look the module up by its name
     spec.loader.exec_module(module)
     return module

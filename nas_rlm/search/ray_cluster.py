@@ -1,7 +1,7 @@
-"""Who predicts and measures: this process, or by Ray the machines of a cluster or processes of this one.
+"""Workers of a search: this process, or the processes and machines of a Ray cluster.
 
-Work is handed out in pieces that do not depend on who does them, so that predictions are what one process
-would predict; a piece whose process or machine dies is handed out again.
+Work is split into batches that do not depend on the number of workers, so that predictions equal those of one
+process. A batch whose process or machine dies is submitted again.
 """
 
 from __future__ import annotations
@@ -20,66 +20,72 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nas_rlm.devices.device import Device
-from nas_rlm.devices.profiler import TOGETHER, USUAL, Failure, Measurement, Plan, check_device, measure
-from nas_rlm.model.batching import gathered
+from nas_rlm.devices.profiler import (
+    DEFAULT_PLAN,
+    SHUFFLE_GROUP_SIZE,
+    Failure,
+    Measurement,
+    Plan,
+    check_device,
+    measure,
+)
+from nas_rlm.model.batching import gather_predictions
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.ensemble import BATCH
+from nas_rlm.surrogates.ensemble import DEFAULT_BATCH_SIZE
 from nas_rlm.text import from_architectures
-from nas_rlm.utils.validation import levels_of, listed
+from nas_rlm.utils.validation import as_list, quantile_levels
 from search_spaces import SearchSpace
 
-LOCAL = "local"  # as Ray calls a cluster of this machine alone
-
-RETRIES = 5  # of work whose process died
+LOCAL = "local"  # Ray's address of a cluster on this machine only
+MAX_RETRIES = 5  # of work whose process died
 
 Key = TypeVar("Key")
-Piece = tuple[int, list[tuple[Key, bytes]]]  # its number, and networks
+NetworkBatch = tuple[int, list[tuple[Key, bytes]]]  # its number, and its networks as ONNX files
 
 
-class Lost(ValueError):
-    """Work that was begun on a cluster and did not end."""
+class WorkerDied(ValueError):
+    """The process or machine that did some work died."""
 
 
-class Here:
-    """This process alone; see `Cluster`."""
+class LocalWorkers:
+    """This process as the only worker; `RayCluster` has the same methods."""
 
-    def __enter__(self) -> Here:
+    def __enter__(self) -> LocalWorkers:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is to be closed."""
+        """Do nothing: nothing was opened."""
 
-    def model(self, rlm: RLM) -> RLM:
-        """The model itself."""
+    def distribute(self, rlm: RLM) -> RLM:
+        """Return the model itself."""
         return rlm
 
     def check_device(self, device: Device, python: str = "") -> None:
-        """See `nas_rlm.devices.profiler.check_device`."""
+        """Check that a device can measure, see `nas_rlm.devices.profiler.check_device`."""
         check_device(device, python)
 
     def measure(
-        self, networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = USUAL
+        self, networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = DEFAULT_PLAN
     ) -> Iterator[tuple[Key, Measurement | Failure]]:
-        """See `nas_rlm.devices.profiler.measure`."""
+        """Measure networks, see `nas_rlm.devices.profiler.measure`."""
         return measure(networks, device, plan)
 
 
-class Cluster(Here):
-    """A connection to Ray, which ends with the block that it is opened for.
+class RayCluster(LocalWorkers):
+    """A connection to a Ray cluster, as a context manager.
 
-    >>> with Cluster("local") as cluster:  # doctest: +SKIP
-    ...     rlm = cluster.model(RLM.load("nas"))
+    >>> with RayCluster("local") as cluster:  # doctest: +SKIP
+    ...     rlm = cluster.distribute(RLM.load("nas"))
     ...     rlm.predict("nasbench201", cells, ["accuracy"])
 
     Args:
-        address: `auto` for the cluster that this machine is part of, `HOST:6379` or `ray://HOST:10001` for
-            another one, `local` for as many processes here as there are processors. Its machines need this
-            version of the package.
+        address: `auto` for the cluster of this machine, `HOST:6379` or `ray://HOST:10001` for another one,
+            `local` for one process per processor of this machine. All machines need this version of nas-rlm.
 
     Raises:
-        ValueError: Ray is not installed, or no cluster answers.
+        ValueError: Ray is not installed, or there is no cluster at the address.
     """
 
     def __init__(self, address: str) -> None:
@@ -87,7 +93,7 @@ class Cluster(Here):
             import ray
         except ImportError:
             raise ValueError("a cluster needs Ray: pip install 'nas-rlm[ray]'") from None
-        if address == LOCAL:  # it would give its processes the lowest priority
+        if address == LOCAL:  # by default Ray gives its processes the lowest priority
             os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             ray.init(
@@ -96,14 +102,14 @@ class Cluster(Here):
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
-        except Exception as error:  # whatever Ray raises
+        except Exception as error:  # Ray raises many types
             raise ValueError(
                 f"no Ray cluster answers at {address!r} ({error}): expected auto, HOST:6379, ray://HOST:10001"
                 f" or {LOCAL}"
             ) from None
         self.ray: Any = ray
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> RayCluster:
         return self
 
     def __exit__(
@@ -111,110 +117,116 @@ class Cluster(Here):
     ) -> None:
         self.ray.shutdown()
 
-    def model(self, rlm: RLM) -> Clustered:
-        """The same model, whose predictions are made here.
+    def distribute(self, rlm: RLM) -> RayModel:
+        """Return the model with predictions made by the cluster.
 
         Args:
-            rlm: one that was loaded: its weights are told as a checkpoint holds them.
+            rlm: a loaded model; its checkpoint is sent to the cluster.
         """
-        found = Clustered(**{f.name: getattr(rlm, f.name) for f in fields(RLM)})
-        with tempfile.TemporaryDirectory() as folder:
-            rlm.save(folder)
-            files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
-        # Within a list Ray hands on the reference, which a process follows once.
-        found.held = [self.ray.put(files)]
-        found.ray = self.ray
-        return found
+        model = RayModel(**{f.name: getattr(rlm, f.name) for f in fields(RLM)})
+        with tempfile.TemporaryDirectory() as directory:
+            rlm.save(directory)
+            files = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+        # Ray passes a reference inside a list on as it is, and each process fetches the files only once.
+        model.checkpoint_reference = [self.ray.put(files)]
+        model.ray = self.ray
+        return model
 
     def check_device(self, device: Device, python: str = "") -> None:
-        """As `nas_rlm.devices.profiler.check_device`, on some machine of the cluster."""
-        _got(self.ray, self.ray.remote(check_device).remote(device, python))
+        """Check a device on one machine of the cluster, see `nas_rlm.devices.profiler.check_device`."""
+        _get(self.ray, self.ray.remote(check_device).remote(device, python))
 
     def measure(
-        self, networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = USUAL
+        self, networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = DEFAULT_PLAN
     ) -> Iterator[tuple[Key, Measurement | Failure]]:
-        """As `nas_rlm.devices.profiler.measure`, on all machines of the cluster, which are to be alike.
+        """Measure networks on all machines of the cluster, which must be alike.
 
-        Each measures some networks at a time, and nothing else meanwhile.
+        Each machine measures one batch at a time and does nothing else meanwhile. See
+        `nas_rlm.devices.profiler.measure`.
 
         Raises:
-            ValueError: the runtime is not there, no worker starts, or no machine is left.
+            ValueError: the runtime is not installed, no worker starts, or no machine is left.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        task = self.ray.remote(_measured)
-        pieces = _pieces(networks)
-        again: list[Piece[Key]] = []
-        lost: Counter[int] = Counter()
-        running: dict[Any, tuple[str, Piece[Key]]] = {}
+        task = self.ray.remote(_measure_batch)
+        batches = _network_batches(networks)
+        retries: list[NetworkBatch[Key]] = []
+        num_deaths: Counter[int] = Counter()
+        running: dict[Any, tuple[str, NetworkBatch[Key]]] = {}
         while True:
-            nodes = {n["NodeID"]: n["Resources"].get("CPU", 0) for n in self.ray.nodes() if n["Alive"]}
-            for node in nodes.keys() - {busy for busy, _ in running.values()}:
-                if not (todo := again or list(islice(pieces, 1))):
+            num_cpus = {n["NodeID"]: n["Resources"].get("CPU", 0) for n in self.ray.nodes() if n["Alive"]}
+            for node in num_cpus.keys() - {busy_node for busy_node, _ in running.values()}:
+                if not (waiting := retries or list(islice(batches, 1))):
                     break
-                number, some = piece = todo.pop()
-                pinned = NodeAffinitySchedulingStrategy(node, soft=False)
-                there = task.options(num_cpus=nodes[node], max_retries=0, scheduling_strategy=pinned)
-                own = replace(plan, seed=plan.seed + number)
-                running[there.remote([content for _, content in some], device, own)] = node, piece
+                number, batch = waiting.pop()
+                affinity = NodeAffinitySchedulingStrategy(node, soft=False)
+                on_node = task.options(num_cpus=num_cpus[node], max_retries=0, scheduling_strategy=affinity)
+                batch_plan = replace(plan, seed=plan.seed + number)
+                reference = on_node.remote([content for _, content in batch], device, batch_plan)
+                running[reference] = node, (number, batch)
             if not running:
-                if again or any(pieces):
+                if retries or any(batches):
                     raise ValueError("no machine of the cluster is left")
                 return
             done, _ = self.ray.wait(list(running), num_returns=1)
-            _, (number, some) = running.pop(done[0])
+            _, (number, batch) = running.pop(done[0])
             try:
-                results = _got(self.ray, done[0])
-            except Lost:
-                lost[number] += 1
-                if lost[number] > RETRIES:
+                results = _get(self.ray, done[0])
+            except WorkerDied:
+                num_deaths[number] += 1
+                if num_deaths[number] > MAX_RETRIES:
                     raise
-                again.append((number, some))
+                retries.append((number, batch))
                 continue
-            yield from zip((key for key, _ in some), results, strict=True)
+            yield from zip((key for key, _ in batch), results, strict=True)
 
 
-def workers(address: str) -> Here:
-    """Who works: this process for an empty address, see `Cluster` for others."""
-    return Cluster(address) if address else Here()
+def connect_workers(address: str) -> LocalWorkers:
+    """Return this process for an empty address, or else a `RayCluster`.
+
+    Args:
+        address: empty, or the address of a Ray cluster.
+    """
+    return RayCluster(address) if address else LocalWorkers()
 
 
-class Clustered(RLM):
-    """A model whose predictions of texts are made by the processes of a cluster; see `Cluster.model`."""
+class RayModel(RLM):
+    """A model whose predictions are made by the processes of a Ray cluster; see `RayCluster.distribute`."""
 
     ray: Any
-    held: list[Any]
+    checkpoint_reference: list[Any]
 
     def predict_text(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:
-        """As `RLM.predict_text`, a batch by each process at a time."""
+        """Predict texts, one batch per process at a time; see `RLM.predict_text`."""
         self.check(objectives)
-        texts = listed(texts, "texts")
-        return self._asked(texts, objectives, quantiles, batch_size, space)(progress)
+        texts = as_list(texts, "texts")
+        return self._submit(texts, objectives, quantiles, batch_size, space)(progress)
 
-    def in_pieces(
+    def predict_chunks(
         self,
         space: SearchSpace[Any],
-        pieces: Sequence[Sequence[Any]],
+        chunks: Sequence[Sequence[Any]],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None,
         batch_size: int,
     ) -> Iterator[np.ndarray]:
-        """As `RLM.in_pieces`; the cluster has all of them before the first one is waited for."""
-        asked = [
-            self._asked(from_architectures(space, piece), objectives, quantiles, batch_size, space.name)
-            for piece in pieces
+        """Predict chunks of architectures; all are submitted before the first result is awaited."""
+        waits = [
+            self._submit(from_architectures(space, chunk), objectives, quantiles, batch_size, space.name)
+            for chunk in chunks
         ]
-        return (answer() for answer in asked)
+        return (wait() for wait in waits)
 
-    def _asked(
+    def _submit(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
@@ -222,60 +234,73 @@ class Clustered(RLM):
         batch_size: int,
         space: str,
     ) -> Callable[..., np.ndarray]:
-        """Hand texts out; what comes back waits for what is predicted of them."""
-        levels, batches = levels_of(quantiles), self.in_batches(texts, batch_size)
-        task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(_told)
-        told = [task.remote(self.held, [t for t, _ in b], list(objectives), levels, space) for b in batches]
+        """Submit texts to the cluster; returns a function that waits for their predictions."""
+        levels, batches = quantile_levels(quantiles), self.in_batches(texts, batch_size)
+        task = self.ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_predict_batch)
+        references = [
+            task.remote(
+                self.checkpoint_reference, [text for text, _ in batch], list(objectives), levels, space
+            )
+            for batch in batches
+        ]
 
-        def answer(progress: bool = False) -> np.ndarray:
+        def wait(progress: bool = False) -> np.ndarray:
             shape = len(objectives), len(levels)
-            found = gathered(texts, batches, (_got(self.ray, one) for one in told), shape, progress)
-            return found if quantiles is not None else found[:, :, 0]
+            results = (_get(self.ray, reference) for reference in references)
+            predictions = gather_predictions(texts, batches, results, shape, progress)
+            return predictions if quantiles is not None else predictions[:, :, 0]
 
-        return answer
+        return wait
 
 
-def _got(ray: Any, told: Any) -> Any:
-    """What a process found.
+def _get(ray: Any, reference: Any) -> Any:
+    """The result of a Ray task.
 
     Raises:
-        Lost: it or its machine is gone.
-        Exception: what was raised there.
+        WorkerDied: the process or its machine died.
+        Exception: the task raised it.
     """
     try:
-        return ray.get(told)
+        return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
-        raise Lost(f"processes of the cluster ended {RETRIES + 1} times at the same work: {error}") from None
+        raise WorkerDied(
+            f"processes of the cluster died {MAX_RETRIES + 1} times at the same work: {error}"
+        ) from None
 
 
-def _pieces(networks: Iterable[tuple[Key, bytes]]) -> Iterator[Piece[Key]]:
-    rest = iter(networks)
+def _network_batches(networks: Iterable[tuple[Key, bytes]]) -> Iterator[NetworkBatch[Key]]:
+    """Numbered batches of networks that are measured together."""
+    iterator = iter(networks)
     for number in count():
-        if not (some := list(islice(rest, TOGETHER))):
+        if not (batch := list(islice(iterator, SHUFFLE_GROUP_SIZE))):
             return
-        yield number, some
+        yield number, batch
 
 
-_models: dict[str, RLM] = {}  # of this process, by what Ray calls their checkpoints
+_models: dict[str, RLM] = {}  # of a worker process, by Ray's reference to the checkpoint
 
 
-def _told(
-    held: list[Any], texts: list[str], objectives: list[str], levels: Sequence[float], space: str
+def _predict_batch(
+    checkpoint_reference: list[Any],
+    texts: list[str],
+    objectives: list[str],
+    levels: Sequence[float],
+    space: str,
 ) -> np.ndarray:
-    """What a process predicts of a batch."""
+    """Predictions of a batch, in a worker process: float64 [N, K, Q]."""
     import ray
 
-    key = held[0].hex()
+    key = checkpoint_reference[0].hex()
     if key not in _models:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in ray.get(held[0]).items():
-                (Path(folder) / name).write_bytes(content)
-            _models[key] = RLM.load(folder)
+        with tempfile.TemporaryDirectory() as directory:
+            for name, content in ray.get(checkpoint_reference[0]).items():
+                (Path(directory) / name).write_bytes(content)
+            _models[key] = RLM.load(directory)
     return _models[key].predict_text(texts, objectives, levels, batch_size=len(texts), space=space)
 
 
-def _measured(contents: list[bytes], device: Device, plan: Plan) -> list[Measurement | Failure]:
-    """What a machine measures of some networks."""
+def _measure_batch(contents: list[bytes], device: Device, plan: Plan) -> list[Measurement | Failure]:
+    """Measurements of a batch of ONNX files, on a machine of the cluster."""
     return [result for _, result in measure(enumerate(contents), device, plan)]

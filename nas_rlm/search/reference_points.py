@@ -1,6 +1,6 @@
-"""Reference points: how bad an objective of a space may be and still count in a hypervolume.
+"""Reference points of hypervolumes: the worst value of each objective that still counts.
 
-They are fixed and published in `assets/references.json`, so that hypervolumes of different searches compare.
+They are fixed in `assets/references.json`, so that hypervolumes of different searches are comparable.
 """
 
 from __future__ import annotations
@@ -19,72 +19,75 @@ from nas_rlm.search.pareto import is_maximised
 from search_spaces import SearchSpace
 
 PUBLISHED = ASSETS / "references.json"
-LOW = 5  # percentile of an accuracy, below which no network is of use
-MARGIN = 1.1  # a cost's reference point over the most of random architectures
+ACCURACY_PERCENTILE = 5  # of random architectures; the reference value of an accuracy
+COST_MARGIN = 1.1  # reference value of a cost, relative to the maximum of random architectures
 
 
 @cache
-def published(space: str) -> Mapping[str, float]:
-    """The reference value of each objective of a space, in the objective's own unit.
+def published_reference_values(space: str) -> Mapping[str, float]:
+    """Return the published reference values of a space by objective, in the objectives' own units.
 
-    >>> published("nasbench201")["latency/pixel3"]
+    >>> published_reference_values("nasbench201")["latency/pixel3"]
     40.0
     """
-    found: dict[str, dict[str, float]] = json.loads(PUBLISHED.read_text())
-    return found.get(space, {})
+    by_space: dict[str, dict[str, float]] = json.loads(PUBLISHED.read_text())
+    return by_space.get(space, {})
 
 
-def reference(
+def reference_point(
     space: str,
     objectives: Sequence[str],
     ranges: Mapping[str, tuple[float, float, float]],
     maximised: Sequence[str] = (),
 ) -> list[float] | None:
-    """The reference point of objectives: of those that are not published, the worst of random architectures.
+    """Return the reference point: published values, or else the worst of random architectures.
 
     Args:
         space: name of the space.
         objectives: K names.
-        ranges: least, median and most of random architectures, see `nas_rlm.search.feasibility`.
-        maximised: objectives of a user's own that go upwards.
+        ranges: minimum, median and maximum of random architectures, see `nas_rlm.search.feasibility`.
+        maximised: objectives other than accuracies that are maximised.
 
     Returns:
-        K values, or None where nothing tells one of them.
+        K values, or None if an objective has neither.
     """
     worst = {name: low if is_maximised(name, maximised) else high for name, (low, _, high) in ranges.items()}
-    known = {**worst, **published(space)}
-    return [known[name] for name in objectives] if all(name in known for name in objectives) else None
+    values = {**worst, **published_reference_values(space)}
+    return [values[name] for name in objectives] if all(name in values for name in objectives) else None
 
 
-def proposed(
-    space: SearchSpace[Any], predictor: Predictor, objectives: Sequence[str], count: int, seed: int = 0
+def propose_reference_values(
+    space: SearchSpace[Any],
+    predictor: Predictor,
+    objectives: Sequence[str],
+    num_architectures: int,
+    seed: int = 0,
 ) -> dict[str, float]:
-    """Reference values for objectives of a space, from random architectures.
+    """Return reference values to publish for objectives of a space, from random architectures.
 
-    Of accuracies the `LOW` percentile, rounded down; of costs a tenth more than the most, rounded up to two
-    digits.
+    For an accuracy it is the `ACCURACY_PERCENTILE`, rounded down; for a cost `COST_MARGIN` times the maximum,
+    rounded up to two digits.
 
     Args:
-        space: where architectures are drawn.
-        predictor: what judges them.
-        objectives: their names.
-        count: of architectures.
-        seed: of the draw.
+        space: the search space.
+        predictor: evaluates architectures.
+        objectives: K names.
+        num_architectures: number of random architectures.
+        seed: seed of the sampling.
     """
     rng = np.random.default_rng(seed)
-    drawn = [space.sample(rng) for _ in range(count)]
-    medians = predictor.predict(space, drawn, objectives, (0.5,))[:, :, 0]
-    return {
-        name: _below(np.percentile(told, LOW)) if is_maximised(name) else _above(MARGIN * told.max())
-        for name, told in zip(objectives, medians.T, strict=True)
-    }
+    sampled = [space.sample(rng) for _ in range(num_architectures)]
+    medians = predictor.predict(space, sampled, objectives, (0.5,))[:, :, 0]
+    values = {}
+    for name, predictions in zip(objectives, medians.T, strict=True):
+        if is_maximised(name):
+            values[name] = float(math.floor(np.percentile(predictions, ACCURACY_PERCENTILE)))
+        else:
+            values[name] = _rounded_up(COST_MARGIN * predictions.max())
+    return values
 
 
-def _below(value: float) -> float:
-    return float(math.floor(value))
-
-
-def _above(value: float) -> float:
-    """Rounded up to two digits."""
+def _rounded_up(value: float) -> float:
+    """A value rounded up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
     return float(f"{math.ceil(value / unit) * unit:.2g}")

@@ -1,4 +1,4 @@
-"""The result of a search: every evaluated architecture with its predictions, and the front among them."""
+"""The result of a search: every evaluated architecture with its predicted quantiles, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -8,84 +8,97 @@ from types import MappingProxyType
 
 import numpy as np
 
-from nas_rlm.search.pareto import hypervolume, unbeaten
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.pareto import hypervolume, is_non_dominated
+from nas_rlm.search.settings import SearchSettings
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NO_STATUS: Mapping[str, str] = MappingProxyType({})
 MEASURED, FAILED, PREDICTED = "measured", "failed", "predicted"
 
 
 @dataclass
-class Result:
-    """Every architecture that a search evaluated, in order.
+class SearchResult:
+    """All architectures that a search evaluated, in order of evaluation.
 
     Args:
-        settings: of the search.
-        architectures: N strings.
-        values: [N, K, Q] quantiles of `settings.predicted`, in the objectives' own units.
-        status: `measured` of the architectures whose `settings.measured` are no predictions, `failed` of
-            those that the device could not run, or that are like those.
+        settings: settings of the search.
+        architectures: N architectures in their space's notation.
+        values: [N, K, Q] quantiles of `settings.all_objectives`, in the objectives' own units.
+        status: by architecture: `measured` if its `settings.measured_objectives` or labels were measured,
+            `failed` if the device could not run it or is expected not to; absent if it was only predicted.
     """
 
-    settings: Settings
+    settings: SearchSettings
     architectures: list[str] = field(default_factory=list)
     values: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0)))
     status: Mapping[str, str] = field(default_factory=dict)
 
     def add(
-        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NOTHING
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NO_STATUS
     ) -> None:
-        """Append a generation."""
+        """Append a generation.
+
+        Args:
+            architectures: M architectures.
+            values: [M, K, Q] quantiles.
+            status: as of the result.
+        """
         self.status = {**self.status, **status}
         self.values = np.concatenate([self.values, values]) if self.architectures else values
         self.architectures.extend(architectures)
 
     @property
     def medians(self) -> np.ndarray:
-        """Predicted medians [N, K]."""
+        """Medians of `settings.all_objectives`: float64 [N, K]."""
         return self.settings.medians(self.values)
 
     @property
     def feasible(self) -> np.ndarray:
-        """Which architectures run and meet every constraint: bool [N]."""
-        run = np.array([self.status.get(name) != FAILED for name in self.architectures], dtype=bool)
-        return run & np.all(self.settings.violations(self.values) <= 0, axis=1)
+        """Whether each architecture runs and meets every constraint: bool [N]."""
+        runs = np.array([self.status.get(name) != FAILED for name in self.architectures], dtype=bool)
+        return runs & np.all(self.settings.violations(self.values) <= 0, axis=1)
 
     @property
     def is_measured(self) -> np.ndarray:
-        """Which architectures were measured: bool [N]."""
+        """Whether each architecture was measured: bool [N]."""
         return np.array([self.status.get(name) == MEASURED for name in self.architectures], dtype=bool)
 
     def hypervolume(self, reference: Sequence[float]) -> float:
-        """The volume between the front and a reference point, see `nas_rlm.search.reference_points`."""
-        settings = self.settings
-        best = self.medians[self.front, : len(settings.objectives)]
-        return hypervolume(best, settings.objectives, reference, settings.maximised)
+        """Return the hypervolume of the front.
 
-    def until(self, evaluations: int) -> Result:
-        """The result as it was after so many evaluations."""
-        return Result(self.settings, self.architectures[:evaluations], self.values[:evaluations], self.status)
+        Args:
+            reference: reference point, a value for each of `settings.objectives`; see
+                `nas_rlm.search.reference_points`.
+        """
+        settings = self.settings
+        front_medians = self.medians[self.front, : len(settings.objectives)]
+        return hypervolume(front_medians, settings.objectives, reference, settings.maximised)
+
+    def truncated(self, num_evaluations: int) -> SearchResult:
+        """Return the result after the first `num_evaluations` architectures."""
+        return SearchResult(
+            self.settings, self.architectures[:num_evaluations], self.values[:num_evaluations], self.status
+        )
 
     @property
     def front(self) -> np.ndarray:
-        """Indices of the feasible architectures that no other beats, best in the first objective first."""
+        """Indices of the feasible non-dominated architectures, best in the first objective first."""
         costs = self.settings.costs(self.medians)
         rows = np.flatnonzero(self.feasible)
-        rows = rows[unbeaten(costs[rows])]
+        rows = rows[is_non_dominated(costs[rows])]
         return rows[np.lexsort(costs[rows].T[::-1])]
 
-    def shortlist(self, count: int) -> np.ndarray:
-        """Indices of the feasible architectures to look at first: the front, and then what only that beats.
+    def shortlist(self, max_architectures: int) -> np.ndarray:
+        """Return the indices of the best feasible architectures by non-dominated sorting: the front first.
 
         Args:
-            count: of them at most; of the last layer those that are spread along it.
+            max_architectures: at most this many; of a front that fits only in part, evenly spaced ones.
         """
-        costs, left = self.settings.costs(self.medians), np.flatnonzero(self.feasible)
-        found: list[int] = []
-        while len(left) and len(found) < count:
-            layer = left[unbeaten(costs[left])]
-            left = np.setdiff1d(left, layer)
+        costs, remaining = self.settings.costs(self.medians), np.flatnonzero(self.feasible)
+        selected: list[int] = []
+        while len(remaining) and len(selected) < max_architectures:
+            layer = remaining[is_non_dominated(costs[remaining])]
+            remaining = np.setdiff1d(remaining, layer)
             layer = layer[np.lexsort(costs[layer].T[::-1])]
-            room = min(count - len(found), len(layer))
-            found += layer[np.linspace(0, len(layer) - 1, room).round().astype(int)].tolist()
-        return np.array(found, dtype=int)
+            size = min(max_architectures - len(selected), len(layer))
+            selected += layer[np.linspace(0, len(layer) - 1, size).round().astype(int)].tolist()
+        return np.array(selected, dtype=int)

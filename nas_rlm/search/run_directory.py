@@ -1,4 +1,4 @@
-"""The folder of a search: its settings and log, from which all the rest can be written again."""
+"""Run directories: the settings and log of a search, from which all its other files can be written again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -13,250 +14,361 @@ import numpy as np
 import search_spaces
 from nas_rlm.files import check_writable, write_text
 from nas_rlm.search.feasibility import Feasibility
-from nas_rlm.search.result import FAILED, MEASURED, NOTHING, Result
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.result import FAILED, MEASURED, NO_STATUS, SearchResult
+from nas_rlm.search.settings import SearchSettings
 
-LISTS = ("objectives", "constraints", "maximised", "functions")
+MEASUREMENTS = "measured.parquet"  # networks that were measured during the search
+TUPLE_SETTINGS = ("objectives", "constraints", "maximised", "functions")  # lists in JSON
+FIRST_OPTIONAL_SETTING = "device"  # files of earlier versions lack this setting and those after it
+MAX_MAGNITUDE = 1e300  # of a logged number
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A line of a log.
+    """An evaluated architecture, a line of a log.
 
     Args:
-        architecture: of it.
-        values: quantiles of each objective [K][Q].
-        status: `measured`, `failed` or empty, see `Result`.
+        generation: number of the generation, from 0.
+        architecture: the architecture in its space's notation.
+        values: quantiles of each objective, [K][Q].
+        status: `measured`, `failed` or empty, see `SearchResult`.
     """
 
+    generation: int
     architecture: str
     values: list[list[float]]
     status: str
 
 
-class SearchLog:
-    """log.jsonl: a line per evaluated architecture, in order, written a generation at a time.
+class MemoryLog:
+    """The evaluations of a search without a run directory.
 
-    A generation that was only partly written is evaluated again, whole, so that its predictions come from
-    the same batch and the file ends up the same as without the interruption.
+    Attributes:
+        evaluations: all evaluations, in order.
     """
 
-    def __init__(self, path: Path, settings: Settings) -> None:
-        self.path, self.objectives, self.quantiles = path, settings.predicted, settings.quantiles
-        content = path.read_bytes() if path.exists() else b""
-        self.lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
-        self.rows = [self.parse(line, number) for number, line in enumerate(self.lines, 1)]
-        self.position = self.offset = self.generation = 0
+    def __init__(self) -> None:
+        self.evaluations: list[Evaluation] = []
+        self._num_generations = 0
 
     def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
-        """What the log holds of a generation: [N, K, Q]; if not all of it, None, and the part is dropped.
+        """Return None: nothing was logged before."""
+        return None
 
-        Raises:
-            ValueError: the log holds other architectures.
-        """
-        end = self.position + len(architectures)
-        held = self.rows[self.position : end]
-        pairs = zip((row.architecture for row in held), architectures, strict=False)
-        for number, (found, expected) in enumerate(pairs, self.position + 1):
-            if found != expected:
-                raise ValueError(
-                    f"{self.path} line {number} holds {found} where this search evaluates {expected}:"
-                    " it was written by another search or another version"
-                )
-        if len(held) < len(architectures):
-            self.lines, self.rows = self.lines[: self.position], self.rows[: self.position]
-            if self.path.exists():
-                os.truncate(self.path, self.offset)
-            return None
-        self._advance(self.lines[self.position : end])
-        return np.array([one.values for one in held])
+    def append(
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NO_STATUS
+    ) -> None:
+        """Record a generation, see `nas_rlm.search.loop.EvaluationLog`."""
+        self.evaluations += _to_evaluations(self._num_generations, architectures, values, status)
+        self._num_generations += 1
 
     def finish(self) -> None:
-        """Refuse a log that holds more than the search evaluates."""
-        if self.position < len(self.lines):
+        """Do nothing: the log holds only what this search evaluated."""
+
+
+class SearchLog:
+    """The file log.jsonl: a line per evaluated architecture, in order, written a generation at a time.
+
+    A generation that was written in part is evaluated again as a whole, so that its predictions come from the
+    same batch and the file ends up the same as without the interruption.
+
+    Args:
+        path: the file; it need not exist.
+        settings: settings of the search.
+
+    Attributes:
+        evaluations: all evaluations of the file, in order.
+
+    Raises:
+        ValueError: a line is not an evaluation.
+    """
+
+    def __init__(self, path: Path, settings: SearchSettings) -> None:
+        self.path = path
+        self.objectives, self.quantile_levels = settings.all_objectives, settings.quantile_levels
+        content = path.read_bytes() if path.exists() else b""
+        self.lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
+        self.evaluations = [self._parse(line, number) for number, line in enumerate(self.lines, 1)]
+        self._position = self._byte_offset = self._generation = 0
+
+    def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
+        """Return the logged predictions [N, K, Q] of the next generation.
+
+        Returns None where the log ends; a generation that is logged in part is deleted.
+
+        Raises:
+            ValueError: the log has other architectures.
+        """
+        end = self._position + len(architectures)
+        logged = self.evaluations[self._position : end]
+        pairs = zip((e.architecture for e in logged), architectures, strict=False)
+        for number, (found, expected) in enumerate(pairs, self._position + 1):
+            if found != expected:
+                raise ValueError(
+                    f"{self.path} line {number} has {found} where this search evaluates {expected}:"
+                    " it was written by another search or another version"
+                )
+        if len(logged) < len(architectures):
+            self.lines, self.evaluations = self.lines[: self._position], self.evaluations[: self._position]
+            if self.path.exists():
+                os.truncate(self.path, self._byte_offset)
+            return None
+        self._advance(self.lines[self._position : end])
+        return np.array([e.values for e in logged])
+
+    def finish(self) -> None:
+        """Refuse a log that has more evaluations than the search.
+
+        Raises:
+            ValueError: it has.
+        """
+        if self._position < len(self.lines):
             raise ValueError(
-                f"{self.path} has {len(self.lines):,} lines where this search evaluates {self.position:,}:"
+                f"{self.path} has {len(self.lines):,} lines where this search evaluates {self._position:,}:"
                 " it was written by another search or another version"
             )
 
     def append(
-        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NOTHING
+        self, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str] = NO_STATUS
     ) -> None:
-        """Write a generation and wait until it is on disk."""
-        rows = [
+        """Write a generation and wait until it is on disk, see `nas_rlm.search.loop.EvaluationLog`."""
+        records = [
             {
-                "generation": self.generation,
+                "generation": self._generation,
                 "arch": architecture,
-                "predicted": dict(zip(self.objectives, predicted.tolist(), strict=True)),
+                "predicted": dict(zip(self.objectives, quantiles.tolist(), strict=True)),
             }
             | ({"status": status[architecture]} if architecture in status else {})
-            for architecture, predicted in zip(architectures, values, strict=True)
+            for architecture, quantiles in zip(architectures, values, strict=True)
         ]
-        lines = [json.dumps(row).encode() + b"\n" for row in rows]
+        lines = [json.dumps(record).encode() + b"\n" for record in records]
         with open(self.path, "ab") as file:
             file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())
         self.lines += lines
-        self.rows += [
-            Evaluation(name, predicted.tolist(), status.get(name, ""))
-            for name, predicted in zip(architectures, values, strict=True)
-        ]
+        self.evaluations += _to_evaluations(self._generation, architectures, values, status)
         self._advance(lines)
 
-    def parse(self, line: bytes, number: int) -> Evaluation:
-        """What a line tells."""
+    def _parse(self, line: bytes, number: int) -> Evaluation:
+        """The evaluation of a line."""
         try:
-            row = json.loads(line)
-            predicted = [row["predicted"][o] for o in self.objectives]
-            told = (_are_quantiles(values, len(self.quantiles)) for values in predicted)
-            if not all(told) or row.get("status", "") not in ("", MEASURED, FAILED):
+            record = json.loads(line)
+            values = [record["predicted"][objective] for objective in self.objectives]
+            are_valid = (_are_quantiles(quantiles, len(self.quantile_levels)) for quantiles in values)
+            if not all(are_valid) or record.get("status", "") not in ("", MEASURED, FAILED):
                 raise ValueError
-            return Evaluation(str(row["arch"]), predicted, row.get("status", ""))
+            generation = int(record.get("generation", 0))
+            return Evaluation(generation, str(record["arch"]), values, record.get("status", ""))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{self.path} line {number} is not an evaluation: {line[:80]!r}") from None
 
     def _advance(self, lines: list[bytes]) -> None:
-        self.position += len(lines)
-        self.offset += sum(map(len, lines))
-        self.generation += 1
+        self._position += len(lines)
+        self._byte_offset += sum(map(len, lines))
+        self._generation += 1
+
+
+def _to_evaluations(
+    generation: int, architectures: Sequence[str], values: np.ndarray, status: Mapping[str, str]
+) -> list[Evaluation]:
+    return [
+        Evaluation(generation, name, quantiles.tolist(), status.get(name, ""))
+        for name, quantiles in zip(architectures, values, strict=True)
+    ]
 
 
 def _are_quantiles(values: object, count: int) -> bool:
-    """Whether they are finite numbers, so many, ascending."""
+    """Whether values are `count` finite numbers in ascending order."""
     return (
         isinstance(values, list)
         and len(values) == count
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-        and all(-1e300 < v < 1e300 for v in values)
+        and all(-MAX_MAGNITUDE < v < MAX_MAGNITUDE for v in values)
         and values == sorted(values)
     )
 
 
-def open_log(folder: Path, settings: Settings, resume: bool) -> SearchLog:
-    """The log of a folder, which is made if it is not there; see `check_search`."""
-    check_search(folder, settings, resume)
-    log = SearchLog(folder / "log.jsonl", settings)
-    write_text(folder / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
+def open_log(directory: Path, settings: SearchSettings, resume: bool) -> SearchLog:
+    """Create a run directory if it does not exist, write its settings and return its log.
+
+    Args:
+        directory: the run directory.
+        settings: settings of its search.
+        resume: continue the search that the directory has.
+
+    Raises:
+        ValueError: see `check_search`, or the log is damaged.
+    """
+    check_search(directory, settings, resume)
+    log = SearchLog(directory / "log.jsonl", settings)
+    write_text(directory / "settings.json", json.dumps(asdict(settings), indent=2) + "\n")
     return log
 
 
-def check_search(folder: Path, settings: Settings, resume: bool) -> None:
-    """Refuse a folder that is not for a search.
+def write_evaluations(log: SearchLog, evaluations: Sequence[Evaluation]) -> None:
+    """Append evaluations to a log, a generation at a time."""
+    for _, of_generation in groupby(evaluations, key=lambda e: e.generation):
+        generation = list(of_generation)
+        status = {e.architecture: e.status for e in generation if e.status}
+        values = np.array([e.values for e in generation], dtype=float)
+        log.append([e.architecture for e in generation], values, status)
+
+
+def check_search(directory: Path, settings: SearchSettings, resume: bool) -> None:
+    """Refuse a directory in which a search cannot run.
 
     Args:
-        folder: of one search.
-        settings: of that search; a resumed one may ask for more generations.
-        resume: continue what the folder holds, from the start if that is nothing.
+        directory: the run directory.
+        settings: settings of the search; a resumed one may have more generations.
+        resume: continue the search that the directory has; without one, start it.
 
     Raises:
-        ValueError: the folder holds something else, another search, or this one without `resume`.
+        ValueError: the directory holds other files, another search, or this one without `resume`.
     """
-    for needed in (folder, folder / "front"):
+    for needed in (directory, directory / "front"):
         if needed.exists() and not needed.is_dir():
-            raise ValueError(f"{needed} is a file: a search needs a folder of that name")
-    check_writable(folder)
-    if (folder / "settings.json").exists():
-        held = read_settings(folder)
+            raise ValueError(f"{needed} is a file: a search needs a directory of that name")
+    check_writable(directory)
+    if (directory / "settings.json").exists():
+        existing = read_settings(directory)
         if not resume:
             raise ValueError(
-                f"{folder} already holds a search: --resume continues it, or choose another --out"
+                f"{directory} already holds a search: continue it with --resume, or choose another directory"
             )
-        longer = () if settings.device else ("generations",)
-        for name in (f.name for f in fields(Settings) if f.name not in longer):
-            if getattr(held, name) != getattr(settings, name):
+        may_grow = () if settings.device else ("generations",)
+        for name in (f.name for f in fields(SearchSettings) if f.name not in may_grow):
+            if getattr(existing, name) != getattr(settings, name):
                 raise ValueError(
-                    f"{folder} holds another search, with {name} {getattr(held, name)!r} where"
-                    f" {getattr(settings, name)!r} is asked for: choose another --out"
+                    f"{directory} holds another search, with {name} {getattr(existing, name)!r} instead of"
+                    f" {getattr(settings, name)!r}: choose another directory"
                 )
-        if held.generations > settings.generations:
+        if existing.generations > settings.generations:
             raise ValueError(
-                f"{folder} holds a search of {held.generations} generations: --generations"
-                f" {settings.generations} would shorten it"
+                f"{directory} holds a search of {existing.generations} generations: {settings.generations}"
+                " generations would shorten it"
             )
-    elif folder.exists() and any(not p.name.startswith(".") for p in folder.iterdir()):
-        raise ValueError(f"{folder} is not empty and holds no search: choose another --out")
+    elif directory.exists() and any(not p.name.startswith(".") for p in directory.iterdir()):
+        raise ValueError(f"{directory} is not empty and holds no search: choose another directory")
 
 
-def read_settings(folder: Path) -> Settings:
-    """The settings of a folder's search."""
-    path = folder / "settings.json"
+def read_settings(directory: Path) -> SearchSettings:
+    """Return the settings of a run directory; those of earlier versions may lack settings that came later.
+
+    Raises:
+        FileNotFoundError: there is no settings.json.
+        ValueError: the file is damaged.
+    """
+    path = directory / "settings.json"
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} holds no search: there is no settings.json")
+        raise FileNotFoundError(f"{directory} holds no search: there is no settings.json")
     try:
-        held = json.loads(path.read_text())
-        known = [f.name for f in fields(Settings)]
-        if not set(known[: known.index("device")]) <= set(held) <= set(known):  # those came later
-            raise ValueError(f"it has {', '.join(map(str, held))}")
-        for name in [n for n in LISTS if n in held]:
-            if not isinstance(held[name], list) or not all(isinstance(o, str) for o in held[name]):
-                raise ValueError(f"{name} is {held[name]!r}, expected a list of texts")
-            held[name] = tuple(held[name])
-        return Settings(**held)
+        stored = json.loads(path.read_text())
+        names = [f.name for f in fields(SearchSettings)]
+        required = names[: names.index(FIRST_OPTIONAL_SETTING)]
+        if not set(required) <= set(stored) <= set(names):
+            raise ValueError(f"it has {', '.join(map(str, stored))}")
+        for name in [n for n in TUPLE_SETTINGS if n in stored]:
+            if not isinstance(stored[name], list) or not all(isinstance(o, str) for o in stored[name]):
+                raise ValueError(f"{name} is {stored[name]!r}, expected a list of texts")
+            stored[name] = tuple(stored[name])
+        return SearchSettings(**stored)
     except KeyError as error:
         raise ValueError(f"{path} is not what nas-rlm search writes: it has no {error}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not what nas-rlm search writes: {error}") from None
 
 
-def read_result(folder: Path) -> Result:
-    """What a folder's search has evaluated so far."""
-    settings = read_settings(folder)
-    log = SearchLog(folder / "log.jsonl", settings)
-    if not log.lines:
-        raise ValueError(f"{folder} holds a search that has evaluated nothing yet: --resume continues it")
-    space = search_spaces.get(settings.space)
-    last: dict[str, Evaluation] = {}
-    for number, row in enumerate(log.rows, 1):
-        try:
-            space.parse(row.architecture)
-            if row.architecture in last and not settings.device:
-                raise ValueError(f"{row.architecture} is there twice")
-        except ValueError as error:
-            raise ValueError(f"{log.path} line {number}: {error}") from None
-        last.pop(row.architecture, None)  # so that the order is that of the last ones
-        last[row.architecture] = row
-    status = {name: row.status for name, row in last.items() if row.status}
-    return Result(settings, list(last), np.array([row.values for row in last.values()]), status)
-
-
-def write_feasibility(folder: Path, feasibility: Feasibility) -> None:
-    """Note in a search's folder what was told before it."""
-    write_text(folder / "feasibility.json", json.dumps(asdict(feasibility), indent=2) + "\n")
-
-
-def read_feasibility(folder: Path) -> Feasibility | None:
-    """What was told before a folder's search, if anything was.
+def read_evaluations(directory: Path) -> list[Evaluation]:
+    """Return the log of a run directory.
 
     Raises:
-        ValueError: the file holds something else.
+        ValueError: the log is damaged, or the search has evaluated nothing yet.
     """
-    path = folder / "feasibility.json"
+    log = SearchLog(directory / "log.jsonl", read_settings(directory))
+    if not log.lines:
+        raise ValueError(
+            f"{directory} holds a search that has evaluated nothing yet: continue it with --resume"
+        )
+    return log.evaluations
+
+
+def read_result(directory: Path) -> SearchResult:
+    """Return the evaluations of a run directory so far; of an architecture's evaluations the last counts.
+
+    Raises:
+        ValueError: the log is damaged, or the search has evaluated nothing yet.
+    """
+    settings = read_settings(directory)
+    evaluations = read_evaluations(directory)
+    space = search_spaces.get(settings.space)
+    latest: dict[str, Evaluation] = {}
+    for number, evaluation in enumerate(evaluations, 1):
+        try:
+            space.parse(evaluation.architecture)
+            if evaluation.architecture in latest and not settings.device:
+                raise ValueError(f"{evaluation.architecture} occurs twice")
+        except ValueError as error:
+            raise ValueError(f"{directory / 'log.jsonl'} line {number}: {error}") from None
+        latest.pop(evaluation.architecture, None)  # the order is that of the last evaluations
+        latest[evaluation.architecture] = evaluation
+    status = {name: e.status for name, e in latest.items() if e.status}
+    return SearchResult(settings, list(latest), np.array([e.values for e in latest.values()]), status)
+
+
+def write_feasibility(directory: Path, feasibility: Feasibility) -> None:
+    """Write the feasibility estimate of a search into its run directory."""
+    write_text(directory / "feasibility.json", json.dumps(asdict(feasibility), indent=2) + "\n")
+
+
+def read_feasibility(directory: Path) -> Feasibility | None:
+    """Return the feasibility estimate of a run directory, or None if there is none.
+
+    Files of earlier versions have other names for some fields.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = directory / "feasibility.json"
     if not path.is_file():
         return None
+    earlier_names = {
+        "architectures": "num_architectures",
+        "shares": "constraint_rates",
+        "share": "feasible_rate",
+    }
     try:
-        held = json.loads(path.read_text())
-        ranges = {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in held["ranges"].items()}
-        shares = {str(name): float(share) for name, share in held["shares"].items()}
-        return Feasibility(int(held["architectures"]), ranges, shares, float(held["share"]))
+        stored = {earlier_names.get(key, key): value for key, value in json.loads(path.read_text()).items()}
+        ranges = {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in stored["ranges"].items()}
+        rates = {str(name): float(rate) for name, rate in stored["constraint_rates"].items()}
+        return Feasibility(int(stored["num_architectures"]), ranges, rates, float(stored["feasible_rate"]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not what nas-rlm search writes: {error}") from None
 
 
-def read_samples(folder: Path, result: Result) -> dict[str, np.ndarray]:
-    """Joint draws [S, K] of the highlighted architectures of a folder; none if its search is not finished."""
-    path = folder / "samples.json"
+def read_samples(directory: Path, result: SearchResult) -> dict[str, np.ndarray]:
+    """Return joint samples [S, K] of the highlighted architectures; none if the search is not finished.
+
+    Args:
+        directory: the run directory.
+        result: its result.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = directory / "samples.json"
     if not path.is_file():
         return {}
     try:
-        draws = {k: np.array(v, dtype=float) for k, v in json.loads(path.read_text()).items()}
-        columns = len(result.settings.predicted)
-        if any(d.ndim != 2 or d.shape[1] != columns or not np.isfinite(d).all() for d in draws.values()):
-            raise ValueError(f"draws are not tables of {columns} numbers")
-        if not set(draws) <= set(result.architectures):
+        samples = {name: np.array(rows, dtype=float) for name, rows in json.loads(path.read_text()).items()}
+        num_objectives = len(result.settings.all_objectives)
+        for rows in samples.values():
+            if rows.ndim != 2 or rows.shape[1] != num_objectives or not np.isfinite(rows).all():
+                raise ValueError(f"samples are not tables of {num_objectives} finite numbers")
+        if not set(samples) <= set(result.architectures):
             raise ValueError("it has architectures that the log has not")
-        return draws
+        return samples
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(
-            f"{path} is not what nas-rlm search writes ({error}): search --resume writes it anew"
+            f"{path} is not what nas-rlm search writes ({error}): search --resume writes it again"
         ) from None

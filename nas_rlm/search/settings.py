@@ -1,4 +1,4 @@
-"""What decides a search: objectives, constraints, the algorithm and its size."""
+"""Settings of a search: objectives, constraints, algorithm and size."""
 
 from __future__ import annotations
 
@@ -6,79 +6,101 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 
 from nas_rlm.search.pareto import is_maximised, minimised
-from nas_rlm.surrogates.predictive import LEAST
+from nas_rlm.surrogates.predictive import MIN_LABELS
+from search_spaces import SearchSpace
 
-QUANTILES = (0.1, 0.5, 0.9)
-MEDIAN = 0.5
+QUANTILE_LEVELS = (0.1, 0.5, 0.9)
+MEDIAN_LEVEL = 0.5
 ALGORITHMS = ("nsga2", "nsga3", "sms-emoa", "evolution", "local", "random")
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a number's median, or on another of its quantiles, in the number's own unit.
+    """A bound on the median of an objective, or on another of its quantiles, in the objective's own unit.
 
     >>> Constraint.parse("latency/pixel3@0.9<=20")
     Constraint(objective='latency/pixel3', bound=20.0, is_upper=True, level=0.9)
+
+    Args:
+        objective: name of the objective.
+        bound: largest or smallest feasible value.
+        is_upper: whether `bound` is the largest feasible value.
+        level: quantile level that the bound applies to.
     """
 
     objective: str
     bound: float
     is_upper: bool
-    level: float = MEDIAN
+    level: float = MEDIAN_LEVEL
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Read `OBJECTIVE<=NUMBER` or `OBJECTIVE>=NUMBER`, after the objective perhaps `@QUANTILE`."""
+        """Parse `OBJECTIVE<=NUMBER` or `OBJECTIVE>=NUMBER`, with `@QUANTILE` after the objective if wanted.
+
+        Raises:
+            ValueError: the text has another form.
+        """
         match = re.fullmatch(r"\s*([^<>=@\s]+)(?:@([0-9.]+))?\s*(<=|>=)\s*(\S+)\s*", text)
         try:
             if match is None:
                 raise ValueError
-            bound, level = float(match[4]), float(match[2] or MEDIAN)
+            bound, level = float(match[4]), float(match[2] or MEDIAN_LEVEL)
             if not np.isfinite(bound) or not 0 < level < 1:
                 raise ValueError
         except ValueError:
             raise ValueError(
                 f"constraint {text!r} is not OBJECTIVE<=NUMBER or OBJECTIVE>=NUMBER: try latency/pixel3<=20,"
-                " or latency/pixel3@0.9<=20 for what nine of ten are within"
+                " or latency/pixel3@0.9<=20 for a bound on the 0.9 quantile"
             ) from None
         return cls(match[1], bound, match[3] == "<=", level)
 
     @property
     def name(self) -> str:
-        """What it bounds: an objective, perhaps with a quantile, such as `latency/pixel3@0.9`."""
-        return self.objective if self.level == MEDIAN else f"{self.objective}@{self.level:g}"
+        """The objective, with the quantile level unless it is the median: `latency/pixel3@0.9`."""
+        return self.objective if self.level == MEDIAN_LEVEL else f"{self.objective}@{self.level:g}"
+
+    @property
+    def text(self) -> str:
+        """The constraint as `parse` reads it, such as `latency/pixel3@0.9<=20`."""
+        level = "" if self.level == MEDIAN_LEVEL else f"@{self.level!r}"
+        return f"{self.objective}{level}{'<=' if self.is_upper else '>='}{self.bound!r}"
 
     def __str__(self) -> str:
         return f"{self.name} {'≤' if self.is_upper else '≥'} {self.bound:g}"
 
     def violation(self, values: np.ndarray) -> np.ndarray:
-        """How far values [N] are on the wrong side, relative to the bound; feasible where not positive."""
+        """Return how far values [N] exceed the bound, relative to it: [N], feasible where not positive."""
         excess = values - self.bound if self.is_upper else self.bound - values
         return excess / (abs(self.bound) or 1.0)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What decides a search, together with the model: the same settings give the same front.
+class SearchSettings:
+    """Settings of a search. Equal settings and an equal model give an equal front.
 
     Args:
         space: name of the search space.
-        objectives: what is optimised; accuracies upwards, all others but `maximised` downwards.
-        constraints: bounds such as `latency/pixel3<=20`, on these or other objectives.
+        objectives: objectives to optimise; accuracies and `maximised` are maximised, all others minimised.
+        constraints: bounds such as `latency/pixel3<=20`, on these or on other objectives.
         algorithm: one of `ALGORITHMS`.
-        population: architectures a generation.
-        generations: rounds of evaluation.
-        seed: of all random choices.
-        model: fingerprint of the predictor.
-        device: on which networks are measured meanwhile, such as `onnxruntime-cpu-1t`, if on any.
-        budget: so many of them.
-        maximised: objectives of the user's own that go upwards.
-        functions: where they come from, such as `energy=mine.py:energy`.
-        data: a table of what was measured before, if any.
+        population: architectures per generation.
+        generations: number of generations.
+        seed: seed of all random choices.
+        model: fingerprint of the predictor, of user functions and of labels.
+        device: device on which networks are measured during the search, such as `onnxruntime-cpu-1t`; empty
+            for none.
+        budget: number of networks to measure on the device.
+        maximised: objectives other than accuracies that are maximised.
+        functions: user-defined objectives, such as `energy=mine.py:energy`.
+        data: table of labels from earlier measurements; empty for none.
+
+    Raises:
+        ValueError: a setting is invalid, or two settings contradict each other.
     """
 
     space: str
@@ -103,100 +125,115 @@ class Settings:
             raise ValueError(f"objective {repeated[0]!r} is given more than once")
         for name in self.maximised:
             if name not in self.objectives:
-                raise ValueError(f"{name!r} is to be maximised, but is none of {', '.join(self.objectives)}")
+                raise ValueError(f"{name!r} is to be maximised, but is not in {', '.join(self.objectives)}")
         if self.algorithm not in ALGORITHMS:
             near = get_close_matches(self.algorithm, ALGORITHMS, n=1, cutoff=0)
             raise ValueError(f"no algorithm {self.algorithm!r}: did you mean {near[0]!r}?")
         if self.algorithm == "sms-emoa" and len(self.objectives) < 2:
-            raise ValueError("sms-emoa goes by hypervolume: expected two objectives at least")
-        sizes = {"population": 2, "generations": 1, "seed": 0, "budget": LEAST if self.device else 0}
-        for name, least in sizes.items():
-            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a whole number")
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+            raise ValueError("sms-emoa selects by hypervolume: expected at least two objectives")
+        minima = {"population": 2, "generations": 1, "seed": 0, "budget": MIN_LABELS if self.device else 0}
+        for name, minimum in minima.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r}, expected a whole number")
+            if value < minimum:
+                raise ValueError(f"{name} is {value}, expected at least {minimum}")
         if self.seed >= 2**63:
             raise ValueError(f"seed is {self.seed}, expected less than 2**63")
         for constraint in self.constraints:
             Constraint.parse(constraint)
-        if self.device and not self.measured:
+        if self.device and not self.measured_objectives:
             raise ValueError(
-                f"nothing of {self.device} is among {', '.join(self.predicted)}:"
+                f"no objective of {self.device} is among {', '.join(self.all_objectives)}:"
                 f" expected latency/{self.device} or memory/{self.device}"
             )
         if self.budget and not self.device:
-            raise ValueError(
-                f"budget is {self.budget} on no device: expected a device to measure networks on"
-            )
+            raise ValueError(f"budget is {self.budget} without a device: expected a device to measure on")
+
+    def check_space(self, space: SearchSpace[Any]) -> None:
+        """Refuse a population or a budget that exceeds a space's size.
+
+        Raises:
+            ValueError: one of them does.
+        """
+        for name in ("population", "budget"):
+            if space.size and getattr(self, name) > space.size:
+                raise ValueError(
+                    f"{name} is {getattr(self, name):,}, more than the {space.size:,} architectures of"
+                    f" {space.name}"
+                )
 
     @property
-    def bounds(self) -> list[Constraint]:
+    def parsed_constraints(self) -> list[Constraint]:
         """The constraints, parsed."""
         return [Constraint.parse(c) for c in self.constraints]
 
     @property
-    def predicted(self) -> tuple[str, ...]:
-        """The objectives, then those that only a constraint names."""
-        return tuple(dict.fromkeys([*self.objectives, *(b.objective for b in self.bounds)]))
+    def all_objectives(self) -> tuple[str, ...]:
+        """The K objectives that are predicted: those to optimise, then those that only a constraint names."""
+        constrained = (c.objective for c in self.parsed_constraints)
+        return tuple(dict.fromkeys([*self.objectives, *constrained]))
 
     @property
-    def quantiles(self) -> tuple[float, ...]:
-        """Which quantiles of them are asked for: `QUANTILES`, and those that constraints name."""
-        return tuple(sorted({*QUANTILES, *(b.level for b in self.bounds)}))
+    def quantile_levels(self) -> tuple[float, ...]:
+        """The Q quantile levels that are predicted: `QUANTILE_LEVELS` and those of constraints, ascending."""
+        return tuple(sorted({*QUANTILE_LEVELS, *(c.level for c in self.parsed_constraints)}))
 
     @property
-    def measured(self) -> tuple[str, ...]:
-        """Those of them that are measured on the device."""
-        able = {f"{kind}/{self.device}" for kind in ("latency", "memory")} if self.device else set()
-        return tuple(name for name in self.predicted if name in able)
+    def measured_objectives(self) -> tuple[str, ...]:
+        """Those of `all_objectives` that are measured on the device."""
+        measurable = {f"{kind}/{self.device}" for kind in ("latency", "memory")} if self.device else set()
+        return tuple(name for name in self.all_objectives if name in measurable)
 
     @property
-    def measures(self) -> bool:
-        """Whether some architectures are measured, and not only predicted."""
+    def has_measurements(self) -> bool:
+        """Whether some architectures are measured, during the search or before it."""
         return bool(self.device or self.data)
 
     @property
-    def told(self) -> Settings | None:
-        """The same search of what need not be measured, if anything is optimised then."""
-        left = tuple(name for name in self.objectives if name not in self.measured)
-        if not left:
+    def without_measured(self) -> SearchSettings | None:
+        """The settings without measured objectives and their constraints; None if no objective is left."""
+        objectives = tuple(name for name in self.objectives if name not in self.measured_objectives)
+        if not objectives:
             return None
         return replace(
             self,
-            objectives=left,
+            objectives=objectives,
             constraints=tuple(
-                c for c in self.constraints if Constraint.parse(c).objective not in self.measured
+                c for c in self.constraints if Constraint.parse(c).objective not in self.measured_objectives
             ),
-            maximised=tuple(name for name in self.maximised if name in left),
+            maximised=tuple(name for name in self.maximised if name in objectives),
             device="",
             budget=0,
         )
 
     def medians(self, values: np.ndarray) -> np.ndarray:
-        """The medians [N, K] among quantiles [N, K, Q]."""
-        return values[:, :, self.quantiles.index(MEDIAN)]
+        """Return the medians [N, K] among quantiles [N, K, Q]."""
+        return values[:, :, self.quantile_levels.index(MEDIAN_LEVEL)]
 
     def is_maximised(self, objective: str) -> bool:
-        """Whether more of it is better."""
+        """Whether an objective is maximised."""
         return is_maximised(objective, self.maximised)
 
     def costs(self, medians: np.ndarray, objectives: Sequence[str] = ()) -> np.ndarray:
-        """Medians of objectives, by default of all [N, K], with the sign at which smaller is better."""
+        """Return medians with maximised objectives negated, so that smaller is better.
+
+        Args:
+            medians: [N, K].
+            objectives: names of the columns to return; by default the objectives to optimise.
+        """
         names = objectives or self.objectives
-        columns = [self.predicted.index(name) for name in names]
+        columns = [self.all_objectives.index(name) for name in names]
         return minimised(medians[:, columns], names, self.maximised)
 
-    def bounded(self, constraint: Constraint, values: np.ndarray) -> np.ndarray:
-        """What a constraint bounds, among quantiles [N, K, Q]: [N]."""
-        found: np.ndarray = values[
-            :, self.predicted.index(constraint.objective), self.quantiles.index(constraint.level)
+    def constrained_values(self, constraint: Constraint, values: np.ndarray) -> np.ndarray:
+        """Return the quantiles [N] that a constraint bounds, among quantiles [N, K, Q]."""
+        column: np.ndarray = values[
+            :, self.all_objectives.index(constraint.objective), self.quantile_levels.index(constraint.level)
         ]
-        return found
+        return column
 
     def violations(self, values: np.ndarray) -> np.ndarray:
-        """How far quantiles [N, K, Q] are beyond each constraint: [N, constraints].
-
-        See `Constraint.violation`.
-        """
-        columns = [b.violation(self.bounded(b, values)) for b in self.bounds]
+        """Return how far quantiles [N, K, Q] violate each constraint: [N, C], see `Constraint.violation`."""
+        columns = [c.violation(self.constrained_values(c, values)) for c in self.parsed_constraints]
         return np.stack(columns, axis=1) if columns else np.zeros((len(values), 0))

@@ -1,4 +1,4 @@
-"""Surrogates: models that learn from few labels on graph features or n-grams, and the ensemble with the network.
+"""Surrogates: models of graph features or n-grams that learn from few labels; the ensemble with the network.
 
 May import: data, model and the packages below them.
 """

@@ -1,162 +1,179 @@
-"""Temperatures, so that intervals hold as many true values as they say.
+"""Calibration: temperatures at which prediction intervals contain as many true values as they claim.
 
-Training makes a model too sure of itself where rows are few. Its logits divided by a temperature above 1 give
-wider intervals around a median that hardly moves (Guo et al. 2017, On Calibration of Modern Neural
-Networks). Where an expert speaks as well, the network is heard at the temperature at which both together
-rank held-out rows best, and what both say has a second one, since they err alike.
+Training makes a model overconfident where rows are few. Its logits divided by a temperature above 1 give
+wider intervals around nearly the same median (Guo et al. 2017, On Calibration of Modern Neural Networks).
+Where there is a surrogate, the network's logits have the temperature at which both together rank held-out
+rows best. Their product has a second temperature, since their errors are correlated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from tqdm import tqdm
 
-from nas_rlm.data import tables
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall
 from nas_rlm.model import decoding
+from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
-from nas_rlm.surrogates.ensemble import BATCH, Ensemble
-from nas_rlm.surrogates.graph_surrogate import BESIDE, Knowing, beliefs
-from nas_rlm.surrogates.predictive import SHARED
+from nas_rlm.surrogates.ensemble import Ensemble
+from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, DEFAULT_NETWORK_TEMPERATURE
+from nas_rlm.surrogates.registry import Surrogate, predictive_distributions
+from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import MEDIAN
 
-GRID = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
-LEVELS = (0.1, 0.9)
-WANTED = LEVELS[1] - LEVELS[0]
-# temperatures of a network beside an expert, from the guess outwards
-WEIGHTS = [BESIDE * 1.45**k for k in (0, 1, -1, 2, -2, -3, -4, -5, -6)]
-LEAST, MOST = 20, 500  # rows with fewer tell nothing; more are not needed
-GUESSED = 60  # rows that a guess counts for
-ALONE = 2.0  # temperature of a network that learnt from few rows, where too few are there to tell it
+TEMPERATURES = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
+INTERVAL = (0.1, 0.9)  # quantile levels
+TARGET_COVERAGE = INTERVAL[1] - INTERVAL[0]
+# Of a network beside a surrogate; the default comes first, since the first of equals is chosen.
+NETWORK_TEMPERATURES = [DEFAULT_NETWORK_TEMPERATURE * 1.45**k for k in (0, 1, -1, 2, -2, -3, -4, -5, -6)]
+MIN_ROWS, MAX_ROWS = 20, 500  # held-out rows of an objective
+PRIOR_ROWS = 60  # weight of a default temperature, in rows
+DEFAULT_TEMPERATURE = 2.0  # of a network without surrogate that was trained on few rows
 
 
-def calibrate(rlm: Ensemble, held: Sequence[Table], guessed: int = 0, progress: bool = False) -> None:
-    """Give a model and its experts the temperatures at which 80 % intervals hold 80 % of held-out values.
+def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, progress: bool = False) -> None:
+    """Set temperatures of a model and its surrogates so that 80 % intervals cover 80 % of held-out values.
 
     Args:
-        rlm: the model; temperatures of each space and each objective of `LEAST` rows or more are new.
-        held: rows that it did not learn from.
-        guessed: so many rows a guess of how wide intervals are counts for, beside what held-out ones tell;
-            of how much the network counts beside an expert it is `GUESSED` at least, since a rank
-            correlation of few rows tells little.
-        progress: show a bar.
+        rlm: the model; temperatures of each space and objective with at least `MIN_ROWS` rows are replaced.
+        held_out: tables of rows that it was not trained on.
+        prior_rows: weight of the default temperatures, in rows; at least `PRIOR_ROWS` for the network's
+            temperature beside a surrogate, since rank correlations of few rows are noisy.
+        progress: show a progress bar.
     """
-    own = {space: dict(known) for space, known in rlm.temperatures.items()}
-    experts = dict(rlm.experts)
-    parts = [(t, space) for t in held for space in dict.fromkeys(row.space for row in t.rows)]
-    for table, space in tqdm(parts, "calibrate", unit="table", disable=not progress):
-        part = Table(table.name, [row for row in table.rows if row.space == space]).sampled(MOST)
+    own = {space: dict(of_space) for space, of_space in rlm.temperatures.items()}
+    surrogates = dict(rlm.surrogates)
+    parts = [(t, space) for t in held_out for space in dict.fromkeys(row.space for row in t.rows)]
+    for table, space in progress_bar(parts, "calibrate", unit="table", disable=not progress):
+        part = Table(table.name, [row for row in table.rows if row.space == space]).sample(MAX_ROWS)
         measured = {name: part.column(name) for name in part.objectives if name in rlm.objectives}
-        values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= LEAST}
+        values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= MIN_ROWS}
         if not values:
             continue
-        texts = tables.texts(part.rows)
-        known = experts.get(space, ())
-        told = {name: v for name, v in values.items() if any(name in one.objectives for one in known)}
-        found = temperatures(rlm, texts, values)
-        own[space] = own.get(space, {}) | _towards(ALONE, found, values, guessed)
-        if told:
-            beside = _towards(BESIDE, ranking(rlm, texts, told, known), told, max(guessed, GUESSED))
-            both = temperatures(rlm, texts, told, known, beside)
-            both = _towards(SHARED, both, told, guessed)
-            experts[space] = [
-                replace(
-                    one,
-                    temperatures={**one.temperatures, **_of(both, one.objectives)},
-                    beside={**one.beside, **_of(beside, one.objectives)},
-                )
-                for one in known
-            ]
-    rlm.temperatures, rlm.experts = own, experts
+        texts, of_space = texts_of_rows(part.rows), surrogates.get(space, ())
+        fitted = fit_temperatures(rlm, texts, values)
+        own[space] = own.get(space, {}) | _shrink(DEFAULT_TEMPERATURE, fitted, values, prior_rows)
+        covered = {
+            n: v for n, v in values.items() if any(n in surrogate.objectives for surrogate in of_space)
+        }
+        if covered:
+            beside = fit_network_temperatures(rlm, texts, covered, of_space)
+            beside = _shrink(DEFAULT_NETWORK_TEMPERATURE, beside, covered, max(prior_rows, PRIOR_ROWS))
+            combined = fit_temperatures(rlm, texts, covered, of_space, beside)
+            combined = _shrink(DEFAULT_COMBINED_TEMPERATURE, combined, covered, prior_rows)
+            surrogates[space] = [_with_temperatures(one, combined, beside) for one in of_space]
+    rlm.temperatures, rlm.surrogates = own, surrogates
 
 
-def _towards(
-    guess: float, found: Mapping[str, float], values: Mapping[str, np.ndarray], guessed: int
+def _with_temperatures(
+    surrogate: Surrogate, combined: Mapping[str, float], network: Mapping[str, float]
+) -> Surrogate:
+    """Return a copy of a surrogate with temperatures of those objectives that it has."""
+    names = surrogate.objectives
+    return replace(
+        surrogate,
+        temperatures={**surrogate.temperatures, **_select(combined, names)},
+        network_temperatures={**surrogate.network_temperatures, **_select(network, names)},
+    )
+
+
+def _select(temperatures: Mapping[str, float], names: Collection[str]) -> dict[str, float]:
+    return {name: t for name, t in temperatures.items() if name in names}
+
+
+def _shrink(
+    default: float, fitted: Mapping[str, float], values: Mapping[str, np.ndarray], prior_rows: int
 ) -> dict[str, float]:
-    """Temperatures of values, between a guess and what was found, by the rows that each counts for."""
-    shares = {name: np.isfinite(v).sum() / (np.isfinite(v).sum() + guessed) for name, v in values.items()}
-    return {name: float(found[name] ** share * guess ** (1 - share)) for name, share in shares.items()}
+    """Return geometric means of fitted and default temperatures, weighted by their numbers of rows."""
+    counts = {name: np.isfinite(v).sum() for name, v in values.items()}
+    weights = {name: count / (count + prior_rows) for name, count in counts.items()}
+    return {name: float(fitted[name] ** w * default ** (1 - w)) for name, w in weights.items()}
 
 
-def _of(found: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    return {name: t for name, t in found.items() if name in names}
-
-
-def temperatures(
+def fit_temperatures(
     rlm: Ensemble,
     texts: Sequence[str],
     values: Mapping[str, np.ndarray],
-    experts: Sequence[Knowing] = (),
-    own: Mapping[str, float] | None = None,
+    surrogates: Sequence[Surrogate] = (),
+    network_temperatures: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The temperatures at which 80 % of true values lie between the quantiles of .1 and .9.
+    """Fit temperatures at which 80 % of true values lie between the quantiles at 0.1 and 0.9.
 
     Args:
         rlm: the model.
-        texts: N texts that it did not learn from.
-        values: of each objective, float64 [N], NaN where it was not measured.
-        experts: who tell each of the objectives; without them the temperatures are the network's own.
-        own: these, of each of the objectives, where there are experts.
+        texts: N texts that it was not trained on.
+        values: by objective, float64 [N], NaN where it is not measured.
+        surrogates: that predict each of the objectives. Without them, the temperatures are those of the
+            network; with them, of network and surrogate combined.
+        network_temperatures: by objective, of the network beside the surrogates.
+
+    Returns:
+        The temperature of each objective.
     """
-    names = list(values)
-    grid = [([own[name] for name in names] if own else [t] * len(names), t) for t in GRID]
-    bounds = _told(rlm, texts, names, LEVELS, grid, experts)
-    found = {}
-    for (name, true), of_name in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
-        known = np.isfinite(true)
-        held = [coverage(low[known], high[known], true[known]) for low, high in of_name]
-        found[name] = float(np.exp(np.interp(WANTED, np.maximum.accumulate(held), np.log(GRID))))
-    return found
+    names, fixed = list(values), network_temperatures
+    grid = [([fixed[name] for name in names] if fixed else [t] * len(names), t) for t in TEMPERATURES]
+    bounds = _quantiles_on_grid(rlm, texts, names, INTERVAL, grid, surrogates)
+    fitted = {}
+    for (name, true), of_objective in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
+        measured = np.isfinite(true)
+        covered = [coverage(low[measured], high[measured], true[measured]) for low, high in of_objective]
+        log_temperature = np.interp(TARGET_COVERAGE, np.maximum.accumulate(covered), np.log(TEMPERATURES))
+        fitted[name] = float(np.exp(log_temperature))
+    return fitted
 
 
-def ranking(
-    rlm: Ensemble, texts: Sequence[str], values: Mapping[str, np.ndarray], experts: Sequence[Knowing]
+def fit_network_temperatures(
+    rlm: Ensemble, texts: Sequence[str], values: Mapping[str, np.ndarray], surrogates: Sequence[Surrogate]
 ) -> dict[str, float]:
-    """The network's temperatures at which its medians, with experts, rank true values best.
+    """Fit the network's temperatures beside surrogates: those whose medians rank true values best.
 
-    Where several do, it is the one nearest to what is usual.
+    Of several best ones, the closest to the default is returned.
 
     Args:
         rlm: the model.
-        texts: N texts that neither it nor the experts learnt from.
-        values: of each objective, float64 [N], NaN where it was not measured.
-        experts: who tell each of the objectives.
+        texts: N texts that neither the network nor the surrogates were trained on.
+        values: by objective, float64 [N], NaN where it is not measured.
+        surrogates: that predict each of the objectives.
+
+    Returns:
+        The temperature of each objective.
     """
     names = list(values)
-    grid = [([t] * len(names), SHARED) for t in WEIGHTS]
-    medians = _told(rlm, texts, names, MEDIAN, grid, experts)[..., 0]
-    found = {}
-    for (name, true), of_name in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
-        known = np.isfinite(true)
-        found[name] = WEIGHTS[int(np.argmax([kendall(told[known], true[known]) for told in of_name]))]
-    return found
+    grid = [([t] * len(names), DEFAULT_COMBINED_TEMPERATURE) for t in NETWORK_TEMPERATURES]
+    medians = _quantiles_on_grid(rlm, texts, names, MEDIAN, grid, surrogates)[..., 0]
+    fitted = {}
+    for (name, true), of_objective in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
+        measured = np.isfinite(true)
+        correlations = [kendall(predicted[measured], true[measured]) for predicted in of_objective]
+        fitted[name] = NETWORK_TEMPERATURES[int(np.argmax(correlations))]
+    return fitted
 
 
-def _told(
+def _quantiles_on_grid(
     rlm: Ensemble,
     texts: Sequence[str],
     names: Sequence[str],
     levels: Sequence[float],
     grid: Sequence[tuple[Sequence[float], float]],
-    experts: Sequence[Knowing],
+    surrogates: Sequence[Surrogate],
 ) -> np.ndarray:
-    """Quantiles at several temperatures: the network's for each name, and that which experts share with it.
+    """Return quantiles at several pairs of temperatures: the network's by objective, and the combined one.
 
     Returns:
         float64 [N, names, grid, levels].
     """
 
-    def decode(memory: Memory, read: list[str]) -> np.ndarray:
-        held = beliefs(experts, read, names)
-        each = []
-        for of_network, shared in grid:
-            of_both = [replace(belief, temperature=shared) if belief else None for belief in held]
-            each.append(decoding.quantile(rlm.network, memory, names, levels, of_network, of_both))
-        return np.stack(each, axis=2)
+    def decode(memory: Memory, batch: list[str]) -> np.ndarray:
+        distributions = predictive_distributions(surrogates, batch, names)
+        results = []
+        for network, combined in grid:
+            tempered = [replace(d, temperature=combined) if d else None for d in distributions]
+            results.append(decoding.quantile(rlm.network, memory, names, levels, network, tempered))
+        return np.stack(results, axis=2)
 
     shape = (len(names), len(grid), len(levels))
-    return rlm.decode_texts(texts, decode, shape, batch_size=BATCH, progress=False)
+    return rlm.decode_texts(texts, decode, shape, batch_size=DEFAULT_BATCH_SIZE, progress=False)

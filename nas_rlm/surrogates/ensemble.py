@@ -1,4 +1,4 @@
-"""The network and its surrogates together: predictions and samples from text."""
+"""Ensemble of the network and its surrogates: predictions and samples from text."""
 
 from __future__ import annotations
 
@@ -12,64 +12,63 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 import search_spaces
-from nas_rlm.graph.cache import undisturbed
+from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, decoding
-from nas_rlm.model.batching import MOST as BATCH
-from nas_rlm.model.batching import Batch, gathered, in_batches, pad
-from nas_rlm.model.checkpoint import Checkpoint, Reading, Seen, Temperatures, mean_temperatures
-from nas_rlm.model.network import Memory, Network, version_of
-from nas_rlm.model.numbers import TOKENS
-from nas_rlm.surrogates.graph_surrogate import Knowing, beliefs, knowing, restored
+from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, Batch, gather_predictions, make_batches, pad
+from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
+from nas_rlm.model.network import Memory, Network, weight_versions
+from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.surrogates.registry import (
+    Surrogate,
+    from_saved,
+    predictive_distributions,
+    surrogate_by_objective,
+)
 from nas_rlm.text import from_architectures
 from nas_rlm.utils import process_pool
-from nas_rlm.utils.validation import check_names, hint, levels_of, listed
+from nas_rlm.utils.progress import progress_bar
+from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
 from search_spaces import SearchSpace
 
-FEWEST, MOST = 32, 512  # architectures that a process takes at a time
+MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 32, 512  # architectures that a process reads at a time
 Item = TypeVar("Item")
 
 
 @dataclass
 class Ensemble:
-    """A regression language model: it reads the text of a network and writes its numbers.
-
-    >>> import numpy as np, search_spaces
-    >>> from nas_rlm import RLM
-    >>> rlm = RLM.load("nas")
-    >>> space = search_spaces.get("nasbench201")
-    >>> archs = [space.sample(np.random.default_rng(0)) for _ in range(10)]
-    >>> rlm.predict(space, archs, ["accuracy", "latency/pixel3"]).shape
-    (10, 2)
+    """A network with its tokenizer, temperatures and surrogates; see `nas_rlm.rlm.RLM`.
 
     Args:
         network: the encoder-decoder.
-        tokenizer: the pieces that it reads.
-        trained_on: what the weights saw of each space.
-        temperatures: what makes intervals hold as much as they say, see `nas_rlm.surrogates.calibration`.
-        experts: for a space, what else tells of its networks, see `nas_rlm.surrogates.graph_surrogate`.
+        tokenizer: tokenizer of the network.
+        trained_on: by space, the rows and objectives that the network was trained on.
+        temperatures: by space and objective, divisors of the network's logits, see
+            `nas_rlm.surrogates.calibration`.
+        surrogates: by space, its surrogates; of several with the same objective, the last one predicts it.
     """
 
     network: Network
-    tokenizer: Reading
-    trained_on: Mapping[str, Seen] = field(default_factory=dict)
+    tokenizer: AnyTokenizer
+    trained_on: Mapping[str, TrainedOn] = field(default_factory=dict)
     temperatures: Temperatures = field(default_factory=dict)
-    experts: Mapping[str, Sequence[Knowing]] = field(default_factory=dict)
+    surrogates: Mapping[str, Sequence[Surrogate]] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The numbers that the model can be asked for."""
+        """Names of the objectives that the model can predict."""
         return self.network.config.objectives
 
     @property
     def fingerprint(self) -> str:
-        """Of all that tells its predictions from those of another model."""
+        """Hash of the weights, surrogates and temperatures; equal models have equal fingerprints."""
         digest, tensors = hashlib.sha256(), dict(self.network.state_dict())
-        for space, known in self.experts.items():
+        for space, surrogates in self.surrogates.items():
             tensors |= {
-                f"{space}.{i}.{k}": t for i, one in enumerate(known) for k, t in one.tensors().items()
+                f"{space}.{i}.{name}": tensor
+                for i, surrogate in enumerate(surrogates)
+                for name, tensor in surrogate.tensors().items()
             }
         for name, tensor in sorted(tensors.items()):
             digest.update(name.encode() + tensor.cpu().numpy().tobytes())
@@ -78,20 +77,23 @@ class Ensemble:
 
     @classmethod
     def load(cls, name: str | os.PathLike[str]) -> Self:
-        """A checkpoint: a directory, or the name of a shipped model.
+        """Load a checkpoint.
+
+        Args:
+            name: a directory, or the name of a shipped model.
 
         Raises:
-            FileNotFoundError: no such directory or shipped model.
+            FileNotFoundError: there is no such directory or shipped model.
             ValueError: a file of it is missing, damaged or belongs to another checkpoint.
         """
-        saved = checkpoint.load(name, restored)
+        saved = checkpoint.load(name, from_saved)
         return cls(saved.network, saved.tokenizer, saved.trained_on, saved.temperatures, saved.surrogates)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the checkpoint: half-precision weights, tokenizer and, last, the configuration."""
+        """Write a checkpoint: half-precision weights, tokenizer, surrogates and configuration."""
         checkpoint.save(
             directory,
-            Checkpoint(self.network, self.tokenizer, self.trained_on, self.temperatures, self.experts),
+            Checkpoint(self.network, self.tokenizer, self.trained_on, self.temperatures, self.surrogates),
         )
 
     def predict(
@@ -100,91 +102,104 @@ class Ensemble:
         architectures: Sequence[Any],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
     ) -> np.ndarray:
-        """Predict numbers of architectures, each different one once.
+        """Predict objectives of architectures; each distinct architecture is computed once.
 
-        Where the processor computes in bfloat16, the last digit of a number can depend on the batch it is in.
-        As many processes share the batches as torch has threads; that changes no number.
+        On processors that compute in bfloat16, the last digit can depend on the other texts of a batch.
+        Batches are shared among as many processes as torch has threads, which does not change the result.
 
         Args:
             space: a search space or its name.
-            architectures: N of its architectures, or their strings.
-            objectives: K different names, each told by itself; `sample` tells them jointly.
-            quantiles: Q levels of the model's own distribution; None for the median alone.
-            batch_size: texts a batch.
-            progress: show a bar.
+            architectures: N architectures of the space, or their strings.
+            objectives: K distinct names; their marginal distributions are predicted. For the joint
+                distribution see `sample`.
+            quantiles: Q levels between 0 and 1; None for the median only.
+            batch_size: texts in a batch.
+            progress: show a progress bar.
 
         Returns:
-            float64 [N, K] medians, or [N, K, Q].
+            float64 [N, K] medians, or [N, K, Q] quantiles.
 
         Raises:
-            ValueError: an unknown space or objective, or an architecture that is not of the space.
+            ValueError: the space or an objective is unknown, or an architecture is not of the space.
+
+        Warns:
+            UserWarning: the model was not trained on an objective in this space.
         """
         self.check(objectives)
-        levels_of(quantiles)
-        known, parsed = self._parsed(space, architectures, objectives)
+        quantile_levels(quantiles)
+        search_space, parsed = self._parse(space, architectures, objectives)
         names = [str(architecture) for architecture in parsed]
-        different = dict(zip(names, parsed, strict=True))
-        order = {name: place for place, name in enumerate(different)}
-        rest, size = list(different.values()), pieces_of(len(different))
-        pieces = [rest[start : start + size] for start in range(0, max(1, len(rest)), size)]
-        found = []
-        with undisturbed(), tqdm(total=len(rest), desc="predict", unit="net", disable=not progress) as bar:
-            for values in self.in_pieces(known, pieces, objectives, quantiles, batch_size):
-                found.append(values)
-                bar.update(len(values))
-        return np.concatenate(found)[[order[name] for name in names]]
+        distinct = dict(zip(names, parsed, strict=True))
+        index = {name: i for i, name in enumerate(distinct)}
+        unique, size = list(distinct.values()), chunk_size(len(distinct))
+        chunks = [unique[start : start + size] for start in range(0, max(1, len(unique)), size)]
+        predictions = []
+        with (
+            gc_paused(),
+            progress_bar(total=len(unique), desc="predict", unit="net", disable=not progress) as bar,
+        ):
+            for of_chunk in self.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
+                predictions.append(of_chunk)
+                bar.update(len(of_chunk))
+        return np.concatenate(predictions)[[index[name] for name in names]]
 
-    def in_pieces(
+    def predict_chunks(
         self,
         space: SearchSpace[Any],
-        pieces: Sequence[Sequence[Any]],
+        chunks: Sequence[Sequence[Any]],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None,
         batch_size: int,
     ) -> Iterator[np.ndarray]:
-        """Predictions of pieces of different architectures, one after the other; see `predict`."""
+        """Yield the predictions of each chunk of distinct architectures; see `predict`."""
 
-        def told(piece: Sequence[Any]) -> np.ndarray:
-            texts = from_architectures(space, piece)
+        def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
+            texts = from_architectures(space, chunk)
             return self.predict_text(texts, objectives, quantiles, batch_size, space=space.name)
 
-        asked = tuple(objectives), None if quantiles is None else tuple(quantiles), batch_size
-        key = id(self), id(space), *asked, version_of(self.network.parameters())
-        return self._mapped(told, pieces, key)
+        arguments = tuple(objectives), None if quantiles is None else tuple(quantiles), batch_size
+        key = id(self), id(space), *arguments, weight_versions(self.network.parameters())
+        return self._map(predict_chunk, chunks, key)
 
     def predict_text(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:
-        """Predict numbers of texts; otherwise as `predict`.
+        """Predict objectives of texts.
 
         Args:
             texts: N texts.
-            objectives: K names.
+            objectives: as in `predict`.
             quantiles: as in `predict`.
-            batch_size: texts a batch.
-            progress: show a bar.
-            space: whose temperatures and experts count; by default the means over the spaces that have
-                temperatures, and no experts.
+            batch_size: texts in a batch.
+            progress: show a progress bar.
+            space: name of the space whose temperatures and surrogates are used; by default temperatures are
+                means over the spaces, and no surrogates are used.
+
+        Returns:
+            As `predict`.
+
+        Raises:
+            ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
-        levels = levels_of(quantiles)
-        temperatures = self.temperatures_of(space, objectives)
+        levels = quantile_levels(quantiles)
+        temperatures = self.network_temperatures(space, objectives)
 
-        def decode(memory: Memory, read: list[str]) -> np.ndarray:
-            held = beliefs(self.experts.get(space, ()), read, objectives)
-            return decoding.quantile(self.network, memory, objectives, levels, temperatures, held)
+        def decode(memory: Memory, batch: list[str]) -> np.ndarray:
+            distributions = predictive_distributions(self.surrogates.get(space, ()), batch, objectives)
+            return decoding.quantile(self.network, memory, objectives, levels, temperatures, distributions)
 
-        found = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
-        return found if quantiles is not None else found[:, :, 0]
+        predictions = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
+        return predictions if quantiles is not None else predictions[:, :, 0]
 
     def sample(
         self,
@@ -194,18 +209,29 @@ class Ensemble:
         num_samples: int = 64,
         seed: int = 0,
     ) -> np.ndarray:
-        """Joint draws from the model's distribution over the objectives of each architecture.
+        """Draw from the joint distribution of the objectives of each architecture.
 
-        Accuracy is written first, and each number is conditioned on it and on the nearest before it.
+        Accuracy is decoded first. Each objective is conditioned on accuracy and on the objectives decoded
+        just before it.
+
+        Args:
+            space: a search space or its name.
+            architectures: N architectures of the space, or their strings.
+            objectives: K distinct names.
+            num_samples: S draws for each architecture.
+            seed: seed of the draws.
 
         Returns:
-            float64 [N, num_samples, K].
+            float64 [N, S, K].
+
+        Raises:
+            ValueError: as for `predict`, or num_samples is below 1.
         """
         self.check(objectives)
-        known, parsed = self._parsed(space, architectures, objectives)
-        with undisturbed():
-            texts = from_architectures(known, parsed)
-            return self.sample_text(texts, objectives, num_samples, seed, space=known.name)
+        search_space, parsed = self._parse(space, architectures, objectives)
+        with gc_paused():
+            texts = from_architectures(search_space, parsed)
+            return self.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
 
     def sample_text(
         self,
@@ -216,115 +242,142 @@ class Ensemble:
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:
-        """Joint draws for texts; otherwise as `sample`, and `space` as in `predict_text`."""
-        self.check(objectives)
-        if num_samples < 1:
-            raise ValueError(f"{num_samples} samples: expected at least 1")
-        generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
-        order = self._order(objectives)
-        temperatures = self.temperatures_of(space, order)
-
-        def decode(memory: Memory, read: list[str]) -> np.ndarray:
-            held = beliefs(self.experts.get(space, ()), read, order)
-            return decoding.sample(self.network, memory, order, num_samples, generator, temperatures, held)
-
-        shape = (num_samples, len(objectives))
-        found = self.decode_texts(texts, decode, shape, BATCH, progress, is_shared=False)
-        return found[:, :, [order.index(name) for name in objectives]]
-
-    def temperatures_of(self, space: str, objectives: Sequence[str]) -> list[float]:
-        """The network's temperature for each objective.
-
-        It is what the space's expert says, the space's own, the mean of those that are known, or 1.
-        """
-        own = dict(self.temperatures.get(space, {}))
-        for name, one in knowing(self.experts.get(space, ())).items():
-            if name in one.beside:
-                own[name] = one.beside[name]
-        return mean_temperatures({**self.temperatures, space: own}, space, objectives)
-
-    def with_objectives(self, names: Sequence[str], like: Mapping[str, str] | None = None) -> Self:
-        """A copy that knows more objectives, see `starting`."""
-        copied = self.starting(tuple(dict.fromkeys([*self.objectives, *names])), like=like)
-        copied.trained_on, copied.temperatures = self.trained_on, self.temperatures
-        copied.experts = self.experts
-        return copied
-
-    def starting(
-        self,
-        objectives: tuple[str, ...],
-        numbers: int | None = None,
-        like: Mapping[str, str] | None = None,
-    ) -> Self:
-        """A copy of the network for a training of its own, which has seen nothing.
+        """Draw from the joint distribution of the objectives of each text.
 
         Args:
-            objectives: all that it is to know; the tokens of new ones start at the mean of those of their
-                kind.
-            numbers: how many the copy is to write in one sequence; by default as many as before.
-            like: for a new objective a known one, at whose token it starts instead.
+            texts: N texts.
+            objectives: as in `sample`.
+            num_samples: as in `sample`.
+            seed: as in `sample`.
+            progress: show a progress bar.
+            space: as in `predict_text`.
+
+        Returns:
+            float64 [N, S, K].
+        """
+        self.check(objectives)
+        if num_samples < 1:
+            raise ValueError(f"num_samples is {num_samples}: expected at least 1")
+        generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
+        order = self._decoding_order(objectives)
+        temperatures = self.network_temperatures(space, order)
+
+        def decode(memory: Memory, batch: list[str]) -> np.ndarray:
+            distributions = predictive_distributions(self.surrogates.get(space, ()), batch, order)
+            return decoding.sample(
+                self.network, memory, order, num_samples, generator, temperatures, distributions
+            )
+
+        shape = (num_samples, len(objectives))
+        samples = self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
+        return samples[:, :, [order.index(name) for name in objectives]]
+
+    def network_temperatures(self, space: str, objectives: Sequence[str]) -> list[float]:
+        """Return the divisor of the network's logits for each objective.
+
+        It is the temperature beside the space's surrogate, else the space's own, else the mean over spaces,
+        else 1.
+        """
+        own = dict(self.temperatures.get(space, {}))
+        for name, surrogate in surrogate_by_objective(self.surrogates.get(space, ())).items():
+            if name in surrogate.network_temperatures:
+                own[name] = surrogate.network_temperatures[name]
+        return objective_temperatures({**self.temperatures, space: own}, space, objectives)
+
+    def with_objectives(self, names: Sequence[str], similar: Mapping[str, str] | None = None) -> Self:
+        """Return a copy with additional objectives, see `copy_for_training`."""
+        copied = self.copy_for_training(tuple(dict.fromkeys([*self.objectives, *names])), similar=similar)
+        copied.trained_on, copied.temperatures = self.trained_on, self.temperatures
+        copied.surrogates = self.surrogates
+        return copied
+
+    def copy_for_training(
+        self,
+        objectives: tuple[str, ...],
+        max_numbers: int | None = None,
+        similar: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return a copy of the network and tokenizer, without training record, temperatures and surrogates.
+
+        Args:
+            objectives: all objectives of the copy; the embedding of a new one starts at the mean over the
+                known ones of its kind.
+            max_numbers: numbers in a sequence of the decoder; unchanged by default.
+            similar: from a new objective to a known one at whose embedding it starts instead.
         """
         config = self.network.config
-        changed = replace(config, objectives=objectives, numbers=numbers or config.numbers)
+        changed = replace(config, objectives=objectives, max_numbers=max_numbers or config.max_numbers)
         network = Network(changed, self.network.kinds.cpu().numpy())
         weights = dict(self.network.state_dict())
-        tokens = weights["tokens.weight"]
-        rows = [tokens[:TOKENS]]
+        embeddings = weights["tokens.weight"]
+        rows = [embeddings[:NUM_DIGIT_TOKENS]]
         for objective in objectives:
-            name = (like or {}).get(objective, objective)
-            kind = [i for i, o in enumerate(config.objectives) if o.split("/")[0] == name.split("/")[0]]
-            alike = config.objective_ids([name]) if name in config.objectives else [TOKENS + i for i in kind]
-            rows.append(tokens[alike or slice(TOKENS, None)].mean(0, keepdim=True))
+            name = (similar or {}).get(objective, objective)
+            same_kind = [o for o in config.objectives if o.split("/")[0] == name.split("/")[0]]
+            ids = config.objective_ids([name] if name in config.objectives else same_kind)
+            rows.append(embeddings[ids or slice(NUM_DIGIT_TOKENS, None)].mean(0, keepdim=True))
         network.load_state_dict({**weights, "tokens.weight": torch.cat(rows)})
         return type(self)(network, self.tokenizer)
 
     def token_ids(self, text: str) -> list[int]:
-        """The tokens of a text, cropped to what the network reads."""
+        """Return the token ids of a text, truncated to the network's maximum length."""
         return self.tokenizer.encode(text)[: self.network.config.max_length]
 
-    def _parsed(
+    def _parse(
         self, space: SearchSpace[Any] | str, architectures: Sequence[Any], objectives: Sequence[str]
     ) -> tuple[SearchSpace[Any], list[Any]]:
-        """A space and its architectures, of which some may have been strings."""
-        architectures = listed(architectures, "architectures")
-        known = search_spaces.get(space) if isinstance(space, str) else space
-        self._warn_of_unseen(known.name, objectives)
-        return known, [known.parse(a) if isinstance(a, str) else known.checked(a) for a in architectures]
+        """Return a space and its architectures, parsed where they are strings."""
+        architectures = as_list(architectures, "architectures")
+        found = search_spaces.get(space) if isinstance(space, str) else space
+        self._warn_if_untrained(found.name, objectives)
+        return found, [found.parse(a) if isinstance(a, str) else found.validated(a) for a in architectures]
 
     def check_space(self, space: str, objectives: Sequence[str]) -> None:
-        """Refuse the name of a space that nobody knows, and warn of guesses; see `predict_onnx`."""
-        known = dict.fromkeys([*self.trained_on, *search_spaces.names()])
-        if space and space not in known:
-            raise ValueError(f"there is no space {space!r}; {hint(space, known)}")
+        """Check the name of a space, and warn where predictions are unreliable.
+
+        Raises:
+            ValueError: neither the model nor `search_spaces` has the space.
+
+        Warns:
+            UserWarning: no space is named, or the model was not trained on an objective in it.
+        """
+        names = dict.fromkeys([*self.trained_on, *search_spaces.names()])
+        if space and space not in names:
+            raise ValueError(f"there is no space {space!r}; {suggest(space, names)}")
         if space:
-            self._warn_of_unseen(space, objectives)
+            self._warn_if_untrained(space, objectives)
         else:
             warnings.warn(
-                "no space is named: what the model writes of networks unlike those it has seen is a guess",
+                "no space is named: predictions for networks unlike the training data are unreliable",
                 stacklevel=3,
             )
 
-    def _warn_of_unseen(self, space: str, objectives: Sequence[str]) -> None:
-        seen = self.trained_on.get(space, Seen(0, ()))
-        unseen = [name for name in objectives if name not in seen.objectives]
-        if self.trained_on and unseen:
+    def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
+        """Warn of objectives that the model was not trained on in a space."""
+        known = self.trained_on.get(space, TrainedOn(0, ())).objectives
+        untrained = [name for name in objectives if name not in known]
+        if self.trained_on and untrained:
             warnings.warn(
-                f"the model has never seen {', '.join(unseen)} of {space}: what it writes there is a guess,"
-                " fine-tune it on measurements of your own",
+                f"the model was not trained on {', '.join(untrained)} of {space}: predictions are unreliable,"
+                " fine-tune it on your own measurements",
                 stacklevel=4,
             )
 
-    def _order(self, objectives: Sequence[str]) -> list[str]:
-        """The order in which the model writes objectives: accuracy first, as it learnt them."""
+    def _decoding_order(self, objectives: Sequence[str]) -> list[str]:
+        """Return objectives in the order of training: accuracy first."""
         return sorted(objectives, key=lambda name: (name != "accuracy", self.objectives.index(name)))
 
     def check(self, objectives: Sequence[str]) -> None:
-        """Refuse objectives that the model does not know, and repeated ones."""
-        check_names(objectives)
+        """Check that objectives are distinct names that the model can predict.
+
+        Raises:
+            ValueError: they are not.
+        """
+        check_objective_names(objectives)
         for name in objectives:
             if name not in self.objectives:
                 raise ValueError(
-                    f"the model does not know the objective {name!r}; {hint(name, self.objectives)}"
+                    f"the model does not know the objective {name!r}; {suggest(name, self.objectives)}"
                 )
 
     @torch.inference_mode()
@@ -335,48 +388,55 @@ class Ensemble:
         shape: tuple[int, ...],
         batch_size: int,
         progress: bool,
-        is_shared: bool = True,
+        in_parallel: bool = True,
     ) -> np.ndarray:
-        """Encode each distinct text once, in batches of similar length, and decode it by a given function.
+        """Encode each distinct text once, in batches of similar length, and decode with a given function.
 
         Args:
             texts: N texts.
-            decode: from B encoded texts, and the texts, to float64 [B, *shape].
-            shape: of one text's numbers.
-            batch_size: texts a batch.
-            progress: show a bar.
-            is_shared: several processes may decode, each its batches; not where one depends on another.
+            decode: from B encoded texts and the texts to float64 [B, *shape].
+            shape: shape of one text's result.
+            batch_size: texts in a batch.
+            progress: show a progress bar.
+            in_parallel: distribute batches over processes; not allowed where the result of a batch depends on
+                the batches before it.
 
         Returns:
             float64 [N, *shape].
         """
-        texts = listed(texts, "texts")
+        texts = as_list(texts, "texts")
         batches = self.in_batches(texts, batch_size)
 
-        def decoded(batch: Batch) -> np.ndarray:
+        def decode_batch(batch: Batch) -> np.ndarray:
             ids = torch.from_numpy(pad([row for _, row in batch])).to(self.network.kinds.device)
             return decode(self.network.encode(ids), [text for text, _ in batch])
 
-        values = self._mapped(decoded, batches) if is_shared else map(decoded, batches)
-        return gathered(texts, batches, values, shape, progress)
+        results = self._map(decode_batch, batches) if in_parallel else map(decode_batch, batches)
+        return gather_predictions(texts, batches, results, shape, progress)
 
-    def _mapped(
-        self, work: Callable[[Item], np.ndarray], items: Sequence[Item], key: tuple[Hashable, ...] = ()
+    def _map(
+        self, function: Callable[[Item], np.ndarray], items: Sequence[Item], key: tuple[Hashable, ...] = ()
     ) -> Iterator[np.ndarray]:
-        """What work finds of each item, on a processor by several processes, see `nas_rlm.utils.process_pool`."""
-        is_here = self.network.kinds.device.type == "cpu"
-        return process_pool.mapped(work, items, key) if is_here else map(work, items)
+        """Map a function over items, in several processes where the network is on the CPU."""
+        is_on_cpu = self.network.kinds.device.type == "cpu"
+        return process_pool.mapped(function, items, key) if is_on_cpu else map(function, items)
 
-    def in_batches(self, texts: Sequence[str], batch_size: int = BATCH) -> list[Batch]:
-        """Each distinct text with its tokens, in batches of similar length, see `nas_rlm.model.batching`."""
-        return in_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
+    def in_batches(self, texts: Sequence[str], batch_size: int = DEFAULT_BATCH_SIZE) -> list[Batch]:
+        """Return the distinct texts with their token ids in batches of similar length."""
+        return make_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
 
 
-def pieces_of(count: int) -> int:
-    """In pieces of how many architectures so many are predicted, whoever takes a piece.
+def chunk_size(count: int) -> int:
+    """Return the number of architectures in a chunk, of which each process reads one at a time.
 
-    Pieces are alike, and 2, 4 or a multiple of 8, so that as many processes are done at the same time.
+    The number of chunks is 1, 2, 4 or a multiple of 8, so that 2, 4 or 8 processes finish at the same time.
+
+    >>> chunk_size(1001)
+    126
+
+    Args:
+        count: number of architectures in all.
     """
-    parts = next((parts for parts in (8, 4, 2) if count >= parts * FEWEST), 1)
-    rounds = max(1, -(-count // (parts * MOST)))
-    return max(1, -(-count // (parts * rounds)))
+    chunks = next((n for n in (8, 4, 2) if count >= n * MIN_CHUNK_SIZE), 1)
+    rounds = max(1, -(-count // (chunks * MAX_CHUNK_SIZE)))
+    return max(1, -(-count // (chunks * rounds)))

@@ -1,4 +1,8 @@
-"""What is counted in networks, as features: costs, paths, chains of operators, and what layers cost."""
+"""Graph features of networks as inputs of Gaussian processes: costs, paths, operator chains, costs of layers.
+
+A raw feature is a number that `nas_rlm.data.synthetic.graph_features` computes, by its name. `GraphFeatures`
+selects and standardises them.
+"""
 
 from __future__ import annotations
 
@@ -12,156 +16,200 @@ import torch
 from torch import Tensor
 
 import search_spaces
-from nas_rlm.data import synthetic, tables
-from nas_rlm.data.tables import COUNTED, Row, Table
-from nas_rlm.graph.costs import COSTS as COSTS_OF_KINDS
-from nas_rlm.graph.paths import MEETINGS
+from nas_rlm.data import synthetic
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
+from nas_rlm.graph.costs import COST_NAMES
+from nas_rlm.graph.paths import MERGE_OPERATORS
 
-USUAL = 1000  # random networks that tell what counts are usual
-CHAINS = 4  # operators in the longest chains that are counted
-RARE = 0.02  # share of networks: what fewer of them have otherwise than the rest is no feature
-MISSING = -0.5  # a count that a network without a path does not have, where one that it lacks is 0
-STILL = 1e-9  # relative standard deviation of a count that never varies
-# Groups of features; chains of 2 to `CHAINS` operators are between paths and sums.
-COSTS, PATHS, SUMS, ADVICE = 0, 1, CHAINS + 1, CHAINS + 2
+NUM_NETWORKS = 1000  # random networks that features are standardised on
+MAX_CHAIN_LENGTH = 4  # operators
+MIN_SHARE = 0.02  # of networks whose value must differ from the median, else a feature is left out
+NO_PATH_VALUE = -0.5  # of a path feature of a network without a path; 0 means that a path lacks the operator
+MIN_RELATIVE_STD = 1e-9  # below it a feature counts as constant
+# Groups of features. Operator chains of 2 to MAX_CHAIN_LENGTH operators are between PATHS and SUMS. SUMS are
+# costs of layers, which add up; TRANSFER are predictions of source surrogates.
+COSTS, PATHS, SUMS, TRANSFER = 0, 1, MAX_CHAIN_LENGTH + 1, MAX_CHAIN_LENGTH + 2
 
 
-class Adviser(Protocol):
-    """A model of another space or device whose predictions are features; see `nas_rlm.surrogates.transfer`."""
+class FeatureSource(Protocol):
+    """A model of another space or device with predictions as features; see `nas_rlm.surrogates.transfer`."""
 
     @property
-    def counts(self) -> Counts:
-        """The features that it reads."""
+    def graph_features(self) -> GraphFeatures:
+        """The features that the model uses."""
 
-    def advice(self, features: Tensor) -> Tensor:
-        """Its predictions for N networks with such features [N, D]: float64 [N]."""
+    def predict(self, features: Tensor) -> Tensor:
+        """Return predictions for N networks from these features [N, D]: float64 [N]."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Its tensors by name."""
+        """Return the tensors to save, by name."""
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Which counts of networks are features, and how each varies.
+class GraphFeatures:
+    """A selection of raw features with their standardisation, and predictions of source surrogates.
 
     Args:
-        names: D counts, see `nas_rlm.data.synthetic.metrics`, group by group.
-        mean, deviation: of their logarithms, but of what layers cost itself, float64 [D].
-        advisers: A that know other spaces; what each holds of a network is a feature as well.
+        names: of D raw features, ordered by group.
+        mean: of the features before standardisation (logarithms, except in SUMS), float64 [D].
+        std: their standard deviations, float64 [D].
+        sources: A surrogates of other spaces or devices; their predictions are the last A features.
     """
 
     names: tuple[str, ...]
     mean: np.ndarray
-    deviation: np.ndarray
-    advisers: tuple[Adviser, ...] = ()
+    std: np.ndarray
+    sources: tuple[FeatureSource, ...] = ()
 
     @classmethod
-    def usual(cls, counted: Sequence[Mapping[str, float]]) -> Counts:
-        """The counts of some networks, less those that hardly vary and those that another one tells."""
-        every = dict.fromkeys(name for found in counted for name in found)
+    def fit(cls, raw_features: Sequence[Mapping[str, float]]) -> GraphFeatures:
+        """Select features that vary, without duplicates up to scale, and fit their standardisation.
+
+        Args:
+            raw_features: of N networks, by name.
+        """
+        every = dict.fromkeys(name for of_network in raw_features for name in of_network)
         names = tuple(sorted(every, key=_group))
-        found = _scaled(counted, names)
-        middle = np.median(found, 0)
-        differs = np.abs(found - middle) > STILL * np.maximum(1, np.abs(middle))
-        some = np.flatnonzero(_varies(found) & (differs.mean(0) >= RARE))
-        alike = np.abs(np.corrcoef(found[:, some], rowvar=False).reshape(len(some), -1)) > 1 - STILL
-        some = some[~np.triu(alike, 1).any(0)]
-        found = found[:, some]
-        return cls(tuple(names[k] for k in some), found.mean(0), found.std(0))
+        values = _to_array(raw_features, names)
+        median = np.median(values, 0)
+        differs = np.abs(values - median) > MIN_RELATIVE_STD * np.maximum(1, np.abs(median))
+        selected = np.flatnonzero(_varies(values) & (differs.mean(0) >= MIN_SHARE))
+        correlations = np.corrcoef(values[:, selected], rowvar=False).reshape(len(selected), -1)
+        is_equivalent = np.abs(correlations) > 1 - MIN_RELATIVE_STD
+        selected = selected[~np.triu(is_equivalent, 1).any(0)]
+        values = values[:, selected]
+        return cls(tuple(names[k] for k in selected), values.mean(0), values.std(0))
 
     @classmethod
-    def carried(cls, counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> Counts:
-        """Of named counts the costs and paths, which mean the same in every space, where they vary at all."""
-        some = [name for name in names if _group(name) <= PATHS]
-        if not counted or not some:
+    def shared_with(cls, raw_features: Sequence[Mapping[str, float]], names: Sequence[str]) -> GraphFeatures:
+        """Fit the features of another space that mean the same in this one: costs and paths that vary.
+
+        Args:
+            raw_features: of N networks of this space, by name.
+            names: of the other space's features.
+        """
+        candidates = [name for name in names if _group(name) <= PATHS]
+        if not raw_features or not candidates:
             return cls((), np.empty(0), np.empty(0))
-        found = _scaled(counted, some)
-        varies = _varies(found)
-        found = found[:, varies]
-        kept = tuple(name for name, does in zip(some, varies, strict=True) if does)
-        return cls(kept, found.mean(0), found.std(0))
+        values = _to_array(raw_features, candidates)
+        varies = _varies(values)
+        values = values[:, varies]
+        selected = tuple(name for name, does in zip(candidates, varies, strict=True) if does)
+        return cls(selected, values.mean(0), values.std(0))
 
     @property
-    def groups(self) -> list[int]:
-        """How many features tell costs, paths, chains of each length, what layers cost, and advice."""
+    def group_sizes(self) -> list[int]:
+        """Number of features in each group: costs, paths, chains by length, sums, transfer."""
         own = [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
-        return [*own, len(self.advisers)]
+        return [*own, len(self.sources)]
 
     @property
-    def linear(self) -> int:
-        """So many features, the last ones, add up: what layers cost, and advice."""
-        return sum(self.groups[SUMS:])
+    def num_linear(self) -> int:
+        """Number of features, at the end, that a linear kernel uses: sums and transfer."""
+        return sum(self.group_sizes[SUMS:])
 
-    def features(self, counted: Sequence[Mapping[str, float]]) -> Tensor:
-        """The features of N networks, float64 [N, D + A]."""
-        if not counted:
-            return torch.empty(0, sum(self.groups), dtype=torch.float64)
-        own = torch.from_numpy((_scaled(counted, self.names) - self.mean) / self.deviation)
-        return torch.cat([own, *(advice[:, None] for advice in advised(self.advisers, counted))], 1)
+    def transform(self, raw_features: Sequence[Mapping[str, float]]) -> Tensor:
+        """Return the features of N networks, float64 [N, D + A].
 
-    def read(self, texts: Sequence[str]) -> Tensor:
-        """The features of N texts, float64 [N, D + A]."""
-        return self.features(synthetic.counted(texts, CHAINS))
+        Args:
+            raw_features: of N networks, by name.
+        """
+        if not raw_features:
+            return torch.empty(0, sum(self.group_sizes), dtype=torch.float64)
+        own = torch.from_numpy((_to_array(raw_features, self.names) - self.mean) / self.std)
+        predictions = source_predictions(self.sources, raw_features)
+        return torch.cat([own, *(of_source[:, None] for of_source in predictions)], 1)
+
+    def from_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return the features of N networks, float64 [N, D + A].
+
+        Args:
+            texts: of N networks.
+        """
+        return self.transform(synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH))
 
 
-def advised(advisers: Sequence[Adviser], counted: Sequence[Mapping[str, float]]) -> Iterator[Tensor]:
-    """What each adviser holds of N networks, float64 [N]; those who go by the same counts share them."""
-    known: dict[tuple[tuple[str, ...], bytes, bytes], Tensor] = {}
-    for one in advisers:
-        counts = one.counts
-        key = counts.names, counts.mean.tobytes(), counts.deviation.tobytes()
-        if key not in known:
-            known[key] = counts.features(counted)
-        yield one.advice(known[key])
+def source_predictions(
+    sources: Sequence[FeatureSource], raw_features: Sequence[Mapping[str, float]]
+) -> Iterator[Tensor]:
+    """Yield the predictions of each source for N networks, float64 [N].
+
+    Features are computed once for sources that use the same ones.
+    """
+    computed: dict[tuple[tuple[str, ...], bytes, bytes], Tensor] = {}
+    for source in sources:
+        used = source.graph_features
+        key = used.names, used.mean.tobytes(), used.std.tobytes()
+        if key not in computed:
+            computed[key] = used.transform(raw_features)
+        yield source.predict(computed[key])
 
 
 @cache
-def usual_counts(space: str) -> Counts:
-    """The counts of random networks of a space."""
-    return Counts.usual(usual_networks(space))
+def graph_features_of_space(space: str) -> GraphFeatures:
+    """Return features fitted on random networks of a space.
+
+    Args:
+        space: name of a registered search space.
+    """
+    return GraphFeatures.fit(sampled_raw_features(space))
 
 
-def usual_networks(space: str, rows: Sequence[Row] = ()) -> list[Mapping[str, float]]:
-    """What is counted in random networks of a space, or in rows, where nobody can draw from it."""
+def sampled_raw_features(space: str, rows: Sequence[Row] = ()) -> list[Mapping[str, float]]:
+    """Return the raw features of `NUM_NETWORKS` random networks of a space.
+
+    Args:
+        space: name of the space.
+        rows: networks that are used instead where the space is not registered, so that none can be drawn.
+    """
     if space in search_spaces.names():
-        return _drawn(space)
-    some = Table("", list(rows)).sampled(USUAL)
-    return [*synthetic.counted(tables.texts(some.rows), CHAINS)]
+        return _sampled_raw_features(space)
+    sample = Table("", list(rows)).sample(NUM_NETWORKS)
+    return [*synthetic.graph_features_of_texts(texts_of_rows(sample.rows), MAX_CHAIN_LENGTH)]
 
 
-@lru_cache(maxsize=4)  # they take some megabytes each
-def _drawn(space: str) -> list[Mapping[str, float]]:
-    return [row.targets for row in random_networks(space, USUAL)]
+@lru_cache(maxsize=4)  # each entry takes some megabytes
+def _sampled_raw_features(space: str) -> list[Mapping[str, float]]:
+    return [row.targets for row in random_networks(space, NUM_NETWORKS)]
 
 
-def random_networks(space: str, networks: int, seed: int = 0) -> list[Row]:
-    """Networks of a space with their counts: so many, but no more than half of it."""
+def random_networks(space: str, num_networks: int, seed: int = 0) -> list[Row]:
+    """Draw distinct networks of a space, with their raw features as targets.
+
+    Args:
+        space: name of a registered search space.
+        num_networks: number of networks; at most half of the space is drawn.
+        seed: seed of the draw.
+    """
     size = search_spaces.get(space).size
-    return synthetic.table(space, min(networks, size // 2) if size else networks, seed, CHAINS).rows
+    count = min(num_networks, size // 2) if size else num_networks
+    return synthetic.random_table(space, count, seed, MAX_CHAIN_LENGTH).rows
 
 
-def _varies(found: np.ndarray) -> np.ndarray:
-    """Which columns hold more than one number."""
-    varies: np.ndarray = found.std(0) > STILL * np.maximum(1, np.abs(found.mean(0)))
+def _varies(values: np.ndarray) -> np.ndarray:
+    """Return which columns are not constant, bool [D]."""
+    varies: np.ndarray = values.std(0) > MIN_RELATIVE_STD * np.maximum(1, np.abs(values.mean(0)))
     return varies
 
 
-def _scaled(counted: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
-    """Counts as numbers that tell: costs of layers, since times add up, and logarithms of others."""
+def _to_array(raw_features: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
+    """Return named features, float64 [N, D]: logarithms except in SUMS, since times of layers add up."""
     groups = [_group(name) for name in names]
-    absent = [0.0 if group > PATHS else MISSING for group in groups]
-    found = np.array([[c.get(n, none) for n, none in zip(names, absent, strict=True)] for c in counted])
-    logs = np.array(groups) < SUMS
-    found[:, logs] = np.log1p(found[:, logs])
-    return found
+    defaults = [0.0 if group > PATHS else NO_PATH_VALUE for group in groups]
+    pairs = list(zip(names, defaults, strict=True))
+    values = np.array([[of_network.get(n, default) for n, default in pairs] for of_network in raw_features])
+    is_log = np.array(groups) < SUMS
+    values[:, is_log] = np.log1p(values[:, is_log])
+    return values
 
 
 def _group(name: str) -> int:
-    """Of a count: what a network costs, what lies on its paths, chains by their length, what layers cost."""
+    """Return the group of a feature."""
     if ":" in name:
         return SUMS
-    if name.split("/")[-1] in (*COUNTED, *COSTS_OF_KINDS):
+    if name.split("/")[-1] in (*EXACT_OBJECTIVES, *COST_NAMES):
         return COSTS
-    if "-" in name or name in MEETINGS.values():
+    if "-" in name or name in MERGE_OPERATORS.values():
         return max(PATHS, name.count("-")) + 1
     return PATHS

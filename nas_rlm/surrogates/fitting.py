@@ -1,4 +1,4 @@
-"""Panels of experts: who learns from a space's rows, and who advises of other spaces and other devices."""
+"""Fitting of surrogates: which surrogate is fitted to which rows, and which source surrogates it uses."""
 
 from __future__ import annotations
 
@@ -10,217 +10,257 @@ from itertools import groupby
 import numpy as np
 
 import search_spaces
-from nas_rlm.data import synthetic, tables
+from nas_rlm.data import synthetic
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import (
-    ADVICE,
-    CHAINS,
     COSTS,
-    Counts,
-    advised,
-    usual_counts,
-    usual_networks,
+    MAX_CHAIN_LENGTH,
+    TRANSFER,
+    GraphFeatures,
+    graph_features_of_space,
+    sampled_raw_features,
+    source_predictions,
 )
 from nas_rlm.surrogates.graph_surrogate import (
-    ADVISED,
-    ALL,
-    BESIDE,
-    FEW,
-    LATENCY,
-    MOST_ACCURATE,
-    Expert,
-    Knowing,
-    knowing,
-    on_networks,
+    ACCURACY,
+    ALL_GROUPS,
+    LATENCY_PREFIX,
+    MAX_ACCURACY,
+    MAX_TRANSFER_LABELS,
+    GraphSurrogate,
 )
-from nas_rlm.surrogates.ngrams import Words
-from nas_rlm.surrogates.predictive import LEAST, Scale
-from nas_rlm.surrogates.transfer import Adviser
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, NormalScoreTransform
+from nas_rlm.surrogates.registry import Surrogate, graph_surrogates, surrogate_by_objective
+from nas_rlm.surrogates.transfer import SourceSurrogate
 
-MOST = 4000  # values of an objective that a process is made of, at most; at least `LEAST`
-RIGHT = 0.8  # correlation of advice with the truth in spaces that are alike
-DEVICES = 8  # of those are asked, at most
-# Of few latencies: the mean of these views errs less than each.
-VIEWS = ((ADVICE,), (COSTS, ADVICE), ALL)
+MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
+TRANSFER_CORRELATION = 0.8  # assumed between source predictions and labels of a space without labels
+MAX_SOURCES = 8  # source surrogates of a latency
+# Feature groups of the Gaussian processes of a latency with few labels; their mean has a smaller error than
+# each.
+LATENCY_VIEWS = ((TRANSFER,), (COSTS, TRANSFER), ALL_GROUPS)
 
 
-def panel_of(
+def fit_surrogates(
     rows: Sequence[Row],
     objectives: Sequence[str],
-    others: Mapping[str, Sequence[Knowing]] | None = None,
+    existing: Mapping[str, Sequence[Surrogate]] | None = None,
     by_group: bool = False,
-) -> dict[str, list[Knowing]]:
-    """Experts for each space of which rows tell enough, on networks and on programs.
+) -> dict[str, list[Surrogate]]:
+    """Fit surrogates to each space with enough labels: on graphs of networks, on n-grams of programs.
 
     Args:
-        rows: measured networks and programs, of any spaces.
-        objectives: which of their numbers to tell of others.
-        others: of each space the experts that there are, see `experts_of`.
-        by_group: programs for problems that are not among these will be asked about.
+        rows: measured networks and programs of any spaces.
+        objectives: names of the objectives to predict.
+        existing: surrogates of each space, see `fit_graph_surrogates`.
+        by_group: the surrogates will predict programs for problems that are not among the rows.
+
+    Returns:
+        The surrogates of each space.
 
     Raises:
-        ValueError: networks and programs have one space.
+        ValueError: a space has both networks and programs.
     """
-    found: dict[str, list[Knowing]] = {
-        space: [*known] for space, known in experts_of(rows, objectives, on_networks(others or {})).items()
-    }
+    graph = fit_graph_surrogates(rows, objectives, graph_surrogates(existing or {}))
+    surrogates: dict[str, list[Surrogate]] = {space: [*of_space] for space, of_space in graph.items()}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         table = Table(space, [row for row in group if row.is_program])
-        if space and (told := enough(table.rows, objectives)):
-            if space in found:
+        names = objectives_with_enough_labels(table.rows, objectives)
+        if space and names:
+            if space in surrogates:
                 raise ValueError(
                     f"{space!r} has networks and programs: expected another space for the programs"
                 )
-            values = {name: table.column(name) for name in told}
+            values = {name: table.column(name) for name in names}
             groups = [row.group for row in table.rows] if by_group else ()
-            found[space] = [Words.fitted(tables.texts(table.rows), values, groups)]
-    return found
+            surrogates[space] = [NgramSurrogate.fit(texts_of_rows(table.rows), values, groups)]
+    return surrogates
 
 
-def experts_of(
-    rows: Sequence[Row], objectives: Sequence[str], others: Mapping[str, Sequence[Expert]] | None = None
-) -> dict[str, list[Expert]]:
-    """Experts for each space of networks of which rows tell enough.
+def fit_graph_surrogates(
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    existing: Mapping[str, Sequence[GraphSurrogate]] | None = None,
+) -> dict[str, list[GraphSurrogate]]:
+    """Fit graph surrogates to each space of networks with enough labels.
+
+    Accuracy uses surrogates of other spaces as sources. A latency with few labels has a surrogate of its own,
+    with the same device in other spaces and other devices in the same space as sources.
 
     Args:
-        rows: measured networks, of any spaces.
-        objectives: which of their numbers to tell of others.
-        others: of each space the experts that there are; they advise of accuracy in other spaces, and, where
-            few latencies are known, of the same device in other spaces and of other devices in the same one.
+        rows: measured networks of any spaces.
+        objectives: names of the objectives to predict.
+        existing: surrogates of each space, used as sources; by default there are none.
+
+    Returns:
+        The surrogates of each space.
     """
-    found: dict[str, list[Expert]] = {}
+    surrogates: dict[str, list[GraphSurrogate]] = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        known = [row for row in group if not row.is_program]
-        told = enough(known, objectives)
-        if space and told:
-            has_adapter = space in search_spaces.names()
-            counts = usual_counts(space) if has_adapter else Counts.usual(usual_networks(space, known))
-            few = {
-                name: devices(space, known, name, others) for name in told if others and _is_few(known, name)
-            }
-            rest = [name for name in told if not few.get(name)]
-            if ADVISED in told and others:
-                counts = replace(counts, advisers=advisers(space, known, others))
-            found[space] = [expert(counts, known, rest)] if rest else []
-            found[space] += [
-                expert(replace(counts, advisers=advice), known, [name], VIEWS)
-                for name, advice in few.items()
-                if advice
-            ]
-    return found
+        networks = [row for row in group if not row.is_program]
+        names = objectives_with_enough_labels(networks, objectives)
+        if space and names:
+            surrogates[space] = _fit_space(space, networks, names, existing or {})
+    return surrogates
 
 
-def _is_few(rows: Sequence[Row], objective: str) -> bool:
-    """Whether rows have so few values of a latency that other devices are asked."""
-    return objective.startswith(LATENCY) and sum(row.measured(objective) for row in rows) <= FEW
+def _fit_space(
+    space: str, rows: Sequence[Row], names: Sequence[str], existing: Mapping[str, Sequence[GraphSurrogate]]
+) -> list[GraphSurrogate]:
+    """Fit the surrogates of one space; see `fit_graph_surrogates`."""
+    if space in search_spaces.names():
+        graph_features = graph_features_of_space(space)
+    else:
+        graph_features = GraphFeatures.fit(sampled_raw_features(space, rows))
+    sources_of = {
+        name: device_sources(space, rows, name, existing)
+        for name in names
+        if existing and _is_few_label_latency(rows, name)
+    }
+    others = [name for name in names if not sources_of.get(name)]
+    if ACCURACY in names and existing:
+        graph_features = replace(graph_features, sources=space_sources(space, rows, existing))
+    surrogates = [fit_graph_surrogate(graph_features, rows, others)] if others else []
+    return surrogates + [
+        fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name], LATENCY_VIEWS)
+        for name, sources in sources_of.items()
+        if sources
+    ]
 
 
-def advisers(
-    space: str, rows: Sequence[Row], others: Mapping[str, Sequence[Expert]], objective: str = ADVISED
-) -> tuple[Adviser, ...]:
-    """Who can tell of a space from what is known of other spaces.
+def _is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:
+    """Return whether an objective is a latency with so few labels that other devices are used."""
+    num_labels = sum(row.is_measured(objective) for row in rows)
+    return objective.startswith(LATENCY_PREFIX) and num_labels <= MAX_TRANSFER_LABELS
+
+
+def space_sources(
+    space: str,
+    rows: Sequence[Row],
+    existing: Mapping[str, Sequence[GraphSurrogate]],
+    objective: str = ACCURACY,
+) -> tuple[SourceSurrogate, ...]:
+    """Return source surrogates on the same objective in other spaces.
 
     Args:
-        space: that is told of.
-        rows: of it, where nobody can draw from it.
-        others: experts of each space.
-        objective: that is told.
+        space: name of the target space.
+        rows: networks of the target space, used where it is not registered.
+        existing: surrogates of each space.
+        objective: accuracy, or the latency on one device.
     """
-    able = _able(space, others, objective)
-    if not able:
+    candidates = _surrogates_of_other_spaces(space, existing, objective)
+    if not candidates:
         return ()
-    usual = usual_networks(space, rows)
-    found = [one.adviser(objective, usual) for one in able]
-    return tuple(one for one in found if one is not None)
+    raw_features = sampled_raw_features(space, rows)
+    sources = [surrogate.source_for_space(objective, raw_features) for surrogate in candidates]
+    return tuple(source for source in sources if source is not None)
 
 
-def devices(
-    space: str, rows: Sequence[Row], objective: str, others: Mapping[str, Sequence[Expert]]
-) -> tuple[Adviser, ...]:
-    """Who can tell of a latency from those of other devices in its space, and of its device in other spaces.
+def device_sources(
+    space: str, rows: Sequence[Row], objective: str, existing: Mapping[str, Sequence[GraphSurrogate]]
+) -> tuple[SourceSurrogate, ...]:
+    """Return source surrogates of a latency: other devices in its space, and its device in other spaces.
 
-    Those are asked on whose devices the measured networks are slow and fast as on the new one.
+    Of all candidates those are returned whose predictions have the highest rank correlation with the labels.
 
     Args:
-        space: that is told of.
-        rows: of it, which were measured.
+        space: name of the space.
+        rows: labelled networks of the space.
         objective: the latency.
-        others: experts of each space.
+        existing: surrogates of each space.
     """
-    found = list(advisers(space, rows, others, objective))
-    for one in others.get(space, ()):
-        names = [name for name in one.objectives if name.startswith(LATENCY) and name != objective]
-        if names and not one.counts.advisers:  # who asks others knows little
-            usual = one.counts.features(usual_networks(space, rows))
-            found += [a for name in names if (a := one.neighbour(name, usual)) is not None]
-    known = Table("", [row for row in rows if row.measured(objective)])
-    counted = [*synthetic.counted(tables.texts(known.rows), CHAINS)]
-    true = known.column(objective)
-    alike = [abs(spearman(told.numpy(), true)) for told in advised(found, counted)]
-    best = sorted(range(len(found)), key=lambda k: -alike[k])[:DEVICES]
-    return tuple(found[k] for k in sorted(best))
+    candidates = list(space_sources(space, rows, existing, objective))
+    for surrogate in existing.get(space, ()):
+        names = [n for n in surrogate.objectives if n.startswith(LATENCY_PREFIX) and n != objective]
+        if names and not surrogate.graph_features.sources:  # with sources it has few labels itself
+            features = surrogate.graph_features.transform(sampled_raw_features(space, rows))
+            sources = [surrogate.source_for_device(name, features) for name in names]
+            candidates += [source for source in sources if source is not None]
+    labelled = Table("", [row for row in rows if row.is_measured(objective)])
+    raw_features = synthetic.graph_features_of_texts(texts_of_rows(labelled.rows), MAX_CHAIN_LENGTH)
+    labels = labelled.column(objective)
+    correlations = [
+        abs(spearman(predictions.numpy(), labels))
+        for predictions in source_predictions(candidates, raw_features)
+    ]
+    best = sorted(range(len(candidates)), key=lambda k: -correlations[k])[:MAX_SOURCES]
+    return tuple(candidates[k] for k in sorted(best))
 
 
-def _able(space: str, others: Mapping[str, Sequence[Expert]], objective: str) -> list[Expert]:
-    """Of each other space the expert on a number."""
-    found = [knowing(experts).get(objective) for other, experts in others.items() if other != space]
-    return [one for one in found if one is not None]
+def _surrogates_of_other_spaces(
+    space: str, existing: Mapping[str, Sequence[GraphSurrogate]], objective: str
+) -> list[GraphSurrogate]:
+    """Return the surrogate on an objective of each other space that has one."""
+    found = [
+        surrogate_by_objective(of_space).get(objective)
+        for other, of_space in existing.items()
+        if other != space
+    ]
+    return [surrogate for surrogate in found if surrogate is not None]
 
 
-def stranger(space: str, others: Mapping[str, Sequence[Expert]], objective: str = ADVISED) -> Expert:
-    """An expert on a number of a space without labels: it holds what others advise, on average.
+def zero_label_surrogate(
+    space: str, existing: Mapping[str, Sequence[GraphSurrogate]], objective: str = ACCURACY
+) -> GraphSurrogate:
+    """Return a surrogate for a space without labels: the mean of source surrogates of other spaces.
 
-    Its numbers are those of the other spaces, so that their order alone says something.
+    Its values are drawn from the labels of the other spaces, so that only their order is informative.
 
     Args:
-        space: that one can draw from.
-        others: of each space the experts that there are.
+        space: name of a registered search space.
+        existing: surrogates of each space.
         objective: accuracy, or the latency on one device.
 
     Raises:
-        ValueError: none of them can tell of this space.
+        ValueError: no surrogate of another space can predict the objective in this space.
     """
-    advice = advisers(space, [], others, objective)
-    if not advice:
+    sources = space_sources(space, [], existing, objective)
+    if not sources:
         raise ValueError(
-            f"no expert on {objective} of another space can tell of {space}: expected one at least"
+            f"no surrogate of another space can predict {objective} of {space}: expected at least one"
         )
-    usual = usual_networks(space)
-    counts = Counts((), np.empty(0), np.empty(0), advice)
-    features = counts.features(usual)
-    told = (features.mean(1) / features.mean(1).std()).numpy()
-    # With doubt, intervals are as wide as they should.
-    doubt = np.random.default_rng(0).standard_normal(len(told))
-    scores = RIGHT * told + (1 - RIGHT**2) ** 0.5 * doubt
-    known = [one.scales[objective].known for one in _able(space, others, objective)]
-    values = Scale(np.concatenate(known), MOST_ACCURATE if objective == ADVISED else math.inf).values(scores)
-    found = Expert.fitted(counts, features, values[:, None], [objective])
-    return replace(found, beside={objective: BESIDE})
+    graph_features = GraphFeatures((), np.empty(0), np.empty(0), sources)
+    features = graph_features.transform(sampled_raw_features(space))
+    predictions = (features.mean(1) / features.mean(1).std()).numpy()
+    # Noise makes intervals as wide as the assumed correlation implies.
+    noise = np.random.default_rng(0).standard_normal(len(predictions))
+    scores = TRANSFER_CORRELATION * predictions + (1 - TRANSFER_CORRELATION**2) ** 0.5 * noise
+    labels = [
+        surrogate.transforms[objective].observed
+        for surrogate in _surrogates_of_other_spaces(space, existing, objective)
+    ]
+    maximum = MAX_ACCURACY if objective == ACCURACY else math.inf
+    values = NormalScoreTransform(np.concatenate(labels), maximum).inverse(scores)
+    surrogate = GraphSurrogate.fit(graph_features, features, values[:, None], [objective])
+    return replace(surrogate, network_temperatures={objective: DEFAULT_NETWORK_TEMPERATURE})
 
 
-def enough(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
-    """Of which objectives rows have so many values that an expert can tell of others."""
-    return [name for name in objectives if sum(row.measured(name) for row in rows) >= LEAST]
+def objectives_with_enough_labels(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
+    """Return the objectives of which the rows have at least `MIN_LABELS` labels."""
+    return [name for name in objectives if sum(row.is_measured(name) for row in rows) >= MIN_LABELS]
 
 
-def expert(
-    counts: Counts,
+def fit_graph_surrogate(
+    graph_features: GraphFeatures,
     rows: Sequence[Row],
     objectives: Sequence[str],
-    views: Sequence[Collection[int]] = (ALL,),
-) -> Expert:
-    """An expert that learns from rows.
+    views: Sequence[Collection[int]] = (ALL_GROUPS,),
+) -> GraphSurrogate:
+    """Fit one graph surrogate to at most `MAX_LABELS` labels of each objective.
 
     Args:
-        counts: what its features are.
-        rows: measured networks of one space; of each number, `MOST` of those that have it are learnt from.
-        objectives: K names, of numbers to tell of others.
-        views: see `Expert.fitted`.
+        graph_features: the features that it uses.
+        rows: measured networks of one space.
+        objectives: K names.
+        views: see `GraphSurrogate.fit`.
     """
-    drawn = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    measured = [[row for row in drawn if row.measured(name)][:MOST] for name in objectives]
-    wanted = {id(row) for part in measured for row in part}
-    some = Table("", [row for row in drawn if id(row) in wanted])
-    values = np.stack([some.column(name) for name in objectives], 1)
-    return Expert.fitted(counts, counts.read(tables.texts(some.rows)), values, objectives, views)
+    shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    labelled = [[row for row in shuffled if row.is_measured(name)][:MAX_LABELS] for name in objectives]
+    used = {id(row) for of_objective in labelled for row in of_objective}
+    table = Table("", [row for row in shuffled if id(row) in used])
+    values = np.stack([table.column(name) for name in objectives], 1)
+    features = graph_features.from_texts(texts_of_rows(table.rows))
+    return GraphSurrogate.fit(graph_features, features, values, objectives, views)

@@ -1,4 +1,4 @@
-"""A Gaussian process: what a few values of a smooth function of many features say of the others.
+"""Gaussian-process regression with a Matérn-3/2 kernel and a linear kernel.
 
 Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, algorithm 2.1.
 """
@@ -10,115 +10,145 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-STEPS, RATE = 80, 0.1  # of Adam on the marginal likelihood
-FEW, PARTS = 1000, 3  # values tell weights, so many times at most: their cost grows with the cube
-SURE = 1000  # values tell how sure the means are; all tell the means
-SPREAD = 0.5  # prior standard deviation of the logarithm of a feature's weight within its group
-NOISE = 0.03  # share of the signal's variance from which the search starts
-LEAST_NOISE, LEAST_VARIANCE, TINY = 1e-4, 1e-3, 1e-9
-ROOT3 = 3**0.5
+ADAM_STEPS, LEARNING_RATE = 80, 0.1  # of the search for hyperparameters
+# Hyperparameters are fitted on at most MAX_BLOCKS blocks of rows: the cost grows with the cube of a block's
+# size.
+BLOCK_SIZE, MAX_BLOCKS = 1000, 3
+MAX_VARIANCE_ROWS = 1000  # training rows that predictive variances use; means use all
+LOG_SCALE_PRIOR_STD = 0.5  # of a feature's log inverse length scale within its group
+INITIAL_NOISE = 0.03  # noise variance relative to the signal variance
+NOISE_FLOOR, VARIANCE_FLOOR, EPSILON = 1e-4, 1e-3, 1e-9
+SQRT3 = 3**0.5
 
 
-class Process:
-    """A posterior with a Matérn kernel of smoothness 3/2, and a linear one beside it.
+class GaussianProcess:
+    """The posterior of a Gaussian process, given training rows and hyperparameters.
 
-    It is learnt in double precision and told in single precision, which is twice as fast and off by a few
-    hundredths of its standard deviations at most.
+    Hyperparameters and alpha are computed in double precision. Predictions use single precision, which is
+    twice as fast and differs by a few hundredths of a standard deviation at most.
 
     Args:
-        features: float64 [M, D], in no order.
-        values: float64 [M], of about unit variance and mean zero.
-        weights: see `weights_of`, float64 [D + 1].
-        solved: see `solved`, float64 [M].
-        linear: so many of the features, the last ones, are those of the linear kernel.
+        features: of M training rows, float64 [M, D], in random order.
+        targets: float64 [M], with mean about 0 and variance about 1.
+        hyperparameters: D inverse length scales, then the noise variance, float64 [D + 1]; see
+            `fit_hyperparameters`.
+        alpha: see `compute_alpha`, float64 [M].
+        num_linear: number of features, at the end, that the linear kernel uses; the others use the Matérn
+            kernel.
     """
 
     def __init__(
-        self, features: Tensor, values: Tensor, weights: Tensor, solved: Tensor, linear: int = 0
+        self, features: Tensor, targets: Tensor, hyperparameters: Tensor, alpha: Tensor, num_linear: int = 0
     ) -> None:
-        self.weights, self.noise, self.linear = weights[:-1], weights[-1], linear
-        known = features * self.weights
-        root = _root(known[:SURE], self.noise, linear)
-        whitened = torch.linalg.solve_triangular(root, torch.eye(len(root), dtype=root.dtype), upper=False)
-        self.known, self.solved, self.whitening = known.float(), solved.float(), whitened.T.float()
-        self.variance = max(LEAST_VARIANCE, float(values @ solved) / len(values))
+        self.inverse_length_scales, self.noise = hyperparameters[:-1], hyperparameters[-1]
+        self.num_linear = num_linear
+        scaled = features * self.inverse_length_scales
+        factor = _cholesky_factor(scaled[:MAX_VARIANCE_ROWS], self.noise, num_linear)
+        identity = torch.eye(len(factor), dtype=factor.dtype)
+        whitening = torch.linalg.solve_triangular(factor, identity, upper=False).T
+        self.scaled_features, self.alpha, self.whitening = scaled.float(), alpha.float(), whitening.float()
+        self.variance = max(VARIANCE_FLOOR, float(targets @ alpha) / len(targets))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations, each float64 [N], of new values, their noise among it."""
-        asked = features * self.weights
-        kernel = _kernel(asked.float(), self.known, self.linear)
-        told = (kernel[:, :SURE] @ self.whitening).square().sum(1).double()
-        before = 1 + asked[:, asked.shape[1] - self.linear :].square().sum(1)
-        left = torch.maximum(before + self.noise - told, self.noise)
-        return (kernel @ self.solved).double(), (self.variance * left).sqrt()
+        """Return means and standard deviations of noisy targets, each float64 [N].
+
+        Args:
+            features: float64 [N, D].
+        """
+        scaled = features * self.inverse_length_scales
+        kernel = _kernel(scaled.float(), self.scaled_features, self.num_linear)
+        explained = (kernel[:, :MAX_VARIANCE_ROWS] @ self.whitening).square().sum(1).double()
+        prior = 1 + scaled[:, scaled.shape[1] - self.num_linear :].square().sum(1)
+        relative = torch.maximum(prior + self.noise - explained, self.noise)
+        return (kernel @ self.alpha).double(), (self.variance * relative).sqrt()
 
 
-def weights_of(features: Tensor, groups: Sequence[int], values: Tensor, linear: int = 0) -> Tensor:
-    """The weights of features, and the noise, under which values are likeliest.
+def fit_hyperparameters(
+    features: Tensor, group_sizes: Sequence[int], targets: Tensor, num_linear: int = 0
+) -> Tensor:
+    """Fit inverse length scales and noise by maximum a posteriori marginal likelihood.
 
-    Each group of features has a gain of its own and each feature a weight near its group's, so that a group
-    that tells nothing does no harm. Of many values several parts tell weights each, and these are averaged.
+    Each group of features has a gain, and the inverse length scale of a feature stays close to its group's. A
+    group without information therefore does little harm. With many rows, several blocks are fitted and the
+    results are averaged geometrically.
 
     Args:
-        features: float64 [M, D], each of about the same spread.
-        groups: sizes of the groups, in the order of the features.
-        values: float64 [M], of about unit variance and mean zero.
-        linear: as for `Process`.
+        features: float64 [M, D], standardised.
+        group_sizes: number of features in each group, in the order of the features.
+        targets: float64 [M], with mean about 0 and variance about 1.
+        num_linear: as for `GaussianProcess`.
 
     Returns:
-        float64 [D + 1], the last one the noise as a share of the signal.
+        float64 [D + 1], D inverse length scales and the noise variance relative to the signal variance.
     """
-    whole = max(1, min(PARTS, len(values) // FEW))
-    parts = list(zip(features.split(FEW), values.split(FEW), strict=True))[:whole]
-    each = [_likeliest(some, groups, theirs, linear) for some, theirs in parts]
-    return torch.stack(each).log().mean(0).exp()
+    num_blocks = max(1, min(MAX_BLOCKS, len(targets) // BLOCK_SIZE))
+    blocks = list(zip(features.split(BLOCK_SIZE), targets.split(BLOCK_SIZE), strict=True))[:num_blocks]
+    fitted = [_fit_block(block, group_sizes, of_block, num_linear) for block, of_block in blocks]
+    return torch.stack(fitted).log().mean(0).exp()
 
 
-def _likeliest(features: Tensor, groups: Sequence[int], values: Tensor, linear: int) -> Tensor:
-    """The weights under which all values are likeliest; see `weights_of`."""
-    group = torch.repeat_interleave(torch.arange(len(groups)), torch.tensor(groups))
-    sizes = torch.tensor(groups, dtype=features.dtype).clamp(min=1)
-    gains = (-0.5 * sizes.log() - 1).requires_grad_()
-    logs = torch.zeros(features.shape[1], dtype=features.dtype, requires_grad=True)
-    noise = torch.tensor(NOISE, dtype=features.dtype).log().requires_grad_()
-    optimizer = torch.optim.Adam([gains, logs, noise], lr=RATE)
-    for _ in range(STEPS):
-        scaled = features * (logs + gains[group]).exp()
-        root = _root(scaled, LEAST_NOISE + noise.exp(), linear)
-        white = torch.linalg.solve_triangular(root, values[:, None], upper=False)
-        likelihood = -0.5 * len(values) * (white.square().mean() + TINY).log() - root.diagonal().log().sum()
-        loss = logs.square().sum() / (2 * SPREAD**2) - likelihood
+def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, num_linear: int) -> Tensor:
+    """Fit hyperparameters on all given rows; see `fit_hyperparameters`."""
+    group = torch.repeat_interleave(torch.arange(len(group_sizes)), torch.tensor(group_sizes))
+    sizes = torch.tensor(group_sizes, dtype=features.dtype).clamp(min=1)
+    log_gains = (-0.5 * sizes.log() - 1).requires_grad_()
+    log_scales = torch.zeros(features.shape[1], dtype=features.dtype, requires_grad=True)
+    log_noise = torch.tensor(INITIAL_NOISE, dtype=features.dtype).log().requires_grad_()
+    optimizer = torch.optim.Adam([log_gains, log_scales, log_noise], lr=LEARNING_RATE)
+    for _ in range(ADAM_STEPS):
+        scaled = features * (log_scales + log_gains[group]).exp()
+        factor = _cholesky_factor(scaled, NOISE_FLOOR + log_noise.exp(), num_linear)
+        white = torch.linalg.solve_triangular(factor, targets[:, None], upper=False)
+        fit = -0.5 * len(targets) * (white.square().mean() + EPSILON).log()
+        log_likelihood = fit - factor.diagonal().log().sum()
+        loss = log_scales.square().sum() / (2 * LOG_SCALE_PRIOR_STD**2) - log_likelihood
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return torch.cat([(logs + gains[group]).exp(), (LEAST_NOISE + noise.exp())[None]]).detach()
+    inverse_length_scales = (log_scales + log_gains[group]).exp()
+    return torch.cat([inverse_length_scales, (NOISE_FLOOR + log_noise.exp())[None]]).detach()
 
 
-def solved(features: Tensor, values: Tensor, weights: Tensor, linear: int = 0) -> Tensor:
-    """The values, divided by the matrix of how they vary together: float64 [M], arguments as for `Process`.
+def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
+    """Return alpha, the inverse kernel matrix with noise times the targets, float64 [M].
 
-    It is all that the means need, so that whoever keeps it need not divide again.
+    It is all that posterior means need besides the features, so it is saved with the model. Arguments as for
+    `GaussianProcess`.
     """
-    return torch.cholesky_solve(values[:, None], _root(features * weights[:-1], weights[-1], linear))[:, 0]
+    factor = _cholesky_factor(features * hyperparameters[:-1], hyperparameters[-1], num_linear)
+    return torch.cholesky_solve(targets[:, None], factor)[:, 0]
 
 
-def means(asked: Tensor, known: Tensor, weights: Tensor, solved: Tensor, linear: int = 0) -> Tensor:
-    """What a process holds likeliest: float64 [N], for features [N, D] and known ones [M, D]."""
-    return _kernel(asked * weights[:-1], known * weights[:-1], linear) @ solved
+def posterior_mean(
+    features: Tensor, train_features: Tensor, hyperparameters: Tensor, alpha: Tensor, num_linear: int = 0
+) -> Tensor:
+    """Return posterior means in double precision, float64 [N].
+
+    Args:
+        features: of N rows to predict, float64 [N, D].
+        train_features: of M training rows, float64 [M, D].
+        hyperparameters: float64 [D + 1].
+        alpha: float64 [M].
+        num_linear: as for `GaussianProcess`.
+    """
+    scales = hyperparameters[:-1]
+    return _kernel(features * scales, train_features * scales, num_linear) @ alpha
 
 
-def _root(known: Tensor, noise: Tensor, linear: int) -> Tensor:
-    kernel = _kernel(known, known, linear)
-    return torch.linalg.cholesky(kernel + noise * torch.eye(len(known), dtype=known.dtype))
+def _cholesky_factor(scaled: Tensor, noise: Tensor, num_linear: int) -> Tensor:
+    """Return the lower Cholesky factor of the kernel matrix with noise, [M, M]."""
+    kernel = _kernel(scaled, scaled, num_linear)
+    return torch.linalg.cholesky(kernel + noise * torch.eye(len(scaled), dtype=scaled.dtype))
 
 
-def _kernel(a: Tensor, b: Tensor, linear: int) -> Tensor:
-    """How features vary together; the last ones linearly."""
-    smooth = a.shape[1] - linear
-    return _matern(a[:, :smooth], b[:, :smooth]) + a[:, smooth:] @ b[:, smooth:].T
+def _kernel(a: Tensor, b: Tensor, num_linear: int) -> Tensor:
+    """Return the sum of a Matérn kernel on the first features and a linear kernel on the last, [A, B]."""
+    num_matern = a.shape[1] - num_linear
+    return _matern(a[:, :num_matern], b[:, :num_matern]) + a[:, num_matern:] @ b[:, num_matern:].T
 
 
 def _matern(a: Tensor, b: Tensor) -> Tensor:
+    """Return the Matérn-3/2 kernel of unit variance and length scale, [A, B]."""
     squares = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
-    distance = ROOT3 * (squares.clamp(min=0) + 1e-8).sqrt()
+    distance = SQRT3 * (squares.clamp(min=0) + 1e-8).sqrt()
     return (1 + distance) * torch.exp(-distance)

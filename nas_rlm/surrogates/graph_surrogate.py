@@ -1,8 +1,8 @@
-"""Experts: what measured networks of a space say of its others, by a Gaussian process on what is counted.
+"""Graph surrogates: a Gaussian process on graph features for each objective of a space's networks.
 
-A few labels tell a network of millions of weights little, and a process on counts a lot; many labels tell the
-network more. So an expert's belief is a factor in the decoding, digit by digit: what the model has not learnt
-to tell apart, the expert decides.
+A few labels teach a network of millions of weights little, and a Gaussian process on graph features much;
+with many labels it is the other way round. The predictive distribution of a surrogate is therefore a factor
+of the digit probabilities in the decoding, see `nas_rlm.model.decoding`.
 """
 
 from __future__ import annotations
@@ -11,291 +11,291 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data import synthetic
-from nas_rlm.model.checkpoint import part_of
-from nas_rlm.surrogates.features import ADVICE, CHAINS, SUMS, Counts
-from nas_rlm.surrogates.gaussian_process import Process, solved, weights_of
-from nas_rlm.surrogates.ngrams import Words
-from nas_rlm.surrogates.predictive import SHARED, Belief, Scale
-from nas_rlm.surrogates.transfer import Adviser, check_tensors
+from nas_rlm.model.checkpoint import tensors_with_prefix
+from nas_rlm.surrogates.features import SUMS, TRANSFER, GraphFeatures
+from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    NormalScoreTransform,
+    PredictiveDistribution,
+)
+from nas_rlm.surrogates.transfer import SourceSurrogate, check_gaussian_process_tensors
 
-ADVISED = "accuracy"  # what experts of other spaces are asked
-MOST_ACCURATE = 100.0
-BESIDE = 6.0  # temperature of a network that learnt from few rows or none, beside an expert that knows more
-LATENCY = "latency/"  # how numbers of devices begin
-FEW = 100  # latencies or fewer are told by what is known of other devices as well
-ALL = range(ADVICE + 1)  # groups of features
+ACCURACY = "accuracy"  # the objective that transfers between spaces
+LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
+MAX_ACCURACY = 100.0  # percent
+MAX_TRANSFER_LABELS = 100  # of a latency; with more labels, other devices are not used
+ALL_GROUPS = range(TRANSFER + 1)  # of features
 
 
 @dataclass(frozen=True)
-class Expert:
-    """A Gaussian process for each number of a space's networks.
+class GraphSurrogate:
+    """Gaussian processes on graph features, S for each of K objectives; their predictions are averaged.
 
     Args:
-        counts: what its features are.
-        features: of M measured networks, float64 [M, D], D of them with advice.
-        values: K numbers of each, float64 [M, K], NaN where one was not measured.
-        objectives: their names.
-        weights: of the features in each number's S processes, and their noise, float64 [S, D + 1]; 0 of what
-            one of several does not go by.
-        solved: the means of each number's processes, see `nas_rlm.surrogates.gaussian_process.solved`, float64 [S, M], 0 where
-            the number was not measured.
-        temperatures: of what network and expert say together of each number, see `nas_rlm.surrogates.calibration`.
-        beside: of the network for each number, where it is heard with this expert; elsewhere its own.
+        graph_features: the features that it uses, D with those of sources.
+        features: of M labelled networks, float64 [M, D].
+        values: of K objectives, float64 [M, K], NaN where a network is not labelled.
+        objectives: K names.
+        hyperparameters: by objective, D inverse length scales and the noise variance of each of its Gaussian
+            processes, float64 [S, D + 1]; an inverse length scale is 0 where the process does not use the
+            feature.
+        alpha: by objective, see `nas_rlm.surrogates.gaussian_process.compute_alpha`, float64 [S, M], 0 where
+            a network is not labelled.
+        temperatures: by objective, of network and surrogate combined, see `nas_rlm.surrogates.calibration`.
+        network_temperatures: by objective, of the network's logits in that combination; the network's own
+            temperature by default.
     """
 
-    counts: Counts
+    graph_features: GraphFeatures
     features: Tensor
     values: np.ndarray
     objectives: tuple[str, ...]
-    weights: Mapping[str, Tensor]
-    solved: Mapping[str, Tensor]
+    hyperparameters: Mapping[str, Tensor]
+    alpha: Mapping[str, Tensor]
     temperatures: Mapping[str, float] = field(default_factory=dict)
-    beside: Mapping[str, float] = field(default_factory=dict)
+    network_temperatures: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def fitted(
+    def fit(
         cls,
-        counts: Counts,
+        graph_features: GraphFeatures,
         features: Tensor,
         values: np.ndarray,
         objectives: Sequence[str],
-        views: Sequence[Collection[int]] = (ALL,),
-    ) -> Expert:
-        """With the weights under which the values are likeliest.
+        views: Sequence[Collection[int]] = (ALL_GROUPS,),
+    ) -> GraphSurrogate:
+        """Fit a surrogate to labelled networks.
 
         Args:
-            counts: what its features are.
-            features: float64 [M, D].
-            values: float64 [M, K].
+            graph_features: the features that it uses.
+            features: of M labelled networks, float64 [M, D].
+            values: of K objectives, float64 [M, K], NaN where a network is not labelled.
             objectives: K names.
-            views: for each of S processes the groups of features that it goes by.
+            views: for each of S Gaussian processes the feature groups that it uses, see
+                `nas_rlm.surrogates.features`.
         """
-        features, values = _rounded(features), values.astype(np.float32).astype(float)
-        unfitted = cls(counts, features, values, tuple(objectives), {}, {})
-        weights, means = {}, {}
-        for name, known in zip(objectives, unfitted._known, strict=True):
-            scores = torch.from_numpy(unfitted.scales[name].scores)
-            each = [_weighed(counts, features[known], scores, view) for view in views]
-            weights[name] = torch.stack(each)
-            means[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
-            found = [solved(features[known], scores, one, counts.linear) for one in each]
-            means[name][:, known] = torch.stack(found).float().double()  # as saved
-        return replace(unfitted, weights=weights, solved=means)
+        features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
+        unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
+        hyperparameters, alpha = {}, {}
+        num_linear = graph_features.num_linear
+        for name, labelled in zip(objectives, unfitted._labelled, strict=True):
+            scores = torch.from_numpy(unfitted.transforms[name].scores)
+            fitted = [_fit_view(graph_features, features[labelled], scores, view) for view in views]
+            hyperparameters[name] = torch.stack(fitted)
+            alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
+            of_views = [compute_alpha(features[labelled], scores, of_view, num_linear) for of_view in fitted]
+            alpha[name][:, labelled] = torch.stack(of_views).float().double()  # the precision of checkpoints
+        return replace(unfitted, hyperparameters=hyperparameters, alpha=alpha)
 
     @property
-    def _known(self) -> list[np.ndarray]:
-        """For each number, the positions of the networks that have it."""
+    def _labelled(self) -> list[np.ndarray]:
+        """For each objective, the indices of the networks that have a label."""
         return [np.flatnonzero(np.isfinite(column)) for column in self.values.T]
 
     @cached_property
-    def scales(self) -> dict[str, Scale]:
-        """For each number, how its values are spread."""
+    def transforms(self) -> dict[str, NormalScoreTransform]:
+        """For each objective, the transform between values and normal scores."""
         return {
-            name: Scale(
-                column[known],
-                MOST_ACCURATE if name.startswith(ADVISED) else math.inf,
-                few=name.startswith(LATENCY) and len(known) <= FEW,
+            name: NormalScoreTransform(
+                column[labelled],
+                MAX_ACCURACY if name.startswith(ACCURACY) else math.inf,
+                use_logs=name.startswith(LATENCY_PREFIX) and len(labelled) <= MAX_TRANSFER_LABELS,
             )
-            for name, column, known in zip(self.objectives, self.values.T, self._known, strict=True)
+            for name, column, labelled in zip(self.objectives, self.values.T, self._labelled, strict=True)
         }
 
     @cached_property
-    def _processes(self) -> dict[str, list[Process]]:
+    def _gaussian_processes(self) -> dict[str, list[GaussianProcess]]:
         return {}
 
-    def processes(self, objective: str) -> list[Process]:
-        """The processes of a number, made when they are first asked for."""
-        if objective not in self._processes:
-            known = self._known[self.objectives.index(objective)]
-            scores = torch.from_numpy(self.scales[objective].scores)
-            self._processes[objective] = [
-                Process(self.features[known], scores, weights, means[known], self.counts.linear)
-                for weights, means in zip(self.weights[objective], self.solved[objective], strict=True)
+    def gaussian_processes(self, objective: str) -> list[GaussianProcess]:
+        """Return the Gaussian processes of an objective; they are built at the first call."""
+        if objective not in self._gaussian_processes:
+            labelled = self._labelled[self.objectives.index(objective)]
+            scores = torch.from_numpy(self.transforms[objective].scores)
+            num_linear = self.graph_features.num_linear
+            self._gaussian_processes[objective] = [
+                GaussianProcess(self.features[labelled], scores, hyperparameters, alpha[labelled], num_linear)
+                for hyperparameters, alpha in zip(
+                    self.hyperparameters[objective], self.alpha[objective], strict=True
+                )
             ]
-        return self._processes[objective]
+        return self._gaussian_processes[objective]
 
-    def _scored(self, objective: str) -> tuple[Tensor, Tensor]:
-        """The features of the networks that have a number, and its scores."""
-        known = self._known[self.objectives.index(objective)]
-        return self.features[known], torch.from_numpy(self.scales[objective].scores)
+    def _training_data(self, objective: str) -> tuple[Tensor, Tensor]:
+        """Return features and normal scores of the networks that have a label of the objective."""
+        labelled = self._labelled[self.objectives.index(objective)]
+        return self.features[labelled], torch.from_numpy(self.transforms[objective].scores)
 
-    def adviser(self, objective: str, usual: Sequence[Mapping[str, float]]) -> Adviser | None:
-        """What it knows of a number, for another space, whose usual networks have such counts."""
-        return Adviser.of(self.counts.names, *self._scored(objective), usual)
+    def source_for_space(
+        self, objective: str, target_raw_features: Sequence[Mapping[str, float]]
+    ) -> SourceSurrogate | None:
+        """Return a source surrogate on an objective for another space, see `SourceSurrogate.fit`.
 
-    def neighbour(self, objective: str, usual: Tensor) -> Adviser | None:
-        """What it knows of a number, for others of its own space, whose usual networks have such features."""
-        return Adviser.weighted(self.counts, *self._scored(objective), self.weights[objective][0], usual)
+        Args:
+            objective: one of this surrogate's.
+            target_raw_features: of random networks of the other space.
+        """
+        names = self.graph_features.names
+        return SourceSurrogate.fit(names, *self._training_data(objective), target_raw_features)
 
-    def called(self, names: Mapping[str, str]) -> Expert:
-        """The same with other names of some objectives."""
+    def source_for_device(self, objective: str, target_features: Tensor) -> SourceSurrogate | None:
+        """Return a source surrogate on an objective for another device of the same space.
+
+        Args:
+            objective: one of this surrogate's.
+            target_features: of random networks of the space, float64 [N, D].
+        """
+        data, hyperparameters = self._training_data(objective), self.hyperparameters[objective][0]
+        return SourceSurrogate.from_hyperparameters(
+            self.graph_features, *data, hyperparameters, target_features
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> GraphSurrogate:
+        """Return a copy with other names for some objectives.
+
+        Args:
+            names: from the present name to the new one.
+        """
         return replace(
             self,
             objectives=tuple(names.get(name, name) for name in self.objectives),
-            weights={names.get(name, name): weights for name, weights in self.weights.items()},
-            solved={names.get(name, name): means for name, means in self.solved.items()},
+            hyperparameters={names.get(name, name): t for name, t in self.hyperparameters.items()},
+            alpha={names.get(name, name): t for name, t in self.alpha.items()},
         )
 
-    def without(self, objectives: Sequence[str]) -> Expert | None:
-        """An expert for its other numbers, if there are any."""
-        left = [k for k, name in enumerate(self.objectives) if name not in objectives]
-        if len(left) == len(self.objectives):
+    def without(self, objectives: Sequence[str]) -> GraphSurrogate | None:
+        """Return a copy without some objectives, or None where no other objective is left."""
+        columns = [k for k, name in enumerate(self.objectives) if name not in objectives]
+        if len(columns) == len(self.objectives):
             return self
-        names = tuple(self.objectives[k] for k in left)
-        return replace(self, values=self.values[:, left], objectives=names) if left else None
+        names = tuple(self.objectives[k] for k in columns)
+        return replace(self, values=self.values[:, columns], objectives=names) if columns else None
+
+    def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
+        """Return the predictive distribution of an objective for N networks.
+
+        Args:
+            features: of the networks, float64 [N, D].
+            objective: one of this surrogate's.
+        """
+        posteriors = [process.posterior(features) for process in self.gaussian_processes(objective)]
+        means, stds = (torch.stack(of_processes) for of_processes in zip(*posteriors, strict=True))
+        mean = means.mean(0)
+        variance = (stds.square() + (means - mean).square()).mean(0)
+        temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
+        transform = self.transforms[objective]
+        return PredictiveDistribution(transform, mean.numpy(), variance.sqrt().numpy(), temperature)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that it is made of, but for names."""
-        advice = {
-            f"adviser{i}.{name}": tensor
-            for i, one in enumerate(self.counts.advisers)
-            for name, tensor in one.tensors().items()
+        """Return the tensors to save, by name."""
+        of_sources = {
+            f"source{i}.{name}": tensor
+            for i, source in enumerate(self.graph_features.sources)
+            for name, tensor in source.tensors().items()
         }
-        return advice | {
-            "mean": torch.tensor(self.counts.mean),
-            "deviation": torch.tensor(self.counts.deviation),
+        return of_sources | {
+            "mean": torch.tensor(self.graph_features.mean),
+            "std": torch.tensor(self.graph_features.std),
             "features": self.features.half(),
             "values": torch.tensor(self.values).float(),
-            "weights": _single(torch.stack([self.weights[name] for name in self.objectives])),
-            "solved": _single(torch.stack([self.solved[name] for name in self.objectives])).float(),
+            "hyperparameters": _squeeze_single(
+                torch.stack([self.hyperparameters[name] for name in self.objectives])
+            ),
+            "alpha": _squeeze_single(torch.stack([self.alpha[name] for name in self.objectives])).float(),
         }
 
-    def described(self) -> dict[str, Any]:
-        """Its names, and what is no tensor."""
+    def description(self) -> dict[str, Any]:
+        """Return the kind of surrogate, names and temperatures, for JSON."""
         return {
-            "kind": "process",
-            "counts": self.counts.names,
-            "advisers": [adviser.counts.names for adviser in self.counts.advisers],
+            "kind": "graph",
+            "features": self.graph_features.names,
+            "sources": [source.graph_features.names for source in self.graph_features.sources],
             "objectives": self.objectives,
             "temperatures": dict(self.temperatures),
-            "beside": dict(self.beside),
+            "network_temperatures": dict(self.network_temperatures),
         }
 
     @classmethod
-    def restored(cls, tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> Expert:
-        """From its `tensors` and what is `described`.
+    def from_saved(cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> GraphSurrogate:
+        """Make a surrogate from its `tensors` and its `description`.
 
         Raises:
-            ValueError: they do not fit each other, or no process has such numbers.
+            ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        names, objectives = described["counts"], described["objectives"]
-        advisers, beside = described.get("advisers", []), described.get("beside", {})
-        temperatures = described["temperatures"]
+        names, objectives = description["features"], description["objectives"]
+        sources, temperatures = description["sources"], description["temperatures"]
+        network_temperatures = description["network_temperatures"]
         if not all(isinstance(name, str) for name in (*names, *objectives)):
-            raise ValueError(f"counts {names} and objectives {objectives} are not all names")
+            raise ValueError(f"features {names} and objectives {objectives} are not all names")
         if len(set(objectives)) < len(objectives):
-            raise ValueError(f"objectives {objectives} are not different names")
-        m, d, k = len(tensors.get("features", ())), len(names), len(objectives)
-        of_weights = tensors.get("weights", torch.empty(0)).shape
-        several = of_weights[1:2] if len(of_weights) == 3 else ()
+            raise ValueError(f"objectives {objectives} are not distinct names")
+        m, d, k = len(tensors.get("features", ())), len(names) + len(sources), len(objectives)
+        shape = tensors.get("hyperparameters", torch.empty(0)).shape
+        processes = shape[1:2] if len(shape) == 3 else ()  # [K, S, …], or [K, …] where S is 1
         shapes = {
-            "mean": (d,),
-            "deviation": (d,),
-            "features": (m, d + len(advisers)),
+            "mean": (len(names),),
+            "std": (len(names),),
+            "features": (m, d),
             "values": (m, k),
-            "weights": (k, *several, d + len(advisers) + 1),
-            "solved": (k, *several, m),
+            "hyperparameters": (k, *processes, d + 1),
+            "alpha": (k, *processes, m),
         }
-        check_tensors(tensors, shapes)
+        check_gaussian_process_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
-        if not all(0 < t < math.inf for known in (temperatures, beside) for t in known.values()):
+        every = (*temperatures.values(), *network_temperatures.values())
+        if not all(0 < t < math.inf for t in every):
             raise ValueError("a temperature is not above 0")
-        advice = tuple(
-            Adviser.restored(part_of(tensors, f"adviser{i}."), known) for i, known in enumerate(advisers)
+        restored = tuple(
+            SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), of_source)
+            for i, of_source in enumerate(sources)
         )
-        counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy(), advice)
-        each = (tensors[name] if several else tensors[name][:, None] for name in ("weights", "solved"))
-        weights, means = (dict(zip(objectives, found.double(), strict=True)) for found in each)
-        features, values = tensors["features"].double(), tensors["values"].double().numpy()
+        graph_features = GraphFeatures(
+            tuple(names), tensors["mean"].numpy(), tensors["std"].numpy(), restored
+        )
+        hyperparameters, alpha = (
+            dict(zip(objectives, (t if processes else t[:, None]).double(), strict=True))
+            for t in (tensors["hyperparameters"], tensors["alpha"])
+        )
         return cls(
-            counts,
-            features,
-            values,
+            graph_features,
+            tensors["features"].double(),
+            tensors["values"].double().numpy(),
             tuple(objectives),
-            weights,
-            means,
+            hyperparameters,
+            alpha,
             dict(temperatures),
-            dict(beside),
+            dict(network_temperatures),
         )
 
-    def believe(self, features: Tensor, objective: str) -> Belief:
-        """What it holds of a number of other networks, whose features are float64 [N, D]."""
-        told = [process.posterior(features) for process in self.processes(objective)]
-        means, deviations = (torch.stack(found) for found in zip(*told, strict=True))
-        mean = means.mean(0)
-        variance = (deviations.square() + (means - mean).square()).mean(0)
-        temperature = self.temperatures.get(objective, SHARED)
-        return Belief(self.scales[objective], mean.numpy(), variance.sqrt().numpy(), temperature)
+
+def _fit_view(
+    graph_features: GraphFeatures, features: Tensor, scores: Tensor, view: Collection[int]
+) -> Tensor:
+    """Fit hyperparameters on some feature groups, [D + 1]; inverse length scales of other features are 0."""
+    sizes = [size if group in view else 0 for group, size in enumerate(graph_features.group_sizes)]
+    group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(graph_features.group_sizes))
+    is_used = torch.isin(group, torch.tensor(sorted(view)))
+    fitted = fit_hyperparameters(features[:, is_used], sizes, scores, sum(sizes[SUMS:]))
+    hyperparameters = torch.zeros(features.shape[1] + 1, dtype=features.dtype)
+    hyperparameters[:-1][is_used], hyperparameters[-1] = fitted[:-1], fitted[-1]
+    return hyperparameters
 
 
-Knowing = Expert | Words  # of networks by counts, of programs by words
-One = TypeVar("One", Expert, Words, Knowing)
-KINDS: dict[str, type[Expert] | type[Words]] = {"process": Expert, "words": Words}
-
-
-def restored(tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> Knowing:
-    """A surrogate from its tensors and description, see `nas_rlm.model.checkpoint.load`."""
-    return KINDS[described.get("kind", "process")].restored(tensors, described)
-
-
-def _weighed(counts: Counts, features: Tensor, scores: Tensor, view: Collection[int]) -> Tensor:
-    """The weights of all features, 0 of those in groups that are not in the view; see `weights_of`."""
-    sizes = [size if group in view else 0 for group, size in enumerate(counts.groups)]
-    group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(counts.groups))
-    some = torch.isin(group, torch.tensor(sorted(view)))
-    found = weights_of(features[:, some], sizes, scores, sum(sizes[SUMS:]))
-    weights = torch.zeros(features.shape[1] + 1, dtype=features.dtype)
-    weights[:-1][some], weights[-1] = found[:-1], found[-1]
-    return weights
-
-
-def _single(tensor: Tensor) -> Tensor:
-    """[K, S, …], without the second dimension where it is one."""
+def _squeeze_single(tensor: Tensor) -> Tensor:
+    """Remove the second dimension of [K, S, …] where S is 1."""
     return tensor[:, 0] if tensor.shape[1] == 1 else tensor
 
 
-def knowing(experts: Sequence[One]) -> dict[str, One]:
-    """Of each number the expert who is asked: the last one of a space that knows it."""
-    return {name: one for one in experts for name in one.objectives}
-
-
-def on_networks(experts: Mapping[str, Sequence[Knowing]]) -> dict[str, list[Expert]]:
-    """Of each space the experts that go by counts of networks."""
-    return {space: [one for one in known if isinstance(one, Expert)] for space, known in experts.items()}
-
-
-def beliefs(
-    experts: Sequence[Knowing], texts: Sequence[str], objectives: Sequence[str]
-) -> list[Belief | None]:
-    """What experts hold of numbers of networks: of each objective the last one that knows it, if any.
-
-    Args:
-        experts: of one space.
-        texts: of N networks.
-        objectives: K names.
-    """
-    known = knowing(experts)
-    asked = [known.get(name) for name in objectives]
-    counts = any(isinstance(one, Expert) for one in asked)
-    counted = [synthetic.metrics(text, CHAINS) for text in texts] if counts else []
-    features = {
-        id(one): one.counts.features(counted) if isinstance(one, Expert) else one.read(texts)
-        for one in asked
-        if one
-    }
-    pairs = zip(asked, objectives, strict=True)
-    return [one.believe(features[id(one)], name) if one else None for one, name in pairs]
-
-
-def _rounded(features: Tensor) -> Tensor:
-    """Features as they are saved, in half precision."""
-    most = torch.finfo(torch.half).max
-    return features.clamp(-most, most).half().double()
+def _to_half_precision(features: Tensor) -> Tensor:
+    """Round features to the precision of checkpoints, float64."""
+    limit = torch.finfo(torch.half).max
+    return features.clamp(-limit, limit).half().double()

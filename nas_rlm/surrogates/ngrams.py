@@ -1,9 +1,10 @@
-"""Experts on programs: what measured ones say of others, by a ridge regression on words and their sequences.
+"""N-gram surrogates: ridge regression on token n-grams of programs.
 
-What a program takes is told by little pieces of it, such as `[0] * n` or `map(int, input().split())`, and by
-what tells which problem it solves. All pieces of one to three words are features, hashed to a fixed number of
-places, so that an expert is a weight a place; and each again by how large the input is, where the first line
-tells, since what a kernel takes grows with it. See `nas_rlm.surrogates.graph_surrogate` for its part in the decoding.
+What a program needs shows in short pieces of it, such as `[0] * n` or `map(int, input().split())`, and in
+pieces that identify the problem that it solves. All n-grams of one to three tokens are hashed into a fixed
+number of buckets, so that a surrogate has one weight for each bucket. Each feature appears once more,
+multiplied by the size of the input where the first line states it, since what a kernel takes grows with its
+input.
 """
 
 from __future__ import annotations
@@ -21,256 +22,268 @@ import torch
 from torch import Tensor
 
 from nas_rlm.model.checkpoint import check_shapes
-from nas_rlm.surrogates.predictive import SHARED, Belief, Scale
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    NormalScoreTransform,
+    PredictiveDistribution,
+)
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix  # below where it is used: networks are told without scipy
+    from scipy.sparse import csr_matrix  # imported where it is used: networks need no scipy
 
-PLACES = 1 << 17
-FEATURES = 2 * PLACES + 1  # pieces, pieces by size, and size
-LARGEST = 63.0  # logarithm of a size, at most
-SIZED = (0.7, 0.55)  # how much these count beside pieces alone
-LONGEST = 3  # words in a piece
-MOST = 6000  # programs that are learnt from, at most
-ASKED = 2400  # of them tell the ridge
-FOLDS = 4
-RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)
-KEPT = 1000  # quantiles of the known values
-_WORD = re.compile(r"\w+|[^\w\s]")
+NUM_BUCKETS = 1 << 17
+NUM_FEATURES = 2 * NUM_BUCKETS + 1  # n-grams, n-grams times size, size
+MAX_N = 3  # tokens of an n-gram
+MAX_LOG_SIZE = 63.0  # base 2
+N_GRAM_SIZE_WEIGHT, SIZE_WEIGHT = 0.7, 0.55  # relative to plain n-grams
+MAX_PROGRAMS = 6000  # to learn from, for each objective
+MAX_RIDGE_PROGRAMS = 2400  # of these that the ridge penalty is chosen on
+NUM_FOLDS = 4
+RIDGE_PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
+MAX_QUANTILES = 1000  # of the labels, that are saved
+MIN_RESIDUAL_STD = 1e-3
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 _SHAPE = re.compile(r"[\[(]([\d,\s]*)[\])]")
-_REMARK = re.compile(r"(?:#|//)[^\n]*")
+_COMMENT = re.compile(r"(?:#|//)[^\n]*")
 
 
 @dataclass(frozen=True)
-class Words:
-    """A ridge regression for each number of programs.
+class NgramSurrogate:
+    """A ridge regression for each objective of programs.
 
     Args:
         objectives: K names.
-        rarity: of the pieces at each place, by which they count, float32 [PLACES].
-        usual: mean and deviation of the programs' sizes.
-        weights: for each number, float32 [FEATURES].
-        values: for each number, quantiles of what was measured, float64 [at most KEPT].
-        doubts: for each number, how far scores of programs are from what was told of them.
-        temperatures, beside: see `nas_rlm.surrogates.graph_surrogate.Expert`.
+        idf: inverse document frequency of each bucket, float32 [NUM_BUCKETS].
+        log_size_scaling: mean and standard deviation of the logarithms of input sizes.
+        weights: by objective, float32 [NUM_FEATURES].
+        label_quantiles: by objective, evenly spaced quantiles of the labels, float64 [at most MAX_QUANTILES].
+        residual_stds: by objective, root mean squared error of scores in cross-validation.
+        temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
+        network_temperatures: likewise.
     """
 
     objectives: tuple[str, ...]
-    rarity: np.ndarray
-    usual: tuple[float, float]
+    idf: np.ndarray
+    log_size_scaling: tuple[float, float]
     weights: Mapping[str, np.ndarray]
-    values: Mapping[str, np.ndarray]
-    doubts: Mapping[str, float]
+    label_quantiles: Mapping[str, np.ndarray]
+    residual_stds: Mapping[str, float]
     temperatures: Mapping[str, float] = field(default_factory=dict)
-    beside: Mapping[str, float] = field(default_factory=dict)
+    network_temperatures: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def fitted(
+    def fit(
         cls, programs: Sequence[str], values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
-    ) -> Words:
-        """An expert that learns from programs, of each number from `MOST` at most.
+    ) -> NgramSurrogate:
+        """Fit a surrogate to measured programs, at most `MAX_PROGRAMS` for each objective.
 
         Args:
-            programs: M of them.
-            values: for each number what was measured of each, float64 [M], NaN where nothing was.
-            groups: of each program the problem that it solves, where problems are not to be known again.
+            programs: M programs.
+            values: by objective, float64 [M], NaN where a program is not measured.
+            groups: the problem that each program solves, M names; cross-validation then holds out whole
+                problems. By default only equal programs share a fold.
         """
         drawn = {
-            name: np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(measured)))[:MOST]
+            name: np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(measured)))[:MAX_PROGRAMS]
             for name, measured in values.items()
         }
         used = np.unique(np.concatenate([*drawn.values()]))
-        read = [programs[i] for i in used]
-        pieces, sizes = _pieces(read), _sizes(read)
-        usual = (float(sizes.mean()), float(sizes.std()) or 1.0)
-        found = cls(tuple(values), _rarity(pieces), usual, {}, {}, {})
-        features = found._scaled(pieces, sizes)
-        weights, kept, doubts = {}, {}, {}
+        used_programs = [programs[i] for i in used]
+        counts, log_sizes = _ngram_counts(used_programs), _log_sizes(used_programs)
+        scaling = (float(log_sizes.mean()), float(log_sizes.std()) or 1.0)
+        unfitted = cls(tuple(values), _inverse_document_frequency(counts), scaling, {}, {}, {})
+        features = unfitted._features(counts, log_sizes)
+        weights, quantiles, residual_stds = {}, {}, {}
         for name, measured in values.items():
-            known = drawn[name]
-            scores = Scale(measured[known]).scores
-            rows = features[np.searchsorted(used, known)]
-            folds = _folds([(groups or programs)[i] for i in known])
-            ridge, doubts[name] = _ridge(rows[:ASKED], scores[:ASKED], folds[:ASKED])
-            weights[name] = _half(rows.T @ _solved(_gram(rows), scores, ridge))
-            kept[name] = np.quantile(measured[known], np.linspace(0, 1, min(KEPT, len(known))))
-        return replace(found, weights=weights, values=kept, doubts=doubts)
+            indices = drawn[name]
+            scores = NormalScoreTransform(measured[indices]).scores
+            rows = features[np.searchsorted(used, indices)]
+            folds = _folds([(groups or programs)[i] for i in indices])
+            part = slice(MAX_RIDGE_PROGRAMS)
+            penalty, residual_stds[name] = _select_penalty(rows[part], scores[part], folds[part])
+            weights[name] = _to_half_precision(rows.T @ _dual_weights(_gram(rows), scores, penalty))
+            levels = np.linspace(0, 1, min(MAX_QUANTILES, len(indices)))
+            quantiles[name] = np.quantile(measured[indices], levels)
+        return replace(unfitted, weights=weights, label_quantiles=quantiles, residual_stds=residual_stds)
 
     @cached_property
-    def scales(self) -> dict[str, Scale]:
-        """For each number, how its values are spread."""
-        return {name: Scale(values) for name, values in self.values.items()}
+    def transforms(self) -> dict[str, NormalScoreTransform]:
+        """For each objective, the transform between values and normal scores."""
+        return {name: NormalScoreTransform(values) for name, values in self.label_quantiles.items()}
 
-    def read(self, programs: Sequence[str]) -> csr_matrix:
-        """The features of N programs, [N, FEATURES]."""
-        return self._scaled(_pieces(programs), _sizes(programs))
+    def transform(self, programs: Sequence[str]) -> csr_matrix:
+        """Return the features of N programs, sparse [N, NUM_FEATURES]."""
+        return self._features(_ngram_counts(programs), _log_sizes(programs))
 
-    def believe(self, features: csr_matrix, objective: str) -> Belief:
-        """What it holds of a number of other programs, whose features are [N, FEATURES]."""
+    def predict(self, features: csr_matrix, objective: str) -> PredictiveDistribution:
+        """Return the predictive distribution of an objective for N programs.
+
+        Args:
+            features: of the programs, sparse [N, NUM_FEATURES].
+            objective: one of this surrogate's.
+        """
         mean = features @ self.weights[objective]
-        deviation = np.full(len(mean), self.doubts[objective])
-        temperature = self.temperatures.get(objective, SHARED)
-        return Belief(self.scales[objective], mean.astype(float), deviation, temperature)
+        std = np.full(len(mean), self.residual_stds[objective])
+        temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
+        return PredictiveDistribution(self.transforms[objective], mean.astype(float), std, temperature)
 
-    def without(self, objectives: Sequence[str]) -> Words | None:
-        """An expert for its other numbers, if there are any."""
-        left = tuple(name for name in self.objectives if name not in objectives)
-        return replace(self, objectives=left) if left else None
+    def without(self, objectives: Sequence[str]) -> NgramSurrogate | None:
+        """Return a copy without some objectives, or None where no other objective is left."""
+        names = tuple(name for name in self.objectives if name not in objectives)
+        return replace(self, objectives=names) if names else None
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that it is made of, but for names."""
-        found = {"rarity": torch.from_numpy(self.rarity).half()}
+        """Return the tensors to save, by name."""
+        tensors = {"idf": torch.from_numpy(self.idf).half()}
         for k, name in enumerate(self.objectives):
-            found[f"weights{k}"] = torch.from_numpy(self.weights[name]).half()
-            found[f"values{k}"] = torch.from_numpy(self.values[name])
-        return found
+            tensors[f"weights{k}"] = torch.from_numpy(self.weights[name]).half()
+            tensors[f"label_quantiles{k}"] = torch.from_numpy(self.label_quantiles[name])
+        return tensors
 
-    def described(self) -> dict[str, Any]:
-        """Its names, and what is no tensor."""
+    def description(self) -> dict[str, Any]:
+        """Return the kind of surrogate, names and numbers, for JSON."""
         return {
-            "kind": "words",
+            "kind": "ngrams",
             "objectives": self.objectives,
-            "usual": self.usual,
-            "doubts": {name: self.doubts[name] for name in self.objectives},
+            "log_size_scaling": self.log_size_scaling,
+            "residual_stds": {name: self.residual_stds[name] for name in self.objectives},
             "temperatures": dict(self.temperatures),
-            "beside": dict(self.beside),
+            "network_temperatures": dict(self.network_temperatures),
         }
 
     @classmethod
-    def restored(cls, tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> Words:
-        """From its `tensors` and what is `described`.
+    def from_saved(cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> NgramSurrogate:
+        """Make a surrogate from its `tensors` and its `description`.
 
         Raises:
-            ValueError: they do not fit each other.
+            ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        given = described["objectives"]
-        if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
-            raise ValueError(f"objectives {given!r} are no list of names")
-        names = tuple(given)
+        objectives = description["objectives"]
+        if not isinstance(objectives, list | tuple) or not all(isinstance(name, str) for name in objectives):
+            raise ValueError(f"objectives {objectives!r} is not a list of names")
+        names = tuple(objectives)
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"objectives {names} are not different names")
-        of_values = {f"values{k}": (len(tensors.get(f"values{k}", ())),) for k in range(len(names))}
-        of_weights = {f"weights{k}": (FEATURES,) for k in range(len(names))}
-        check_shapes(tensors, {"rarity": (PLACES,), **of_weights, **of_values})
-        if not (tensors["rarity"] > 0).all():
-            raise ValueError("a rarity is not above 0")
-        values = {name: tensors[f"values{k}"].double().numpy() for k, name in enumerate(names)}
-        if not all(
-            known.ndim == 1 and len(known) and (np.diff(known) >= 0).all() for known in values.values()
-        ):
-            raise ValueError("the values of a number are not quantiles")
-        told = {
-            part: {str(k): float(v) for k, v in described[part].items()}
-            for part in ("doubts", "temperatures", "beside")
+            raise ValueError(f"objectives {names} are not distinct names")
+        labels = [f"label_quantiles{k}" for k in range(len(names))]
+        label_shapes = {key: (len(tensors.get(key, ())),) for key in labels}
+        weight_shapes = {f"weights{k}": (NUM_FEATURES,) for k in range(len(names))}
+        check_shapes(tensors, {"idf": (NUM_BUCKETS,), **weight_shapes, **label_shapes})
+        if not (tensors["idf"] > 0).all():
+            raise ValueError("an inverse document frequency is not above 0")
+        quantiles = {name: tensors[key].double().numpy() for name, key in zip(names, labels, strict=True)}
+        if not all(q.ndim == 1 and len(q) and (np.diff(q) >= 0).all() for q in quantiles.values()):
+            raise ValueError("the label quantiles of an objective are empty or not in ascending order")
+        numbers = {
+            key: {str(name): float(v) for name, v in description[key].items()}
+            for key in ("residual_stds", "temperatures", "network_temperatures")
         }
-        if not all(0 < v < np.inf for part in told.values() for v in part.values()) or told[
-            "doubts"
-        ].keys() != set(names):
-            raise ValueError("a doubt or a temperature is missing or not above 0")
-        mean, deviation = map(float, described["usual"])
-        if not (np.isfinite(mean) and 0 < deviation < np.inf):
-            raise ValueError(f"the usual sizes {mean}, {deviation} are no mean and deviation")
+        is_positive = all(0 < v < np.inf for of_key in numbers.values() for v in of_key.values())
+        if not is_positive or numbers["residual_stds"].keys() != set(names):
+            raise ValueError("a residual standard deviation or a temperature is missing or not above 0")
+        mean, std = map(float, description["log_size_scaling"])
+        if not (np.isfinite(mean) and 0 < std < np.inf):
+            raise ValueError(f"log_size_scaling {mean}, {std} is not a mean and a standard deviation above 0")
         weights = {name: tensors[f"weights{k}"].float().numpy() for k, name in enumerate(names)}
-        return cls(names, tensors["rarity"].float().numpy(), (mean, deviation), weights, values, **told)
+        return cls(names, tensors["idf"].float().numpy(), (mean, std), weights, quantiles, **numbers)
 
-    def _scaled(self, pieces: csr_matrix, sizes: np.ndarray) -> csr_matrix:
-        """Counts of pieces as features of length one, these by size, and size."""
+    def _features(self, counts: csr_matrix, log_sizes: np.ndarray) -> csr_matrix:
+        """Return tf-idf rows of unit length, these times the size, and the size."""
         from scipy.sparse import csr_matrix, diags_array, hstack
 
-        found = pieces.copy()
-        found.data = (1 + np.log(found.data)) * self.rarity[found.indices]
-        lengths = np.sqrt(np.asarray(found.multiply(found).sum(1)).ravel())
-        found.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(found.indptr))
-        mean, deviation = self.usual
-        size = ((sizes - mean) / deviation).astype(np.float32)
-        by_size = diags_array(SIZED[0] * size) @ found
-        by_size.eliminate_zeros()  # all of them, where no program tells a size
-        return csr_matrix(hstack([found, by_size, csr_matrix(SIZED[1] * size[:, None])]))
+        ngrams = counts.copy()
+        ngrams.data = (1 + np.log(ngrams.data)) * self.idf[ngrams.indices]
+        lengths = np.sqrt(np.asarray(ngrams.multiply(ngrams).sum(1)).ravel())
+        ngrams.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(ngrams.indptr))
+        mean, std = self.log_size_scaling
+        size = ((log_sizes - mean) / std).astype(np.float32)
+        by_size = diags_array(N_GRAM_SIZE_WEIGHT * size) @ ngrams
+        by_size.eliminate_zeros()  # all of them, where no program states a size
+        return csr_matrix(hstack([ngrams, by_size, csr_matrix(SIZE_WEIGHT * size[:, None])]))
 
 
-def _pieces(programs: Sequence[str]) -> csr_matrix:
-    """How often each program has pieces of each place, float32 [N, PLACES]."""
+def _ngram_counts(programs: Sequence[str]) -> csr_matrix:
+    """Count n-grams of each program by bucket, float32 [N, NUM_BUCKETS]."""
     from scipy.sparse import csr_matrix
 
-    places: list[np.ndarray] = []
+    buckets: list[np.ndarray] = []
     counts: list[np.ndarray] = []
     for text in programs:
-        words = _WORD.findall(text)
-        found = Counter(
-            crc32(" ".join(words[i : i + n]).encode()) % PLACES
-            for n in range(1, LONGEST + 1)
-            for i in range(len(words) - n + 1)
+        tokens = _TOKEN.findall(text)
+        counter = Counter(
+            crc32(" ".join(tokens[i : i + n]).encode()) % NUM_BUCKETS
+            for n in range(1, MAX_N + 1)
+            for i in range(len(tokens) - n + 1)
         )
-        places.append(np.fromiter(found.keys(), np.int32, len(found)))
-        counts.append(np.fromiter(found.values(), np.float32, len(found)))
-    ends = np.cumsum([0, *map(len, places)])
-    parts = (
-        np.concatenate([np.empty(0, np.float32), *counts]),
-        np.concatenate([np.empty(0, np.int32), *places]),
-    )
-    return csr_matrix((*parts, ends), shape=(len(programs), PLACES))
+        buckets.append(np.fromiter(counter.keys(), np.int32, len(counter)))
+        counts.append(np.fromiter(counter.values(), np.float32, len(counter)))
+    row_ends = np.cumsum([0, *map(len, buckets)])
+    data = np.concatenate([np.empty(0, np.float32), *counts])
+    indices = np.concatenate([np.empty(0, np.int32), *buckets])
+    return csr_matrix((data, indices, row_ends), shape=(len(programs), NUM_BUCKETS))
 
 
-def _sizes(programs: Sequence[str]) -> np.ndarray:
-    """The logarithm of how many elements the largest input has, float32 [N], 0 where nothing tells it.
+def _log_sizes(programs: Sequence[str]) -> np.ndarray:
+    """Return the base-2 logarithm of the elements of each program's largest input, float32 [N].
 
-    A remark in the first line does: `# input: [[4096, 64], [64]]`.
+    A comment in the first line states the shapes, such as `# input: [[4096, 64], [64]]`; without it the
+    result is 0.
     """
-    return np.array([_size(text) for text in programs], np.float32)
+    return np.array([_log_size(text) for text in programs], np.float32)
 
 
-def _size(text: str) -> float:
-    remark = _REMARK.match(text)
-    shapes = _SHAPE.findall(remark[0]) if remark else []
+def _log_size(text: str) -> float:
+    comment = _COMMENT.match(text)
+    shapes = _SHAPE.findall(comment[0]) if comment else []
     logs = [sum(np.log2(max(1.0, float(n))) for n in re.findall(r"\d+", shape)) for shape in shapes]
-    return float(min(max(logs, default=0.0), LARGEST))
+    return float(min(max(logs, default=0.0), MAX_LOG_SIZE))
 
 
-def _rarity(pieces: csr_matrix) -> np.ndarray:
-    """The logarithm of how many programs there are for each that has a place's pieces, float32 [PLACES]."""
-    having = np.bincount(pieces.indices, minlength=PLACES)
-    return _half(np.log((1 + pieces.shape[0]) / (1 + having)) + 1)
+def _inverse_document_frequency(counts: csr_matrix) -> np.ndarray:
+    """Return the smoothed inverse document frequency of each bucket, float32 [NUM_BUCKETS]."""
+    num_programs = np.bincount(counts.indices, minlength=NUM_BUCKETS)
+    return _to_half_precision(np.log((1 + counts.shape[0]) / (1 + num_programs)) + 1)
 
 
-def _half(values: np.ndarray) -> np.ndarray:
-    """As they are saved."""
+def _to_half_precision(values: np.ndarray) -> np.ndarray:
+    """Round values to the precision of checkpoints, float32."""
     return np.asarray(values, dtype=np.float16).astype(np.float32)
 
 
 def _gram(rows: csr_matrix) -> np.ndarray:
+    """Return the inner products of rows, float64 [M, M]."""
     return np.asarray((rows @ rows.T).todense(), dtype=np.float64)
 
 
-def _solved(gram: np.ndarray, scores: np.ndarray, ridge: float) -> np.ndarray:
-    """How much each program counts, float64 [M]."""
+def _dual_weights(gram: np.ndarray, scores: np.ndarray, penalty: float) -> np.ndarray:
+    """Solve ridge regression in its dual form: a weight for each program, float64 [M]."""
     from scipy.linalg import cho_factor, cho_solve
 
-    ridged = gram.copy()
-    np.fill_diagonal(ridged, gram.diagonal() + ridge)
-    found: np.ndarray = cho_solve(cho_factor(ridged, overwrite_a=True), scores)
-    return found
+    regularised = gram.copy()
+    np.fill_diagonal(regularised, gram.diagonal() + penalty)
+    weights: np.ndarray = cho_solve(cho_factor(regularised, overwrite_a=True), scores)
+    return weights
 
 
 def _folds(groups: Sequence[str]) -> np.ndarray:
-    """A part for each program, the same for all of a group, int [M]."""
-    return np.array([crc32(group.encode()) % FOLDS for group in groups])
+    """Return a fold for each program by a hash of its group, int [M]."""
+    return np.array([crc32(group.encode()) % NUM_FOLDS for group in groups])
 
 
-def _ridge(rows: csr_matrix, scores: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
-    """The ridge that tells programs of other folds best, and how far it is off there."""
+def _select_penalty(rows: csr_matrix, scores: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
+    """Return the ridge penalty of least cross-validation error, and that root mean squared error."""
     gram = _gram(rows)
     errors = {}
-    for ridge in RIDGES:
-        off = np.concatenate(
+    for penalty in RIDGE_PENALTIES:
+        residuals = np.concatenate(
             [
                 gram[np.ix_(folds == k, folds != k)]
-                @ _solved(gram[np.ix_(folds != k, folds != k)], scores[folds != k], ridge)
+                @ _dual_weights(gram[np.ix_(folds != k, folds != k)], scores[folds != k], penalty)
                 - scores[folds == k]
                 for k in np.unique(folds)
                 if (folds != k).any()
             ]
             or [scores]
         )
-        errors[ridge] = float(np.sqrt(np.mean(off**2)))
-    best = min(reversed(RIDGES), key=errors.__getitem__)  # the strongest, where nothing tells
-    return best, max(errors[best], 1e-3)
+        errors[penalty] = float(np.sqrt(np.mean(residuals**2)))
+    best = min(reversed(RIDGE_PENALTIES), key=errors.__getitem__)  # the strongest among equals
+    return best, max(errors[best], MIN_RESIDUAL_STD)

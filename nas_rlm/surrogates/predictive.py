@@ -1,4 +1,4 @@
-"""What is held of numbers: distributions of their scores, and the scale from these to numbers and back."""
+"""Predictive distributions of surrogates, and the normal-score transform of their values."""
 
 from __future__ import annotations
 
@@ -8,122 +8,148 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEAST = 10  # values of a number that tell of others
-TAIL = 0.1  # share of the values that tells how a scale goes on beyond them
-TINY = 1e-6
-SHARED = 1.5  # temperature of what network and expert say together, where no rows tell it: they err alike
-DOUBT = 1e-3  # share of the probability at each digit that a belief does not tell
+MIN_LABELS = 10  # labels of an objective that a surrogate needs
+TAIL_SHARE = 0.1  # share of the distinct values that sets the slope beyond the smallest and the largest
+EPSILON = 1e-6
+# Temperatures for few labels: of network and surrogate combined, whose errors are correlated, and of the
+# network's own logits within that combination.
+DEFAULT_COMBINED_TEMPERATURE = 1.5
+DEFAULT_NETWORK_TEMPERATURE = 6.0
+UNIFORM_SHARE = 1e-3  # share of each digit's probability that is spread evenly, so that none is 0
 
 
 @dataclass(frozen=True)
-class Belief:
-    """What an expert holds of a number of N networks: a normal distribution of each one's score.
+class PredictiveDistribution:
+    """A surrogate's prediction of one objective for N rows: a normal distribution of each row's normal score.
 
     Args:
-        scale: from scores to numbers.
-        mean, deviation: of the scores, float64 [N].
-        temperature: of what this and a network say together.
+        transform: between scores and values of the objective.
+        mean: of the scores, float64 [N].
+        std: of the scores, float64 [N].
+        temperature: divides the sum of the logarithms of the network's and the surrogate's probabilities.
     """
 
-    scale: Scale
+    transform: NormalScoreTransform
     mean: np.ndarray
-    deviation: np.ndarray
+    std: np.ndarray
     temperature: float = 1.0
 
     @property
     def median(self) -> np.ndarray:
-        """The numbers in the middle of the distributions, float64 [N]."""
-        return self.scale.values(self.mean)
+        """The medians in units of the objective, float64 [N]."""
+        return self.transform.inverse(self.mean)
 
     def quantiles(self, levels: Sequence[float]) -> np.ndarray:
-        """Quantiles of the distributions, float64 [N, levels]."""
-        return self.scale.values(self.mean[:, None] + self.deviation[:, None] * normal_quantiles(levels))
+        """Return the quantiles at the given levels in units of the objective, float64 [N, levels]."""
+        return self.transform.inverse(self.mean[:, None] + self.std[:, None] * normal_quantiles(levels))
 
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """A number from each distribution, float64 [N]."""
-        return self.scale.values(self.mean + self.deviation * rng.standard_normal(len(self.mean)))
+    def sample(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw one value for each row, float64 [N]."""
+        return self.transform.inverse(self.mean + self.std * rng.standard_normal(len(self.mean)))
 
-    def shares(self, edges: np.ndarray) -> np.ndarray:
-        """How likely a number is between edges that follow each other, if it is between the outer ones.
+    def interval_probabilities(self, edges: np.ndarray) -> np.ndarray:
+        """Return the probability of each interval, given that the value lies between the outer edges.
 
         Args:
-            edges: float64 [N, n, E + 1], rising.
+            edges: float64 [N, n, E + 1], ascending; n sets of intervals for each row.
 
         Returns:
-            float64 [N, n, E], each row with a sum of one where there is room between the edges.
+            float64 [N, n, E]; each row sums to 1 unless all of its intervals are empty.
         """
         import torch
         from torch.special import log_ndtr  # scipy has it too, but is slow to import
 
-        scores = self.scale.scored(edges) - self.mean[:, None, None]
-        z = torch.from_numpy(scores / np.maximum(self.deviation, TINY)[:, None, None])
-        # Of two edges above the mean, the tail beyond them tells the difference more exactly.
+        scores = self.transform.forward(edges) - self.mean[:, None, None]
+        z = torch.from_numpy(scores / np.maximum(self.std, EPSILON)[:, None, None])
+        # Above the mean, upper tails lose fewer digits in the difference than lower ones.
         above = z[..., :-1] > 0
         small = log_ndtr(torch.where(above, -z[..., 1:], z[..., :-1]))
         large = log_ndtr(torch.where(above, -z[..., :-1], z[..., 1:]))
         logs = large + (-torch.expm1((small - large).clamp(max=0))).log()
-        told = logs.softmax(-1).nan_to_num(0.0)  # no room between the edges
-        share: np.ndarray = ((1 - DOUBT) * told + DOUBT / told.shape[-1]).numpy()
-        return share
+        probabilities = logs.softmax(-1).nan_to_num(0.0)  # NaN where all intervals are empty
+        smoothed: np.ndarray = (
+            (1 - UNIFORM_SHARE) * probabilities + UNIFORM_SHARE / probabilities.shape[-1]
+        ).numpy()
+        return smoothed
 
 
-class Scale:
-    """Values as the scores of a normal distribution, by their ranks.
+class NormalScoreTransform:
+    """Map values to normal scores by rank, and back; a rank-based quantile transform.
 
-    Beyond the known values the scale goes on as steeply as in its tails.
+    Values between the observed ones are interpolated; beyond them the transform is linear with the slope of
+    its tails.
+
+    >>> import numpy as np
+    >>> NormalScoreTransform(np.array([1.0, 2.0, 4.0])).inverse(np.array([0.0]))
+    array([2.])
 
     Args:
-        known: float64 [M].
-        most: that there can be.
-        few: by their logarithms as well: how far few values are from each other tells more than their ranks.
+        observed: the values that define the transform, float64 [M].
+        maximum: the largest possible value.
+        use_logs: average the scores with the standardised logarithms of the values; for few values, whose
+            distances say more than their ranks.
+
+    Attributes:
+        observed: as given.
+        scores: of the observed values, float64 [M].
     """
 
-    def __init__(self, known: np.ndarray, most: float = math.inf, few: bool = False) -> None:
-        self.known, self._most = known, most
-        self.scores = normal_scores(known)
-        logs = np.log(np.maximum(known, TINY))
-        if few and logs.std() > 0:
-            both = self.scores / self.scores.std() + (logs - logs.mean()) / logs.std()
-            self.scores = both / both.std()
-        self._values, first = np.unique(known, return_index=True)
-        self._scores = self.scores[first]
-        tail = max(1, round(TAIL * len(self._values)))
-        has_tails = len(self._values) > tail
-        self._below = _slope(self._values[[0, tail]], self._scores[[0, tail]]) if has_tails else 0.0
-        self._above = (
-            _slope(self._values[[-1 - tail, -1]], self._scores[[-1 - tail, -1]]) if has_tails else 0.0
-        )
+    def __init__(self, observed: np.ndarray, maximum: float = math.inf, use_logs: bool = False) -> None:
+        self.observed, self._maximum = observed, maximum
+        self.scores = normal_scores(observed)
+        logs = np.log(np.maximum(observed, EPSILON))
+        if use_logs and logs.std() > 0:
+            combined = self.scores / self.scores.std() + (logs - logs.mean()) / logs.std()
+            self.scores = combined / combined.std()
+        self._knots, first = np.unique(observed, return_index=True)
+        self._knot_scores = self.scores[first]
+        tail = max(1, round(TAIL_SHARE * len(self._knots)))
+        has_tails = len(self._knots) > tail
+        self._lower_slope = self._slope(0, tail) if has_tails else 0.0
+        self._upper_slope = self._slope(-1 - tail, -1) if has_tails else 0.0
 
-    def values(self, scores: np.ndarray) -> np.ndarray:
-        """From scores to values."""
-        found = np.interp(scores, self._scores, self._values)
-        found += self._above * np.clip(scores - self._scores[-1], 0, None)
-        found -= self._below * np.clip(self._scores[0] - scores, 0, None)
-        return np.clip(found, self._values[0] / 2, self._most)
+    def inverse(self, scores: np.ndarray) -> np.ndarray:
+        """Map scores to values, in the shape of the scores."""
+        values = np.interp(scores, self._knot_scores, self._knots)
+        values += self._upper_slope * np.clip(scores - self._knot_scores[-1], 0, None)
+        values -= self._lower_slope * np.clip(self._knot_scores[0] - scores, 0, None)
+        return np.clip(values, self._knots[0] / 2, self._maximum)
 
-    def scored(self, values: np.ndarray) -> np.ndarray:
-        """From values to scores."""
-        found: np.ndarray = np.interp(values, self._values, self._scores)
-        found += np.clip(values - self._values[-1], 0, None) / max(self._above, 1e-9)
-        found -= np.clip(self._values[0] - values, 0, None) / max(self._below, 1e-9)
-        return found
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Map values to scores, in the shape of the values."""
+        scores: np.ndarray = np.interp(values, self._knots, self._knot_scores)
+        scores += np.clip(values - self._knots[-1], 0, None) / max(self._upper_slope, 1e-9)
+        scores -= np.clip(self._knots[0] - values, 0, None) / max(self._lower_slope, 1e-9)
+        return scores
+
+    def _slope(self, first: int, last: int) -> float:
+        """Return the slope of the values over the scores between two knots."""
+        ends = [first, last]
+        return float(np.diff(self._knots[ends])[0] / np.diff(self._knot_scores[ends])[0])
 
 
 def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Quantiles of the normal distribution of mean 0 and deviation 1, of the shape of the levels."""
+    """Return quantiles of the standard normal distribution, float64 in the shape of the levels.
+
+    Args:
+        levels: probabilities between 0 and 1.
+    """
     import torch
     from torch.special import ndtri
 
-    found: np.ndarray = ndtri(torch.as_tensor(levels, dtype=torch.float64)).numpy()
-    return found
+    quantiles: np.ndarray = ndtri(torch.as_tensor(levels, dtype=torch.float64)).numpy()
+    return quantiles
 
 
 def normal_scores(values: np.ndarray) -> np.ndarray:
-    """The normal quantiles of values' ranks, float64 [N]; equal values share the mean of theirs."""
-    _, position, often = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = often.cumsum() - (often - 1) / 2
+    """Return the normal quantiles of the values' ranks; ties share the mean of their ranks.
+
+    Args:
+        values: float64 [N].
+
+    Returns:
+        float64 [N].
+    """
+    _, position, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = counts.cumsum() - (counts - 1) / 2
     return normal_quantiles((ranks[position] - 0.5) / len(values))
-
-
-def _slope(values: np.ndarray, scores: np.ndarray) -> float:
-    return float(np.diff(values)[0] / np.diff(scores)[0])

@@ -1,9 +1,8 @@
-"""Advice: what labels let expect of other numbers: of another space's, or of another device's.
+"""Source surrogates: Gaussian processes whose predictions are features for another space or device.
 
-Networks that are dear and deep among those of their own space are often the more accurate ones there, and how
-carries over: a Gaussian process on counts, each in units of how it varies in its own space, ranks networks of
-spaces of which it has no label, as far as costs and paths tell it. And what is slow on one device is slow on
-another, more or less.
+Networks that are expensive and deep within their space are often the more accurate ones, and much of this
+relation carries over to other spaces. A Gaussian process on features that are standardised within each space
+therefore ranks networks of a space without labels. Latencies of one device likewise predict those of another.
 """
 
 from __future__ import annotations
@@ -15,121 +14,156 @@ import torch
 from torch import Tensor
 
 from nas_rlm.model.checkpoint import check_shapes
-from nas_rlm.surrogates.features import STILL, Counts
-from nas_rlm.surrogates.gaussian_process import means, solved, weights_of
+from nas_rlm.surrogates.features import MIN_RELATIVE_STD, GraphFeatures
+from nas_rlm.surrogates.gaussian_process import compute_alpha, fit_hyperparameters, posterior_mean
 
-ADVISING = 1000  # labels of a space, at most, that tell of another
-WEIGHING = 300  # of them tell the weights
+MAX_LABELS = 1000  # of the source that its posterior uses
+MAX_FIT_LABELS = 300  # of these that hyperparameters are fitted on
 
 
 @dataclass(frozen=True)
-class Adviser:
-    """A process that knows one number of one space and is asked about another number or space.
+class SourceSurrogate:
+    """A Gaussian process on one objective of a source space, applied to a target space.
 
     Args:
-        counts: D counts, as they vary in the space that it is asked about.
-        features: of M labelled networks of the space that it knows, float64 [M, D].
-        weights: of the features, and the noise, float64 [D + 1].
-        solved: see `nas_rlm.surrogates.gaussian_process.solved`, float64 [M].
-        middle: the mean of what it holds of usual networks of the space that it is asked about, float64 [].
+        graph_features: D features, standardised within the target space.
+        features: of M labelled networks of the source space, float64 [M, D].
+        hyperparameters: D inverse length scales and the noise variance, float64 [D + 1].
+        alpha: see `nas_rlm.surrogates.gaussian_process.compute_alpha`, float64 [M]; scaled so that
+            predictions have unit variance over random networks of the target space.
+        offset: mean of the scaled predictions over random networks of the target space, float64 [].
     """
 
-    counts: Counts
+    graph_features: GraphFeatures
     features: Tensor
-    weights: Tensor
-    solved: Tensor
-    middle: Tensor
+    hyperparameters: Tensor
+    alpha: Tensor
+    offset: Tensor
 
     @classmethod
-    def of(
-        cls, names: Sequence[str], features: Tensor, scores: Tensor, usual: Sequence[Mapping[str, float]]
-    ) -> Adviser | None:
-        """An adviser, if what it goes by and what it says vary in the space that it is asked about.
-
-        Args:
-            names: of D counts.
-            features: of M labelled networks, float64 [M, D].
-            scores: of their labels, float64 [M].
-            usual: the counts of networks of the space that it will be asked about.
-        """
-        counts = Counts.carried(usual, names)
-        if not counts.names:
-            return None
-        columns = [names.index(name) for name in counts.names]
-        some, known = features[:ADVISING, columns], scores[:ADVISING]
-        weights = weights_of(some[:WEIGHING], counts.groups, known[:WEIGHING])
-        return cls.weighted(counts, some, known, weights, counts.features(usual))
-
-    @classmethod
-    def weighted(
+    def fit(
         cls,
-        counts: Counts,
+        names: Sequence[str],
         features: Tensor,
         scores: Tensor,
-        weights: Tensor,
-        usual: Tensor,
-    ) -> Adviser | None:
-        """An adviser whose weights are known, if what it says varies among usual networks.
+        target_raw_features: Sequence[Mapping[str, float]],
+    ) -> SourceSurrogate | None:
+        """Fit a source surrogate on the features that both spaces share.
 
         Args:
-            counts: D of them, without advisers of their own.
-            features: of M labelled networks, float64 [M, D].
-            scores: of their labels, float64 [M].
-            weights: of the features, and the noise, float64 [D + 1].
-            usual: features of networks of the space that it will be asked about, float64 [N, D].
+            names: of the source space's D features.
+            features: of M labelled networks of the source space, float64 [M, D].
+            scores: normal scores of their labels, float64 [M].
+            target_raw_features: of random networks of the target space.
+
+        Returns:
+            The surrogate, or None where no shared feature or no prediction varies in the target space.
         """
-        some, known = features[:ADVISING], scores[:ADVISING]
-        found = solved(some, known, weights, counts.linear)
-        told = means(usual, some, weights, found, counts.linear)
-        if not told.std() > STILL:
+        graph_features = GraphFeatures.shared_with(target_raw_features, names)
+        if not graph_features.names:
             return None
-        return cls(counts, some, weights, found / told.std(), told.mean() / told.std())
+        columns = [names.index(name) for name in graph_features.names]
+        train_features, train_scores = features[:MAX_LABELS, columns], scores[:MAX_LABELS]
+        hyperparameters = fit_hyperparameters(
+            train_features[:MAX_FIT_LABELS], graph_features.group_sizes, train_scores[:MAX_FIT_LABELS]
+        )
+        target_features = graph_features.transform(target_raw_features)
+        return cls.from_hyperparameters(
+            graph_features, train_features, train_scores, hyperparameters, target_features
+        )
 
-    def advice(self, features: Tensor) -> Tensor:
-        """What it holds of N networks, float64 [N], of mean zero and unit variance among usual ones.
+    @classmethod
+    def from_hyperparameters(
+        cls,
+        graph_features: GraphFeatures,
+        features: Tensor,
+        scores: Tensor,
+        hyperparameters: Tensor,
+        target_features: Tensor,
+    ) -> SourceSurrogate | None:
+        """Make a source surrogate from fitted hyperparameters.
 
         Args:
-            features: `counts` of them, float64 [N, D].
+            graph_features: D features, without sources.
+            features: of M labelled networks, float64 [M, D].
+            scores: normal scores of their labels, float64 [M].
+            hyperparameters: float64 [D + 1].
+            target_features: of random networks of the target space, float64 [N, D].
+
+        Returns:
+            The surrogate, or None where its predictions do not vary in the target space.
         """
-        told = means(features, self.features, self.weights, self.solved, self.counts.linear)
-        return told - self.middle
+        train_features, train_scores = features[:MAX_LABELS], scores[:MAX_LABELS]
+        num_linear = graph_features.num_linear
+        alpha = compute_alpha(train_features, train_scores, hyperparameters, num_linear)
+        predictions = posterior_mean(target_features, train_features, hyperparameters, alpha, num_linear)
+        std = predictions.std()
+        if not std > MIN_RELATIVE_STD:
+            return None
+        return cls(graph_features, train_features, hyperparameters, alpha / std, predictions.mean() / std)
+
+    def predict(self, features: Tensor) -> Tensor:
+        """Return predicted scores, float64 [N]: mean 0, variance 1 over random networks of the target space.
+
+        Args:
+            features: of N networks, float64 [N, D].
+        """
+        num_linear = self.graph_features.num_linear
+        means = posterior_mean(features, self.features, self.hyperparameters, self.alpha, num_linear)
+        return means - self.offset
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that it is made of, but for names."""
+        """Return the tensors to save, by name."""
         return {
-            "mean": torch.tensor(self.counts.mean),
-            "deviation": torch.tensor(self.counts.deviation),
+            "mean": torch.tensor(self.graph_features.mean),
+            "std": torch.tensor(self.graph_features.std),
             "features": self.features.half(),
-            "weights": self.weights,
-            "solved": self.solved,
-            "middle": self.middle,
+            "hyperparameters": self.hyperparameters,
+            "alpha": self.alpha,
+            "offset": self.offset,
         }
 
     @classmethod
-    def restored(cls, tensors: Mapping[str, Tensor], names: Sequence[str]) -> Adviser:
-        """From its `tensors` and the names of its counts.
+    def from_saved(cls, tensors: Mapping[str, Tensor], names: Sequence[str]) -> SourceSurrogate:
+        """Make a source surrogate from its `tensors` and the names of its features.
 
         Raises:
-            ValueError: they do not fit each other.
+            ValueError: a name is not a string, or a tensor is missing, of another shape or out of range.
         """
         if not all(isinstance(name, str) for name in names):
-            raise ValueError(f"counts {names} are not all names")
+            raise ValueError(f"features {names} are not all names")
         m, d = len(tensors.get("features", ())), len(names)
-        shapes = {"mean": (d,), "deviation": (d,), "features": (m, d), "weights": (d + 1,), "solved": (m,)}
-        check_tensors(tensors, {**shapes, "middle": ()})
-        counts = Counts(tuple(names), tensors["mean"].numpy(), tensors["deviation"].numpy())
-        parts = (tensors[name].double() for name in ("weights", "solved", "middle"))
-        return cls(counts, tensors["features"].double(), *parts)
+        shapes = {
+            "mean": (d,),
+            "std": (d,),
+            "features": (m, d),
+            "hyperparameters": (d + 1,),
+            "alpha": (m,),
+            "offset": (),
+        }
+        check_gaussian_process_tensors(tensors, shapes)
+        graph_features = GraphFeatures(tuple(names), tensors["mean"].numpy(), tensors["std"].numpy())
+        others = (tensors[name].double() for name in ("hyperparameters", "alpha", "offset"))
+        return cls(graph_features, tensors["features"].double(), *others)
 
 
-def check_tensors(tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse what no process is made of.
+def check_gaussian_process_tensors(
+    tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Check the saved tensors of a Gaussian process.
+
+    Args:
+        tensors: by name, `std` and `hyperparameters` among them.
+        shapes: expected shapes, by name.
 
     Raises:
-        ValueError: one is missing or has another shape, a deviation or noise is not above 0, or a weight is
-            below 0.
+        ValueError: a tensor is missing or has another shape, a standard deviation or noise is not above 0, or
+            an inverse length scale is below 0.
     """
     check_shapes(tensors, shapes)
-    weights = tensors["weights"]
-    if not (tensors["deviation"] > 0).all() or not (weights >= 0).all() or not (weights[..., -1] > 0).all():
-        raise ValueError("a deviation or noise is not above 0, or a weight is below 0")
+    hyperparameters = tensors["hyperparameters"]
+    has_positive_noise = bool((hyperparameters[..., -1] > 0).all())
+    if not (tensors["std"] > 0).all() or not (hyperparameters >= 0).all() or not has_positive_noise:
+        raise ValueError(
+            "a standard deviation or noise is not above 0, or an inverse length scale is below 0"
+        )

@@ -1,6 +1,6 @@
-"""Networks of the search spaces as graphs, without a detour through ONNX.
+"""Graphs of architectures of a search space, built directly instead of through ONNX.
 
-What the builder of a space marks as a block is written once and remembered, as are the regions in it.
+Blocks that the builder of a space marks are recorded once and cached, together with the regions in them.
 """
 
 from __future__ import annotations
@@ -12,47 +12,52 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from nas_rlm.graph.cache import remembered, table
+from nas_rlm.graph.cache import cache_table, memoized
 from nas_rlm.graph.canonical_order import Form
-from nas_rlm.graph.ir import FRESH, Block, Given, Leaf, Node, Spec, chain_spec, leaf
-from nas_rlm.graph.reader import constant, operator
-from nas_rlm.text.layers import layered, needed
-from nas_rlm.text.regions import call, in_place
+from nas_rlm.graph.ir import VALUE_IDS, Block, Leaf, Node, Spec, StaticInput, chain_spec, leaf
+from nas_rlm.graph.reader import constant_leaf, operator_spec
+from nas_rlm.text.layers import live_nodes, with_layer_calls
+from nas_rlm.text.regions import call_node, inline_call
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph
 from search_spaces.nodes import Argument, Constant, Value, Weight
 
 
-def network(space: SearchSpace[Any], architecture: Any) -> Block:
-    """The network of an architecture, its layers called, and its regions where they are known."""
-    graph = _Graph((1, *space.shape(architecture)))
+def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block:
+    """Return the graph of an architecture, with layers and known regions as calls.
+
+    Args:
+        space: search space of the architecture.
+        architecture: architecture of that space.
+    """
+    graph = _RecordingGraph((1, *space.shape(architecture)))
     out = space.write(graph, architecture)
     shape = ",".join(map(str, graph.input_shape))
     types = (f"float[{shape}]",), (f"float[1,{out.channels}]",)
-    return layered(Block((graph.input.id,), (out.id,), graph.read(), *types))
+    return with_layer_calls(Block((graph.input.id,), (out.id,), graph.recorded_nodes(), *types))
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A block that was written before: what it does, as one node if it can be one, and its output.
+class _RecordedBlock:
+    """A cached block of a builder.
 
     Args:
-        block: its nodes.
-        series: the one node.
-        output: its result; None if that is its input.
+        block: nodes of the block.
+        chain: operation of the whole block, if it is a chain of operators and calls.
+        output: output of the block; None if that is the input.
     """
 
     block: Block
-    series: Spec | None
+    chain: Spec | None
     output: Value | None
 
 
-_written: dict[tuple[object, ...], _Written] = table()
-_plans: dict[tuple[Form, tuple[int, ...]], list[tuple[Spec, list[int]]] | None] = table()
+_recorded_blocks: dict[tuple[object, ...], _RecordedBlock] = cache_table()
+_chain_plans: dict[tuple[Form, tuple[int, ...]], list[tuple[Spec, list[int]]] | None] = cache_table()
 
 
-class _Graph(Graph):
-    """Takes down what a builder writes as nodes."""
+class _RecordingGraph(Graph):
+    """A builder graph that records nodes of `nas_rlm.graph.ir`."""
 
     def __init__(self, input_shape: tuple[int, int, int, int]) -> None:
         super().__init__(input_shape)
@@ -77,63 +82,63 @@ class _Graph(Graph):
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
         key = body, arguments, x.channels, x.side, x.width
         try:
-            known = _written.get(key)
+            recorded = _recorded_blocks.get(key)
         except TypeError:
-            return body(self, x, *arguments)  # what cannot be looked up is written again
-        if known is None:
+            return body(self, x, *arguments)  # an argument is not hashable
+        if recorded is None:
             outer, self.nodes = self.nodes, []
-            made = body(self, x, *arguments)
-            inside = Block((x.id,), (made.id,), self.read())
+            result = body(self, x, *arguments)
+            block = Block((x.id,), (result.id,), self.recorded_nodes())
             self.nodes = outer
-            is_nothing = made is x
-            known = _written[key] = _Written(
-                inside, None if is_nothing else _series(inside), None if is_nothing else made
+            is_empty = result is x
+            recorded = _recorded_blocks[key] = _RecordedBlock(
+                block, None if is_empty else _block_as_chain(block), None if is_empty else result
             )
-        if known.output is None:
+        if recorded.output is None:
             return x
-        shape = known.output
-        out = Value(next(self._ids), shape.channels, shape.side, shape.width)
-        if known.series is None:
-            self.nodes += in_place(known.block, (x.id,), (out.id,), ())
+        output = recorded.output
+        out = Value(next(self._ids), output.channels, output.side, output.width)
+        if recorded.chain is None:
+            self.nodes += inline_call(recorded.block, (x.id,), (out.id,), ())
         else:
-            self.nodes.append(Node(known.series, (x.id,), (out.id,)))
+            self.nodes.append(Node(recorded.chain, (x.id,), (out.id,)))
         return out
 
-    def read(self) -> list[Node]:
-        """The nodes so far; regions whose input others read as well are in place."""
-        opening = [n for n in self.nodes if n.spec.chain[0].callee is not None]
-        if not opening:
+    def recorded_nodes(self) -> list[Node]:
+        """Return the nodes so far; chains that begin with a region are inlined if their input branches."""
+        starts_with_region = [n for n in self.nodes if n.spec.chain[0].callee is not None]
+        if not starts_with_region:
             return self.nodes
         reads: dict[int, int] = {}
         for n in self.nodes:
             for v in n.values:
                 reads[v] = reads.get(v, 0) + 1
-        shared = {id(n) for n in opening if reads[n.values[0]] > 1}
-        return [m for n in self.nodes for m in (_opened(n) if id(n) in shared else (n,))]
+        shared = {id(n) for n in starts_with_region if reads[n.values[0]] > 1}
+        return [m for n in self.nodes for m in (_expand_chain(n) if id(n) in shared else (n,))]
 
 
-def _series(block: Block) -> Spec | None:
-    """What a block does as one node, which is one chain; None if it is no chain.
+def _block_as_chain(block: Block) -> Spec | None:
+    """Return the operation of a block that is a chain of operators and calls; None if it is no chain.
 
-    Blocks of one form differ in their leaves only, so that the form is looked into once.
+    Blocks of one form differ only in their leaves, so that the chain is searched once for each form.
     """
-    handed = [a for n in block.nodes for a in n.spec.handed]
-    first: dict[Given, int] = {}
-    key = block.form, tuple([first.setdefault(a, i) for i, a in enumerate(handed)])
-    if key not in _plans:
-        chain = _chain(block)
-        _plans[key] = None if chain is None else [(s, [first[a] for a in s.handed]) for s in chain]
-    plan = _plans[key]
+    leaves = [a for n in block.nodes for a in n.spec.leaves]
+    first: dict[StaticInput, int] = {}
+    key = block.form, tuple([first.setdefault(a, i) for i, a in enumerate(leaves)])
+    if key not in _chain_plans:
+        chain = _find_chain(block)
+        _chain_plans[key] = None if chain is None else [(s, [first[a] for a in s.leaves]) for s in chain]
+    plan = _chain_plans[key]
     if plan is None:
         return None
-    return chain_spec(tuple([s.handing([handed[i] for i in places]) for s, places in plan]))
+    return chain_spec(tuple([s.with_leaves([leaves[i] for i in positions]) for s, positions in plan]))
 
 
-def _chain(block: Block) -> list[Spec] | None:
-    """A block as operators and calls of regions that follow each other; None if it is no such chain."""
-    nodes = needed(block)
+def _find_chain(block: Block) -> list[Spec] | None:
+    """Return a block as a chain of operators and calls of regions; None if it is no chain."""
+    nodes = live_nodes(block)
     last_read = {v: i for i, n in enumerate(nodes) for v in n.values}
-    made: list[Spec] = []
+    specs: list[Spec] = []
     entry, start, live = block.inputs[0], 0, 1
     for i, n in enumerate(nodes):
         live += 1 - sum([last_read[v] == i for v in set(n.values)])
@@ -141,42 +146,44 @@ def _chain(block: Block) -> list[Spec] | None:
             continue
         segment = nodes[start : i + 1]
         if len(segment) > 1:
-            inside = [m for s in segment for m in _opened(s)]
-            made.append(call(layered(Block((entry,), n.outs, inside))).spec)
+            members = [m for s in segment for m in _expand_chain(s)]
+            specs.append(call_node(with_layer_calls(Block((entry,), n.outs, members))).spec)
         elif n.values == (entry,):
-            made += n.spec.chain
+            specs += n.spec.chain
         else:
             return None
         entry, start = n.outs[0], i + 1
-    return made
+    return specs
 
 
-def _opened(node: Node) -> list[Node]:
-    """A chain with the regions that it calls in place."""
+def _expand_chain(node: Node) -> list[Node]:
+    """Return the nodes of a chain with its regions inlined; a chain without regions stays one node."""
     chain = node.spec.chain
     if all(s.callee is None for s in chain):
         return [node]
     nodes: list[Node] = []
     value = node.values[0]
     for k, s in enumerate(chain):
-        out = node.outs[0] if k == len(chain) - 1 else next(FRESH)
+        out = node.outs[0] if k == len(chain) - 1 else next(VALUE_IDS)
         if s.callee is None:
             nodes.append(Node(s, (value,), (out,)))
         else:
-            nodes += in_place(s.callee, (value,), (out,), s.handed)
+            nodes += inline_call(s.callee, (value,), (out,), s.leaves)
         value = out
     return nodes
 
 
-@remembered
+@memoized
 def _operator(kind: str, arguments: tuple[Any, ...], attributes: tuple[tuple[str, Any], ...]) -> Spec:
+    """Return the operation of an operator of the builder; ... stands for a value among the arguments."""
     pattern = tuple([a if a is ... else _leaf(a) for a in arguments])
-    return operator(kind, [helper.make_attribute(k, v) for k, v in attributes], pattern)
+    return operator_spec(kind, [helper.make_attribute(k, v) for k, v in attributes], pattern)
 
 
-def _leaf(given: Weight | Constant) -> Leaf:
-    if isinstance(given, Weight):
-        return leaf("float", given.shape)
-    if isinstance(given.value, float):
-        return constant(np.array(given.value, dtype=np.float32))
-    return constant(np.array(given.value, dtype=np.int64))
+def _leaf(argument: Weight | Constant) -> Leaf:
+    """Return the leaf of a weight or constant of the builder."""
+    if isinstance(argument, Weight):
+        return leaf("float", argument.shape)
+    if isinstance(argument.value, float):
+        return constant_leaf(np.array(argument.value, dtype=np.float32))
+    return constant_leaf(np.array(argument.value, dtype=np.int64))

@@ -1,14 +1,14 @@
-"""Layers: a weight matrix and the pointwise operators around it (ReLU-Conv-BN) become one block.
+"""Layers: a weight matrix and the element-wise operators around it, such as ReLU-Conv-BN, become one block.
 
-Their text is the same in every network, so they are made once and remembered.
+The text of a layer is the same in every network, so that layers are cached.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from nas_rlm.graph.cache import remembered
-from nas_rlm.graph.ir import FRESH, Block, Given, Node, Spec, call_spec, param, uses
+from nas_rlm.graph.cache import memoized
+from nas_rlm.graph.ir import VALUE_IDS, Block, Node, Spec, StaticInput, call_spec, param, readers_by_value
 
 POINTWISE = {
     *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"),
@@ -17,79 +17,90 @@ POINTWISE = {
 }
 
 
-def layered(block: Block) -> Block:
-    """The graph without dead code, each of its layers of two operators or more a call."""
-    nodes = needed(block)
+def with_layer_calls(block: Block) -> Block:
+    """Return the graph without dead code, with each layer of two or more operators as a call."""
+    nodes = live_nodes(block)
     live = Block(block.inputs, block.outputs, nodes)
-    ends: dict[int, list[Node]] = {}  # the last node of a chain: what the chain becomes
-    gone: set[int] = set()
-    for chain in chains(live):
-        made = _cut(tuple([s for i in chain for s in nodes[i].spec.chain]))
-        if len(made) == len(chain) and all(s is nodes[i].spec for s, i in zip(made, chain, strict=True)):
+    replacements: dict[int, list[Node]] = {}  # nodes that replace a chain, by the position of its last node
+    replaced: set[int] = set()
+    for chain in find_chains(live):
+        grouped = _group_layers(tuple([s for i in chain for s in nodes[i].spec.chain]))
+        if len(grouped) == len(chain) and all(
+            s is nodes[i].spec for s, i in zip(grouped, chain, strict=True)
+        ):
             continue
-        values = [next(FRESH) for _ in made[1:]]
         first, last = nodes[chain[0]], nodes[chain[-1]]
-        places = [*first.values, *values, *last.outs]
-        ends[chain[-1]] = [Node(s, (a,), (b,)) for s, (a, b) in zip(made, pairwise(places), strict=True)]
-        gone.update(chain)
-    if gone:
-        nodes = [m for i, n in enumerate(nodes) if i in ends or i not in gone for m in ends.get(i, (n,))]
+        values = [*first.values, *[next(VALUE_IDS) for _ in grouped[1:]], *last.outs]
+        steps = zip(grouped, pairwise(values), strict=True)
+        replacements[chain[-1]] = [Node(s, (a,), (b,)) for s, (a, b) in steps]
+        replaced.update(chain)
+    if replaced:
+        nodes = [
+            m
+            for i, n in enumerate(nodes)
+            if i in replacements or i not in replaced
+            for m in replacements.get(i, (n,))
+        ]
     return Block(block.inputs, block.outputs, nodes, block.input_types, block.output_types)
 
 
-def chains(block: Block) -> list[list[int]]:
-    """Maximal runs of nodes, each the only reader of the one before, which is all that it reads."""
-    readers = uses(block)
+def find_chains(block: Block) -> list[list[int]]:
+    """Return the positions of the nodes of each maximal chain.
+
+    Each node of a chain reads only the output of the previous one, which nothing else reads.
+    """
+    readers = readers_by_value(block)
     outputs = set(block.outputs)
-    found: list[list[int]] = []
-    open_at: dict[int, list[int]] = {}  # the value that a chain ends with so far
+    chains: list[list[int]] = []
+    chain_by_end: dict[int, list[int]] = {}  # chains that can be extended, by their last value
     for i, n in enumerate(block.nodes):
         if len(n.values) != 1 or len(n.outs) != 1:
             continue
-        chain = open_at.pop(n.values[0], None)
+        chain = chain_by_end.pop(n.values[0], None)
         if chain is None:
             chain = []
-            found.append(chain)
+            chains.append(chain)
         chain.append(i)
         v = n.outs[0]
         if len(readers[v]) == 1 and v not in outputs:
-            open_at[v] = chain
-    return found
+            chain_by_end[v] = chain
+    return chains
 
 
-def needed(block: Block) -> list[Node]:
-    """The nodes that the outputs depend on."""
-    read = set(block.outputs)
-    kept = []
+def live_nodes(block: Block) -> list[Node]:
+    """Return the nodes that the outputs depend on."""
+    needed = set(block.outputs)
+    live = []
     for n in reversed(block.nodes):
-        if not read.isdisjoint(n.outs):
-            read.update(n.values)
-            kept.append(n)
-    kept.reverse()
-    return kept
+        if not needed.isdisjoint(n.outs):
+            needed.update(n.values)
+            live.append(n)
+    live.reverse()
+    return live
 
 
-@remembered
-def _cut(chain: tuple[Spec, ...]) -> tuple[Spec, ...]:
-    """A chain of operators with its layers as calls.
+@memoized
+def _group_layers(chain: tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """Return a chain of operators with its layers as calls.
 
-    What precedes the first matrix of a run of matrices and pointwise operators (ReLU, where activation comes
-    first) precedes the others too; all else follows its matrix.
+    Operators before the first matrix of a run, such as the ReLU of pre-activation networks, also start the
+    following layers of that run; all other operators belong to the layer of the preceding matrix.
     """
-    made: list[Spec] = []
+    grouped: list[Spec] = []
     run: list[Spec] = []
     for s in (*chain, None):
         if s is not None and s.callee is None and (s.is_matrix or s.op in POINTWISE):
             run.append(s)
             continue
-        made += _layers(run)
+        grouped += _split_run(run)
         run = []
         if s is not None:
-            made.append(s)
-    return tuple(made)
+            grouped.append(s)
+    return tuple(grouped)
 
 
-def _layers(run: list[Spec]) -> list[Spec]:
+def _split_run(run: list[Spec]) -> list[Spec]:
+    """Return a run of matrices and element-wise operators with its layers as calls."""
     matrices = [k for k, s in enumerate(run) if s.is_matrix]
     if not matrices:
         return run
@@ -97,28 +108,29 @@ def _layers(run: list[Spec]) -> list[Spec]:
     prefix = ops[: matrices[0]]
     starts = [0]
     for k in matrices[1:]:
-        before = k - len(prefix)
-        starts.append(before if before > starts[-1] and ops[before:k] == prefix else k)
-    return [layer(tuple(run[a:b])) if b > a + 1 else run[a] for a, b in pairwise([*starts, len(run)])]
+        start = k - len(prefix)
+        starts.append(start if start > starts[-1] and ops[start:k] == prefix else k)
+    return [layer_call(tuple(run[a:b])) if b > a + 1 else run[a] for a, b in pairwise([*starts, len(run)])]
 
 
-@remembered
-def layer(specs: tuple[Spec, ...]) -> Spec:
-    """The call of a layer; leaves that are one are handed over once."""
-    places: dict[Given, int] = {}
-    bare = []
+@memoized
+def layer_call(specs: tuple[Spec, ...]) -> Spec:
+    """Return the call of the layer of these operators; equal leaves are passed once."""
+    arguments: dict[StaticInput, int] = {}
+    body = []
     for s in specs:
-        given: list[Given] = []
-        for a in s.handed:
+        params: list[StaticInput] = []
+        for a in s.leaves:
             if a.is_fixed:
-                given.append(a)
+                params.append(a)
             else:
-                given.append(param(places.setdefault(a, len(places)), a.sort, a.is_matrix))
-        bare.append(s.handing(given))
-    return call_spec(_layer(tuple(bare)), places)
+                params.append(param(arguments.setdefault(a, len(arguments)), a.signature, a.is_matrix))
+        body.append(s.with_leaves(params))
+    return call_spec(_layer_block(tuple(body)), arguments)
 
 
-@remembered
-def _layer(specs: tuple[Spec, ...]) -> Block:
+@memoized
+def _layer_block(specs: tuple[Spec, ...]) -> Block:
+    """Return the chain of these operators as a block."""
     nodes = [Node(s, (i,), (i + 1,)) for i, s in enumerate(specs)]
     return Block((0,), (len(specs),), nodes, is_canonical=True)

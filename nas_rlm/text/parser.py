@@ -1,7 +1,7 @@
-"""The operators of a text, function by function, with the shapes of what they read and make.
+"""Parsing of canonical ONNX text into operators with shapes.
 
-Texts say the same things again and again. So ONNX is asked once for what an operator makes of values of some
-types, and what a function does with values of some types is one object wherever it is called.
+Texts repeat themselves. ONNX therefore infers the outputs of an operator once for each combination of input
+types, and all calls of a function with arguments of equal types share one object.
 """
 
 from __future__ import annotations
@@ -17,68 +17,68 @@ import onnx
 from onnx import AttributeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from nas_rlm.graph.operators import Body, Call, Operator, Shape
-from nas_rlm.graph.reader import DOMAIN, OPSET
+from nas_rlm.graph.reader import FUNCTION_DOMAIN, OPSET
 
 _MAIN = re.compile(r"<ir_version:10,opset_import:\[[^\n]*\]>\nmain\(([^\n]*)\)=>\(([^\n]*)\)\n")
 _HEAD = re.compile(r"(\w+)(?:<[\w,]*>)?\(([\w,]*)\)=>\(([\w,]*)\)")
 _STATEMENT = re.compile(r"([\w,]+)=([\w.]+)(<.*>)?\(([\w,]*)\)")
 _DECLARED = re.compile(r"(\w+)(?:\[([^\]]*)\])? (\w+)(?:,|$)")
-_HANDED = re.compile(r"(g\d+)=(\d+)")
+_GROUP_ARGUMENT = re.compile(r"(g\d+)=(\d+)")
 _GROUP = re.compile(r":int=@(g\d+)")
-_VALUE = re.compile(r"[xvd]\d+")  # the name of what a network reads, other than its weights
-_PREFIX = f"{DOMAIN}."
-START = 200  # characters in which ONNX text names its version
+_VALUE = re.compile(r"[xvd]\d+")  # the name of an input other than a weight
+_PREFIX = f"{FUNCTION_DOMAIN}."
+HEADER_CHARACTERS = 200  # ONNX text names its version within them
 
 
-def is_network(text: str) -> bool:
-    """Whether a text is that of a network as `from_onnx` gives it, not of a program."""
+def is_network_text(text: str) -> bool:
+    """Return True for canonical text, as `from_onnx` writes it."""
     return _MAIN.match(text) is not None and text.rstrip().endswith("}")
 
 
-def is_onnx(text: str) -> bool:
-    """Whether a text is that of a network, whoever wrote it, not of a program."""
-    start = text[:START].lstrip()
+def is_onnx_text(text: str) -> bool:
+    """Return True for ONNX text, canonical or not; False for other text, such as program code."""
+    start = text[:HEADER_CHARACTERS].lstrip()
     return start.startswith("<") and "ir_version" in start
 
 
-def operators(text: str) -> Body:
-    """The operators of a network's text.
+def parse_network(text: str) -> Body:
+    """Return the operators of a canonical text, with inferred shapes.
 
     >>> import numpy as np, search_spaces
     >>> from nas_rlm.text import from_architecture
     >>> space = search_spaces.get("nats_size")
-    >>> network = operators(from_architecture(space, space.sample(np.random.default_rng(0))))
+    >>> network = parse_network(from_architecture(space, space.sample(np.random.default_rng(0))))
     >>> first = network.steps[0].body.steps[0]
     >>> first.kind, first.shape[2:]
     ('Conv', (32, 32))
 
     Args:
-        text: as `from_onnx` gives it.
+        text: canonical text, as `from_onnx` writes it.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text is not canonical ONNX text.
     """
     try:
-        return _network(text)
+        return _read_network(text)
     except (ValueError, KeyError, RuntimeError, onnx.parser.ParseError) as error:
-        raise ValueError(f"{text[:60]!r} is not the text of a network: {error}") from None
+        raise ValueError(f"{text[:60]!r} is not canonical ONNX text: {error}") from None
 
 
 class _Type(NamedTuple):
-    """What ONNX calls a tensor's type; a dimension that is not known is 0."""
+    """Element type and shape of a tensor; 0 for an unknown dimension."""
 
     element: int
     shape: Shape
 
 
-class _Known(NamedTuple):
-    """What is known of a value where it is read.
+class _Value(NamedTuple):
+    """A value where it is read.
 
     Args:
-        name: where it is made.
-        type: None if ONNX does not tell.
-        constant: the attributes of the operator that makes it, if it is a constant.
-        is_weight: whether it is a weight of the network.
+        name: name of the value in its function.
+        type: type and shape; None if ONNX cannot infer them.
+        constant: attributes of the Constant operator that defines it; empty if it is no constant.
+        is_weight: True for a weight of the network.
     """
 
     name: str
@@ -88,10 +88,12 @@ class _Known(NamedTuple):
 
     @property
     def is_zero(self) -> bool:
-        return bool(self.constant) and _constant(self.constant).is_zero
+        return bool(self.constant) and _parse_constant(self.constant).is_zero
 
 
 class _Statement(NamedTuple):
+    """The names and attributes of a parsed statement."""
+
     outputs: tuple[str, ...]
     op: str
     attributes: str
@@ -100,7 +102,7 @@ class _Statement(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Definition:
-    """A function as its text has it, which may call others by name."""
+    """A parsed function, which calls other functions by name."""
 
     name: str
     parameters: tuple[str, ...]
@@ -109,145 +111,162 @@ class _Definition:
 
     @cached_property
     def calls(self) -> tuple[str, ...]:
-        """The names of the functions that it calls."""
-        called = [s.op.removeprefix(_PREFIX) for s in self.statements if s.op.startswith(_PREFIX)]
-        return tuple(dict.fromkeys(called))
+        """Names of the functions that it calls."""
+        names = [s.op.removeprefix(_PREFIX) for s in self.statements if s.op.startswith(_PREFIX)]
+        return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, eq=False)
 class _Function:
-    """A function, and the functions that it calls."""
+    """A function with the functions that it calls, by name."""
 
     definition: _Definition
-    called: dict[str, _Function]
+    callees: dict[str, _Function]
 
 
-class _Made(NamedTuple):
-    """What an operator makes: the types of its outputs, and the group of a convolution."""
+class _InferredOutputs(NamedTuple):
+    """The types of the outputs of an operator, and the groups of a convolution."""
 
     types: tuple[_Type | None, ...]
     group: int
 
 
 class _Signature(NamedTuple):
-    """What a function must know of what it is given; of a weight no less than of a value."""
+    """An argument or result of a function without its name; see `_Value`."""
 
     type: _Type | None
     constant: str
     is_weight: bool
 
 
-def _network(text: str) -> Body:
-    main, *functions = text.split(f'\n<domain:"{DOMAIN}",')
+def _read_network(text: str) -> Body:
+    """Parse a text and infer all shapes; errors have no context."""
+    main, *functions = text.split(f'\n<domain:"{FUNCTION_DOMAIN}",')
     head = _MAIN.match(main)
     if head is None:
-        raise ValueError("expected a text as from_onnx gives it")
-    given = [_Known(*_declared(*d), is_weight=not _VALUE.fullmatch(d[2])) for d in _DECLARED.findall(head[1])]
-    if all(v.is_weight for v in given):
-        raise ValueError("it has no input x0 or v0")
+        raise ValueError("expected text as from_onnx writes it")
+    arguments = [
+        _Value(*_parse_declaration(*d), is_weight=not _VALUE.fullmatch(d[2]))
+        for d in _DECLARED.findall(head[1])
+    ]
+    if all(v.is_weight for v in arguments):
+        raise ValueError("expected an input x0 or v0")
     outputs = tuple([d[2] for d in _DECLARED.findall(head[2])])
-    definition = _Definition("", (), outputs, _statements(main[head.end() :]))
-    known = {d.name: d for d in map(_definition, functions)}
-    function = _Function(definition, {name: _linked(name, known) for name in definition.calls})
-    body, _ = _body(function, {v.name: v for v in given}, {})
+    definition = _Definition("", (), outputs, _parse_statements(main[head.end() :]))
+    definitions = {d.name: d for d in map(_parse_definition, functions)}
+    function = _Function(definition, {name: _link(name, definitions) for name in definition.calls})
+    body, _ = _infer_body(function, {v.name: v for v in arguments}, {})
     return body
 
 
-def _linked(name: str, known: Mapping[str, _Definition]) -> _Function:
-    definition = known[name]
-    return _function(definition, tuple([_linked(called, known) for called in definition.calls]))
+def _link(name: str, definitions: Mapping[str, _Definition]) -> _Function:
+    """Return a function with the functions that it calls."""
+    definition = definitions[name]
+    return _function(definition, tuple([_link(callee, definitions) for callee in definition.calls]))
 
 
 @lru_cache(maxsize=1 << 12)
-def _function(definition: _Definition, called: tuple[_Function, ...]) -> _Function:
-    return _Function(definition, {one.definition.name: one for one in called})
+def _function(definition: _Definition, callees: tuple[_Function, ...]) -> _Function:
+    """Return the function with these callees; equal functions are one object."""
+    return _Function(definition, {callee.definition.name: callee for callee in callees})
 
 
 @lru_cache(maxsize=1 << 12)
-def _called(
-    function: _Function, given: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...]
+def _infer_function(
+    function: _Function, arguments: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...]
 ) -> tuple[Body, tuple[_Signature, ...]]:
-    """What a function does with what it is given, and what is known of its results."""
+    """Return the body of a function for certain arguments, and its results."""
     parameters = function.definition.parameters
-    names = {p: _Known(p, *one) for p, one in zip(parameters, given, strict=True)}
-    return _body(function, names, dict(groups))
+    names = {p: _Value(p, *arg) for p, arg in zip(parameters, arguments, strict=True)}
+    return _infer_body(function, names, dict(groups))
 
 
-def _body(
-    function: _Function, names: dict[str, _Known], groups: Mapping[str, str]
+def _infer_body(
+    function: _Function, names: dict[str, _Value], groups: Mapping[str, str]
 ) -> tuple[Body, tuple[_Signature, ...]]:
+    """Infer the shapes in a function, and return its body and results.
+
+    Args:
+        function: function to infer.
+        names: arguments by parameter name; defined values are added.
+        groups: values of the attributes that the function passes to `group`.
+    """
     inputs = tuple([v.name for v in names.values() if not v.is_weight and not v.constant])
     steps: list[Operator | Call] = []
     for outputs, op, attributes, arguments in function.definition.statements:
         if groups and "=@g" in attributes:
             attributes = _GROUP.sub(lambda m: f"={groups[m[1]]}", attributes)
         if op == "Constant":
-            names[outputs[0]] = _Known(outputs[0], _constant(attributes).type, attributes)
+            names[outputs[0]] = _Value(outputs[0], _parse_constant(attributes).type, attributes)
             continue
         read = [names[a] if a else None for a in arguments]
         present = [v for v in read if v]
         values = tuple([v.name for v in present if not v.is_weight and not v.constant])
-        made: tuple[_Signature, ...]
+        inferred: tuple[_Signature, ...]
         if op.startswith(_PREFIX):
             signature = tuple([_Signature(v.type, v.constant, v.is_weight) for v in present])
-            handed = tuple(_HANDED.findall(attributes))
-            body, made = _called(function.called[op.removeprefix(_PREFIX)], signature, handed)
+            passed_groups = tuple(_GROUP_ARGUMENT.findall(attributes))
+            callee = function.callees[op.removeprefix(_PREFIX)]
+            body, inferred = _infer_function(callee, signature, passed_groups)
             steps.append(Call(body, values, outputs))
         else:
-            given = tuple([None if v is None else (v.type, v.constant) for v in read])
-            types, group = _made(op, attributes, given, len(outputs))
+            operands = tuple([None if v is None else (v.type, v.constant) for v in read])
+            types, group = _infer_outputs(op, attributes, operands, len(outputs))
             weights = tuple([v.type.shape for v in present if v.is_weight and v.type])
             is_zero = op == "Mul" and any(v.is_zero for v in present)
-            made = tuple([_Signature(t, "", False) for t in types])
+            inferred = tuple([_Signature(t, "", False) for t in types])
             steps.append(
                 Operator(op, values, weights, outputs, types[0].shape if types[0] else (), group, is_zero)
             )
-        names.update({name: _Known(name, *known) for name, known in zip(outputs, made, strict=True)})
+        names.update({name: _Value(name, *output) for name, output in zip(outputs, inferred, strict=True)})
     results = [names[v] for v in function.definition.outputs]
-    told = tuple([_Signature(v.type, v.constant, v.is_weight) for v in results])
-    return Body(inputs, tuple(steps), tuple([v.name for v in results])), told
+    signatures = tuple([_Signature(v.type, v.constant, v.is_weight) for v in results])
+    return Body(inputs, tuple(steps), tuple([v.name for v in results])), signatures
 
 
-def _declared(element: str, shape: str, name: str) -> tuple[str, _Type]:
-    """A value's name and type."""
+def _parse_declaration(element: str, shape: str, name: str) -> tuple[str, _Type]:
+    """Return the name and type of a declared value."""
     dimensions = tuple([int(d) if d.isdigit() else 0 for d in shape.split(",") if d])
     return name, _Type(TensorProto.DataType.Value(element.upper()), dimensions)
 
 
 @lru_cache(maxsize=1 << 12)
-def _definition(text: str) -> _Definition:
-    """A function, from the text after its domain."""
+def _parse_definition(text: str) -> _Definition:
+    """Parse a function, from the text after its domain."""
     _, head, body = text.split("\n", 2)
-    found = _HEAD.fullmatch(head)
-    if found is None:
-        raise ValueError(f"{head[:60]!r} is no head of a function")
-    return _Definition(found[1], _names(found[2]), _names(found[3]), _statements(body))
+    match = _HEAD.fullmatch(head)
+    if match is None:
+        raise ValueError(f"{head[:60]!r} is not the header of a function")
+    return _Definition(match[1], _split_names(match[2]), _split_names(match[3]), _parse_statements(body))
 
 
-def _statements(body: str) -> tuple[_Statement, ...]:
-    return tuple([_statement(line) for line in body.strip().strip("{}").strip().split("\n")])
+def _parse_statements(body: str) -> tuple[_Statement, ...]:
+    return tuple([_parse_statement(line) for line in body.strip().strip("{}").strip().split("\n")])
 
 
 @lru_cache(maxsize=1 << 14)
-def _statement(line: str) -> _Statement:
-    found = _STATEMENT.fullmatch(line)
-    if found is None:
-        raise ValueError(f"{line[:60]!r} is no statement")
-    return _Statement(_names(found[1]), found[2], found[3] or "", _names(found[4]))
+def _parse_statement(line: str) -> _Statement:
+    match = _STATEMENT.fullmatch(line)
+    if match is None:
+        raise ValueError(f"{line[:60]!r} is not a statement")
+    return _Statement(_split_names(match[1]), match[2], match[3] or "", _split_names(match[4]))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
 class _Constant(NamedTuple):
+    """The value of a constant."""
+
     type: _Type
     tensor: TensorProto
     is_zero: bool
 
 
 @lru_cache(maxsize=1 << 10)
-def _constant(attributes: str) -> _Constant:
+def _parse_constant(attributes: str) -> _Constant:
+    """Parse the attributes of a Constant operator."""
     value = onnx.parser.parse_node(f"c=Constant{attributes}()").attribute[0]
     if value.type == AttributeProto.TENSOR:
         array = numpy_helper.to_array(value.t)
@@ -259,29 +278,40 @@ def _constant(attributes: str) -> _Constant:
 
 
 @lru_cache(maxsize=1 << 14)
-def _made(op: str, attributes: str, read: tuple[tuple[_Type | None, str] | None, ...], outputs: int) -> _Made:
-    """What an operator makes of what it reads: the type of each value and the attributes of each constant."""
-    names = [f"i{k}" if v else "" for k, v in enumerate(read)]
-    made = [f"o{k}" for k in range(outputs)]
-    node = onnx.parser.parse_node(f"{','.join(made)}={op}{attributes}({','.join(names)})")
+def _infer_outputs(
+    op: str, attributes: str, operands: tuple[tuple[_Type | None, str] | None, ...], num_outputs: int
+) -> _InferredOutputs:
+    """Infer the outputs of an operator.
+
+    Args:
+        op: operator.
+        attributes: attributes as ONNX text.
+        operands: type of each input and, for a constant, its attributes; None for an omitted input.
+        num_outputs: number of outputs.
+    """
+    names = [f"i{k}" if v else "" for k, v in enumerate(operands)]
+    outputs = [f"o{k}" for k in range(num_outputs)]
+    node = onnx.parser.parse_node(f"{','.join(outputs)}={op}{attributes}({','.join(names)})")
     group = next((a.i for a in node.attribute if a.name == "group"), 1)
-    given = {name: v for name, v in zip(names, read, strict=True) if v}
-    types = {name: _type_proto(t) for name, (t, _) in given.items() if t}
-    data = {name: _constant(c).tensor for name, (_, c) in given.items() if c}
+    present = {name: v for name, v in zip(names, operands, strict=True) if v}
+    types = {name: _to_type_proto(t) for name, (t, _) in present.items() if t}
+    data = {name: _parse_constant(c).tensor for name, (_, c) in present.items() if c}
     if not node.domain and not onnx.defs.has(op, OPSET):
         raise ValueError(f"ONNX has no operator {op}")
-    if len(types) < len(given) or node.domain:
-        return _Made((None,) * outputs, group)
-    found = onnx.shape_inference.infer_node_outputs(onnx.defs.get_schema(op, OPSET), node, types, data)
-    return _Made(tuple([_type(found[name]) if name in found else None for name in made]), group)
+    if len(types) < len(present) or node.domain:
+        return _InferredOutputs((None,) * num_outputs, group)
+    inferred = onnx.shape_inference.infer_node_outputs(onnx.defs.get_schema(op, OPSET), node, types, data)
+    return _InferredOutputs(
+        tuple([_from_type_proto(inferred[name]) if name in inferred else None for name in outputs]), group
+    )
 
 
-def _type_proto(known: _Type) -> TypeProto:
-    return helper.make_tensor_type_proto(known.element, [d or None for d in known.shape])
+def _to_type_proto(type_: _Type) -> TypeProto:
+    return helper.make_tensor_type_proto(type_.element, [d or None for d in type_.shape])
 
 
-def _type(found: TypeProto) -> _Type | None:
-    tensor = found.tensor_type
+def _from_type_proto(proto: TypeProto) -> _Type | None:
+    tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return None
     return _Type(tensor.elem_type, tuple([d.dim_value for d in tensor.shape.dim]))

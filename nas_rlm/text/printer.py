@@ -1,4 +1,4 @@
-"""Graphs in ONNX's own syntax."""
+"""Writing of outlined graphs as ONNX text."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import hashlib
 from functools import cache
 from typing import NamedTuple
 
-from nas_rlm.graph.cache import remembered
-from nas_rlm.graph.ir import GROUP, Block, Given, Leaf, Node, Param, live_values
-from nas_rlm.graph.reader import DOMAIN, OPSET, weight_name
+from nas_rlm.graph.cache import memoized
+from nas_rlm.graph.ir import GROUP, Block, Leaf, Node, Param, StaticInput, live_values
+from nas_rlm.graph.reader import FUNCTION_DOMAIN, OPSET, weight_name
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values
-_SHORT, _LONG = 4, 32  # letters that tell functions from others of the same operators
+_SHORT_HASH, _LONG_HASH = 4, 32  # letters of the hash in the name of a function
 
 
-def printed(network: Block, bodies: dict[Block, Block]) -> str:
-    """The text of a network and of the blocks that it calls.
+def format_network(network: Block, bodies: dict[Block, Block]) -> str:
+    """Return the text of a network and of the blocks that it calls.
 
     Args:
-        network: the network.
-        bodies: what called blocks consist of, where that is not what they are called by.
+        network: graph that may call blocks.
+        bodies: final bodies of changed blocks, as `nas_rlm.text.outline.outline` returns them.
     """
     try:
-        return _Printer(_SHORT, bodies).network(network)
-    except _NameTaken:
-        return _Printer(_LONG, bodies).network(network)
+        return _Printer(_SHORT_HASH, bodies).print_network(network)
+    except _NameCollisionError:
+        return _Printer(_LONG_HASH, bodies).print_network(network)
 
 
-class _NameTaken(Exception):
+class _NameCollisionError(Exception):
     """Two functions of one network have the same short name."""
 
 
 class _Function(NamedTuple):
-    """A function as its callers need it.
+    """The text of a function and what its callers need to know.
 
     Args:
-        name: of the function.
-        text: of its definition.
-        order: for each parameter, the block's parameter that it is.
-        groups: the same for the parameters that are attributes.
-        calls: the functions that it calls.
-        domains: of the operators in it that are not ONNX's own.
+        name: name of the function; empty if it has none yet.
+        text: definition of the function.
+        order: for each parameter of the function, the index of the parameter of the block.
+        groups: for each attribute of the function, the index of the parameter of the block.
+        calls: blocks that it calls.
+        domains: domains of its operators other than ONNX's own.
     """
 
     name: str
@@ -50,99 +50,122 @@ class _Function(NamedTuple):
     calls: tuple[Block, ...]
     domains: tuple[str, ...]
 
-    def named(self, name: str) -> _Function:
-        """The definition of a function without a name."""
-        imports = _imports((*self.domains, DOMAIN))
-        head = f'<domain:"{DOMAIN}",{imports}>\n{name}{self.text}'
+    def with_name(self, name: str) -> _Function:
+        """Return the function with a name."""
+        imports = _imports((*self.domains, FUNCTION_DOMAIN))
+        head = f'<domain:"{FUNCTION_DOMAIN}",{imports}>\n{name}{self.text}'
         return self._replace(name=name, text=head)
 
 
 class _Printer:
-    def __init__(self, letters: int, bodies: dict[Block, Block]) -> None:
-        self.letters, self.bodies = letters, bodies
+    """Writes a network and each function at its first call.
+
+    Args:
+        num_letters: letters of the hash in the names of functions.
+        bodies: see `format_network`.
+    """
+
+    def __init__(self, num_letters: int, bodies: dict[Block, Block]) -> None:
+        self.num_letters, self.bodies = num_letters, bodies
         self.functions: dict[Block, _Function | None] = {}
         self.texts: dict[str, str] = {}
         self.domains: set[str] = set()
-        self.numbered = 0
+        self.num_numbered = 0
 
-    def network(self, network: Block) -> str:
-        head, _, _ = self.body(network, main=True)
-        first = f"<ir_version:10,{_imports((*sorted(self.domains), *([DOMAIN] if self.texts else [])))}>"
+    def print_network(self, network: Block) -> str:
+        """Return the text of the network and its functions."""
+        head, _, _ = self.print_graph(network, main=True)
+        first = (
+            f"<ir_version:10,{_imports((*sorted(self.domains), *([FUNCTION_DOMAIN] if self.texts else [])))}>"
+        )
         return "\n".join([first, f"main{head}", *self.texts.values(), ""])
 
     def function(self, block: Block) -> _Function:
-        """The function of a block, printed at its first call."""
+        """Return the function of a block, and write it at the first call."""
         block = self.bodies.get(block, block)
-        found = self.functions.get(block)
-        if found is None:
-            self.functions[block] = None  # its place is before that of the functions that it calls
-            found = self.functions[block] = self._printed(block)
-        return found
+        function = self.functions.get(block)
+        if function is None:
+            self.functions[block] = None  # reserves a place before the functions that it calls
+            function = self.functions[block] = self._print_function(block)
+        return function
 
-    def _printed(self, block: Block) -> _Function:
-        if block.is_named:
-            found = _by_content(block, self.letters)
+    def _print_function(self, block: Block) -> _Function:
+        """Write a function: layers and units are named by content, others are numbered."""
+        if block.is_named_by_content:
+            function = _content_named_function(block, self.num_letters)
         else:
-            name = f"block{self.numbered}"
-            self.numbered += 1
-            if block.is_plain:
-                found = _alone(block, self.letters).named(name)
+            name = f"block{self.num_numbered}"
+            self.num_numbered += 1
+            if block.has_stable_text:
+                function = _anonymous_function(block, self.num_letters).with_name(name)
             else:
                 self.texts[name] = ""
-                found = _Function("", *self.body(block), (), _domains(block)).named(name)
-                self.texts[name] = found.text
-        self.domains.update(found.domains)
-        if self.texts.setdefault(found.name, found.text) != found.text:
-            raise _NameTaken
-        for called in found.calls:
-            self.function(called)
-        return found
+                function = _Function("", *self.print_graph(block), (), _custom_domains(block)).with_name(name)
+                self.texts[name] = function.text
+        self.domains.update(function.domains)
+        if self.texts.setdefault(function.name, function.text) != function.text:
+            raise _NameCollisionError
+        for callee in function.calls:
+            self.function(callee)
+        return function
 
-    def body(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-        """Header and statements of a graph, and the order in which its parameters and groups are listed."""
+    def print_graph(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        """Write the header and statements of a graph.
+
+        Returns:
+            The text, and the indices of the block's parameters in the order of the function's parameters and
+            attributes.
+        """
         ordered = block.canonical
-        self.domains.update(_domains(ordered))
+        self.domains.update(_custom_domains(ordered))
         names = _Names()
         live = None if ordered.is_chain else live_values(ordered)
         for v in (*ordered.inputs, *(v for n in ordered.nodes for v in n.outs)):
             names[v] = f"{'x' if live is None else 'v' if v in live else 'd'}{len(names)}"
-        lines = [self.statement(n, names) for n in ordered.nodes]
-        shown = {names[a]: a for a in names.leaves}  # two leaves of one name differ in no value
-        constants = [f"{name}={_constant(a)}" for name, a in shown.items() if a.value is not None]
+        lines = [self.print_statement(n, names) for n in ordered.nodes]
+        leaf_by_name = {names[a]: a for a in names.leaves}  # leaves of one name have one value
+        constants = [f"{name}={_constant(a)}" for name, a in leaf_by_name.items() if a.value is not None]
         inputs = [names[v] for v in ordered.inputs]
         outputs = [names[v] for v in ordered.outputs]
         if main:
             inputs = [f"{t} {n}" for t, n in zip(ordered.input_types, inputs, strict=True)]
-            inputs += [f"{_declared(a)} {name}" for name, a in shown.items() if a.value is None]
+            inputs += [f"{_declared_type(a)} {name}" for name, a in leaf_by_name.items() if a.value is None]
             outputs = [f"{t} {n}" for t, n in zip(ordered.output_types, outputs, strict=True)]
         else:
             inputs += [f"w{k}" for k in range(len(names.params))]
-        declared = f"<{','.join(names.groups.values())}>" if names.groups else ""
-        head = f"{declared}({','.join(inputs)})=>({','.join(outputs)})"
+        attributes = f"<{','.join(names.groups.values())}>" if names.groups else ""
+        head = f"{attributes}({','.join(inputs)})=>({','.join(outputs)})"
         text = "\n".join([head, "{", *constants, *lines, "}"])
         return text, tuple(names.params), tuple(names.groups)
 
-    def statement(self, node: Node, names: _Names) -> str:
-        done = node.spec
-        if done.callee is not None:
-            function, handed = self.function(done.callee), done.handed
-            op = f"{DOMAIN}.{function.name}"
+    def print_statement(self, node: Node, names: _Names) -> str:
+        """Return the statement of a node."""
+        spec = node.spec
+        if spec.callee is not None:
+            function, leaves = self.function(spec.callee), spec.leaves
+            op = f"{FUNCTION_DOMAIN}.{function.name}"
             if function.groups:
-                shown = [f"g{k}{names.group(handed[g])}" for k, g in enumerate(function.groups)]
-                op += f"<{','.join(shown)}>"
-            args = [*[names[v] for v in node.values], *[names[handed[k]] for k in function.order]]
+                groups = [f"g{k}{names.group(leaves[g])}" for k, g in enumerate(function.groups)]
+                op += f"<{','.join(groups)}>"
+            args = [*[names[v] for v in node.values], *[names[leaves[k]] for k in function.order]]
         else:
-            op, given = done.op + done.attrs, node.args
-            if f"{GROUP}@" in done.attrs:
-                group = given.pop()
+            op, inputs = spec.op + spec.attrs, node.args
+            if f"{GROUP}@" in spec.attrs:
+                group = inputs.pop()
                 assert isinstance(group, Leaf | Param)
                 op = op.replace(f"{GROUP}@", f"{GROUP}{names.group(group)}")
-            args = ["" if a is None else names[a] for a in given]
+            args = ["" if a is None else names[a] for a in inputs]
         return f"{','.join([names[v] for v in node.outs])}={op}({','.join(args)})"
 
 
-class _Names(dict[int | Given, str]):
-    """The names of a graph's values, and of the leaves and parameters that it has read so far."""
+class _Names(dict[int | StaticInput, str]):
+    """The names of the values, leaves and parameters of a graph; new names are made when they are looked up.
+
+    Attributes:
+        leaves: leaves that have a name.
+        params: indices of the parameters that have a name.
+        groups: names of the attributes for `group`, by the index of the parameter.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,57 +173,60 @@ class _Names(dict[int | Given, str]):
         self.params: list[int] = []
         self.groups: dict[int, str] = {}
 
-    def __missing__(self, given: int | Given) -> str:
-        assert not isinstance(given, int)
-        if isinstance(given, Param):
-            self[given] = f"w{len(self.params)}"
-            self.params.append(given.index)
+    def __missing__(self, key: int | StaticInput) -> str:
+        assert not isinstance(key, int)
+        if isinstance(key, Param):
+            self[key] = f"w{len(self.params)}"
+            self.params.append(key.index)
         else:
-            self[given] = _leaf_name(given)
-            self.leaves.append(given)
-        return self[given]
+            self[key] = _leaf_name(key)
+            self.leaves.append(key)
+        return self[key]
 
-    def group(self, given: Given) -> str:
-        """The value of a convolution's group attribute."""
-        if isinstance(given, Leaf):
-            return f"={given.value}"
-        return f":int=@{self.groups.setdefault(given.index, f'g{len(self.groups)}')}"
-
-
-@remembered
-def _alone(block: Block, letters: int) -> _Function:
-    """The function of a plain block, without a name."""
-    alone = _Printer(letters, {})
-    text, order, groups = alone.body(block)
-    return _Function("", text, order, groups, tuple(alone.functions), _domains(block))
+    def group(self, leaf: StaticInput) -> str:
+        """Return the value of a `group` attribute as ONNX text."""
+        if isinstance(leaf, Leaf):
+            return f"={leaf.value}"
+        return f":int=@{self.groups.setdefault(leaf.index, f'g{len(self.groups)}')}"
 
 
-@remembered
-def _by_content(block: Block, letters: int) -> _Function:
-    """The function of a block whose name tells its content."""
-    found = _alone(block, letters)
+@memoized
+def _anonymous_function(block: Block, num_letters: int) -> _Function:
+    """Return the function of a block with the same text in all networks, without a name."""
+    printer = _Printer(num_letters, {})
+    text, order, groups = printer.print_graph(block)
+    return _Function("", text, order, groups, tuple(printer.functions), _custom_domains(block))
+
+
+@memoized
+def _content_named_function(block: Block, num_letters: int) -> _Function:
+    """Return the function of a block, named by its operators and a hash of its text."""
+    function = _anonymous_function(block, num_letters)
     kind = "".join(n.spec.op.rpartition(".")[2] for n in block.nodes) if block.is_layer else "part"
-    digest = hashlib.blake2b(found.text.encode(), digest_size=16).hexdigest().translate(_LETTERS)
-    return found.named(f"{kind}_{digest[:letters]}")
+    digest = hashlib.blake2b(function.text.encode(), digest_size=16).hexdigest().translate(_LETTERS)
+    return function.with_name(f"{kind}_{digest[:num_letters]}")
 
 
-def _domains(block: Block) -> tuple[str, ...]:
-    """Domains of the operators of a block that are not ONNX's own."""
+def _custom_domains(block: Block) -> tuple[str, ...]:
+    """Return the domains of the operators of a block, without ONNX's own."""
     ops = {n.spec.op for n in block.nodes if n.spec.callee is None and "." in n.spec.op}
     return tuple(sorted({op.rpartition(".")[0] for op in ops}))
 
 
 def _imports(domains: tuple[str, ...]) -> str:
+    """Return the imports of operator sets as ONNX text."""
     return f'opset_import:["":{OPSET}' + "".join([f',"{d}":1' for d in domains]) + "]"
 
 
 @cache
-def _declared(leaf: Leaf) -> str:
+def _declared_type(leaf: Leaf) -> str:
+    """Return the type of a weight as ONNX text."""
     return f"{leaf.type}[{','.join(map(str, leaf.shape))}]" if leaf.shape else leaf.type
 
 
 @cache
 def _leaf_name(leaf: Leaf) -> str:
+    """Return the name of a weight or constant, made of its type, shape and value."""
     if leaf.value is None:
         return weight_name(leaf.type, leaf.shape)
     mangled = leaf.value.translate(str.maketrans("-.,", "np_", "+"))
@@ -209,6 +235,7 @@ def _leaf_name(leaf: Leaf) -> str:
 
 
 def _constant(leaf: Leaf) -> str:
+    """Return the Constant operator of a constant as ONNX text."""
     assert leaf.value is not None
     if leaf.type == "float" and not leaf.shape:
         return f"Constant<value_float={leaf.value}>()"

@@ -1,4 +1,4 @@
-"""Regions: from a value that forks to where all its paths have met again."""
+"""Regions: subgraphs from a value that branches to the node where all its paths have joined again."""
 
 from __future__ import annotations
 
@@ -6,171 +6,199 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import count
 
-from nas_rlm.graph.cache import remembered
-from nas_rlm.graph.ir import FRESH, Block, Given, Node, Param, Spec, call_spec, param, uses
+from nas_rlm.graph.cache import memoized
+from nas_rlm.graph.ir import (
+    VALUE_IDS,
+    Block,
+    Node,
+    Param,
+    Spec,
+    StaticInput,
+    call_spec,
+    param,
+    readers_by_value,
+)
 
-Region = tuple[list[int], Block]
+Region = tuple[list[int], Block]  # positions of the nodes in the enclosing graph, and these nodes as a graph
 
 
 @lru_cache(maxsize=1 << 8)
-def regions(block: Block) -> list[Region]:
-    """For each node or input whose value forks: the nodes up to where its paths meet, if they are closed.
+def find_regions(block: Block) -> list[Region]:
+    """Return the regions of a graph that begin at an input or node whose output branches.
 
-    Returns:
-        Positions of the nodes, and these nodes as a graph.
+    A region ends at the nearest node that lies on all paths from the branching value to the outputs. Only
+    regions of two or more nodes are returned whose nodes read nothing from outside but the branching value.
     """
     if block.is_chain:
         return []
     nodes = block.nodes
-    readers = uses(block)
-    forks = [v for v, c in readers.items() if len(c) > 1 and len(set(c)) > 1 and v not in block.outputs]
-    if not forks:
+    readers = readers_by_value(block)
+    branching = [v for v, c in readers.items() if len(c) > 1 and len(set(c)) > 1 and v not in block.outputs]
+    if not branching:
         return []
     producer = {v: i for i, n in enumerate(nodes) for v in n.outs}
-    everything = (1 << (len(nodes) + 1)) - 1
-    after = [0] * len(nodes)
-    for i in range(len(nodes) - 1, -1, -1):
-        mask = everything
-        for v in nodes[i].outs:
-            for c in readers[v]:
-                mask &= after[c]
-            if v in block.outputs:
-                mask = 0
-        after[i] = (1 << i) | (mask if mask != everything else 0)
-    before = [0] * len(nodes)
-    for i, n in enumerate(nodes):
-        mask = everything
-        for v in n.values:
-            mask &= before[producer[v]] if v in producer else 1 << len(nodes)
-        before[i] = (1 << i) | (mask if n.values else 0)
-    found = []
-    for v in forks:
-        meet = everything
+    all_bits = (1 << (len(nodes) + 1)) - 1
+    postdominators = _postdominators(block, readers, all_bits)
+    dominators = _dominators(block, producer, all_bits)
+    regions = []
+    for v in branching:
+        joins = all_bits
         for c in readers[v]:
-            meet &= after[c]
-        meet &= (1 << len(nodes)) - 1
-        if not meet:
+            joins &= postdominators[c]
+        joins &= (1 << len(nodes)) - 1
+        if not joins:
             continue
-        last = (meet & -meet).bit_length() - 1
+        last = (joins & -joins).bit_length() - 1
         entry = producer.get(v, len(nodes))
-        if not before[last] >> entry & 1 or (entry < len(nodes) and len(nodes[entry].outs) > 1):
+        if not dominators[last] >> entry & 1 or (entry < len(nodes) and len(nodes[entry].outs) > 1):
             continue
         first = entry + 1 if entry < len(nodes) else 0
-        inside = [i for i in range(first, last + 1) if before[i] >> entry & 1 and after[i] >> last & 1]
-        if len(inside) >= 2 and len(nodes[last].outs) == 1:
-            members = set(inside)
-            if all(a == v or producer.get(a) in members for i in inside for a in nodes[i].values):
-                found.append((inside, extract(block, inside)))
-    return found
+        positions = [
+            i for i in range(first, last + 1) if dominators[i] >> entry & 1 and postdominators[i] >> last & 1
+        ]
+        if len(positions) >= 2 and len(nodes[last].outs) == 1:
+            members = set(positions)
+            if all(a == v or producer.get(a) in members for i in positions for a in nodes[i].values):
+                regions.append((positions, extract_subgraph(block, positions)))
+    return regions
+
+
+def _postdominators(block: Block, readers: dict[int, list[int]], all_bits: int) -> list[int]:
+    """Return, as bits, the nodes on all paths from each node to the outputs."""
+    nodes = block.nodes
+    postdominators = [0] * len(nodes)
+    for i in range(len(nodes) - 1, -1, -1):
+        mask = all_bits
+        for v in nodes[i].outs:
+            for c in readers[v]:
+                mask &= postdominators[c]
+            if v in block.outputs:
+                mask = 0
+        postdominators[i] = (1 << i) | (mask if mask != all_bits else 0)
+    return postdominators
+
+
+def _dominators(block: Block, producer: dict[int, int], all_bits: int) -> list[int]:
+    """Return, as bits, the nodes on all paths from the inputs to each node; the last bit is the input."""
+    nodes = block.nodes
+    dominators = [0] * len(nodes)
+    for i, n in enumerate(nodes):
+        mask = all_bits
+        for v in n.values:
+            mask &= dominators[producer[v]] if v in producer else 1 << len(nodes)
+        dominators[i] = (1 << i) | (mask if n.values else 0)
+    return dominators
 
 
 def inner_regions(block: Block) -> list[Block]:
-    """The regions of a block that are not all of it."""
-    return [part for positions, part in regions(block) if len(positions) < len(block.nodes)]
+    """Return the regions of a block, except one that is the whole block."""
+    return [region for positions, region in find_regions(block) if len(positions) < len(block.nodes)]
 
 
-def extract(block: Block, positions: list[int]) -> Block:
-    """Some of the nodes as a graph of its own, whose output is that of the last one."""
+def extract_subgraph(block: Block, positions: list[int]) -> Block:
+    """Return the nodes at these positions as a graph, whose outputs are those of the last node."""
     nodes = [block.nodes[i] for i in positions]
-    made = {v for n in nodes for v in n.outs}
-    entries = dict.fromkeys(v for n in nodes for v in n.values if v not in made)
-    return Block(tuple(entries), nodes[-1].outs, nodes)
+    defined = {v for n in nodes for v in n.outs}
+    inputs = dict.fromkeys(v for n in nodes for v in n.values if v not in defined)
+    return Block(tuple(inputs), nodes[-1].outs, nodes)
 
 
-def call(region: Block) -> Node:
-    """A graph as the call of a block, every leaf handed over; equal graphs call the same block."""
+def call_node(region: Block) -> Node:
+    """Return a node that calls a graph as a block and passes all its leaves; equal graphs share one block."""
     ordered = region.canonical
     number = {v: i for i, v in enumerate(ordered.inputs)}
     rows = []
-    handed: list[Given] = []
+    leaves: list[StaticInput] = []
     for n in ordered.nodes:
-        bare, given = _bare(n.spec, len(handed))
-        handed += given
+        generic, arguments = _with_params(n.spec, len(leaves))
+        leaves += arguments
         values = tuple([number[v] for v in n.values])
         for v in n.outs:
             number[v] = len(number)
-        rows.append((bare, values, tuple([number[v] for v in n.outs])))
+        rows.append((generic, values, tuple([number[v] for v in n.outs])))
     outputs = tuple([number[v] for v in ordered.outputs])
-    callee = _structure(len(ordered.inputs), tuple(rows), outputs, ordered.is_canonical)
-    return Node(call_spec(callee, handed), ordered.inputs, ordered.outputs)
+    callee = _block(len(ordered.inputs), tuple(rows), outputs, ordered.is_canonical)
+    return Node(call_spec(callee, leaves), ordered.inputs, ordered.outputs)
 
 
-def in_place(
-    callee: Block, read: tuple[int, ...], made: tuple[int, ...], handed: Sequence[Given]
+def inline_call(
+    callee: Block, inputs: tuple[int, ...], outputs: tuple[int, ...], leaves: Sequence[StaticInput]
 ) -> list[Node]:
-    """The nodes of a block where it is called.
+    """Return the nodes that replace the call of a block.
 
     Args:
-        callee: the block.
-        read: the values that the call reads.
-        made: the values that it defines.
-        handed: the leaves that it hands over.
+        callee: called block.
+        inputs: ids of the values that the call reads.
+        outputs: ids of the values that the call defines.
+        leaves: leaves that the call passes.
     """
-    values = dict(zip(callee.inputs, read, strict=True)) | dict(zip(callee.outputs, made, strict=True))
+    values = dict(zip(callee.inputs, inputs, strict=True)) | dict(zip(callee.outputs, outputs, strict=True))
     nodes = []
     for n in callee.nodes:
         for v in n.outs:
             if v not in values:
-                values[v] = next(FRESH)
-        found, outs = tuple([values[v] for v in n.values]), tuple([values[v] for v in n.outs])
-        nodes.append(Node(substituted(n.spec, handed), found, outs))
+                values[v] = next(VALUE_IDS)
+        read, defined = tuple([values[v] for v in n.values]), tuple([values[v] for v in n.outs])
+        nodes.append(Node(substitute_params(n.spec, leaves), read, defined))
     return nodes
 
 
-def substituted(done: Spec, given: Sequence[Given]) -> Spec:
-    """The same with leaves for its parameters."""
-    if not any(isinstance(a, Param) for a in done.handed):
-        return done
-    return done.handing([given[a.index] if isinstance(a, Param) else a for a in done.handed])
+def substitute_params(spec: Spec, leaves: Sequence[StaticInput]) -> Spec:
+    """Return an operation with leaves in place of its parameters."""
+    if not any(isinstance(a, Param) for a in spec.leaves):
+        return spec
+    return spec.with_leaves([leaves[a.index] if isinstance(a, Param) else a for a in spec.leaves])
 
 
-def with_parts(block: Block, whole: bool = True) -> Block:
-    """The graph with its parts as calls, the smallest first.
+def with_unit_calls(block: Block, include_whole: bool = True) -> Block:
+    """Return a graph with its units as calls, inner units first; see `Block.is_unit`.
 
     Args:
-        block: a graph.
-        whole: also if all of it is a part.
+        block: graph.
+        include_whole: replace the graph by a call even if all of it is a unit.
     """
     while True:
-        found = [(r, part) for r, part in regions(block) if whole or len(r) < len(block.nodes)]
-        parts = [(r, part) for r, part in found if part.is_part]
-        if not parts:
+        regions = [(r, b) for r, b in find_regions(block) if include_whole or len(r) < len(block.nodes)]
+        units = [(positions, region) for positions, region in regions if region.is_unit]
+        if not units:
             return block
-        least = min(len(r) for r, _ in parts)
-        block = with_calls(block, [(r, call(part)) for r, part in parts if len(r) == least])
+        min_nodes = min(len(positions) for positions, _ in units)
+        calls = [(positions, call_node(unit)) for positions, unit in units if len(positions) == min_nodes]
+        block = replace_with_calls(block, calls)
 
 
-def with_calls(block: Block, calls: list[tuple[list[int], Node]]) -> Block:
-    """The graph with calls in the place of some of its nodes."""
-    made = {positions[-1]: node for positions, node in calls}
-    gone = {i for positions, _ in calls for i in positions}
-    nodes = [made.get(i, n) for i, n in enumerate(block.nodes) if i in made or i not in gone]
+def replace_with_calls(block: Block, calls: list[tuple[list[int], Node]]) -> Block:
+    """Return a graph with calls in place of the nodes at these positions."""
+    call_at = {positions[-1]: node for positions, node in calls}
+    replaced = {i for positions, _ in calls for i in positions}
+    nodes = [call_at.get(i, n) for i, n in enumerate(block.nodes) if i in call_at or i not in replaced]
     return block.with_nodes(nodes)
 
 
-@remembered
-def part_call(done: Spec) -> Spec:
-    """The call of a part, in which its own parts are called as well."""
-    assert done.callee is not None
-    made = call(with_parts(done.callee, whole=False)).spec
-    assert made.callee is not None
-    return call_spec(made.callee, [done.handed[a.index] for a in made.handed if isinstance(a, Param)])
+@memoized
+def unit_call(spec: Spec) -> Spec:
+    """Return the call of a unit, with the units inside it as calls."""
+    assert spec.callee is not None
+    call = call_node(with_unit_calls(spec.callee, include_whole=False)).spec
+    assert call.callee is not None
+    return call_spec(call.callee, [spec.leaves[a.index] for a in call.leaves if isinstance(a, Param)])
 
 
-@remembered
-def _bare(done: Spec, first: int) -> tuple[Spec, list[Given]]:
-    """An operator with parameters, numbered from `first`, for its leaves; and these leaves."""
+@memoized
+def _with_params(spec: Spec, first: int) -> tuple[Spec, list[StaticInput]]:
+    """Return an operation with parameters in place of its leaves, numbered from `first`; and the leaves."""
     number = count(first)
-    given = [a if a.is_fixed else param(next(number), a.sort, a.is_matrix) for a in done.handed]
-    return done.handing(given), [a for a in done.handed if not a.is_fixed]
+    inputs = [a if a.is_fixed else param(next(number), a.signature, a.is_matrix) for a in spec.leaves]
+    return spec.with_leaves(inputs), [a for a in spec.leaves if not a.is_fixed]
 
 
-@remembered
-def _structure(
-    inputs: int,
+@memoized
+def _block(
+    num_inputs: int,
     rows: tuple[tuple[Spec, tuple[int, ...], tuple[int, ...]], ...],
     outputs: tuple[int, ...],
     is_canonical: bool,
 ) -> Block:
+    """Return the block of these nodes; equal blocks are one object."""
     nodes = [Node(*row) for row in rows]
-    return Block(tuple(range(inputs)), outputs, nodes, is_canonical=is_canonical)
+    return Block(tuple(range(num_inputs)), outputs, nodes, is_canonical=is_canonical)

@@ -1,4 +1,4 @@
-"""What repeats in a network, where no region tells it: runs along its chains, stretches between its cells."""
+"""Search for repeats that are no regions: runs along chains, and cells that read the two previous cells."""
 
 from __future__ import annotations
 
@@ -7,129 +7,137 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from nas_rlm.graph.ir import Block, Given, uses
+from nas_rlm.graph.ir import Block, StaticInput, readers_by_value
 
-LEAST_SAVING = 4
-
-
-def is_worth(occurrences: int, length: int) -> bool:
-    """Whether as many repeats of as many nodes are worth a block."""
-    return (occurrences - 1) * (length - 1) >= LEAST_SAVING
+MIN_SAVING = 4  # nodes that a block must save: (calls - 1) * (nodes - 1)
 
 
-def _saving(occurrences: int, length: int, leaves: int, handed: int) -> int:
-    """Roughly how many tokens a block saves; 0 if they are too few to be worth another name.
+def saves_enough(num_calls: int, length: int) -> bool:
+    """Return True if a block of `length` nodes that is called `num_calls` times shortens the text."""
+    return (num_calls - 1) * (length - 1) >= MIN_SAVING
+
+
+def _saved_tokens(num_calls: int, length: int, num_leaves: int, num_arguments: int) -> int:
+    """Estimate the number of tokens that a block saves; 0 if they are less than a fifth of the inline text.
 
     Args:
-        occurrences: of the block.
-        length: in statements, of three tokens and their leaves each.
-        leaves: that its statements read.
-        handed: of these, how many different ones each call hands over.
+        num_calls: number of calls of the block.
+        length: number of statements; each costs three tokens and one for each leaf.
+        num_leaves: number of leaves that the statements read.
+        num_arguments: number of distinct leaves that each call passes as arguments.
     """
-    inline = occurrences * (3 * length + leaves)
-    outlined = 3 * length + leaves + handed + 6 + occurrences * (3 + handed)
+    inline = num_calls * (3 * length + num_leaves)
+    outlined = 3 * length + num_leaves + num_arguments + 6 + num_calls * (3 + num_arguments)
     return inline - outlined if outlined < 0.8 * inline else 0
 
 
 @lru_cache(maxsize=1 << 12)
-def best_runs(rows: tuple[tuple[tuple[int, tuple[Given, ...]], ...], ...]) -> list[tuple[int, int, int]]:
-    """Where in some chains the run of nodes occurs that is most worth a block, apart from each other.
+def best_runs(
+    rows: tuple[tuple[tuple[int, tuple[StaticInput, ...]], ...], ...],
+) -> list[tuple[int, int, int]]:
+    """Return the occurrences of the run of nodes that saves most tokens as a block, without overlaps.
 
     Args:
-        rows: for each node of each chain, a number for what it does, and its leaves.
+        rows: for each node of each chain, a number that identifies its operation, and its leaves.
 
     Returns:
-        Chain, first position, and the position after the last.
+        For each occurrence the chain, the first position, and the position after the last.
     """
-    best: tuple[int, ...] = (0,)
-    chosen: list[tuple[int, int, int]] = []
-    before = [[0, *accumulate(len(handed) for _, handed in row)] for row in rows]  # leaves
+    best_rank: tuple[int, ...] = (0,)
+    best: list[tuple[int, int, int]] = []
+    leaves_before = [[0, *accumulate(len(leaves) for _, leaves in row)] for row in rows]
     runs = {(k, i): s for k, row in enumerate(rows) for i, (s, _) in enumerate(row)}
     for length in range(2, max(map(len, rows), default=0) + 1):
-        places: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        starts: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for (k, i), run in runs.items():
             if i + length <= len(rows[k]):
-                places[run, rows[k][i + length - 1][0]].append((k, i))
-        repeated = [found for found in places.values() if len(found) > 1]
-        runs = {place: number for number, found in enumerate(repeated) for place in found}
-        for found in repeated:
-            k, i = found[0]
-            read = before[k][i + length] - before[k][i]
-            if (_saving(len(found), length, read, 0), length) <= best[:2]:
+                starts[run, rows[k][i + length - 1][0]].append((k, i))
+        repeated = [group for group in starts.values() if len(group) > 1]
+        runs = {start: number for number, group in enumerate(repeated) for start in group}
+        for group in repeated:
+            k, i = group[0]
+            num_leaves = leaves_before[k][i + length] - leaves_before[k][i]
+            if (_saved_tokens(len(group), length, num_leaves, 0), length) <= best_rank[:2]:
                 continue
-            apart = _apart(found, length)
-            if len(apart) < 2:
+            separate = _without_overlaps(group, length)
+            if len(separate) < 2:
                 continue
-            leaves = [[a for _, handed in rows[k][i : i + length] for a in handed] for k, i in apart]
-            handed = len(set(zip(*leaves, strict=True)))
-            saving = _saving(len(apart), length, read, handed)
+            arguments = [[a for _, leaves in rows[k][i : i + length] for a in leaves] for k, i in separate]
+            num_arguments = len(set(zip(*arguments, strict=True)))
+            saving = _saved_tokens(len(separate), length, num_leaves, num_arguments)
             rank = (saving, length, -k, -i)
-            if saving and rank > best:
-                best, chosen = rank, [(k, i, i + length) for k, i in apart]
+            if saving and rank > best_rank:
+                best_rank, best = rank, [(k, i, i + length) for k, i in separate]
         if not runs:
             break
-    return chosen
+    return best
 
 
-def _apart(places: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """The places of chains at which runs of a length do not overlap, the first ones first."""
-    found: list[tuple[int, int]] = []
-    for k, i in places:
-        if not found or k != found[-1][0] or i >= found[-1][1] + length:
-            found.append((k, i))
-    return found
+def _without_overlaps(starts: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Return the chains and positions at which runs start, without those that overlap an earlier run."""
+    separate: list[tuple[int, int]] = []
+    for k, i in starts:
+        if not separate or k != separate[-1][0] or i >= separate[-1][1] + length:
+            separate.append((k, i))
+    return separate
 
 
-def after_what_they_need(block: Block) -> Block:
-    """The graph in an order in which of what a node reads that comes first which itself needs most.
+def order_by_dependencies(block: Block) -> Block:
+    """Return the graph in a topological order that visits operands with more dependencies first.
 
-    So a cell's nodes come after all of the cell before it, also those that read only the one before that.
+    All nodes of a cell then come after the previous cell, even those that read only the cell before it.
     """
-    maker = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
-    needs: list[int] = []  # of each node, itself and all nodes before it, as bits
-    reads: list[list[int]] = []  # nodes, those that come first last
+    producer = {v: i for i, n in enumerate(block.nodes) for v in n.outs}
+    dependencies: list[int] = []  # for each node, the nodes that it depends on and itself, as bits
+    operands: list[list[int]] = []  # for each node, the nodes that it reads, in reverse order of the visits
     for i, n in enumerate(block.nodes):
-        makers = {maker[v] for v in n.values if v in maker}
-        above = 1 << i
-        for m in makers:
-            above |= needs[m]
-        needs.append(above)
-        reads.append(
-            sorted(makers, key=lambda m: (needs[m].bit_count(), -m)) if len(makers) > 1 else [*makers]
+        producers = {producer[v] for v in n.values if v in producer}
+        bits = 1 << i
+        for p in producers:
+            bits |= dependencies[p]
+        dependencies.append(bits)
+        operands.append(
+            sorted(producers, key=lambda p: (dependencies[p].bit_count(), -p))
+            if len(producers) > 1
+            else [*producers]
         )
-    placed: dict[int, None] = {}
-    waiting = [maker[v] for v in reversed(block.outputs) if v in maker]
-    while waiting:
-        left = [m for m in reads[waiting[-1]] if m not in placed]
-        if left:
-            waiting += left
+    order: dict[int, None] = {}
+    stack = [producer[v] for v in reversed(block.outputs) if v in producer]
+    while stack:
+        missing = [p for p in operands[stack[-1]] if p not in order]
+        if missing:
+            stack += missing
         else:
-            placed.setdefault(waiting.pop())
-    return block.with_nodes([block.nodes[i] for i in placed])
+            order.setdefault(stack.pop())
+    return block.with_nodes([block.nodes[i] for i in order])
 
 
-def stretches(block: Block) -> list[list[int]]:
-    """The longest row of stretches, each of which reads the results of the two before it alone."""
-    last_read = {v: max(c) if c else -1 for v, c in uses(block).items()}
+def find_cells(block: Block) -> list[list[int]]:
+    """Return the longest sequence of runs of nodes that each read only the outputs of the two previous runs.
+
+    Returns:
+        Positions of the nodes of each run.
+    """
+    last_read = {v: max(c) if c else -1 for v, c in readers_by_value(block).items()}
     last_read |= dict.fromkeys(block.outputs, len(block.nodes))
-    made = {v: i for i, n in enumerate(block.nodes) for v in n.outs} | dict.fromkeys(block.inputs, -1)
+    producer = {v: i for i, n in enumerate(block.nodes) for v in n.outs} | dict.fromkeys(block.inputs, -1)
     live: set[int] = set(block.inputs)
-    before: dict[int, int] = {}  # where a stretch may end, to the end of the one before it
-    rank: dict[int, int] = {}
-    first = -1  # where the last of the first stretches may end
+    previous_end: dict[int, int] = {}  # for each possible end of a run, the end of the previous run
+    num_runs: dict[int, int] = {}  # for each possible end of a run, the number of runs up to it
+    first_end = -1  # last possible end of the first run
     for i, n in enumerate(block.nodes):
         live.difference_update([v for v in n.values if last_read[v] == i])
         live.update([v for v in n.outs if last_read[v] > i])
         if len(n.outs) != 1 or len(live) > 2 or n.outs[0] not in live:
             continue
-        others = [made[v] for v in live if v != n.outs[0]]
-        previous = others[0] if others else first
-        if previous == -1 or previous in rank:
-            before[i], rank[i] = previous, rank.get(previous, 0) + 1
-            first = i if rank[i] == 1 else first
-    row: list[list[int]] = []
-    end = max(rank, key=lambda p: (rank[p], -p), default=-1)
+        other_live = [producer[v] for v in live if v != n.outs[0]]
+        previous = other_live[0] if other_live else first_end
+        if previous == -1 or previous in num_runs:
+            previous_end[i], num_runs[i] = previous, num_runs.get(previous, 0) + 1
+            first_end = i if num_runs[i] == 1 else first_end
+    cells: list[list[int]] = []
+    end = max(num_runs, key=lambda p: (num_runs[p], -p), default=-1)
     while end >= 0:
-        row.append(list(range(before[end] + 1, end + 1)))
-        end = before[end]
-    return row[::-1]
+        cells.append(list(range(previous_end[end] + 1, end + 1)))
+        end = previous_end[end]
+    return cells[::-1]

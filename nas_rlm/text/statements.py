@@ -1,9 +1,9 @@
-"""Texts as statements: each different one is read by itself, and names tell which of them belong together.
+"""Splitting of tokenized texts into statements, so that a model encodes each distinct statement once.
 
-Networks of a space say much the same in most of their statements, but for the names of values. So what one
-says besides names is worked out once, and a model reads a few dozen statements in the place of hundreds of
-tokens. Statements that are a chain, each the only reader of the one before, are one, and so is a short
-function, whose names are the same in every network.
+Most statements of the networks of a space differ only in the names of values. A statement is therefore
+represented by its tokens without names and, separately, by its names: a model reads a few dozen statements in
+place of hundreds of tokens. Consecutive statements in which each is the only reader of the previous one count
+as one statement, and so does a short function, whose names are the same in every network.
 """
 
 from __future__ import annotations
@@ -17,116 +17,139 @@ import numpy as np
 
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 
-LONGEST = 32  # tokens of a statement or function; a longer one is several statements
+MAX_STATEMENT_TOKENS = 32  # longer statements and functions are split
 
 
 class Statements(NamedTuple):
-    """B texts, each of up to S statements.
+    """The statements of B texts, up to S in each.
 
     Args:
-        different: the tokens of each, int64 bytes; but for names, unless it is a function.
-        places: int64 [B, S], which of the different ones each is; -1 fills up.
-        names: int64 [B, S, N], those that each says besides, padded at the end; of a chain what it makes and
-            what it reads.
-        sources: bool [B, S, S]: the second brings a name into its scope that the first says as well.
+        unique: token ids of each distinct statement without names, as int64 bytes; short functions include
+            their names.
+        unique_index: int64 [B, S], index into `unique`; -1 for padding.
+        names: int64 [B, S, N], token ids of the names in each statement, padded at the end; for a chain of
+            statements the defined name and the names that it reads.
+        sources: bool [B, S, S], True if the second statement is the first in its scope to contain a name that
+            the first statement contains too.
     """
 
-    different: list[bytes]
-    places: np.ndarray
+    unique: list[bytes]
+    unique_index: np.ndarray
     names: np.ndarray
     sources: np.ndarray
 
 
-def statements(ids: np.ndarray, kinds: np.ndarray) -> Statements:
-    """Cut texts into statements.
+def split_statements(ids: np.ndarray, kinds: np.ndarray) -> Statements:
+    """Split tokenized texts into statements.
 
-    >>> cut = statements(np.array([[5, 9, 5, 9, 6, 9]]), kinds=np.eye(10, dtype=np.uint8)[9] * ENDS_STATEMENT)
-    >>> len(cut.different), cut.places.tolist()
-    (2, [[0, 0, 1]])
+    >>> kinds = np.eye(10, dtype=np.uint8)[9] * ENDS_STATEMENT
+    >>> cut = split_statements(np.array([[5, 9] * 20 + [6, 9]]), kinds)
+    >>> len(cut.unique), cut.unique_index.shape, cut.unique_index[0, -2:].tolist()
+    (2, (1, 21), [0, 1])
 
     Args:
-        ids: int64 [B, T], padded at the end.
-        kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
+        ids: token ids, int64 [B, T], padded at the end.
+        kinds: flags of each token, uint8 [vocab_size], see `Tokenizer.kinds`.
     """
-    known: dict[bytes, int] = {}
-    rows, pairs, said = [], [], []
+    index: dict[bytes, int] = {}
+    rows, sources, names_of_statements = [], [], []
     for b, row in enumerate(ids):
         row = row[row != PAD]
-        here: list[int] = []
+        indices: list[int] = []
         for scope in np.split(row, np.flatnonzero(kinds[row] & ENDS_SCOPE) + 1):
-            first: dict[int, int] = {}
-            for key, names in _of_scope(scope, kinds[scope]):
-                s = len(here)
-                here.append(known.setdefault(key, len(known)))
-                said.append(names)
+            first_statement: dict[int, int] = {}
+            for key, names in _split_scope(scope, kinds[scope]):
+                s = len(indices)
+                indices.append(index.setdefault(key, len(index)))
+                names_of_statements.append(names)
                 for name in names:
-                    source = first.setdefault(name, s)
+                    source = first_statement.setdefault(name, s)
                     if source != s:
-                        pairs.append((b, s, source))
-        rows.append(here)
+                        sources.append((b, s, source))
+        rows.append(indices)
     sizes = list(map(len, rows))
-    filled = np.arange(max(sizes)) < np.array(sizes)[:, None]
-    places = np.full(filled.shape, -1)
-    places[filled] = np.concatenate(rows)
-    of_each = np.array(list(map(len, said)))
-    most = max(1, of_each.max())
-    names_of_each = np.full((len(said), most), PAD)
-    names_of_each[np.arange(most) < of_each[:, None]] = list(chain.from_iterable(said))
-    all_names = np.full((*filled.shape, most), PAD)
-    all_names[filled] = names_of_each
-    sources = np.zeros((*filled.shape, max(sizes)), dtype=bool)
-    if pairs:
-        sources[tuple(np.array(pairs).T)] = True
-    return Statements(list(known), places, all_names, sources)
+    is_statement = np.arange(max(sizes)) < np.array(sizes)[:, None]
+    unique_index = np.full(is_statement.shape, -1)
+    unique_index[is_statement] = np.concatenate(rows)
+    source_mask = np.zeros((*is_statement.shape, max(sizes)), dtype=bool)
+    if sources:
+        source_mask[tuple(np.array(sources).T)] = True
+    return Statements(list(index), unique_index, _pad_names(names_of_statements, is_statement), source_mask)
 
 
-def _of_scope(scope: np.ndarray, kind: np.ndarray) -> Iterator[tuple[bytes, list[int]]]:
-    """What the statements of a network or function say, and the names that they say besides."""
-    if len(scope) <= LONGEST:
+def _pad_names(names_of_statements: Sequence[list[int]], is_statement: np.ndarray) -> np.ndarray:
+    """Return the names of statements as int64 [B, S, N], for is_statement bool [B, S]."""
+    num_names = np.array(list(map(len, names_of_statements)))
+    max_names = max(1, num_names.max())
+    names = np.full((len(names_of_statements), max_names), PAD)
+    names[np.arange(max_names) < num_names[:, None]] = list(chain.from_iterable(names_of_statements))
+    padded = np.full((*is_statement.shape, max_names), PAD)
+    padded[is_statement] = names
+    return padded
+
+
+def _split_scope(scope: np.ndarray, kinds: np.ndarray) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield the tokens without names, and the names, of each statement of a network or function.
+
+    Args:
+        scope: token ids, int64 [T].
+        kinds: flags of these tokens, uint8 [T].
+    """
+    if len(scope) <= MAX_STATEMENT_TOKENS:
         if len(scope):
             yield scope.tobytes(), []
         return
-    is_name, starts, size = kind & IDENTIFIER > 0, _starts(kind), scope.itemsize
-    names, rest = scope[is_name].tolist(), scope[~is_name].tobytes()
-    named = np.concatenate([[0], is_name.cumsum()])[starts].tolist()
-    times = Counter(names)
-    run, own = b"", list[int]()
-    for (start, end), (a, z) in zip(pairwise(starts), pairwise(named), strict=True):
-        key, said = rest[size * (start - a) : size * (end - z)], names[a:z]
-        is_next = z - a == 2 and own[:1] == said[1:] and times[said[1]] == 2
-        if is_next and len(run) + len(key) <= size * LONGEST:
-            run, own = run + key, [said[0], *own[1:]]
+    is_name, starts, size = kinds & IDENTIFIER > 0, _statement_starts(kinds), scope.itemsize
+    all_names, tokens = scope[is_name].tolist(), scope[~is_name].tobytes()
+    name_starts = np.concatenate([[0], is_name.cumsum()])[starts].tolist()
+    times = Counter(all_names)
+    chain_tokens, chain_names = b"", list[int]()
+    for (start, end), (a, z) in zip(pairwise(starts), pairwise(name_starts), strict=True):
+        key, names = tokens[size * (start - a) : size * (end - z)], all_names[a:z]
+        continues_chain = z - a == 2 and chain_names[:1] == names[1:] and times[names[1]] == 2
+        if continues_chain and len(chain_tokens) + len(key) <= size * MAX_STATEMENT_TOKENS:
+            chain_tokens, chain_names = chain_tokens + key, [names[0], *chain_names[1:]]
             continue
         if start:
-            yield run, own
-        run, own = key, said
-    yield run, own
+            yield chain_tokens, chain_names
+        chain_tokens, chain_names = key, names
+    yield chain_tokens, chain_names
 
 
-def _starts(kind: np.ndarray) -> list[int]:
-    """Where statements start, and where the last one ends."""
-    starts = [0, *(np.flatnonzero(kind[:-1] & ENDS_STATEMENT) + 1).tolist(), len(kind)]
-    if max(np.diff(starts)) <= LONGEST:
+def _statement_starts(kinds: np.ndarray) -> list[int]:
+    """Return the positions at which statements start, and the end of the last one."""
+    starts = [0, *(np.flatnonzero(kinds[:-1] & ENDS_STATEMENT) + 1).tolist(), len(kinds)]
+    if max(np.diff(starts)) <= MAX_STATEMENT_TOKENS:
         return starts
-    return sorted({*starts, *(at for a, z in pairwise(starts) for at in range(a, z, LONGEST))})
+    return sorted({*starts, *(k for a, z in pairwise(starts) for k in range(a, z, MAX_STATEMENT_TOKENS))})
 
 
-def read(some: Sequence[bytes], length: int, rows: int = 0) -> np.ndarray:
-    """Statements as tokens, int64 [rows, length]: padded, and at least as many rows as are asked for."""
-    ids = np.full((max(rows, len(some)), length), PAD, dtype=np.int64)
-    for row, raw in zip(ids, some, strict=False):
+def pad_statements(statements: Sequence[bytes], length: int, min_rows: int = 0) -> np.ndarray:
+    """Return statements as token ids, int64 [rows, length], padded.
+
+    Args:
+        statements: token ids as int64 bytes, up to `length` of them each.
+        length: number of columns.
+        min_rows: minimum number of rows; missing rows are padding.
+    """
+    ids = np.full((max(min_rows, len(statements)), length), PAD, dtype=np.int64)
+    for row, raw in zip(ids, statements, strict=False):
         row[: len(raw) // 8] = np.frombuffer(raw, dtype=np.int64)
     return ids
 
 
-def by_length(different: Sequence[bytes]) -> dict[int, list[int]]:
-    """Which statements have up to 1, 2, 4, ... tokens; `in_order` undoes it."""
-    found: dict[int, list[int]] = {}
-    for i, raw in enumerate(different):
-        found.setdefault(1 << max(0, len(raw) // 8 - 1).bit_length(), []).append(i)
-    return found
+def group_by_length(statements: Sequence[bytes]) -> dict[int, list[int]]:
+    """Group statements by their number of tokens, rounded up to a power of 2.
+
+    Returns:
+        Indices of the statements of each group; `order_after_grouping` restores the order.
+    """
+    groups: dict[int, list[int]] = {}
+    for i, raw in enumerate(statements):
+        groups.setdefault(1 << max(0, len(raw) // 8 - 1).bit_length(), []).append(i)
+    return groups
 
 
-def in_order(groups: dict[int, list[int]]) -> np.ndarray:
-    """Where each statement is, int64 [S], among those of the groups one after the other."""
+def order_after_grouping(groups: dict[int, list[int]]) -> np.ndarray:
+    """Return the position of each statement, int64 [S], in the concatenation of the groups."""
     return np.argsort([i for group in groups.values() for i in group])

@@ -1,4 +1,4 @@
-"""A SentencePiece tokenizer for ONNX text, in which the name of a value is always a piece of its own."""
+"""A SentencePiece tokenizer for ONNX text, in which each name of a value is a single token."""
 
 from __future__ import annotations
 
@@ -13,23 +13,31 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
+from nas_rlm.files import write_bytes
+
 PAD = 0
 IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE = 1, 2, 4
-REMEMBERED = 1 << 14  # stretches of text, with their ids
-MOST = 16  # pieces that the next chunk may change, and of those of the chunk
-NAMES = 256  # v0..v255 and d0..d255 are pieces of their own
-_EDGE = -1  # where a text starts or ends
+CACHE_SIZE = 1 << 14  # entries of each cache
+MAX_BOUNDARY_PIECES = 16  # pieces on each side of a boundary that are merged again
+NUM_VALUE_NAMES = 256  # v0..v255 and d0..d255 are single tokens
+_TEXT_EDGE = -1  # in place of a token: the start or end of the text
 _SCOPE_END = "\n}\n"
 _NAME = re.compile(r"([vd](?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))")
-_SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NAMES)))
+_SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NUM_VALUE_NAMES)))
 
 
 class Tokenizer:
-    """Text to token ids and back.
+    """Converts text to token ids and back.
 
     >>> tokenizer = Tokenizer.load("nas_rlm/assets/nas/tokenizer.model")
     >>> tokenizer.decode(tokenizer.encode("v2=Add(v0,v1)")) == "v2=Add(v0,v1)"
     True
+
+    Args:
+        proto: contents of a SentencePiece model file.
+
+    Raises:
+        ValueError: `proto` is not a SentencePiece model.
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -42,17 +50,21 @@ class Tokenizer:
         self._symbols = {s: self._pieces.PieceToId(s) for s in _SYMBOLS}
         self._is_split = all(self._pieces.IdToPiece(i) == s for s, i in self._symbols.items())
         self._texts = [
-            "" if self._is_odd(i) else self._pieces.IdToPiece(i).replace("▁", " ")
+            "" if self._is_unknown(i) else self._pieces.IdToPiece(i).replace("▁", " ")
             for i in range(self.vocab_size)
         ]
-        self._known = lru_cache(maxsize=REMEMBERED)(self._pieces.EncodeAsIds)
-        self._function = lru_cache(maxsize=REMEMBERED)(self._split)
-        self._between_pieces = lru_cache(maxsize=REMEMBERED)(self._between_anew)
-        self._fit = lru_cache(maxsize=REMEMBERED)(self._fit_anew)
+        self._encode_cached = lru_cache(maxsize=CACHE_SIZE)(self._pieces.EncodeAsIds)
+        self._split_cached = lru_cache(maxsize=CACHE_SIZE)(self._split)
+        self._remerge_cached = lru_cache(maxsize=CACHE_SIZE)(self._remerge)
+        self._are_stable_cached = lru_cache(maxsize=CACHE_SIZE)(self._are_stable)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read a SentencePiece model file."""
+        """Load a SentencePiece model file.
+
+        Raises:
+            ValueError: the file is not a SentencePiece model.
+        """
         try:
             return cls(Path(path).read_bytes())
         except ValueError as error:
@@ -62,16 +74,16 @@ class Tokenizer:
     def train(
         cls, texts: Iterable[str], vocab_size: int = 8192, longest_piece: int = 64, seed: int = 0
     ) -> Tokenizer:
-        """Learn the pieces of a mixture of texts.
+        """Train a tokenizer on a mixture of texts.
 
         Args:
             texts: ONNX texts (`nas_rlm.text.from_onnx`), a few thousand of each space.
-            vocab_size: at most this many pieces, 256 bytes and 512 value names among them.
-            longest_piece: in characters; limits how much of a statement one piece can hold.
-            seed: of SentencePiece's own sampling.
+            vocab_size: maximum number of tokens, including 256 bytes and 512 names of values.
+            longest_piece: maximum length of a token in characters.
+            seed: random seed of SentencePiece.
 
         Raises:
-            ValueError: no texts, or too few pieces for the characters, bytes and value names.
+            ValueError: there are no texts, or `vocab_size` is too small for the characters, bytes and names.
 
         Source: section 6.3 of the paper (a learned 8K vocabulary instead of T5's 32K).
         """
@@ -103,27 +115,28 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise ValueError(f"no tokenizer of {vocab_size} pieces from these texts: {error}") from None
+            raise ValueError(f"a tokenizer of {vocab_size} tokens cannot be trained: {error}") from None
         return cls(model.getvalue())
 
     @property
     def vocab_size(self) -> int:
+        """Number of tokens."""
         return int(self._pieces.GetPieceSize())
 
     @cached_property
     def sha256(self) -> str:
+        """Hash of the model file, in hexadecimal digits."""
         return hashlib.sha256(self.proto).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        from nas_rlm.files import write_bytes
-
+        """Write the SentencePiece model file."""
         write_bytes(path, self.proto)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text.
+        """Return the token ids of a text.
 
-        No piece reaches over a value's name or a scope's end. So what is between them, much of which the
-        texts of a space have in common, is looked up.
+        No token contains the name of a value or the end of a scope together with other characters. The text
+        between them, which repeats within a space, is therefore encoded once and cached.
         """
         if not self._is_split:
             return list(self._pieces.EncodeAsIds(text))
@@ -131,76 +144,80 @@ class Tokenizer:
         ids = self._split(network)
         for function in functions:
             ids.append(self._symbols[_SCOPE_END])
-            ids += self._function(function)
+            ids += self._split_cached(function)
         return ids
 
     def _split(self, scope: str) -> list[int]:
+        """Encode a network or function: names of values, and the text between them."""
         ids: list[int] = []
-        parts = iter(_NAME.split(scope))
-        for between in parts:
-            if between:
-                ids += self._between(between)
-            name = next(parts, None)
+        segments = iter(_NAME.split(scope))
+        for text in segments:
+            if text:
+                ids += self._encode_between_names(text)
+            name = next(segments, None)
             if name is not None:
                 ids.append(self._symbols[name])
         return ids
 
-    def _between(self, text: str) -> list[int]:
-        """Ids of a text without names of values, of which each chunk is looked up."""
+    def _encode_between_names(self, text: str) -> list[int]:
+        """Encode a text without names of values, in chunks that are cached."""
         chunks = text.replace(",float[", ",float[\0").replace("=f.", "\0=f.").split("\0")
         if len(chunks) == 1 or "\0" in text:
-            return self._known(text)
+            return self._encode_cached(text)
         ids: list[int] = []
         for chunk in chunks:
-            if not self._joined(ids, self._known(chunk)):
+            if not self._join(ids, self._encode_cached(chunk)):
                 return list(self._pieces.EncodeAsIds(text))
         return ids
 
-    def _joined(self, ids: list[int], more: list[int]) -> bool:
-        """Add the pieces of a text to those of another one, so that all are as if they had been one text.
+    def _join(self, ids: list[int], more: list[int]) -> bool:
+        """Append the token ids of the next chunk to `ids`, as if both texts had been encoded together.
 
-        Merging is local: pieces are what their text gives if and only if each two neighbours are what the
-        text of these two gives. So where they are not, a few on both sides are looked at again.
+        Byte-pair merging is local: a sequence of tokens is the encoding of its text if and only if each two
+        neighbours are the encoding of their joint text. If they are not, a few tokens on both sides of the
+        boundary are encoded again.
 
         Returns:
-            False if these are too many.
+            False if more than MAX_BOUNDARY_PIECES tokens on a side would change.
         """
-        for k in range(MOST):
-            tail = tuple(ids[-k - 1 :]) if k < len(ids) else (_EDGE, *ids)
-            head = tuple(more[: k + 1]) if k < len(more) else (*more, _EDGE)
-            between = self._between_pieces(tail, head)
-            if between is not None:
-                ids[max(0, len(ids) - k) :] = between + more[k:]
+        for k in range(MAX_BOUNDARY_PIECES):
+            tail = tuple(ids[-k - 1 :]) if k < len(ids) else (_TEXT_EDGE, *ids)
+            head = tuple(more[: k + 1]) if k < len(more) else (*more, _TEXT_EDGE)
+            boundary = self._remerge_cached(tail, head)
+            if boundary is not None:
+                ids[max(0, len(ids) - k) :] = boundary + more[k:]
                 return True
         return False
 
-    def _between_anew(self, tail: tuple[int, ...], head: tuple[int, ...]) -> list[int] | None:
-        """What pieces become between the first and the last of them; None if these would change as well."""
+    def _remerge(self, tail: tuple[int, ...], head: tuple[int, ...]) -> list[int] | None:
+        """Encode the text between the outer tokens of `tail` and `head`; None if these would change."""
         texts = [self._texts[i] for i in tail[1:] + head[:-1]]
         if not all(texts):
             return None
-        between = list(self._pieces.EncodeAsIds("".join(texts)))
-        row = [tail[0], *between, head[-1]]
-        return between if all(starmap(self._fit, pairwise(row))) else None
+        boundary = list(self._pieces.EncodeAsIds("".join(texts)))
+        row = [tail[0], *boundary, head[-1]]
+        return boundary if all(starmap(self._are_stable_cached, pairwise(row))) else None
 
-    def _fit_anew(self, one: int, other: int) -> bool:
-        """Whether two pieces stay as they are beside each other."""
-        if _EDGE in (one, other):
+    def _are_stable(self, left: int, right: int) -> bool:
+        """Return True if two neighbouring tokens are the encoding of their joint text."""
+        if _TEXT_EDGE in (left, right):
             return True
-        return bool(self._pieces.EncodeAsIds(self._texts[one] + self._texts[other]) == [one, other])
+        return bool(self._pieces.EncodeAsIds(self._texts[left] + self._texts[right]) == [left, right])
 
-    def unknown(self, ids: list[int]) -> int:
-        """How many of the pieces are unknown, or single bytes in place of a character that has no piece."""
-        return sum(map(self._is_odd, ids))
+    def num_unknown(self, ids: list[int]) -> int:
+        """Return the number of ids that are the unknown token, or a byte of a character without a token."""
+        return sum(map(self._is_unknown, ids))
 
-    def _is_odd(self, i: int) -> bool:
+    def _is_unknown(self, i: int) -> bool:
+        """Return True for the unknown token and for bytes."""
         return bool(self._pieces.IsUnknown(i) or self._pieces.IsByte(i))
 
     def decode(self, ids: list[int]) -> str:
+        """Return the text of token ids."""
         return str(self._pieces.DecodeIds(ids))
 
     def kinds(self) -> np.ndarray:
-        """What the network may know of each piece: is it a value's name, does it end a statement or a scope.
+        """Return flags of each token: whether it is the name of a value, and ends a statement or a scope.
 
         Returns:
             uint8 [vocab_size], bits IDENTIFIER, ENDS_STATEMENT and ENDS_SCOPE.

@@ -1,6 +1,6 @@
-"""What training reads: rows as tokens and numbers, drawn into batches, some numbers of each row at a time.
+"""Training data: rows as token ids and numbers, drawn into batches of decoder sequences.
 
-Everything random is drawn from (seed, epoch, batch), so that a resumed run meets the same batches.
+All randomness is drawn from (seed, epoch, batch), so that a resumed run sees the same batches.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from torch import Tensor
 from nas_rlm.data.tables import Row
 from nas_rlm.model.batching import pad
 from nas_rlm.model.network import Config
-from nas_rlm.model.numbers import TOKENS
+from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.training.recipe import Recipe, TableRecipe
 
-IGNORED = -100
-WITHOUT_ACCURACY = 0.5  # share of sequences that leave accuracy out, since quantiles are asked alone
-WIDE = 4  # times a quarter's value is another quarter's: noise is by factors then
-QUARTILES = 1.349  # standard deviations of a normal distribution between its quartiles
+IGNORED = -100  # target that the loss leaves out
+WITHOUT_ACCURACY_SHARE = 0.5  # of sequences, since quantiles are predicted without accuracy before them
+WIDE_QUARTILE_RATIO = 4  # of the upper to the lower quartile, above which noise is multiplicative
+IQR_PER_STD = 1.349  # interquartile range of a normal distribution
+BATCHES_PER_WINDOW = 32  # rows are sorted by length within a window
 
 
 @dataclass
-class Examples:
-    """Rows of one table.
+class Dataset:
+    """The rows of one table.
 
     Args:
         recipe: how the table is used.
-        ids: the tokens of each row's text.
-        numbers: for each row, objective token to value.
-        spread: objective token to the standard deviation of its values, told from their quartiles; of those
-            that range over orders of magnitude, `wide`, to that of their logarithms.
+        ids: token ids of each row's text.
+        numbers: for each row, from objective token to value.
+        spread: from objective token to the standard deviation of its values, estimated from their quartiles;
+            of the logarithms for objectives in `wide`.
+        wide: tokens of objectives whose values range over orders of magnitude.
     """
 
     recipe: TableRecipe
@@ -50,14 +52,20 @@ class Examples:
             for token, value in numbers.items():
                 columns.setdefault(token, []).append(value)
         quartiles = {t: np.quantile(c, (0.25, 0.75)) for t, c in columns.items()}
-        self.wide = {t for t, (low, high) in quartiles.items() if 0 < WIDE * low < high}
+        self.wide = {t for t, (low, high) in quartiles.items() if 0 < WIDE_QUARTILE_RATIO * low < high}
         self.spread = {
-            t: float(np.diff(np.log(ends) if t in self.wide else ends)[0]) / QUARTILES
+            t: float(np.diff(np.log(ends) if t in self.wide else ends)[0]) / IQR_PER_STD
             for t, ends in quartiles.items()
         }
 
-    def shaken(self, objective: int, value: float, amount: float) -> float:
-        """A number with noise: so many times its objective's spread."""
+    def with_noise(self, objective: int, value: float, amount: float) -> float:
+        """Return a value with label noise, multiplicative for objectives in `wide`.
+
+        Args:
+            objective: token of the objective.
+            value: label.
+            amount: noise in units of the objective's spread.
+        """
         noise = amount * self.spread[objective]
         return value * math.exp(noise) if objective in self.wide else value + noise
 
@@ -65,101 +73,120 @@ class Examples:
         return len(self.ids)
 
 
-Batch = list[tuple[Examples, int]]
+Batch = list[tuple[Dataset, int]]  # datasets with row indices
 
 
-def examples_of(rlm: Ensemble, rows: Sequence[Row], recipe: TableRecipe, texts: Sequence[str]) -> Examples:
-    """Tokenise rows and those of their numbers that the model knows."""
-    position = {name: TOKENS + i for i, name in enumerate(rlm.objectives)}
+def make_dataset(rlm: Ensemble, rows: Sequence[Row], recipe: TableRecipe, texts: Sequence[str]) -> Dataset:
+    """Tokenize rows, and keep their values of objectives that the model has.
+
+    Args:
+        rlm: the model.
+        rows: N rows.
+        recipe: how the rows are used.
+        texts: of the rows.
+    """
+    token = {name: NUM_DIGIT_TOKENS + i for i, name in enumerate(rlm.objectives)}
     numbers = [
-        {position[k]: v for k, v in row.targets.items() if k in position and row.measured(k)} for row in rows
+        {token[name]: v for name, v in row.targets.items() if name in token and row.is_measured(name)}
+        for row in rows
     ]
-    return Examples(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
+    return Dataset(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
 
 
-def batches(examples: list[Examples], recipe: Recipe, epoch: int) -> Iterator[Batch]:
-    """An epoch's batches: rows drawn and shuffled by (seed, epoch), batches of texts of similar length."""
+def batches(datasets: Sequence[Dataset], recipe: Recipe, epoch: int) -> Iterator[Batch]:
+    """Yield the batches of an epoch: rows drawn by (seed, epoch), batches of texts of similar length.
+
+    Args:
+        datasets: one or more for each table.
+        recipe: its seed and batch size.
+        epoch: number of the epoch, from 0.
+    """
     rng = np.random.default_rng([recipe.seed, epoch])
     drawn: Batch = []
-    for e in examples:
-        rows = [i for i in range(len(e)) if e.numbers[i]]
-        if not rows:
+    for dataset in datasets:
+        labelled = [i for i in range(len(dataset)) if dataset.numbers[i]]
+        if not labelled:
             continue
-        wanted = e.recipe.rows or len(rows)
-        passes = [rng.permutation(rows) for _ in range(-(-wanted // len(rows)))]
-        drawn += [(e, int(i)) for i in np.concatenate(passes)[:wanted]]
+        count = dataset.recipe.rows or len(labelled)
+        passes = [rng.permutation(labelled) for _ in range(-(-count // len(labelled)))]
+        drawn += [(dataset, int(i)) for i in np.concatenate(passes)[:count]]
     pool = [drawn[i] for i in rng.permutation(len(drawn))]
-    size, window = recipe.batch_size, recipe.batch_size * 32
-    found = []
-    for start in range(0, len(pool), window):
-        near = sorted(pool[start : start + window], key=lambda p: len(p[0].ids[p[1]]))
-        found += [near[i : i + size] for i in range(0, len(near), size)]
-    for b in rng.permutation(len(found)):
-        yield found[b]
+    size, window_size = recipe.batch_size, recipe.batch_size * BATCHES_PER_WINDOW
+    epoch_batches = []
+    for start in range(0, len(pool), window_size):
+        window = sorted(pool[start : start + window_size], key=lambda item: len(item[0].ids[item[1]]))
+        epoch_batches += [window[i : i + size] for i in range(0, len(window), size)]
+    for b in rng.permutation(len(epoch_batches)):
+        yield epoch_batches[b]
 
 
 def collate(
     batch: Batch, rng: np.random.Generator, config: Config, noise: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A batch as tensors: accuracy first in a half of the sequences, then others in random order.
+    """Make tensors of a batch: decoder sequences with accuracy first in half of them, others in random order.
 
-    Accuracy weighs as much as all other numbers of its sequence together: with equal weights it drowns among
-    many devices' latencies. Noise tells the digits, which the loss takes for unrelated classes, which
-    numbers are near each other.
+    Accuracy has the weight of all other numbers of its sequence together, since it would otherwise be lost
+    among many latencies. Label noise makes near numbers likely, which the loss treats as unrelated classes.
 
     Args:
         batch: B rows.
         rng: source of randomness.
         config: of the network.
-        noise: standard deviation of what is added to each number, relative to its objective's spread.
+        noise: standard deviation of the label noise, in units of each objective's spread.
 
     Returns:
-        Text ids [B, T]; decoder tokens [B * n, t], the n sequences of one text together; the token after
-        each, with the objectives' places ignored; the weight of each in the loss.
+        Text ids [B, T]; decoder inputs [B * n, t], with the n sequences of a text in succession; targets [B *
+        n, t], the token after each input, `IGNORED` before objective tokens; loss weights [B * n, t].
     """
     accuracy = config.objective_ids(["accuracy"])[0] if "accuracy" in config.objectives else -1
-    drawn = [_sequences(e, i, accuracy, config.numbers, rng) for e, i in batch]
-    most = max(map(len, drawn))
-    given, wanted, weights = [], [], []
-    for (e, i), sequences in zip(batch, drawn, strict=True):
-        numbers = e.numbers[i]
-        for chosen in sequences + [[]] * (most - len(sequences)):
-            shaken = noise * rng.standard_normal(len(chosen))
-            written = [
-                config.scheme.encode(e.shaken(k, numbers[k], x)) for k, x in zip(chosen, shaken, strict=True)
+    drawn = [_draw_sequences(d, i, accuracy, config.max_numbers, rng) for d, i in batch]
+    num_sequences = max(map(len, drawn))
+    inputs, targets, weights = [], [], []
+    for (dataset, i), sequences in zip(batch, drawn, strict=True):
+        numbers = dataset.numbers[i]
+        for objectives in sequences + [[]] * (num_sequences - len(sequences)):
+            amounts = noise * rng.standard_normal(len(objectives))
+            digits = [
+                config.scheme.encode(dataset.with_noise(k, numbers[k], amount))
+                for k, amount in zip(objectives, amounts, strict=True)
             ]
-            share = 1.0 / max(1, len(chosen) - (accuracy in chosen))
-            given.append([t for k, digits in zip(chosen, written, strict=True) for t in (k, *digits)])
-            wanted.append([t for digits in written for t in (*digits, IGNORED)])
-            each = [1.0 if k == accuracy else share for k in chosen]
-            weights.append([w for w in each for _ in range(1 + config.scheme.length)])
+            inputs.append(
+                [t for k, of_number in zip(objectives, digits, strict=True) for t in (k, *of_number)]
+            )
+            targets.append([t for of_number in digits for t in (*of_number, IGNORED)])
+            share = 1.0 / max(1, len(objectives) - (accuracy in objectives))
+            of_numbers = [1.0 if k == accuracy else share for k in objectives]
+            weights.append([w for w in of_numbers for _ in range(1 + config.scheme.length)])
     return (
-        torch.from_numpy(pad([e.ids[i].tolist() for e, i in batch])),
-        _filled(given, 0),
-        _filled(wanted, IGNORED),
-        _filled(weights, 0.0),
+        torch.from_numpy(pad([d.ids[i].tolist() for d, i in batch])),
+        _pad_rows(inputs, 0),
+        _pad_rows(targets, IGNORED),
+        _pad_rows(weights, 0.0),
     )
 
 
-def _sequences(e: Examples, row: int, accuracy: int, most: int, rng: np.random.Generator) -> list[list[int]]:
-    """Which numbers of a row the decoder writes, in sequences that do not know of each other.
+def _draw_sequences(
+    dataset: Dataset, row: int, accuracy: int, max_numbers: int, rng: np.random.Generator
+) -> list[list[int]]:
+    """Draw the objective tokens of a row's decoder sequences, which are independent of each other.
 
-    All but accuracy are dealt out without repetition, few or many to a sequence: in a long one most numbers
-    are told from those before them instead of from the text.
+    Objectives except accuracy appear once at most. Lengths vary, since in a long sequence most numbers are
+    predicted from those before them and not from the text.
     """
-    numbers = e.numbers[row]
+    numbers = dataset.numbers[row]
     others = [k for k in numbers if k != accuracy]
-    dealt = [others[j] for j in rng.permutation(len(others))]
-    found: list[list[int]] = []
-    while len(found) < e.recipe.sequences and (dealt or not found):
-        alone = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY
-        first = [accuracy] if accuracy in numbers and not alone else []
-        length = int(rng.integers(1, most - len(first), endpoint=True))
-        found.append(first + dealt[:length])
-        dealt = dealt[length:]
-    return found
+    remaining = [others[j] for j in rng.permutation(len(others))]
+    sequences: list[list[int]] = []
+    while len(sequences) < dataset.recipe.sequences and (remaining or not sequences):
+        leaves_accuracy_out = len(numbers) > 1 and rng.random() < WITHOUT_ACCURACY_SHARE
+        first = [accuracy] if accuracy in numbers and not leaves_accuracy_out else []
+        length = int(rng.integers(1, max_numbers - len(first), endpoint=True))
+        sequences.append(first + remaining[:length])
+        remaining = remaining[length:]
+    return sequences
 
 
-def _filled(rows: Sequence[Sequence[float]], filler: float) -> Tensor:
+def _pad_rows(rows: Sequence[Sequence[float]], value: float) -> Tensor:
+    """Return rows as a tensor, padded at the end."""
     longest = max(map(len, rows))
-    return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])

@@ -1,4 +1,4 @@
-"""Lessons: what measured networks, or a model, let expect of others, for a model to learn from text alone."""
+"""Pseudo-labels for random networks, from surrogates of measured rows or from a teacher model."""
 
 from __future__ import annotations
 
@@ -10,74 +10,80 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data import synthetic
-from nas_rlm.data.tables import COUNTED, Row, Table, remembered
+from nas_rlm.data.disk_cache import cached_strings
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.features import Counts, random_networks
-from nas_rlm.surrogates.fitting import enough, expert
+from nas_rlm.surrogates.features import GraphFeatures, random_networks
+from nas_rlm.surrogates.fitting import fit_graph_surrogate, objectives_with_enough_labels
 
 
-def lessons(rows: Sequence[Row], objectives: Sequence[str], networks: int, seed: int = 0) -> list[Row]:
-    """Random networks with numbers that are likely, given what was measured of others of their space.
+def pseudo_labels(
+    rows: Sequence[Row], objectives: Sequence[str], num_networks: int, seed: int = 0
+) -> list[Row]:
+    """Draw random networks of the rows' spaces, with labels drawn from surrogates of the rows.
 
     Args:
         rows: measured architectures.
-        objectives: which of their numbers to tell of others; not those with too few values.
-        networks: so many of each space that has an adapter, but no more than half of it.
-        seed: of the networks and the numbers.
+        objectives: names of the objectives to label; those with too few measurements are left out.
+        num_networks: networks of each registered space; at most half of the space is drawn.
+        seed: seed of networks and labels.
 
     Returns:
-        Rows that nobody measured; each number is drawn from what an expert holds possible.
+        Rows whose targets are draws from the surrogates' predictive distributions.
     """
     rng = np.random.default_rng(seed)
-    found = []
+    labelled = []
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         if space not in search_spaces.names():
             continue
-        known = list(group)
-        told = enough(known, objectives)
-        if not told:
+        measured = list(group)
+        names = objectives_with_enough_labels(measured, objectives)
+        if not names:
             continue
-        drawn = random_networks(space, networks, seed)
-        counts = Counts.usual([row.targets for row in drawn])
-        teacher = expert(counts, known, told)
-        features = counts.features([row.targets for row in drawn])
-        values = np.stack([teacher.believe(features, n).draw(rng) for n in teacher.objectives], 1)
-        found += [
-            Row(space, row.arch_str, dict(zip(teacher.objectives, of_row, strict=True)))
-            for row, of_row in zip(drawn, values.tolist(), strict=True)
+        networks = random_networks(space, num_networks, seed)
+        raw_features = [row.targets for row in networks]
+        graph_features = GraphFeatures.fit(raw_features)
+        surrogate = fit_graph_surrogate(graph_features, measured, names)
+        features = graph_features.transform(raw_features)
+        values = np.stack([surrogate.predict(features, n).sample(rng) for n in surrogate.objectives], 1)
+        labelled += [
+            Row(space, row.arch_str, dict(zip(surrogate.objectives, of_row, strict=True)))
+            for row, of_row in zip(networks, values.tolist(), strict=True)
         ]
-    return found
+    return labelled
 
 
-def taught(teacher: Ensemble, space_name: str, networks: int, seed: int = 0) -> Table:
-    """Random networks of a space with what a model tells of them: the medians of all that it has seen there.
+def distil(teacher: Ensemble, space_name: str, num_networks: int, seed: int = 0) -> Table:
+    """Draw random networks of a space, with a teacher's median predictions as targets.
 
-    What it tells of many networks is remembered on disk. Source: Hinton et al. 2015, Distilling the Knowledge
-    in a Neural Network.
+    The objectives are those that the teacher was trained on in the space. Predictions for many networks are
+    cached on disk. Source: Hinton et al. 2015, Distilling the Knowledge in a Neural Network.
 
     Args:
         teacher: the model.
-        space_name: of the space.
-        networks: so many.
-        seed: of the networks.
+        space_name: name of a registered space.
+        num_networks: number of networks.
+        seed: seed of the networks.
 
     Raises:
-        ValueError: the model has seen nothing of the space.
+        ValueError: the teacher was not trained on the space.
     """
-    seen = teacher.trained_on[space_name].objectives if space_name in teacher.trained_on else ()
-    objectives = [name for name in teacher.objectives if name in seen and name not in COUNTED]
+    trained = teacher.trained_on[space_name].objectives if space_name in teacher.trained_on else ()
+    objectives = [n for n in teacher.objectives if n in trained and n not in EXACT_OBJECTIVES]
     if not objectives:
-        raise ValueError(f"the teacher has seen nothing of {space_name}: expected a space that it knows")
-    drawn = synthetic.different(search_spaces.get(space_name), networks, seed)
-    lines = remembered(
-        "tell",
-        (teacher.fingerprint, objectives, list(drawn)),
-        networks,
-        lambda: [
-            json.dumps(v)
-            for v in teacher.predict(space_name, list(drawn), objectives, progress=True).tolist()
-        ],
-    )
-    pairs = zip(drawn, map(json.loads, lines), strict=True)
-    rows = [Row(space_name, name, dict(zip(objectives, values, strict=True))) for name, values in pairs]
+        raise ValueError(
+            f"the teacher was not trained on {space_name}: expected a space that it was trained on"
+        )
+    networks = synthetic.distinct_architectures(search_spaces.get(space_name), num_networks, seed)
+
+    def predict() -> list[str]:
+        predictions = teacher.predict(space_name, list(networks), objectives, progress=True)
+        return [json.dumps(of_network) for of_network in predictions.tolist()]
+
+    key = (teacher.fingerprint, objectives, list(networks))
+    lines = cached_strings("prediction", key, num_networks, predict)
+    rows = [
+        Row(space_name, name, dict(zip(objectives, values, strict=True)))
+        for name, values in zip(networks, map(json.loads, lines), strict=True)
+    ]
     return Table(space_name, rows)

@@ -1,9 +1,10 @@
-"""Training in several processes that torchrun starts, each of which takes its part of every batch.
+"""Data-parallel training in several processes that torchrun starts.
 
     torchrun --nproc-per-node 2 -m nas_rlm train nas --out runs/nas
 
-Gradients are added up over the processes, so that each step is the one that a single process would take. A
-process alone needs none of this. Where there are GPUs, each process has its own.
+Each process computes the gradient of its share of every batch. Gradients are summed over processes, so that
+each step equals the step of a single process. A single process needs no process group. Each process uses its
+own GPU where there are any.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from torch import Tensor
 
 
 @contextmanager
-def joined() -> Iterator[None]:
-    """Within it the processes that torchrun started work together."""
+def process_group() -> Iterator[None]:
+    """Join the processes that torchrun started, for the duration of the context."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
@@ -31,39 +32,44 @@ def joined() -> Iterator[None]:
 
 
 def rank() -> int:
-    """Which of the processes this is, from 0."""
+    """Return the index of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def size() -> int:
-    """How many processes there are."""
+def world_size() -> int:
+    """Return the number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def is_first() -> bool:
-    """Whether this process writes files and shows bars."""
+def is_main() -> bool:
+    """Return whether this process writes files and shows progress."""
     return rank() == 0
 
 
 def device() -> torch.device:
-    """Where this process computes."""
+    """Return the device of this process."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
-def part(rows: int) -> tuple[Tensor, float]:
-    """The rows of a batch that this process takes, and how much they count.
+def local_rows(num_rows: int) -> tuple[Tensor, float]:
+    """Return the rows of a batch that this process computes, and the weight of their loss.
 
-    Where there are fewer rows than processes, some take the first one and let it count for nothing.
+    Args:
+        num_rows: rows of the whole batch.
+
+    Returns:
+        Row indices, int64, and 1. With fewer rows than processes, some processes get the first row with
+        weight 0, since every process must compute a gradient.
     """
-    mine = torch.arange(rank(), rows, size())
-    return (mine, 1.0) if len(mine) else (torch.zeros(1, dtype=torch.long), 0.0)
+    rows = torch.arange(rank(), num_rows, world_size())
+    return (rows, 1.0) if len(rows) else (torch.zeros(1, dtype=torch.long), 0.0)
 
 
-def add_up(tensors: Sequence[Tensor]) -> None:
-    """Put into each tensor the sum over the processes."""
-    if size() == 1:
+def all_reduce(tensors: Sequence[Tensor]) -> None:
+    """Replace each tensor by its sum over processes."""
+    if world_size() == 1:
         return
     flat = torch.cat([t.flatten() for t in tensors])
     dist.all_reduce(flat)
@@ -71,16 +77,16 @@ def add_up(tensors: Sequence[Tensor]) -> None:
         t.copy_(summed.view_as(t))
 
 
-def agreed(value: float) -> float:
-    """What the first process has."""
-    if size() == 1:
+def broadcast(value: float) -> float:
+    """Return the value that the main process has."""
+    if world_size() == 1:
         return value
-    held = torch.tensor([value], dtype=torch.float64, device=device())
-    dist.broadcast(held, 0)
-    return float(held.item())
+    tensor = torch.tensor([value], dtype=torch.float64, device=device())
+    dist.broadcast(tensor, 0)
+    return float(tensor.item())
 
 
-def wait() -> None:
-    """Wait until all processes have come here."""
-    if size() > 1:
+def barrier() -> None:
+    """Wait until all processes have reached this call."""
+    if world_size() > 1:
         dist.barrier()

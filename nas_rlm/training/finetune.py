@@ -1,4 +1,4 @@
-"""Fine-tuning: a model learns from measured architectures, from a handful to all of a table."""
+"""Fine-tuning: train a model further on measured architectures, from a handful to a full table."""
 
 from __future__ import annotations
 
@@ -11,28 +11,35 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from nas_rlm.data import tables
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.splits import split
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.network import Network, has_bfloat16
-from nas_rlm.surrogates.calibration import ALONE, GUESSED, calibrate
+from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.fitting import panel_of
-from nas_rlm.surrogates.graph_surrogate import BESIDE, Knowing, knowing
+from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
+from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches
 from nas_rlm.training.recipe import Recipe, TableRecipe
-from nas_rlm.training.trainer import check_of, fit, seen, shown, validate
-from nas_rlm.utils.validation import check_names, hint
+from nas_rlm.training.trainer import fit, make_datasets, training_coverage
+from nas_rlm.training.validation import make_validation_set, validate
+from nas_rlm.utils.validation import check_objective_names, suggest
 
-SHARE, LEAST, MOST = 0.2, 8, 500  # of the rows are held out, but no fewer and no more
-EPOCHS, STEPS, FEWEST = 60, 6000, 4  # at most so many epochs and steps, and no fewer epochs
-PATIENCE, LONGEST = 8, 200  # epochs and steps, at least, without a better one, until the best is taken
-ASKED = 100  # rows tell which known objective a new one is like
-PARTS = ("all", "decoder", "token")  # of a network that can learn
-GUESS = 30  # epochs where too few rows are there to choose
-USUAL = 200  # tokens of a text; where they are more, epochs are fewer
-
+VALIDATION_FRACTION, MIN_ROWS, MAX_VALIDATION_ROWS = 0.2, 8, 500  # MIN_ROWS in each of the two subsets
+MAX_EPOCHS, MAX_STEPS, MIN_EPOCHS = 60, 6000, 4
+PATIENCE_EPOCHS, PATIENCE_STEPS = 8, 200  # without improvement, both of which must have passed
+DEFAULT_EPOCHS = 30  # with too few rows for validation
+MAX_SAMPLED_ROWS = 100  # to find similar objectives, and the length of texts
+LONG_TEXT = 200  # tokens; with longer texts there are fewer epochs
+BATCH_SIZE = 16
+PARTS = {
+    "all": "",
+    "decoder": "decoder.",
+    "token": "tokens.",
+}  # of a network, with prefixes of their parameters
 
 Model = TypeVar("Model", bound=Ensemble)
 
@@ -43,120 +50,157 @@ def fine_tune(
     objectives: Sequence[str],
     recipe: Recipe | None = None,
     seed: int = 0,
-    experts: bool = True,
+    surrogates: bool = True,
     learn: str = "all",
 ) -> Model:
-    """Continue training a model on new rows; objectives that it did not know become tokens of their own.
+    """Train a copy of a model further on measured rows; new objectives are added.
 
-    Such a token starts at that of the known objective whose predictions rank the rows most like it.
+    >>> tuned = fine_tune(rlm, rows, ["latency/mine"])  # doctest: +SKIP
 
-    Without a recipe the epochs are chosen: a fifth of the architectures is held out, the model learns from
-    the rest, and the epoch that ranks the held-out ones best is how long a second training takes, on all
-    rows. The first one gives the temperatures of the intervals as well. What the rows tell of other networks
-    of their space by counts alone becomes a factor of the model's distribution, see `nas_rlm.surrogates.graph_surrogate`.
+    The embedding of a new objective starts at that of the known objective whose predictions rank the rows
+    most similarly.
 
-    >>> tuned = rlm.fine_tune(rows, ["latency/mine"])  # doctest: +SKIP
+    Without a recipe, the number of epochs is chosen: a fifth of the architectures is held out, a first
+    training uses the others, and its best epoch on the held-out rows is the length of a second training on
+    all rows. The first training also calibrates the temperatures. Surrogates that are fitted to the rows are
+    combined with the network, see `nas_rlm.surrogates.graph_surrogate`.
 
     Args:
-        rlm: the model, left as it is.
+        rlm: the model, which is not changed.
         rows: measured architectures.
-        objectives: which of their numbers to learn.
-        recipe: how, without holding anything out; its tables and size do not matter.
-        seed: of the split and the batches, where there is no recipe.
-        experts: without them the network alone tells the numbers, those of before too.
-        learn: which part of the network does: "all", "decoder", or "token", the objectives' own, so that what
-            it says of other objectives stays as it is.
+        objectives: names of the objectives to learn.
+        recipe: settings of the training, without validation; its tables and size are ignored.
+        seed: seed of split and batches, without a recipe.
+        surrogates: fit surrogates to the rows and keep those of the model; else the new model has none.
+        learn: part of the network that is trained: "all", "decoder", or "token" for the embeddings of the
+            objectives only, which leaves predictions of other objectives unchanged.
 
     Returns:
         A new model.
 
     Raises:
-        ValueError: no row has one of the objectives, they are no list of different names, or there is no such
-            part.
+        ValueError: no row has one of the objectives, the objectives are not a list of distinct names, or
+            there is no part with the name in `learn`.
 
     Warns:
-        UserWarning: the rows are too few to hold any out, or to tell how wide intervals should be.
+        UserWarning: the rows are too few for validation or calibration.
     """
-    check_names(objectives)
+    check_objective_names(objectives)
     if learn not in PARTS:
-        raise ValueError(f"there is no part {learn!r} of a network; {hint(learn, PARTS)}")
-    kept = _kept(rows, objectives)
-    # Experts come first, so that an error costs no training.
+        raise ValueError(f"there is no part {learn!r} of a network; {suggest(learn, PARTS)}")
+    train_rows = _select_rows(rows, objectives)
+    # Surrogates are fitted first, since their errors should come before a long training.
     by_group = recipe is not None and recipe.by_group
-    learnt = panel_of(kept, objectives, rlm.experts, by_group) if experts else {}
-    tried = None
+    fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
+    first = None
     if recipe is None:
-        learnt = {
-            space: [replace(one, beside=dict.fromkeys(one.objectives, BESIDE)) for one in known]
-            for space, known in learnt.items()
-        }
-        recipe, tried = _chosen(rlm, kept, objectives, seed, experts, learn)
-    tuned, _ = _tuned(rlm, kept, objectives, recipe, learn)
-    tuned.temperatures = _guessed(kept, rlm.temperatures)
-    if tried is not None:
-        for space, fitted in tried.temperatures.items():
-            tuned.temperatures[space].update(fitted)
-        for space, known in tried.experts.items():
-            told = knowing(known)
-            learnt[space] = [_as_tried(one, told) for one in learnt[space]]
-    tuned.experts = _joined(rlm.experts, learnt, objectives) if experts else {}
+        fitted = {space: [*map(_with_default_temperatures, of_space)] for space, of_space in fitted.items()}
+        recipe, first = _choose_recipe(rlm, train_rows, objectives, seed, surrogates, learn)
+    tuned, _ = _train(rlm, train_rows, objectives, recipe, learn)
+    temperatures = _with_defaults(train_rows, rlm.temperatures)
+    if first is not None:
+        for space, of_space in first.temperatures.items():
+            temperatures[space].update(of_space)
+        for space, calibrated in first.surrogates.items():
+            by_objective = surrogate_by_objective(calibrated)
+            fitted[space] = [_with_calibration(surrogate, by_objective) for surrogate in fitted[space]]
+    tuned.temperatures = temperatures
+    tuned.surrogates = _merge_surrogates(rlm.surrogates, fitted, objectives) if surrogates else {}
     return tuned
 
 
-def _guessed(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
-    """Temperatures of all that rows tell: those that are known, or guesses."""
-    found: dict[str, dict[str, float]] = {space: dict(of_space) for space, of_space in known.items()}
+def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
+    """Return a temperature for each space and objective of the rows: a known one, or the default."""
+    temperatures = {space: dict(of_space) for space, of_space in known.items()}
     for row in rows:
         for name in row.targets:
-            found.setdefault(row.space, {}).setdefault(name, ALONE)
-    return found
+            temperatures.setdefault(row.space, {}).setdefault(name, DEFAULT_TEMPERATURE)
+    return temperatures
 
 
-def _chosen(
-    rlm: Model, rows: Sequence[Row], objectives: Sequence[str], seed: int, experts: bool, learn: str
+def _with_default_temperatures(surrogate: Surrogate) -> Surrogate:
+    """Return a copy of a surrogate with the default temperature of the network for each objective."""
+    defaults = dict.fromkeys(surrogate.objectives, DEFAULT_NETWORK_TEMPERATURE)
+    return replace(surrogate, network_temperatures=defaults)
+
+
+def _with_calibration(surrogate: Surrogate, calibrated: Mapping[str, Surrogate]) -> Surrogate:
+    """Return a copy of a surrogate with the temperatures of surrogates that were fitted to fewer rows."""
+    temperatures: dict[str, float] = {}
+    network_temperatures = dict(surrogate.network_temperatures)
+    for name in surrogate.objectives:
+        other = calibrated.get(name)
+        if other and name in other.temperatures:
+            temperatures[name] = other.temperatures[name]
+        if other and name in other.network_temperatures:
+            network_temperatures[name] = other.network_temperatures[name]
+    return replace(surrogate, temperatures=temperatures, network_temperatures=network_temperatures)
+
+
+def _merge_surrogates(
+    former: Mapping[str, Sequence[Surrogate]],
+    fitted: Mapping[str, Sequence[Surrogate]],
+    objectives: Sequence[str],
+) -> dict[str, list[Surrogate]]:
+    """Return fitted surrogates, and former ones of other objectives and spaces."""
+    merged = {
+        space: [other for surrogate in of_space if (other := surrogate.without(objectives))]
+        for space, of_space in former.items()
+    }
+    for space, of_space in fitted.items():
+        merged.setdefault(space, []).extend(of_space)
+    return merged
+
+
+def _choose_recipe(
+    rlm: Model, rows: Sequence[Row], objectives: Sequence[str], seed: int, surrogates: bool, learn: str
 ) -> tuple[Recipe, Model | None]:
-    """How long to train, as a training on a part of the rows tells; and the model after that, calibrated."""
-    recipe = default(len(rows), _length(rlm, rows), seed)
-    rest, held = tables.split(Table("rows", [*rows]), SHARE, seed)
-    held = held.sampled(MOST)
-    if len(held) < LEAST or len(rest) < LEAST:
+    """Return a recipe with the best number of epochs on held-out rows, and the calibrated model of that run.
+
+    With too few rows for validation, the number of epochs is a default, and there is no model.
+    """
+    recipe = default_recipe(len(rows), _median_length(rlm, rows), seed)
+    train, held_out = split(Table("rows", [*rows]), VALIDATION_FRACTION, seed)
+    held_out = held_out.sample(MAX_VALIDATION_ROWS)
+    if len(held_out) < MIN_ROWS or len(train) < MIN_ROWS:
         warnings.warn(
-            f"too few rows to hold some out ({len(rows)}): {GUESS} epochs are a guess, as intervals are",
+            f"{len(rows)} rows are too few for validation: training takes {DEFAULT_EPOCHS} epochs and"
+            " intervals are uncalibrated",
             stacklevel=4,
         )
-        return replace(recipe, epochs=GUESS), None
-    first, epochs = _tuned(rlm, rest.rows, objectives, recipe, learn, held)
+        return replace(recipe, epochs=DEFAULT_EPOCHS), None
+    first, epochs = _train(rlm, train.rows, objectives, recipe, learn, held_out)
     first.temperatures = {}
-    first.experts = _joined({}, panel_of(rest.rows, objectives, rlm.experts), objectives) if experts else {}
-    calibrate(first, [held], GUESSED)
+    fitted = fit_surrogates(train.rows, objectives, rlm.surrogates) if surrogates else {}
+    first.surrogates = _merge_surrogates({}, fitted, objectives)
+    calibrate(first, [held_out], PRIOR_ROWS)
     if not first.temperatures:
         warnings.warn(
-            f"{len(held)} held-out rows are too few to tell how wide intervals should be", stacklevel=4
+            f"{len(held_out)} held-out rows are too few for calibration: intervals are uncalibrated",
+            stacklevel=4,
         )
     return replace(recipe, epochs=epochs), first
 
 
-def _length(rlm: Ensemble, rows: Sequence[Row]) -> float:
-    """Tokens of a text, in the median."""
-    some = Table("", list(rows)).sampled(ASKED).rows
-    return float(np.median([len(rlm.token_ids(text)) for text in tables.texts(some)]))
+def _median_length(rlm: Ensemble, rows: Sequence[Row]) -> float:
+    """Return the median number of tokens of the rows' texts."""
+    sample = Table("", list(rows)).sample(MAX_SAMPLED_ROWS).rows
+    return float(np.median([len(rlm.token_ids(text)) for text in texts_of_rows(sample)]))
 
 
-def default(rows: int, length: float = USUAL, seed: int = 0) -> Recipe:
-    """How so many rows are learnt where no recipe says it.
+def default_recipe(num_rows: int, text_length: float = LONG_TEXT, seed: int = 0) -> Recipe:
+    """Return the recipe of a fine-tuning without one.
 
     Args:
-        rows: that are learnt from.
-        length: of a text, in tokens: an epoch of long ones takes so much time that there are fewer.
-        seed: of the batches.
+        num_rows: training rows.
+        text_length: tokens of a text; with long texts there are fewer epochs, since each takes longer.
+        seed: seed of the batches.
     """
-    batch = 16
-    most = min(EPOCHS, STEPS * batch / max(1, rows)) * min(1, USUAL / length)
-    epochs = int(np.clip(most, FEWEST, EPOCHS))
+    max_epochs = min(MAX_EPOCHS, MAX_STEPS * BATCH_SIZE / max(1, num_rows)) * min(1, LONG_TEXT / text_length)
     return Recipe(
         (TableRecipe(""),),
-        epochs=epochs,
-        batch_size=batch,
+        epochs=int(np.clip(max_epochs, MIN_EPOCHS, MAX_EPOCHS)),
+        batch_size=BATCH_SIZE,
         optimizer="muon",
         learning_rate=5e-4,
         warmup=10,
@@ -168,94 +212,84 @@ def default(rows: int, length: float = USUAL, seed: int = 0) -> Recipe:
     )
 
 
-def _kept(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
-    """The rows that have one of the objectives, with these numbers alone."""
+def _select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
+    """Return the rows that have one of the objectives, without other objectives.
+
+    Raises:
+        ValueError: there are no rows, or none has one of the objectives.
+    """
     if not rows:
-        raise ValueError("there are no rows to learn from: expected one measured network each")
-    measured = dict.fromkeys(name for row in rows for name in row.targets if row.measured(name))
+        raise ValueError("there are no rows to learn from: expected one for each measured network")
+    measured = dict.fromkeys(name for row in rows for name in row.targets if row.is_measured(name))
     for name in objectives:
         if name not in measured:
             raise ValueError(
-                f"none of {len(rows)} rows has a value for {name} above zero; {hint(name, measured)}"
+                f"none of {len(rows)} rows has a value for {name} above zero; {suggest(name, measured)}"
             )
-    wanted = [row.only(objectives) for row in rows]
-    return [row for row in wanted if any(row.measured(name) for name in row.targets)]
+    selected = [row.select(objectives) for row in rows]
+    return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
 
 
-def _as_tried(own: Knowing, told: Mapping[str, Knowing]) -> Knowing:
-    """An expert with the temperatures that those who learnt from fewer rows were given."""
-    names = [name for name in own.objectives if name in told]
-    temperatures = {n: told[n].temperatures[n] for n in names if n in told[n].temperatures}
-    beside = {n: told[n].beside[n] for n in names if n in told[n].beside}
-    return replace(own, temperatures=temperatures, beside={**own.beside, **beside})
-
-
-def _joined(
-    old: Mapping[str, Sequence[Knowing]], new: Mapping[str, Sequence[Knowing]], objectives: Sequence[str]
-) -> dict[str, list[Knowing]]:
-    """Experts in their places: new ones, and old ones for other numbers and other spaces."""
-    found = {space: [one for e in known if (one := e.without(objectives))] for space, known in old.items()}
-    for space, known in new.items():
-        found.setdefault(space, []).extend(known)
-    return found
-
-
-def alike(rlm: Ensemble, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, str]:
-    """For each objective that a model does not know, the known one of its kind that ranks rows most like it.
+def similar_objectives(rlm: Ensemble, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, str]:
+    """Return for each new objective the known one of its kind whose predictions correlate best with the rows.
 
     Args:
-        rlm: the model, whose network alone is asked.
-        rows: measured architectures, of which `ASKED` tell.
-        objectives: names, known or new.
+        rlm: the model.
+        rows: measured architectures, of which at most `MAX_SAMPLED_ROWS` are used.
+        objectives: names of known and new objectives.
+
+    Returns:
+        From new to known objective, where there are enough rows and a known objective of the same kind.
     """
-    found = {}
+    similar = {}
     for name in objectives:
-        kind = [o for o in rlm.objectives if o.split("/")[0] == name.split("/")[0]]
-        some = Table("", [row for row in rows if row.measured(name)]).sampled(ASKED)
-        if name not in rlm.objectives and kind and len(some) >= LEAST:
-            told, true = rlm.predict_text(tables.texts(some.rows), kind), some.column(name)
-            found[name] = kind[int(np.argmax([spearman(column, true) for column in told.T]))]
-    return found
+        same_kind = [o for o in rlm.objectives if o.split("/")[0] == name.split("/")[0]]
+        sample = Table("", [row for row in rows if row.is_measured(name)]).sample(MAX_SAMPLED_ROWS)
+        if name not in rlm.objectives and same_kind and len(sample) >= MIN_ROWS:
+            predictions, true = rlm.predict_text(texts_of_rows(sample.rows), same_kind), sample.column(name)
+            best = int(np.argmax([spearman(predicted, true) for predicted in predictions.T]))
+            similar[name] = same_kind[best]
+    return similar
 
 
-def _tuned(
+def _train(
     rlm: Model,
     rows: Sequence[Row],
     objectives: Sequence[str],
     recipe: Recipe,
     learn: str,
-    held: Table | None = None,
+    held_out: Table | None = None,
 ) -> tuple[Model, int]:
-    """A model trained on rows and the epochs that it took: the best ones, where there are held-out rows."""
-    grown = rlm.with_objectives(objectives, alike(rlm, rows, objectives))
-    grown.trained_on = seen(rows, rlm.trained_on)
+    """Return a trained copy of a model and its number of epochs, the best one on held-out rows if given."""
+    model = rlm.with_objectives(objectives, similar_objectives(rlm, rows, objectives))
+    model.trained_on = training_coverage(rows, rlm.trained_on)
     use = TableRecipe("", sequences=len(objectives))
-    examples = shown(grown, rows, use, recipe.seed)
-    with _learning(grown.network, learn, objectives):
-        if held is None:
-            fit(grown, examples, recipe)
-            return grown, recipe.epochs
-        checks = [check_of(held, objectives)]
-        each = sum(1 for _ in batches(examples, recipe, 0))
-        recipe = replace(recipe, validate_every=each, patience=max(PATIENCE, -(-LONGEST // each)))
-        best = fit(grown, examples, recipe, lambda: validate(grown, checks), keep_best=True)
-        return grown, max(1, round(best / each))
+    datasets = make_datasets(model, rows, use, recipe.seed)
+    with _trainable_part(model.network, learn, objectives):
+        if held_out is None:
+            fit(model, datasets, recipe)
+            return model, recipe.epochs
+        validation_sets = [make_validation_set(held_out, objectives)]
+        steps_per_epoch = sum(1 for _ in batches(datasets, recipe, 0))
+        patience = max(PATIENCE_EPOCHS, -(-PATIENCE_STEPS // steps_per_epoch))
+        recipe = replace(recipe, validate_every=steps_per_epoch, patience=patience)
+        best_step = fit(model, datasets, recipe, lambda: validate(model, validation_sets), keep_best=True)
+        return model, max(1, round(best_step / steps_per_epoch))
 
 
 @contextmanager
-def _learning(network: Network, learn: str, objectives: Sequence[str]) -> Iterator[None]:
-    """Within it only a part of the network learns."""
-    learns = {"all": "", "decoder": "decoder.", "token": "tokens."}[learn]
-    kept = [p for name, p in network.named_parameters() if not name.startswith((learns, "tokens."))]
-    own = torch.zeros(len(network.tokens.weight), 1)
-    own[network.config.objective_ids(objectives)] = 1
-    hook = network.tokens.weight.register_hook(lambda g: g * own.to(g.device)) if learn == "token" else None
-    for p in kept:
+def _trainable_part(network: Network, learn: str, objectives: Sequence[str]) -> Iterator[None]:
+    """Freeze all parameters outside a part of the network, for the duration of the context."""
+    frozen = [p for name, p in network.named_parameters() if not name.startswith((PARTS[learn], "tokens."))]
+    mask = torch.zeros(len(network.tokens.weight), 1)
+    mask[network.config.objective_ids(objectives)] = 1
+    hook = network.tokens.weight.register_hook(lambda g: g * mask.to(g.device)) if learn == "token" else None
+    for p in frozen:
         p.requires_grad_(False)
     try:
         yield
     finally:
-        for p in kept:
+        for p in frozen:
             p.requires_grad_(True)
         if hook:
             hook.remove()

@@ -1,4 +1,4 @@
-"""Recipes: the YAML files from which every training run starts."""
+"""Recipes: the YAML files that define trainings of models and tokenizers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 
 from nas_rlm.files import RECIPES, read_text
-from nas_rlm.utils.validation import hint
+from nas_rlm.utils.validation import suggest
+
+FORMER_TABLE_KEYS = {"lessons": "pseudo_labels", "experts": "surrogates"}
 
 
 @dataclass(frozen=True)
@@ -20,38 +22,40 @@ class TableRecipe:
 
     Args:
         path: a parquet file, relative to the data directory.
-        rows: training rows an epoch, drawn anew each epoch, some twice if there are fewer; None for all.
-        sequences: at most so many sequences a presentation, each with other numbers and from the text alone.
-        lessons: beside the rows, so many random networks of each of its spaces an epoch, with what the rows
-            let expect of them, see `nas_rlm.training.distillation`.
-        experts: kinds of numbers, such as accuracy or latency, of which the model keeps an expert that learns
-            from the rows as well, see `nas_rlm.surrogates.graph_surrogate`.
+        rows: training rows in an epoch, drawn anew each epoch and repeated where there are fewer; None for
+            all.
+        sequences: maximum of decoder sequences for a row in a step, each with other numbers.
+        pseudo_labels: random networks of each space, beside the rows, with pseudo-labels from surrogates that
+            are fitted to the rows, see `nas_rlm.training.distillation`; None for none.
+        surrogates: kinds of objectives, such as accuracy or latency, of which surrogates are fitted to the
+            rows and saved with the model, see `nas_rlm.surrogates`.
     """
 
     path: str
     rows: int | None = None
     sequences: int = 1
-    lessons: int | None = None
-    experts: tuple[str, ...] = ()
+    pseudo_labels: int | None = None
+    surrogates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_counts(self, self.path, "rows", "sequences", "lessons")
+        _check_positive(self, self.path, "rows", "sequences", "pseudo_labels")
 
-    def told(self, objectives: Sequence[str]) -> list[str]:
-        """Those of objectives of which the model keeps an expert."""
-        return [name for name in objectives if name.split("/")[0] in self.experts]
+    def surrogate_objectives(self, objectives: Sequence[str]) -> list[str]:
+        """Return those objectives of which surrogates are fitted."""
+        return [name for name in objectives if name.split("/")[0] in self.surrogates]
 
 
 @dataclass(frozen=True)
 class SpaceRecipe:
-    """How networks of one space are used, drawn at random, with numbers that are counted in them.
+    """How random networks of a space are used, with graph features or a teacher's predictions as targets.
 
     Args:
-        space: its name.
-        networks: so many different ones.
-        rows, sequences: as for a table.
-        teacher: a checkpoint, a folder or a shipped model's name: the numbers are what it tells of the
-            networks, see `nas_rlm.training.distillation.taught`.
+        space: name of a registered search space.
+        networks: number of distinct networks.
+        rows: as for a table.
+        sequences: as for a table.
+        teacher: a checkpoint directory or the name of a shipped model, whose predictions are the targets, see
+            `nas_rlm.training.distillation.distil`; by default targets are graph features.
     """
 
     space: str
@@ -61,44 +65,55 @@ class SpaceRecipe:
     teacher: str = ""
 
     def __post_init__(self) -> None:
-        _check_counts(self, self.space, "networks", "rows", "sequences")
+        _check_positive(self, self.space, "networks", "rows", "sequences")
 
     @property
-    def use(self) -> TableRecipe:
-        """The same as for a table."""
+    def as_table(self) -> TableRecipe:
+        """The same use of a table."""
         return TableRecipe(self.space, self.rows, self.sequences)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training run.
+    """A training of a model.
 
     Args:
-        tables: what it trains on.
-        spaces: networks whose numbers are counted, what it trains on as well.
-        start: a checkpoint to start from, a folder or a shipped model's name: its network and tokenizer are
-            kept, and of its objectives those that the recipe has; by default a new network.
-        size: the network's dial.
-        statements: layers that read statements by themselves, see `nas_rlm.model.network.Config`.
-        encoder: a pretrained one that reads in the place of the network's own and does not change, see
+        tables: tables to train on.
+        spaces: spaces of random networks to train on.
+        start: a checkpoint directory or the name of a shipped model: training starts from its network, with
+            its tokenizer; by default from a new network.
+        size: scaling parameter of a new network, see `nas_rlm.model.network.Config`.
+        statements: layers that encode each statement by itself, see `nas_rlm.model.network.Config`.
+        encoder: name of a frozen pretrained encoder that replaces the encoder layers, see
             `nas_rlm.model.encoders.load`; it has its own tokenizer.
-        tokenizer: a tokenizer's file, or a shipped model's name; by default one is trained.
-        vocab_size, tokenizer_texts, longest_piece: of that one, on this many texts of each table.
-        numbers: at most so many in one sequence of the decoder: accuracy first, then others at random.
-        epochs, batch_size: how long; rows a step.
-        optimizer: "adamw", "adafactor" or "muon" (for the layers' matrices, AdamW for the rest).
-        learning_rate, warmup, weight_decay, clip: steps of linear warm-up, then as `schedule` says.
-        schedule: "cosine", to zero at the end, or "constant".
-        ema: decay of the averaged weights, which are the ones kept.
-        noise: standard deviation of what is added to the numbers to learn, relative to the spread of each
-            objective; it falls to zero in the course of the training.
-        precision: "float32" or "bfloat16" (matrix products only).
-        validation: share of architectures held out, by the space's key.
-        by_group: hold out problems with all the programs that solve them.
-        validate_every, validation_rows, patience: check this many held-out rows a table every so many steps
-            and stop after `patience` checks without a better mean Spearman; 0 never stops.
-        checkpoint_every: steps between resumable checkpoints.
-        seed: of everything random.
+        tokenizer: path of a tokenizer, or the name of a shipped model; by default a tokenizer is trained.
+        vocab_size: pieces of a trained tokenizer.
+        tokenizer_texts: texts of each table that the tokenizer is trained on.
+        longest_piece: maximum length of a piece in characters.
+        numbers: maximum of numbers in a decoder sequence: accuracy first, then others in random order.
+        epochs: number of epochs.
+        batch_size: rows in a step.
+        optimizer: "adamw", "adafactor" or "muon" (for matrices of the layers; AdamW for the rest).
+        learning_rate: highest learning rate.
+        warmup: steps of linear warm-up.
+        schedule: of the learning rate after warm-up: "cosine" (to zero) or "constant".
+        weight_decay: of the layers' matrices.
+        clip: maximum norm of the gradient.
+        ema: decay of the averaged weights, which are the ones saved.
+        noise: standard deviation of the label noise in units of each objective's spread; decreases to zero in
+            the course of training.
+        precision: of matrix products: "float32" or "bfloat16".
+        validation: fraction of architectures that is held out, by the space's key.
+        by_group: hold out problems with all programs that solve them.
+        validate_every: steps between validations.
+        validation_rows: held-out rows of each table in a validation.
+        patience: validations without a better mean Spearman correlation after which training stops; 0 for
+            never.
+        checkpoint_every: steps between saved states.
+        seed: seed of all randomness.
+
+    Raises:
+        ValueError: a value is out of range, or there is neither a table nor a space.
     """
 
     tables: tuple[TableRecipe, ...] = ()
@@ -133,11 +148,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "bfloat16"):
-            raise ValueError(f"precision is {self.precision!r}; expected float32 or bfloat16")
+            raise ValueError(f"precision is {self.precision!r}: expected float32 or bfloat16")
         if self.optimizer not in ("adamw", "adafactor", "muon"):
-            raise ValueError(f"optimizer is {self.optimizer!r}; expected adamw, adafactor or muon")
+            raise ValueError(f"optimizer is {self.optimizer!r}: expected adamw, adafactor or muon")
         if self.schedule not in ("cosine", "constant"):
-            raise ValueError(f"schedule is {self.schedule!r}; expected cosine or constant")
+            raise ValueError(f"schedule is {self.schedule!r}: expected cosine or constant")
         if self.encoder and (self.start or self.tokenizer):
             raise ValueError(
                 f"encoder is {self.encoder!r}, which has its own tokenizer and is new: expected neither start"
@@ -145,7 +160,7 @@ class Recipe:
             )
         if not self.tables and not self.spaces:
             raise ValueError(
-                "the recipe has no tables; expected a list such as [{path: nasbench201.parquet}], or spaces"
+                "the recipe has no tables: expected a list such as [{path: nasbench201.parquet}], or spaces"
                 " such as [{space: nasbench201, networks: 1000}]"
             )
         for name in (
@@ -153,35 +168,42 @@ class Recipe:
             *("vocab_size", "tokenizer_texts", "longest_piece"),
         ):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+                raise ValueError(f"{name} is {getattr(self, name)}: expected at least 1")
         if self.numbers < 2:
-            raise ValueError(f"numbers is {self.numbers}; expected at least 2, accuracy and another")
+            raise ValueError(f"numbers is {self.numbers}: expected at least 2, accuracy and another")
         for name in ("validation", "ema"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a share from 0 to below 1")
+                raise ValueError(f"{name} is {getattr(self, name)}: expected a number from 0 to below 1")
         for name in ("noise", "weight_decay", "warmup", "patience", "seed"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+                raise ValueError(f"{name} is {getattr(self, name)}: expected at least 0")
         for name in ("learning_rate", "clip"):
             if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected more than 0")
+                raise ValueError(f"{name} is {getattr(self, name)}: expected a number above 0")
 
-    def alone(self, table: str) -> Recipe:
-        """The same training on one of its tables: `fbnet` for architectures/fbnet.parquet."""
-        names = {Path(t.path).stem: t for t in self.tables}
-        if table not in names:
-            raise ValueError(f"the recipe has no table {table!r}; {hint(table, names)}")
-        return replace(self, tables=(names[table],), spaces=())
+    def for_table(self, table: str) -> Recipe:
+        """Return the recipe of the same training on one of its tables.
+
+        Args:
+            table: name of the table's file without directory and suffix.
+
+        Raises:
+            ValueError: the recipe has no such table.
+        """
+        by_name = {Path(t.path).stem: t for t in self.tables}
+        if table not in by_name:
+            raise ValueError(f"the recipe has no table {table!r}; {suggest(table, by_name)}")
+        return replace(self, tables=(by_name[table],), spaces=())
 
 
 @dataclass(frozen=True)
 class SpaceTexts:
-    """Texts of random architectures of a space.
+    """Texts of random architectures of a space, for the training of a tokenizer.
 
     Args:
-        name: of the space.
-        networks: so many, less those that are held out.
-        copies: how often each of them counts.
+        name: name of the space.
+        networks: number of architectures, before held-out ones are removed.
+        copies: weight of the texts, as a number of copies of each.
     """
 
     name: str
@@ -191,17 +213,22 @@ class SpaceTexts:
 
 @dataclass(frozen=True)
 class TokenizerRecipe:
-    """A tokenizer's training.
+    """A training of a tokenizer.
 
     Args:
-        spaces: whose texts it learns from.
-        foreign: networks of `nas_rlm.data.reference_networks`, by each of torch's exporters that can write them.
-        foreign_copies: how often each of them counts.
-        tables: parquet tables, whose texts it learns from as well.
-        vocab_size: at most this many pieces.
-        longest_piece: in characters.
-        held_out: share of architectures left out, by the space's key: those that tables hold out as well.
-        seed: of the architectures.
+        spaces: spaces of random architectures to train on.
+        foreign: names of networks in `nas_rlm.data.reference_networks`, exported by each of torch's exporters
+            that supports them.
+        foreign_copies: copies of each of these texts.
+        tables: paths of parquet tables to train on.
+        vocab_size: maximum number of pieces.
+        longest_piece: maximum length of a piece in characters.
+        held_out: fraction of architectures that is left out, by the space's key: the same that tables hold
+            out.
+        seed: seed of the architectures.
+
+    Raises:
+        ValueError: there is nothing to train on, or a space has no texts.
     """
 
     spaces: tuple[SpaceTexts, ...] = ()
@@ -215,103 +242,119 @@ class TokenizerRecipe:
 
     def __post_init__(self) -> None:
         if not (self.spaces or self.foreign or self.tables):
-            raise ValueError("the recipe has no texts; expected spaces, foreign networks or tables")
+            raise ValueError("the recipe has no texts: expected spaces, foreign networks or tables")
         for space in self.spaces:
             if space.networks < 1 or space.copies <= 0:
-                raise ValueError(f"{space} is empty; expected at least 1 network and copies above 0")
+                raise ValueError(f"{space} has no texts: expected at least 1 network and copies above 0")
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
-    """A recipe from a YAML file, or a shipped one by name (`nas`).
+    """Read a recipe from a YAML file, or a shipped one by its name.
 
-    A recipe that names another one as its `base` is that one but for its own keys.
+    A recipe with the key `base` inherits all keys of that recipe that it does not have itself.
+
+    Args:
+        path: path of the file, or a name such as `nas`.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a mapping, or an unknown or malformed key.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a mapping, or has an unknown, former or malformed key.
     """
-    content, path = _content(path)
+    content, path = _read_yaml(path)
     if base := content.pop("base", None):
-        content = {**_content(_base(base, path))[0], **content}
+        content = {**_read_yaml(_base_path(base, path))[0], **content}
         if "base" in content:
-            raise ValueError(f"{path}: its base {base!r} has a base as well; expected a recipe without one")
+            raise ValueError(f"{path}: its base {base!r} has a base as well: expected a recipe without one")
     lists = {name: content.get(name, []) for name in ("tables", "spaces")}
     if not lists.keys() & content.keys() or not all(isinstance(v, list) for v in lists.values()):
-        raise ValueError(f"{path} is no recipe of a training: expected keys such as tables, size, epochs")
-    tables = tuple(_table(t, path) for t in lists["tables"])
-    spaces = tuple(SpaceRecipe(**_known(SpaceRecipe, s, path)) for s in lists["spaces"])
-    return Recipe(**{**_known(Recipe, content, path), "tables": tables, "spaces": spaces})
+        raise ValueError(f"{path} is not a recipe of a training: expected keys such as tables, size, epochs")
+    tables = tuple(_table_recipe(t, path) for t in lists["tables"])
+    spaces = tuple(SpaceRecipe(**_check_keys(SpaceRecipe, s, path)) for s in lists["spaces"])
+    return Recipe(**{**_check_keys(Recipe, content, path), "tables": tables, "spaces": spaces})
 
 
-def _base(name: Any, path: Path) -> str | Path:
-    """Where the base of a recipe is: shipped, or beside it."""
+def _base_path(name: Any, path: Path) -> str | Path:
+    """Return the path of a base in the same directory, or else the name of a shipped recipe."""
     if not isinstance(name, str):
-        raise ValueError(f"{path}: base is {name!r}; expected the name of a recipe")
-    beside = path.parent / name
-    return beside if beside.is_file() else name
+        raise ValueError(f"{path}: base is {name!r}: expected the name of a recipe")
+    sibling = path.parent / name
+    return sibling if sibling.is_file() else name
 
 
-def _table(content: Any, path: Path) -> TableRecipe:
-    given = _known(TableRecipe, content, path)
-    experts = given.get("experts", [])
-    if not isinstance(experts, list):
-        raise ValueError(f"{path}: experts is {experts!r}; expected a list such as [accuracy, latency]")
-    return TableRecipe(**{**given, "experts": tuple(map(str, experts))})
+def _table_recipe(content: Any, path: Path) -> TableRecipe:
+    """Make a table's recipe from its mapping."""
+    for former, present in FORMER_TABLE_KEYS.items():
+        if isinstance(content, dict) and former in content:
+            raise ValueError(f"{path}: the key {former!r} of a table is now called {present!r}: rename it")
+    values = _check_keys(TableRecipe, content, path)
+    surrogates = values.get("surrogates", [])
+    if not isinstance(surrogates, list):
+        raise ValueError(f"{path}: surrogates is {surrogates!r}: expected a list such as [accuracy, latency]")
+    return TableRecipe(**{**values, "surrogates": tuple(map(str, surrogates))})
 
 
 def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:
-    """A tokenizer's recipe from a YAML file, or the shipped one by its name, `tokenizer`.
+    """Read a tokenizer's recipe from a YAML file, or the shipped one by its name, `tokenizer`.
+
+    Args:
+        path: path of the file, or `tokenizer`.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a mapping, or an unknown or malformed key.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a mapping, or has an unknown or malformed key.
     """
-    content, path = _content(path)
+    content, path = _read_yaml(path)
     lists = {name: content.get(name, []) for name in ("spaces", "foreign", "tables")}
     for name, value in lists.items():
         if not isinstance(value, list):
-            raise ValueError(f"{path}: {name} is {value!r}; expected a list")
-    spaces = tuple(SpaceTexts(**_known(SpaceTexts, s, path)) for s in lists["spaces"])
-    given = {**_known(TokenizerRecipe, content, path), "spaces": spaces}
-    return TokenizerRecipe(**{**given, **{k: tuple(map(str, lists[k])) for k in ("foreign", "tables")}})
+            raise ValueError(f"{path}: {name} is {value!r}: expected a list")
+    spaces = tuple(SpaceTexts(**_check_keys(SpaceTexts, s, path)) for s in lists["spaces"])
+    values = {**_check_keys(TokenizerRecipe, content, path), "spaces": spaces}
+    return TokenizerRecipe(**{**values, **{k: tuple(map(str, lists[k])) for k in ("foreign", "tables")}})
 
 
-def _check_counts(part: object, what: str, *names: str) -> None:
+def _check_positive(recipe: object, owner: str, *names: str) -> None:
+    """Check that fields of a table's or space's recipe are positive integers or None."""
     for name in names:
-        value = getattr(part, name)
+        value = getattr(recipe, name)
         if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} of {what!r} is {value!r}; expected at least 1")
+            raise ValueError(f"{name} of {owner!r} is {value!r}: expected at least 1")
 
 
-def _content(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
-    """What a YAML file holds, and where it is."""
+def _read_yaml(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """Return the mapping in a YAML file or a shipped recipe, and the path of the file."""
     shipped = RECIPES / f"{path}.yaml"
     path = shipped if shipped.is_file() else Path(path)
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in shipped.parent.glob("*.yaml")))
-        raise FileNotFoundError(f"no recipe at {str(path)!r}: expected a YAML file or one of: {known}")
+        names = ", ".join(sorted(p.stem for p in shipped.parent.glob("*.yaml")))
+        raise FileNotFoundError(f"no recipe at {str(path)!r}: expected a YAML file or one of: {names}")
     try:
         content = yaml.safe_load(read_text(path, "a recipe in YAML"))
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is no recipe: expected keys such as tables, size, epochs")
+        raise ValueError(f"{path} is not a recipe: expected keys such as tables, size, epochs")
     return content, path
 
 
-def _known(kind: type, content: Any, path: Path) -> dict[str, Any]:
+def _check_keys(kind: type, content: Any, path: Path) -> dict[str, Any]:
+    """Check the keys and number types of a mapping against the fields of a dataclass, and return it."""
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: {content!r} is no mapping; expected keys of {kind.__name__}")
-    names = {f.name: f for f in fields(kind)}
+        raise ValueError(f"{path}: {content!r} is not a mapping: expected keys of {kind.__name__}")
+    by_name = {f.name: f for f in fields(kind)}
     for key, value in content.items():
-        if key not in names:
-            raise ValueError(f"{path}: unknown key {key!r}; {hint(str(key), names)}")
-        default = names[key].default
+        if key not in by_name:
+            raise ValueError(f"{path}: unknown key {key!r}; {suggest(str(key), by_name)}")
+        default = by_name[key].default
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise ValueError(f"{path}: {key} is {value!r}: expected true or false")
+            continue
         if isinstance(default, float) and not isinstance(value, int | float):
-            raise ValueError(f"{path}: {key} is {value!r}; expected a number such as {default}")
+            raise ValueError(f"{path}: {key} is {value!r}: expected a number such as {default}")
         if isinstance(default, int) and (not isinstance(value, int) or isinstance(value, bool)):
-            raise ValueError(f"{path}: {key} is {value!r}; expected an integer such as {default}")
-    for name, field in names.items():
+            raise ValueError(f"{path}: {key} is {value!r}: expected an integer such as {default}")
+    for name, field in by_name.items():
         if field.default is MISSING and name not in content:
             raise ValueError(f"{path}: {content!r} has no {name}")
     return dict(content)

@@ -1,4 +1,4 @@
-"""Axes of figures and of the report page: labels, and limits that leave outliers out."""
+"""Axes of figures and of the report page: labels, and limits without outliers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ import numpy as np
 UNITS = {"accuracy": "%", "latency": "ms", "memory": "bytes", "flops": "MACs", "params": ""}
 
 
-def label(objective: str) -> str:
-    """An objective as an axis label.
+def axis_label(objective: str) -> str:
+    """Return the label of an objective's axis, with its unit.
 
-    >>> label("latency/pixel3"), label("flops")
+    >>> axis_label("latency/pixel3"), axis_label("flops")
     ('latency on pixel3 (ms)', 'flops (MACs)')
     """
-    kind, _, which = objective.partition("/")
+    kind, _, qualifier = objective.partition("/")
     unit = UNITS.get(kind, "")
-    name = f"{kind} on {which}" if which else kind
+    name = f"{kind} on {qualifier}" if qualifier else kind
     return f"{name} ({unit})" if unit else name
 
 
-def fence(costs: np.ndarray) -> float:
-    """Where outliers begin among costs: one and a half interquartile ranges above the upper quartile."""
+def outlier_threshold(costs: np.ndarray) -> float:
+    """Return the value above which costs are outliers: the upper quartile plus 1.5 interquartile ranges."""
     lower, upper = np.quantile(costs, [0.25, 0.75])
     return float(upper + 1.5 * (upper - lower))
 
 
-def padded(low: float, high: float, share: float = 0.05) -> tuple[float, float]:
-    """Limits with a margin: a share of their difference, or of what they are."""
-    margin = share * (high - low) or share * abs(high) or 1.0
-    return low - margin, high + margin
+def padded_limits(low: float, high: float, margin: float = 0.05) -> tuple[float, float]:
+    """Return axis limits with a margin on both sides.
+
+    Args:
+        low: smallest value.
+        high: largest value.
+        margin: as a fraction of their difference, or of `high` if they are equal.
+    """
+    padding = margin * (high - low) or margin * abs(high) or 1.0
+    return low - padding, high + padding

@@ -1,4 +1,4 @@
-"""Work shared with copies of this process, which have all that it has in memory."""
+"""Parallel map over forked worker processes, which share the memory of this process."""
 
 from __future__ import annotations
 
@@ -17,129 +17,132 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def mapped(
-    work: Callable[[Item], Found], items: Sequence[Item], key: tuple[Hashable, ...] = ()
-) -> Iterator[Found]:
-    """What work finds of each item, in their order, as many at a time as torch has threads.
+    work: Callable[[Item], Result], items: Sequence[Item], key: tuple[Hashable, ...] = ()
+) -> Iterator[Result]:
+    """Yield the result of each item in order, computed by as many processes as torch has threads.
 
-    Every so many items are this process's own; the others are those of its copies, which end with it.
+    Items are assigned to the processes in turn; this process is one of them. The workers end with it.
 
     Args:
-        work: what it finds can be pickled, and does not depend on what it was called with before.
-        items: of work.
-        key: equal where work is the same as before; within `staying` the same copies then go on with it.
+        work: function of an item, whose result can be pickled and does not depend on earlier calls.
+        items: arguments of `work`.
+        key: identifies `work`; within `staying`, calls with equal keys share their worker processes.
 
     Raises:
-        Exception: what work raised, here or in a copy.
-        MemoryError: a copy was killed, as the system does where memory is short.
+        Exception: any exception of `work`.
+        MemoryError: a worker was killed, as the operating system does when memory runs out.
     """
-    import torch  # takes a second, and a search whose predictor is another one needs none
+    import torch  # slow to import, and not needed by every search
 
     processes = min(torch.get_num_threads(), len(items))
-    # Elsewhere than on Linux copies of processes with threads are not safe, and daemons may have none.
+    # Only on Linux it is safe to fork a process with threads, and daemons may not fork.
     if processes < 2 or sys.platform != "linux" or multiprocessing.current_process().daemon:
         yield from map(work, items)
         return
     with _one_thread():
-        if key and _place is not None and _can_be_sent(items[0]):
-            yield from _place.crew(work, key, processes).mapped(items)
+        if key and _kept_pool is not None and _is_picklable(items[0]):
+            yield from _kept_pool.get(work, key, processes).mapped(items)
         else:
-            with closing(_Crew[int, Found](lambda number: work(items[number]), processes)) as crew:
-                yield from crew.mapped(range(len(items)))
+            # Indices are sent instead of items, which the workers have inherited.
+            with closing(_Pool[int, Result](lambda index: work(items[index]), processes)) as pool:
+                yield from pool.mapped(range(len(items)))
 
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """Within it copies stay for the next items of the same work, and keep what they have remembered."""
-    global _place
-    before, _place = _place, _Place()
+    """Keep the worker processes and their caches between calls of `mapped` with equal keys."""
+    global _kept_pool
+    before, _kept_pool = _kept_pool, _KeptPool()
     try:
         yield
     finally:
-        _place.close()
-        _place = before
+        _kept_pool.close()
+        _kept_pool = before
 
 
-class _Crew(Generic[Item, Found]):
-    """This process and its copies, each of which does every so many items.
+class _Pool(Generic[Item, Result]):
+    """This process and its forked workers.
 
     Args:
-        work: of each.
-        processes: so many, with this one.
+        work: function of an item.
+        processes: number of processes, this one included.
     """
 
-    def __init__(self, work: Callable[[Item], Found], processes: int) -> None:
+    def __init__(self, work: Callable[[Item], Result], processes: int) -> None:
         self.work, self.processes = work, processes
-        self.copies: list[ForkProcess] = []
+        self.workers: list[ForkProcess] = []
         self.pipes: list[Connection] = []
         context = multiprocessing.get_context("fork")
         for _ in range(1, processes):
-            here, there = context.Pipe()
-            self.pipes.append(here)
-            copy = context.Process(target=_serve, args=(work, there, self.pipes), daemon=True)
+            parent_end, worker_end = context.Pipe()
+            self.pipes.append(parent_end)
+            worker = context.Process(target=_serve, args=(work, worker_end, self.pipes), daemon=True)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which torch keeps at rest
-                copy.start()
-            self.copies.append(copy)
-            there.close()
+                # Of forking a process with threads; torch's are idle here.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                worker.start()
+            self.workers.append(worker)
+            worker_end.close()
 
-    def mapped(self, items: Sequence[Item]) -> Iterator[Found]:
-        """What work finds of each item, in their order; who stops asking ends the copies."""
+    def mapped(self, items: Sequence[Item]) -> Iterator[Result]:
+        """Yield the result of each item in order; the workers end if the iteration is not completed."""
         try:
             for pipe, item in zip(self.pipes, items[1 : self.processes], strict=False):
                 _send(pipe, item)
-            for number, item in enumerate(items):
-                place = number % self.processes
-                if place == 0:
+            for index, item in enumerate(items):
+                process = index % self.processes
+                if process == 0:
                     yield self.work(item)
                     continue
-                found = _received(self.pipes[place - 1])
-                if number + self.processes < len(items):
-                    _send(self.pipes[place - 1], items[number + self.processes])
-                yield found
+                result = _receive(self.pipes[process - 1])
+                if index + self.processes < len(items):
+                    _send(self.pipes[process - 1], items[index + self.processes])
+                yield result
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """End the copies."""
-        for copy in self.copies:
-            copy.kill()
-            copy.join()
+        """End the workers."""
+        for worker in self.workers:
+            worker.kill()
+            worker.join()
         for pipe in self.pipes:
             pipe.close()
-        self.copies, self.pipes = [], []
+        self.workers, self.pipes = [], []
 
 
-class _Place:
-    """Where a crew stays until other work comes."""
+class _KeptPool:
+    """A pool that is reused for calls with equal keys."""
 
     def __init__(self) -> None:
         self.key: tuple[Hashable, ...] = ()
-        self.stays: _Crew[Any, Any] | None = None
+        self.pool: _Pool[Any, Any] | None = None
 
-    def crew(
-        self, work: Callable[[Item], Found], key: tuple[Hashable, ...], processes: int
-    ) -> _Crew[Item, Found]:
-        """A crew for some work, that of before if it can do it."""
-        if self.stays is None or key != self.key or len(self.stays.copies) < processes - 1:
+    def get(
+        self, work: Callable[[Item], Result], key: tuple[Hashable, ...], processes: int
+    ) -> _Pool[Item, Result]:
+        """Return the pool of a key, a new one if the key is another or more processes are needed."""
+        if self.pool is None or key != self.key or len(self.pool.workers) < processes - 1:
             self.close()
-            self.key, self.stays = key, _Crew(work, processes)
-        return self.stays
+            self.key, self.pool = key, _Pool(work, processes)
+        return self.pool
 
     def close(self) -> None:
-        if self.stays is not None:
-            self.stays.close()
+        """End the workers."""
+        if self.pool is not None:
+            self.pool.close()
 
 
-_place: _Place | None = None
+_kept_pool: _KeptPool | None = None
 
 
-def _can_be_sent(item: Any) -> bool:
-    """Whether it can be pickled: what is of a class within a function cannot."""
+def _is_picklable(item: Any) -> bool:
+    """Whether an item can be pickled; one of a class defined within a function cannot."""
     try:
         pickle.dumps(item)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -148,17 +151,17 @@ def _can_be_sent(item: Any) -> bool:
 
 
 @contextmanager
-def _killed_is_told() -> Iterator[None]:
-    """A copy that does not answer, or is not there to be asked, was killed."""
+def _report_killed_worker() -> Iterator[None]:
+    """Raise a MemoryError if the worker at the other end of a pipe was killed."""
     try:
         yield
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        raise MemoryError("a copy of this process was killed: expected enough memory for it") from None
+        raise MemoryError("a worker process was killed, perhaps because memory ran out") from None
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Within it torch computes with one thread, as the copies must."""
+    """Let torch use one thread, as the workers must."""
     import torch
 
     before = torch.get_num_threads()
@@ -169,36 +172,40 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _serve(work: Callable[[Item], Any], pipe: Connection, others: Sequence[Connection]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks is interrupted, and ends its copies
-    gc.disable()  # else all that was inherited is looked at, and copied, again and again
-    for other in others:
-        other.close()  # else nobody would notice when the process that asks has ended
+def _serve(work: Callable[[Item], Any], pipe: Connection, inherited_pipes: Sequence[Connection]) -> None:
+    """Run a worker until the parent process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends its workers
+    gc.disable()  # a collection would touch, and so copy, all inherited memory
+    for inherited in inherited_pipes:
+        inherited.close()  # else a worker keeps the pipes open after the parent has ended
     with suppress(EOFError, BrokenPipeError):
-        _serve_all(work, pipe)
+        _answer_requests(work, pipe)
 
 
-def _serve_all(work: Callable[[Item], Any], pipe: Connection) -> None:
+def _answer_requests(work: Callable[[Item], Any], pipe: Connection) -> None:
+    """Receive items from a pipe, and send back whether they succeeded, the result or error, and warnings."""
     while True:
         item = pipe.recv()
-        with warnings.catch_warnings(record=True) as warned:
+        with warnings.catch_warnings(record=True) as caught:
             try:
-                found = True, work(item)
+                reply = True, work(item)
             except Exception as error:
-                found = False, error
-        pipe.send((*found, [(str(one.message), one.category) for one in warned]))
+                reply = False, error
+        pipe.send((*reply, [(str(warning.message), warning.category) for warning in caught]))
 
 
 def _send(pipe: Connection, item: Any) -> None:
-    with _killed_is_told():
+    """Send an item to a worker."""
+    with _report_killed_worker():
         pipe.send(item)
 
 
-def _received(pipe: Connection) -> Any:
-    with _killed_is_told():
-        is_found, found, warned = pipe.recv()
-    for message, category in warned:
+def _receive(pipe: Connection) -> Any:
+    """Receive a result from a worker; its warnings and exceptions are repeated here."""
+    with _report_killed_worker():
+        succeeded, result, caught = pipe.recv()
+    for message, category in caught:
         warnings.warn(message, category, stacklevel=2)
-    if not is_found:
-        raise found
-    return found
+    if not succeeded:
+        raise result
+    return result

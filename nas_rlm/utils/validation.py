@@ -1,4 +1,4 @@
-"""Checks of arguments: lists, objective names, quantile levels; suggestions for unknown names."""
+"""Argument checks: lists, objective names, quantile levels; suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -7,23 +7,37 @@ from difflib import get_close_matches
 from typing import Any
 
 MEDIAN = (0.5,)
-LEAST_LEVEL = 0.001  # what is rarer than that, no training tells
-SHOWN = 6
+MIN_QUANTILE_LEVEL = 0.001  # rarer events are not learned from the training data
+MAX_LISTED_NAMES = 6
 
 
-def listed(values: Iterable[Any], what: str) -> list[Any]:
-    """Values as a list, unless they are a text or a single thing."""
+def as_list(values: Iterable[Any], argument: str) -> list[Any]:
+    """Return values as a list.
+
+    Args:
+        values: an iterable.
+        argument: its name, for the error message.
+
+    Raises:
+        ValueError: values is a string or not iterable.
+    """
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"{what} is {str(values)[:60]!r}: expected a list of them")
+        raise ValueError(f"{argument} is {str(values)[:60]!r}: expected a list")
     return list(values)
 
 
-def check_names(objectives: Sequence[str]) -> None:
-    """Refuse what is no list of different names."""
+def check_objective_names(objectives: Sequence[str]) -> None:
+    """Check that objectives are a non-empty list of distinct names.
+
+    Raises:
+        ValueError: they are not.
+    """
     if isinstance(objectives, str):
-        raise ValueError(f"objectives is the text {objectives!r}: expected a list of names, [{objectives!r}]")
+        raise ValueError(
+            f"objectives is the string {objectives!r}: expected a list of names, [{objectives!r}]"
+        )
     if not objectives:
-        raise ValueError("no objectives asked for: expected names such as accuracy, latency/pixel3")
+        raise ValueError("objectives is empty: expected names such as accuracy, latency/pixel3")
     if not isinstance(objectives, Sequence) or not all(isinstance(name, str) for name in objectives):
         raise ValueError(f"objectives is {objectives!r}: expected a list of names")
     for name in objectives:
@@ -31,29 +45,33 @@ def check_names(objectives: Sequence[str]) -> None:
             raise ValueError(f"objective {name!r} is given more than once")
 
 
-def levels_of(quantiles: Sequence[float] | None) -> tuple[float, ...]:
-    """Levels that are asked for, the median alone if there are none."""
+def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
+    """Return quantile levels as floats; the median only if there are none.
+
+    Raises:
+        ValueError: a level is not a number from 0.001 to 0.999, or the sequence is empty.
+    """
     try:
         levels = tuple(float(q) for q in quantiles) if quantiles is not None else MEDIAN
     except (TypeError, ValueError):
         levels = ()
-    if not levels or not all(LEAST_LEVEL <= q <= 1 - LEAST_LEVEL for q in levels):
+    if not levels or not all(MIN_QUANTILE_LEVEL <= q <= 1 - MIN_QUANTILE_LEVEL for q in levels):
         raise ValueError(
-            f"quantiles {quantiles} are not levels between {LEAST_LEVEL} and {1 - LEAST_LEVEL}:"
-            " expected levels such as 0.1, 0.5, 0.9"
+            f"quantiles is {quantiles}: expected levels from {MIN_QUANTILE_LEVEL} to"
+            f" {1 - MIN_QUANTILE_LEVEL}, such as 0.1, 0.5, 0.9"
         )
     return levels
 
 
-def hint(name: str, known: Collection[str]) -> str:
-    """The nearest known names, or else some of them.
+def suggest(name: str, valid: Collection[str]) -> str:
+    """Return the end of an error message on an unknown name: similar valid names, or else a few of them.
 
-    >>> hint("latency/pixel4", ["accuracy", "latency/pixel3"])
+    >>> suggest("latency/pixel4", ["accuracy", "latency/pixel3"])
     'did you mean latency/pixel3?'
     """
-    known = dict.fromkeys(known)
-    near = get_close_matches(name, known, n=3, cutoff=0.4)
-    if near:
-        return f"did you mean {', '.join(near)}?"
-    more = ", …" if len(known) > SHOWN else ""
-    return f"known: {', '.join(list(known)[:SHOWN]) or 'none'}{more}"
+    names = list(dict.fromkeys(valid))
+    similar = get_close_matches(name, names, n=3, cutoff=0.4)
+    if similar:
+        return f"did you mean {', '.join(similar)}?"
+    ellipsis = ", …" if len(names) > MAX_LISTED_NAMES else ""
+    return f"known: {', '.join(names[:MAX_LISTED_NAMES]) or 'none'}{ellipsis}"

@@ -75,7 +75,7 @@ def counted_cells(n, seed=0):
     """Cells whose accuracy is told by two counts."""
     rng = np.random.default_rng(seed)
     drawn = [CELLS.sample(rng) for _ in range(n)]
-    counted = synthetic.counted(from_architectures(CELLS, drawn))
+    counted = synthetic.graph_features_of_texts(from_architectures(CELLS, drawn))
     return [
         Row(
             "nasbench201",

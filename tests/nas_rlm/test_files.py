@@ -4,13 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from nas_rlm.files import alone, atomic, check_folder, check_target, read_text, write_text
+from nas_rlm.files import (
+    atomic_write,
+    check_new_directory,
+    check_target,
+    exclusive_lock,
+    read_text,
+    write_text,
+)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "a.txt"
     write_text(path, "first")
-    with pytest.raises(RuntimeError), atomic(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_write(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError("power cut")
     assert path.read_text() == "first"
@@ -26,20 +33,18 @@ def test_links_are_followed(tmp_path):
     assert (tmp_path / "real.txt").read_text() == "new"
 
 
-def test_devices_are_written_through():
+def test_devices_are_not_replaced():
     write_text("/dev/null", "gone")
     assert not os.path.isfile("/dev/null")
 
 
-def test_targets_that_cannot_be_written(tmp_path):
+def test_targets_that_cannot_be_written_are_rejected(tmp_path):
     write_text(tmp_path / "file", "")
     for path in (tmp_path, tmp_path / "file" / "below.csv", ""):
-        with pytest.raises(ValueError, match=r"is a folder|is a file, not a folder"):
+        with pytest.raises(ValueError, match=r"is a directory|is a file, not a directory"):
             check_target(path)
     if os.path.isdir("/proc/self"):
-        with pytest.raises(
-            ValueError, match=r"'/proc/self/x.csv' cannot be written \(.*\): expected a place"
-        ):
+        with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written \(.*\): expected a path"):
             check_target("/proc/self/x.csv")
         with pytest.raises(ValueError, match=r"'/proc/self/x.csv' cannot be written"):
             write_text("/proc/self/x.csv", "")
@@ -55,27 +60,27 @@ def test_targets_that_cannot_be_written(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_folders_that_cannot_be_used(tmp_path):
+def test_directories_that_cannot_be_used_are_rejected(tmp_path):
     write_text(tmp_path / "full" / "file", "")
     for path, message in (
         (tmp_path / "full", "is not empty"),
-        (tmp_path / "full" / "file", "is a file: expected a new or empty folder"),
-        (tmp_path / "full" / "file" / "below", "is a file, not a folder"),
+        (tmp_path / "full" / "file", "is a file: expected a new or empty directory"),
+        (tmp_path / "full" / "file" / "below", "is a file, not a directory"),
     ):
         with pytest.raises(ValueError, match=message):
-            check_folder(path)
+            check_new_directory(path)
     (tmp_path / "empty").mkdir()
-    check_folder(tmp_path / "empty")
+    check_new_directory(tmp_path / "empty")
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder where nobody can write")
-def test_folders_where_nobody_can_write():
-    for check in (check_folder, check_target):
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a directory without write permission")
+def test_directories_without_write_permission_are_rejected():
+    for check in (check_new_directory, check_target):
         with pytest.raises(ValueError, match="'/proc/new' cannot be written"):
             check("/proc/new")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+def test_a_byte_order_mark_is_dropped(tmp_path):
     (tmp_path / "a.txt").write_bytes("\ufeffcell\n".encode())
     assert read_text(tmp_path / "a.txt", "cells") == "cell\n"
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00")
@@ -83,24 +88,27 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
         read_text(tmp_path / "b.txt", "cells")
 
 
-def test_links_that_lead_to_themselves(tmp_path):
+def test_links_that_lead_to_themselves_are_rejected(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for check in (check_target, check_folder):
+    for check in (check_target, check_new_directory):
         with pytest.raises(ValueError, match="is a link that leads to itself"):
             check(tmp_path / "loop")
 
 
 def test_long_names(tmp_path):
-    write_text(tmp_path / ("a" * 250), "kept")
-    assert (tmp_path / ("a" * 250)).read_text() == "kept"
+    write_text(tmp_path / ("a" * 250), "text")
+    assert (tmp_path / ("a" * 250)).read_text() == "text"
 
 
-def test_one_process_at_a_time(tmp_path):
+def test_a_lock_is_held_once_at_a_time(tmp_path):
     out = tmp_path / "t.parquet"
-    with alone(out):
-        with alone(tmp_path / "other"):
+    with exclusive_lock(out):
+        with exclusive_lock(tmp_path / "other"):
             pass
-        with pytest.raises(ValueError, match=r"another process writes to .*t\.parquet' now"), alone(out):
+        with (
+            pytest.raises(ValueError, match=r"another process is writing to .*t\.parquet'"),
+            exclusive_lock(out),
+        ):
             pass
-    with alone(out):
+    with exclusive_lock(out):
         assert not any(tmp_path.iterdir())

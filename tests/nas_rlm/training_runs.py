@@ -1,11 +1,11 @@
-"""What tests of training share."""
+"""Shared helpers for tests of training."""
 
 import numpy as np
 import torch
 
 import search_spaces
 from nas_rlm.data import Row, write
-from nas_rlm.training import trainer
+from nas_rlm.training.state import TrainingState
 
 SPACE = search_spaces.get("nasbench201")
 RECIPE = """
@@ -35,28 +35,28 @@ def rows(n, seed=0):
     ]
 
 
-def prepared(folder, monkeypatch):
-    """The path of `RECIPE` in a folder that has its table."""
-    monkeypatch.setenv("NAS_RLM_DATA", str(folder))
-    write(folder / "cells.parquet", rows(40))
-    (folder / "recipe.yaml").write_text(RECIPE)
-    return folder / "recipe.yaml"
+def prepare_run(directory, monkeypatch):
+    """Return the path of `RECIPE` in a directory that has its table."""
+    monkeypatch.setenv("NAS_RLM_DATA", str(directory))
+    write(directory / "cells.parquet", rows(40))
+    (directory / "recipe.yaml").write_text(RECIPE)
+    return directory / "recipe.yaml"
 
 
 def interrupt(monkeypatch, step):
-    """Training is killed at a step."""
-    advance = trainer._State.advance
+    """Raise KeyboardInterrupt at a step of training."""
+    advance = TrainingState.advance
 
-    def killed(state, *arguments):
+    def interrupted(state, *arguments):
         if state.step == step:
             raise KeyboardInterrupt
         return advance(state, *arguments)
 
-    monkeypatch.setattr(trainer._State, "advance", killed)
+    monkeypatch.setattr(TrainingState, "advance", interrupted)
 
 
 def losses(module, x, labels, steps):
-    """The loss of a torch module before each of some training steps."""
+    """Return the loss of a torch module before each training step."""
     optimizer = torch.optim.Adam(module.parameters(), lr=1e-3)
     found = []
     for _ in range(steps):

@@ -24,12 +24,12 @@ def test_a_block_that_repeats_is_a_function_with_shared_parameters():
     assert [n.op_type for n in model.graph.node] == [function.name] * 5
 
 
-def test_a_block_that_does_not_pay_stays_in_place():
+def test_block_that_saves_no_nodes_is_inlined():
     assert not network(1).functions
     assert not network(5, outlined=False).functions
 
 
-def test_each_use_has_its_own_initialiser_when_weights_are_asked_for():
+def test_each_weight_has_its_own_initialiser_with_weights():
     model = network(5, weights=True)
     assert len(model.graph.initializer) == 5 * 5
     assert len(model.functions[0].input) == 6

@@ -45,7 +45,7 @@ def test_golden_params_of_two_paths_with_an_inner_width():
     assert SPACE.params(SPACE.parse(text)) == expected
 
 
-def test_paths_are_at_least_sixteen_wide_and_then_projected():
+def test_paths_have_at_least_sixteen_channels():
     text = stages(*[(["conv3x3", "depthwise3x3"], "same")] * 4)
     expected = AROUND
     for a, b in blocks():

@@ -34,10 +34,10 @@ def test_vertices_that_feed_the_output_share_its_channels():
     assert vertex_channels(c, 128, 128) == [128, 43, 43, 42, 128]
 
 
-def test_channels_left_over_go_by_the_order_of_enumeration():
+def test_remaining_channels_follow_the_order_of_enumeration():
     a = cell("cpm", (0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4))
     b = cell("mpc", (0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4))
-    assert b.trained() == a.trained() == a
+    assert b.as_trained() == a.as_trained() == a
     assert SPACE.params(a) == SPACE.params(b)
 
 
@@ -49,8 +49,8 @@ def test_cells_with_one_key_have_one_size(seed):
     while len(order) < len(a.ops):
         ready = [v for v in range(len(a.ops)) if v not in order and set(a.sources(v)) <= set(order)]
         order.append(int(rng.choice(ready)))
-    b = a.ordered(order)
-    assert b.trained() == a.trained()
+    b = a.reordered(order)
+    assert b.as_trained() == a.as_trained()
     assert SPACE.params(a) == SPACE.params(b)
     assert SPACE.key(a) == SPACE.key(b)
 

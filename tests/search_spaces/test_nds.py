@@ -79,11 +79,11 @@ def test_golden_params_of_one_cell():
 
 
 @pytest.mark.parametrize("name", ["nds_amoeba", "nds_darts", "nds_enas", "nds_nasnet", "nds_pnas"])
-def test_loose_ends_are_the_output(name):
+def test_nodes_that_no_other_reads_are_the_output(name):
     space, rng = search_spaces.get(name), np.random.default_rng(0)
     for _ in range(20):
         cell = space.sample(rng).normal
-        read = {source for _, source in cell.edges} if space.loose else set()
+        read = {source for _, source in cell.edges} if space.concat_unread_only else set()
         assert set(cell.concat) == set(range(2, space.nodes + 2)) - read
 
 

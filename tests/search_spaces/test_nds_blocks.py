@@ -75,12 +75,12 @@ def test_counts_by_hand(name, text, params):
         (
             "nds_resnext_a",
             network("res_bottleneck_block", [1] * 3, [16] * 3, [0.3] * 3, [1] * 3),
-            "divides into the groups",
+            "divisible by num_gs",
         ),
         (
             "nds_resnext_a",
             network("res_bottleneck_block", [1] * 3, [16] * 3, [0.5] * 3, [0] * 3),
-            "divides into the groups",
+            "divisible by num_gs",
         ),
     ],
 )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import search_spaces
-from search_spaces.notation import is_whole, read_json, shown
+from search_spaces.notation import abbreviated, is_int_between, read_json
 
 JUNK = (
     *(None, True, False, 0, -1, 3, 2.0, 2.5, 1e308, 10**30, "", "3", "conv3x3", "é", "٣"),
@@ -25,37 +25,37 @@ def test_json():
             read_json(text, "a list of numbers")
 
 
-def test_keys_that_nobody_reads_are_refused():
-    with pytest.raises(ValueError, match=r"has 'c', where only a, b are known; expected JSON"):
+def test_unknown_keys_are_refused():
+    with pytest.raises(ValueError, match=r"has the unknown key 'c', not one of a, b; expected JSON"):
         read_json('{"a": [{"b": 1, "c": 2}]}', "JSON", ("a", "b"))
-    with pytest.raises(ValueError, match=r"has 'a' twice; expected JSON"):
+    with pytest.raises(ValueError, match=r"has the duplicate key 'a'; expected JSON"):
         read_json('{"a": 1, "a": 2}', "JSON")
 
 
 @pytest.mark.parametrize("name", ["nasbench101", "two_path", "inception", "ofa_mbv3", "ofa_resnet50"])
-def test_an_architecture_with_a_key_more_is_refused(name):
+def test_architecture_with_an_additional_key_is_refused(name):
     space = search_spaces.get(name)
     content = json.loads(str(space.sample(np.random.default_rng(0))))
     place = content
     while not isinstance(place, dict):
         place = place[0]
     place["depth"] = 3
-    with pytest.raises(ValueError, match=r"has 'depth', where only"):
+    with pytest.raises(ValueError, match=r"has the unknown key 'depth'"):
         space.parse(json.dumps(content))
 
 
-def test_long_texts_are_shown_in_part():
-    assert shown("abc") == "'abc'"
-    assert len(shown("a" * 100_000)) < 600
+def test_long_texts_are_abbreviated():
+    assert abbreviated("abc") == "'abc'"
+    assert len(abbreviated("a" * 100_000)) < 600
 
 
-def test_whole_numbers():
-    assert is_whole(3, 1, 3)
-    assert not any(is_whole(v, 0, 3) for v in (True, 4, -1, 2.0, "2", None))
+def test_integers_in_a_range():
+    assert is_int_between(3, 1, 3)
+    assert not any(is_int_between(v, 0, 3) for v in (True, 4, -1, 2.0, "2", None))
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
-def test_what_is_no_architecture_is_a_value_error(name):
+def test_other_objects_than_architectures_raise_a_value_error(name):
     space = search_spaces.get(name)
     for text in TEXTS:
         with pytest.raises(ValueError, match=r"."):
@@ -65,7 +65,7 @@ def test_what_is_no_architecture_is_a_value_error(name):
 @pytest.mark.parametrize(
     "name", [n for n in search_spaces.names() if n.startswith(("nds", "ofa", "two", "inc", "nasbench101"))]
 )
-def test_a_changed_part_is_refused_or_means_what_it_says(name):
+def test_changed_values_are_refused_or_kept(name):
     space, rng = search_spaces.get(name), random.Random(0)
     for seed in range(3):
         content = json.loads(str(space.sample(np.random.default_rng(seed))))

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from search_spaces.ofa import OFAMobileNetV3, OFAProxyless, OFAResNet50, divisible
+from search_spaces.ofa import OFAMobileNetV3, OFAProxyless, OFAResNet50, make_divisible
 
 MOBILE, PROXYLESS, RESNET = OFAMobileNetV3(), OFAProxyless(), OFAResNet50()
 
@@ -31,7 +31,7 @@ def test_blocks_beyond_the_depth_do_not_matter():
 
 def test_golden_params_of_the_smallest_proxyless():
     def block(c_in, c_out, expansion=3):
-        wide = divisible(c_in * expansion)
+        wide = make_divisible(c_in * expansion)
         return (expansion > 1) * conv(c_in, wide) + conv(1, wide, 9) + conv(wide, c_out)
 
     widths = [24, 32, 32, 56, 56, 104, 104, 128, 128, 248, 248, 416]
@@ -41,12 +41,12 @@ def test_golden_params_of_the_smallest_proxyless():
 
 
 def test_golden_params_of_the_smallest_resnet():
-    widths = [divisible(c * 0.65) for c in (32, 64, 256, 512, 1024, 2048)]
+    widths = [make_divisible(c * 0.65) for c in (32, 64, 256, 512, 1024, 2048)]
 
     def block(c_in, c_out):
-        middle = divisible(round(c_out * 0.2))
+        hidden = make_divisible(round(c_out * 0.2))
         shortcut = conv(c_in, c_out) if c_in != c_out else 0
-        return conv(c_in, middle) + conv(middle, middle, 9) + conv(middle, c_out) + shortcut
+        return conv(c_in, hidden) + conv(hidden, hidden, 9) + conv(hidden, c_out) + shortcut
 
     expected = conv(3, widths[0], 9) + conv(widths[0], widths[1], 9) + widths[-1] * 1000 + 1000
     x = widths[1]
@@ -59,7 +59,7 @@ def test_golden_params_of_the_smallest_resnet():
 
 def test_golden_params_of_the_largest_mobilenet():
     def squeeze(c):
-        return 2 * c * divisible(c // 4) + divisible(c // 4) + c
+        return 2 * c * make_divisible(c // 4) + make_divisible(c // 4) + c
 
     def block(c_in, c_out, has_squeeze):
         wide = 6 * c_in
@@ -87,7 +87,7 @@ def test_resolution_changes_the_work_but_not_the_size():
         ({"r": 100}, "r of .* is 100"),
         ({"ks": [3] * 19}, "ks of .* expected 20 values"),
         ({"e": [3] * 19 + [5]}, "e\\[19\\] of .* is 5, expected one of 3, 4, 6"),
-        ({"x": 1}, "has 'x', where only ks, e, d, r are known"),
+        ({"x": 1}, "has the unknown key 'x', not one of ks, e, d, r"),
     ],
 )
 def test_malformed_text_names_the_bad_part(values, part):

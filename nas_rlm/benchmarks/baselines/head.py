@@ -18,7 +18,7 @@ from nas_rlm.model.batching import pad
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.rlm import RLM
 from nas_rlm.training.recipe import Recipe, TableRecipe
-from nas_rlm.training.trainer import optimizers
+from nas_rlm.training.optimizers import make_optimizers
 
 FEW = Recipe(
     (TableRecipe(""),),
@@ -49,7 +49,7 @@ def head(
     ids = [rlm.token_ids(text) for text in texts]
     torch.manual_seed(recipe.seed)
     model = _Pooled(rlm.network).train()
-    learning = optimizers(model, recipe)
+    learning = make_optimizers(model, recipe)
     steps = recipe.epochs * -(-len(known) // recipe.batch_size)
     drawn = (torch.randperm(len(known)).split(recipe.batch_size) for _ in range(recipe.epochs))
     for step, rows in enumerate(batch for epoch in drawn for batch in epoch):

@@ -49,7 +49,7 @@ class Plain(nn.Module):
             float64 [B].
         """
         memory, is_padding = (t.repeat_interleave(samples, 0) for t in (states, padding))
-        order, step = decoding.transitions(self.scheme)
+        order, step = decoding.tree_tensors(self.scheme)
         written = torch.full((len(memory), 1), objective)
         state = torch.zeros(len(memory), dtype=torch.long)
         for position in range(self.scheme.length):

@@ -1,4 +1,5 @@
-"""Importers: one module a publisher's format, each of which yields rows of the public schema.
+"""Importers: one module for each publisher's file format. Each reads files into rows."""
 
-May import: nas_rlm.data.tables and the packages below data.
-"""
+from nas_rlm.data.importers.registry import FORMATS, import_benchmark
+
+__all__ = ["FORMATS", "import_benchmark"]

@@ -1,43 +1,52 @@
-"""Project CodeNet as it is published: memory of the accepted submissions of each language."""
+"""Project CodeNet as published (Puri et al. 2021): memory of the accepted submissions in each language."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from nas_rlm.data.tables import Row
 
-MOST = 10_000  # submissions of a language, drawn at random: there are millions
-LANGUAGES = ("C", "C++", "Python")  # those that nas_rlm.programs.source tells apart
-KIBIBYTE = 1024
-LARGEST = 2**20  # bytes of a submission
-
-Submission = tuple[str, str, str, float]  # problem, number, suffix, memory in bytes
+MAX_SUBMISSIONS_PER_LANGUAGE = 10_000  # drawn at random from millions
+LANGUAGES = ("C", "C++", "Python")  # the languages of `nas_rlm.programs.source`
+BYTES_PER_KIBIBYTE = 1024
+MAX_SOURCE_BYTES = 2**20
 
 
-def rows(path: Path) -> list[Row]:
-    """Rows of the spaces `CDSS/C`, `CDSS/C++` and `CDSS/Python`, with `memory` in bytes.
+class _Submission(NamedTuple):
+    """An accepted submission, with its memory in bytes."""
+
+    problem: str
+    identifier: str
+    suffix: str
+    memory: float
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read submissions of the spaces `CDSS/C`, `CDSS/C++` and `CDSS/Python`, with `memory` in bytes.
 
     Args:
-        path: the folder Project_CodeNet, with metadata/p00000.csv and data/p00000/LANGUAGE/s000000000.EXT.
+        path: the directory Project_CodeNet, with metadata/p00000.csv and
+            data/p00000/LANGUAGE/s000000000.EXT.
     """
-    accepted: dict[str, list[Submission]] = {language: [] for language in LANGUAGES}
+    submissions: dict[str, list[_Submission]] = {language: [] for language in LANGUAGES}
     for file in sorted((path / "metadata").glob("p*.csv")):
-        for language, one in _accepted(file):
-            accepted[language].append(one)
+        for language, submission in _read_accepted(file):
+            submissions[language].append(submission)
     rng = np.random.default_rng(0)
-    found = []
-    for language, submissions in accepted.items():
-        drawn = sorted(rng.permutation(len(submissions))[:MOST])
-        found += [row for i in drawn if (row := _row(path, language, submissions[i]))]
-    return found
+    rows = []
+    for language, accepted in submissions.items():
+        drawn = sorted(rng.permutation(len(accepted))[:MAX_SUBMISSIONS_PER_LANGUAGE])
+        rows += [row for i in drawn if (row := _read_row(path, language, accepted[i]))]
+    return rows
 
 
-def _accepted(file: Path) -> Iterator[tuple[str, Submission]]:
-    """Of a problem's metadata the accepted submissions with a memory, in the languages that count."""
+def _read_accepted(file: Path) -> Iterator[tuple[str, _Submission]]:
+    """Yield the accepted submissions to a problem that have a memory, with their language."""
     with open(file, newline="", encoding="utf-8") as opened:
         for record in csv.DictReader(opened):
             language, memory = record["language"], record["memory"]
@@ -45,19 +54,19 @@ def _accepted(file: Path) -> Iterator[tuple[str, Submission]]:
                 problem, number, suffix = (record[k] for k in ("problem_id", "submission_id", "filename_ext"))
                 if not (problem.isalnum() and number.isalnum() and suffix.isalnum()):
                     raise ValueError(f"{file.name} names {problem}/{number}.{suffix}: expected p00000/s0.py")
-                yield language, (problem, number, suffix, KIBIBYTE * float(memory))
+                yield language, _Submission(problem, number, suffix, BYTES_PER_KIBIBYTE * float(memory))
 
 
-def _row(path: Path, language: str, submission: Submission) -> Row | None:
-    """A submission with its source, unless that is empty, no text or too long."""
-    problem, number, suffix, memory = submission
-    source = path / "data" / problem / language / f"{number}.{suffix}"
-    if source.stat().st_size > LARGEST:
+def _read_row(path: Path, language: str, submission: _Submission) -> Row | None:
+    """Return the row of a submission, or None where its source is empty, not text or too long."""
+    problem, identifier, suffix, memory = submission
+    file = path / "data" / problem / language / f"{identifier}.{suffix}"
+    if file.stat().st_size > MAX_SOURCE_BYTES:
         return None
     try:
-        text = source.read_text("utf-8")
+        source = file.read_text("utf-8")
     except UnicodeDecodeError:
         return None
-    if not text.strip():
+    if not source.strip():
         return None
-    return Row(f"CDSS/{language}", "", {"memory": memory}, text, number, group=problem)
+    return Row(f"CDSS/{language}", "", {"memory": memory}, source, identifier, group=problem)

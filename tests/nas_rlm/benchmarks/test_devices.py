@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from nas_rlm.benchmarks.devices import SELECTIONS, SOURCES, TARGETS, Transfer, agreement, summary
-from nas_rlm.data import Row, Table, tables
-from nas_rlm.surrogates.fitting import experts_of
+from nas_rlm.data import Row, Table
+from nas_rlm.data.row_texts import keys_of_rows
+from nas_rlm.surrogates.fitting import fit_graph_surrogates
 from tests.nas_rlm.devices.networks import SPACE, cells
 
 DEVICES = ("quick", "slow", "odd", "new")
@@ -25,14 +26,14 @@ def transfer():
 
 
 @pytest.fixture(scope="module")
-def experts(transfer):
-    return experts_of([transfer.rows[i] for i in transfer.pool], transfer.devices)
+def surrogates(transfer):
+    return fit_graph_surrogates([transfer.rows[i] for i in transfer.pool], transfer.devices)
 
 
-def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
-    sides = [set(tables.keys([transfer.rows[i] for i in part])) for part in (transfer.pool, transfer.asked)]
+def test_a_new_device_is_told_from_two_that_it_is_between(transfer, surrogates):
+    sides = [set(keys_of_rows([transfer.rows[i] for i in part])) for part in (transfer.pool, transfer.asked)]
     assert all(sides) and not sides[0] & sides[1]
-    scores = transfer.scores(experts, ["latency/new"], 12, [0, 1])
+    scores = transfer.scores(surrogates, ["latency/new"], 12, [0, 1])
     found = {(target, how, seed): score for target, how, seed, score in scores}
     assert list(found) == [("latency/new", how, seed) for how in SELECTIONS for seed in (0, 1)]
     for score in found.values():
@@ -40,7 +41,7 @@ def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
         assert score.best > 0.8
         assert score.seconds > 0
         assert 0 < score.error < 0.3
-    again = list(transfer.scores(experts, ["latency/new"], 12, [0, 1], done=[*found][:3]))
+    again = list(transfer.scores(surrogates, ["latency/new"], 12, [0, 1], done=[*found][:3]))
     assert [(t, how, seed) for t, how, seed, _ in again] == [*found][3:]
     assert again[0][3].spearman == found[[*found][3]].spearman
     lines = summary(found, ["latency/new"], [0, 1]).splitlines()
@@ -48,19 +49,19 @@ def test_a_new_device_is_told_from_two_that_it_is_between(transfer, experts):
     assert lines[2].startswith("mean of 1")
 
 
-def test_with_many_samples_nobody_advises_and_a_cost_stands_for_it(transfer, experts):
-    (found, *_) = transfer.scores(experts, ["latency/new"], 101, [0])
+def test_with_many_samples_nobody_advises_and_a_cost_stands_for_it(transfer, surrogates):
+    (found, *_) = transfer.scores(surrogates, ["latency/new"], 101, [0])
     assert 0 < abs(found[3].best) <= 1
 
 
-def test_what_experts_know_of_a_target_does_not_help(transfer, experts):
-    told = {"nasbench201": [e.without(["latency/new"]) for e in experts["nasbench201"]]}
-    scores = [next(transfer.scores(e, ["latency/new"], 12, [0]))[3] for e in (experts, told)]
+def test_what_experts_know_of_a_target_does_not_help(transfer, surrogates):
+    told = {"nasbench201": [e.without(["latency/new"]) for e in surrogates["nasbench201"]]}
+    scores = [next(transfer.scores(e, ["latency/new"], 12, [0]))[3] for e in (surrogates, told)]
     assert scores[0].spearman == scores[1].spearman
 
 
-def test_a_device_that_is_known_in_another_space(transfer, experts):
-    elsewhere = {"nasbench101": experts["nasbench201"]}
+def test_a_device_that_is_known_in_another_space(transfer, surrogates):
+    elsewhere = {"nasbench101": surrogates["nasbench201"]}
     ((target, how, seed, blind),) = transfer.scores(elsewhere, ["latency/new"], 0, [0])
     assert (target, how, seed) == ("latency/new", "random", 0)
     assert blind.spearman > 0.8
@@ -68,8 +69,8 @@ def test_a_device_that_is_known_in_another_space(transfer, experts):
     assert "chosen" not in lines[0]
     told = [score.spearman for *_, score in transfer.scores(elsewhere, ["latency/new"], 12, [0])]
     assert min(told) > 0.9
-    with pytest.raises(ValueError, match="no expert on latency/odd of another space"):
-        next(transfer.scores(experts, ["latency/odd"], 0, [0]))
+    with pytest.raises(ValueError, match="no surrogate of another space can predict latency/odd"):
+        next(transfer.scores(surrogates, ["latency/odd"], 0, [0]))
 
 
 def test_the_split_of_help():
@@ -88,17 +89,17 @@ def test_tables_without_devices():
             Transfer(table)
 
 
-def test_all_others_are_asked_where_none_are_held_out(experts):
+def test_all_others_are_asked_where_none_are_held_out(surrogates):
     table = measured(60)
     table.rows[3].targets.pop("latency/new")
     transfer = Transfer(table, held=0)
     assert transfer.pool == transfer.asked == list(range(len(table)))
     asked = []
     transfer._score = lambda others, some, target: asked.append(some)
-    list(transfer.scores(experts, ["latency/new"], 12, [0]))
+    list(transfer.scores(surrogates, ["latency/new"], 12, [0]))
     assert all(len(set(some)) == 12 and 3 not in some for some in asked)
     with pytest.raises(ValueError, match="expected 102 at least"):
-        list(transfer.scores(experts, ["latency/new"], 100, [0]))
+        list(transfer.scores(surrogates, ["latency/new"], 100, [0]))
 
 
 def test_two_measurements_of_the_same_networks():

@@ -7,9 +7,10 @@ import pytest
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.benchmarks.evaluation import Figures, evaluate, judge, show, sides
-from nas_rlm.data import Row, Table, tables
+from nas_rlm.data import Row, Table
+from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.fitting import panel_of
+from nas_rlm.surrogates.fitting import fit_surrogates
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -67,12 +68,12 @@ def test_programs_beside_what_tells_of_programs(tiny_checkpoint):
     ]
     known, held = Table("own", rows[::2]), Table("own", rows[1::2])
     rlm = RLM.load(tiny_checkpoint).with_objectives(["memory"])
-    rlm.experts = panel_of(known.rows, ["memory"])
+    rlm.surrogates = fit_surrogates(known.rows, ["memory"])
     (found,) = evaluate(rlm, held, training=known, samples=0)
     assert (found.objective, found.rows) == ("memory", 40)
     assert list(found.ranks) == ["median", "length", "loops", "neighbours"]
     assert found.ranks["median"][0] > 0.8 and found.ranks["neighbours"][0] > 0.6
-    texts = tables.texts(held.rows)
+    texts = texts_of_rows(held.rows)
     expected = np.empty(40)
     for space in ("APPS", "CDSS/C++"):
         part = [i for i, row in enumerate(held.rows) if row.space == space]
@@ -124,7 +125,7 @@ def test_validation_rows_are_those_that_neither_teach_nor_judge(tiny_checkpoint,
     ((training, test),) = sides(seen)
     ((same, told),) = sides(seen, validation=True)
     assert same.rows == training.rows
-    keys = [set(tables.keys(part.rows)) for part in (training, test, told)]
+    keys = [set(keys_of_rows(part.rows)) for part in (training, test, told)]
     assert all(keys)
     assert len(set.union(*keys)) == sum(map(len, keys))
     with pytest.raises(ValueError, match=r"not of 'mine\.parquet'"):

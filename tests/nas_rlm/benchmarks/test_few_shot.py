@@ -7,9 +7,9 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.benchmarks.few_shot import UNLABELLED, few_shot, methods_of, tasks
 from nas_rlm.data import Row, Table
-from nas_rlm.data.tables import keys
+from nas_rlm.data.row_texts import keys_of_rows
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.fitting import experts_of
+from nas_rlm.surrogates.fitting import fit_graph_surrogates
 from nas_rlm.training import finetune
 
 SPACE = search_spaces.get("nasbench201")
@@ -28,7 +28,7 @@ def table():
 
 
 def test_no_asked_architecture_computes_what_a_labelled_one_does(table):
-    found = np.array(keys(table.rows))
+    found = np.array(keys_of_rows(table.rows))
     for task in tasks(table, 30, range(3)):
         assert len(task.known) == len(task.labels) == len(task.labelled) == 30
         assert not set(found[task.known]) & set(found[task.asked])
@@ -50,7 +50,7 @@ def test_methods_see_the_labels_of_the_known_and_no_other_number(table):
 
 def test_every_method_ranks_all_rows(table, tiny_checkpoint, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    monkeypatch.setattr(finetune, "EPOCHS", 2)
+    monkeypatch.setattr(finetune, "MAX_EPOCHS", 2)
     monkeypatch.setattr(few_shot, "FEW", replace(few_shot.FEW, epochs=2))
     methods = methods_of(table, RLM.load(tiny_checkpoint))
     scores = {name: score for name, _, score in few_shot(table, 60, methods, [0])}
@@ -106,7 +106,7 @@ def test_experts_of_other_spaces_advise(table, tiny_checkpoint):
     rows = [Row("nats_size", str(s), {"accuracy": 60 + other.params(s) / 1e5}) for s in sizes]
     task = next(tasks(table, 12, [0]))
     alone = methods_of(table, rlm)["process"](task)
-    rlm.experts = experts_of(rows, ["accuracy"])
+    rlm.surrogates = fit_graph_surrogates(rows, ["accuracy"])
     advised = methods_of(table, rlm)["process"](task)
     true = task.values
     assert (advised != alone).any()

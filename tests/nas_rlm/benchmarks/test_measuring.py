@@ -4,11 +4,11 @@ import pytest
 import search_spaces
 from nas_rlm.benchmarks.measuring import POLICIES, Judgement, Lookup, draw, judged, means
 from nas_rlm.data import Row, Table
-from nas_rlm.search import active_search
-from nas_rlm.search.active_search import Reader
-from nas_rlm.search.lookup import Known
-from nas_rlm.surrogates.features import usual_counts
-from nas_rlm.surrogates.fitting import expert
+from nas_rlm.search import acquisition
+from nas_rlm.search.lookup import TableSpace
+from nas_rlm.search.online_surrogate import CachedPredictor
+from nas_rlm.surrogates.features import graph_features_of_space
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
@@ -26,8 +26,8 @@ def model():
         Row("nasbench201", name, {TARGET: value, "latency/eyeriss": 2 * value})
         for name, value in zip(some, latencies, strict=True)
     ]
-    known = expert(usual_counts("nasbench201"), rows, [TARGET, "latency/eyeriss"])
-    model.experts = {"nasbench201": [known]}
+    known = fit_graph_surrogate(graph_features_of_space("nasbench201"), rows, [TARGET, "latency/eyeriss"])
+    model.surrogates = {"nasbench201": [known]}
     return model
 
 
@@ -46,7 +46,7 @@ def table(model):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(active_search, "POOL", 60)
+    monkeypatch.setattr(acquisition, "POOL_SIZE", 60)
 
 
 def test_each_policy_spends_what_it_may_on_networks_of_the_table(model, table):
@@ -71,10 +71,10 @@ def test_what_is_done_is_left_out(model, table):
 
 
 def test_the_target_is_not_asked(model, table):
-    space = Known(SPACE, [row.arch_str for row in table.rows])
-    others = [one for e in model.experts["nasbench201"] if (one := e.without([TARGET]))]
-    lookup = Lookup(Reader(model, space), table, TARGET, others)
-    assert [one.objectives for one in lookup.experts["nasbench201"]] == [("latency/eyeriss",)]
+    space = TableSpace(SPACE, [row.arch_str for row in table.rows])
+    others = [one for e in model.surrogates["nasbench201"] if (one := e.without([TARGET]))]
+    lookup = Lookup(CachedPredictor(model, space), table, TARGET, others)
+    assert [one.objectives for one in lookup.surrogates["nasbench201"]] == [("latency/eyeriss",)]
     again = lookup.judge("where it pays", 20, 3, 12, 3)
     assert again == lookup.judge("where it pays", 20, 3, 12, 3)
 

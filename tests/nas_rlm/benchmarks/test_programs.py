@@ -36,7 +36,7 @@ def here(tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="needs scikit-learn")
     write(tmp_path / "own.parquet", rows(400))
     (tmp_path / "own.yaml").write_text(
-        "tables:\n  - {path: own.parquet, experts: [memory]}\nsize: 2\nepochs: 1\nvocab_size: 900\n"
+        "tables:\n  - {path: own.parquet, surrogates: [memory]}\nsize: 2\nepochs: 1\nvocab_size: 900\n"
         "tokenizer_texts: 50\nvalidation: 0.3\n"
     )
     monkeypatch.setenv("NAS_RLM_DATA", str(tmp_path))
@@ -82,7 +82,7 @@ def test_new_problems_are_kept_apart(here, capsys):
 
 def test_what_cannot_be_judged(here, capsys):
     assert "--split is 'row'" in refused(capsys, *here, "--split", "row")
-    assert "is no picture" in refused(capsys, *here, "--picture", "problems.txt")
+    assert "is not a picture" in refused(capsys, *here, "--picture", "problems.txt")
     assert "no method 'gcn'" in refused(capsys, *here, "--methods", "gcn")
     assert "own has no 'speed'; known: memory" in refused(capsys, *here, "--objective", "speed")
     assert "no table 'other'" in refused(capsys, *here[:3], "other", *here[4:])

@@ -60,5 +60,5 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path, content, 
     with pytest.raises(ValueError, match=message):
         results(path)
     assert path.read_text() == content
-    with pytest.raises(ValueError, match="is a folder"):
+    with pytest.raises(ValueError, match="is a directory"):
         results(tmp_path)

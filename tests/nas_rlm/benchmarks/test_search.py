@@ -6,10 +6,10 @@ import pytest
 import search_spaces
 from nas_rlm.benchmarks.search import METHODS, SETS, contest, draw, judged, means
 from nas_rlm.data import Row, Table
-from nas_rlm.search.lookup import Truth
-from nas_rlm.search.reference_points import published
-from nas_rlm.search.result import Result
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.lookup import TablePredictor
+from nas_rlm.search.reference_points import published_reference_values
+from nas_rlm.search.result import SearchResult
+from nas_rlm.search.settings import SearchSettings
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
@@ -71,7 +71,7 @@ def test_labels_are_random_rows_with_the_wanted_numbers_alone(table):
         (30, PAIR, 1),
     ]
     assert given[0][0] != given[1][0]
-    truth = Truth(table, PAIR)
+    truth = TablePredictor(table, PAIR)
     assert all(list(row.targets.values()) == truth.values[row.arch_str] for row in given[0][0])
     again = dict(contest(table, model_of, **size, done=list(found)[:-1]))
     assert len(again) == 2 and len(given) == 2  # the last search alone, which asks no model
@@ -97,10 +97,10 @@ def test_labels_that_are_chosen_are_worth_more_and_count(table):
     unasked, chosen, drawn = given[0:6:2], given[1:6:2], given[6:]
     assert not any(unasked) and all(len(rows) == 40 for rows in drawn)
     assert all(40 >= len(rows) > 20 for rows in chosen)
-    truth, corner = Truth(table, PAIR), [published("nasbench201")[name] for name in PAIR]
+    truth, corner = TablePredictor(table, PAIR), [published_reference_values("nasbench201")[name] for name in PAIR]
     assert all([row.targets[o] for o in PAIR] == truth.values[row.arch_str] for row in chain(*chosen))
     own = [
-        [truth.share([r.arch_str for r in rows], PAIR, corner) for rows in some] for some in (chosen, drawn)
+        [truth.relative_hypervolume([r.arch_str for r in rows], PAIR, corner) for rows in some] for some in (chosen, drawn)
     ]
     assert sum(own[0]) > sum(own[1])
     ends = [[one[" x ".join(PAIR), "model", seed, 120].share for seed in seeds] for one in found]
@@ -108,13 +108,13 @@ def test_labels_that_are_chosen_are_worth_more_and_count(table):
 
 
 def test_shares_are_of_the_whole_tables_hypervolume(table):
-    truth = Truth(table, PAIR)
+    truth = TablePredictor(table, PAIR)
     names = list(truth.values)
-    values = np.repeat(truth.true(names, PAIR)[:, :, None], 3, axis=2)
-    settings = Settings("nasbench201", PAIR)
-    everything = judged(Result(settings, names, values), truth, 2.0)
+    values = np.repeat(truth.measured_values(names, PAIR)[:, :, None], 3, axis=2)
+    settings = SearchSettings("nasbench201", PAIR)
+    everything = judged(SearchResult(settings, names, values), truth, 2.0)
     assert (everything.share, everything.share_shortlist, everything.seconds) == (1, 1, 2)
-    few = judged(Result(settings, names[:50], values[:50]), truth, 1.0)
+    few = judged(SearchResult(settings, names[:50], values[:50]), truth, 1.0)
     assert 0 < few.share < 1
 
 

@@ -26,7 +26,7 @@ def test_each_part_is_measured(rlm, part, monkeypatch):
     monkeypatch.setattr(speed, "CROPS", (16, 32))
     monkeypatch.setattr(speed, "SIDE", 64)
     monkeypatch.setattr(speed, "BATCH", 4)
-    rlm.experts = dict.fromkeys(speed.SPACES, ())
+    rlm.surrogates = dict.fromkeys(speed.SPACES, ())
     found = dict(measured(rlm, PLAN, [part], {}))
     assert {name for name, _ in found} == {part}
     assert all(timing.seconds > 0 for timing in found.values())
@@ -51,7 +51,7 @@ def test_learning_is_measured(rlm, monkeypatch):
 
 @pytest.mark.parametrize(("statements", "read"), [(0, 100), (1, 5)])
 def test_operations_are_those_of_the_weights(rlm, statements, read):
-    config = replace(rlm.network.config, statements=statements)
+    config = replace(rlm.network.config, statement_layers=statements)
     network = Network(config, rlm.tokenizer.kinds())
     weights = sum(p.numel() for p in network.encoder.parameters() if p.ndim == 2)
     weights += sum(layer.cross.key_value.weight.numel() for layer in network.decoder)
@@ -106,4 +106,4 @@ def test_a_part_that_was_interrupted_is_measured_again(rlm, monkeypatch):
 
 def test_a_model_without_accuracy_and_latency_is_refused(rlm):
     with pytest.raises(ValueError, match="knows no accuracy and no latency: expected one such as nas"):
-        objectives_of(rlm.starting(("flops",)), "nasbench201")
+        objectives_of(rlm.copy_for_training(("flops",)), "nasbench201")

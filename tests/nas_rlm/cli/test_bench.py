@@ -15,7 +15,7 @@ def test_bench_search_prints_a_line_for_each_method_and_goes_on(tmp_path, model,
     names = ("accuracy", "latency/pixel3", "latency/eyeriss")
     monkeypatch.setattr("nas_rlm.benchmarks.search.SETS", (names[:2], names))
     monkeypatch.setattr(
-        "nas_rlm.search.algorithms.ATTEMPTS", 2
+        "nas_rlm.search.algorithms.MAX_DUPLICATES", 2
     )  # in a table so small there is soon nothing new
     path, rng = tmp_path / "cells.parquet", np.random.default_rng(0)
     cells = {str(SPACE.sample(rng)): None for _ in range(150)}
@@ -33,7 +33,7 @@ def test_bench_search_prints_a_line_for_each_method_and_goes_on(tmp_path, model,
     assert (tmp_path / "s.png").stat().st_size > 10_000
     assert "--seeds is 0" in refused(capsys, *command, "--seeds", "0")
     assert "150 labels of 150 rows" in refused(capsys, *command, "--labels", "150")
-    assert "is no picture" in refused(capsys, *command, "--picture", tmp_path / "s.txt")
+    assert "is not a picture" in refused(capsys, *command, "--picture", tmp_path / "s.txt")
 
 
 def test_bench_few_shot_prints_a_line_for_each_method(tmp_path, model, capsys):
@@ -108,7 +108,7 @@ def test_bench_reliability_prints_a_line_and_draws(tmp_path, model, table, capsy
     assert main([*map(str, command), "--out", str(picture)]) == 0
     assert "table        accuracy" in capsys.readouterr().out
     assert picture.stat().st_size > 1000
-    assert "is no picture" in refused(capsys, *command, "--out", tmp_path / "r.txt")
+    assert "is not a picture" in refused(capsys, *command, "--out", tmp_path / "r.txt")
     for objective, message in (
         ("latency/pixel3", "no table has two rows with latency/pixel3"),
         ("latency/x", "does not know the objective 'latency/x'"),

@@ -5,12 +5,12 @@ import numpy as np
 from nas_rlm import RLM
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
-from nas_rlm.surrogates.fitting import experts_of
+from nas_rlm.surrogates.fitting import fit_graph_surrogates
 from tests.nas_rlm.cli.commands import SPACE, refused
 
 
 def test_bench_measure_goes_on_and_draws(tmp_path, tiny_checkpoint, capsys, monkeypatch):
-    monkeypatch.setattr("nas_rlm.search.active_search.POOL", 30)
+    monkeypatch.setattr("nas_rlm.search.acquisition.POOL_SIZE", 30)
     rng = np.random.default_rng(0)
     cells = {str(c): c for c in (SPACE.sample(rng) for _ in range(200))}
     rows = [
@@ -37,7 +37,7 @@ def test_bench_measure_goes_on_and_draws(tmp_path, tiny_checkpoint, capsys, monk
     for more, message in (
         (("--budgets", "12,5"), "--budgets is 12,5: expected whole numbers from 10 on"),
         (("--devices", "none"), "mine has no latency/none"),
-        (("--picture", tmp_path / "m.txt"), "is no picture"),
+        (("--picture", tmp_path / "m.txt"), "is not a picture"),
     ):
         assert message in refused(capsys, *command, *more)
 
@@ -51,7 +51,7 @@ def test_bench_devices_learns_new_ones_and_goes_on(tmp_path, tiny_checkpoint, ca
         return [Row("nasbench201", c, {f"latency/{n}": t for n in names}) for c, t in times.items()]
 
     rlm = RLM.load(tiny_checkpoint)
-    rlm.experts = experts_of(rows("pixel3", "eyeriss"), ["latency/pixel3", "latency/eyeriss"])
+    rlm.surrogates = fit_graph_surrogates(rows("pixel3", "eyeriss"), ["latency/pixel3", "latency/eyeriss"])
     rlm.save(tmp_path / "model")
     write(tmp_path / "mine.parquet", rows("mine", "pixel3"))
     command = ["bench", "devices", "--space", "nasbench201", "--model", str(tmp_path / "model")]
@@ -74,7 +74,7 @@ def test_bench_devices_learns_new_ones_and_goes_on(tmp_path, tiny_checkpoint, ca
         ({"--samples": "0"}, "--samples is 0, expected at least 10"),
         ({"--samples": "9"}, "--samples is 9, expected at least 10"),
         ({"--samples": "59", "--split": "new"}, "expected 61 at least"),
-        ({"--model": tiny_checkpoint}, "has no experts on two latencies of nasbench201"),
+        ({"--model": tiny_checkpoint}, "has no surrogates on two latencies of nasbench201"),
     ):
         options = [part for pair in (given | wrong).items() for part in pair]
         assert message in refused(capsys, "bench", "devices", "--space", "nasbench201", *options)

@@ -20,7 +20,7 @@ def test_data_import_writes_a_table_or_nothing(tmp_path, capsys):
     (tmp_path / "ResNet.json").write_text("[")
     other = tmp_path / "other.parquet"
     line = refused(capsys, "data", "import", "nds", tmp_path / "ResNet.json", "--out", other)
-    assert "is not a JSON of the nds repository" in line
+    assert "is not a JSON file of the nds repository" in line
     assert not other.exists()
     line = refused(capsys, "data", "import", "nasbench201", tmp_path / "ResNet.json", "--out", other)
     assert "--allow-pickle" in line
@@ -45,7 +45,7 @@ def test_snas_generate_and_import(tmp_path, capsys):
     assert main([*command, "--batch-size", "4", "--count", "1"]) == 0
     assert main([*command, "--batch-size", "4", "--count", "2"]) == 0
     assert "2 records, 0 of them failed" in capsys.readouterr().out
-    assert "batch_size 4 where 8" in refused(capsys, *command, "--batch-size", "8", "--count", "3")
+    assert "batch_size 4, not 8" in refused(capsys, *command, "--batch-size", "8", "--count", "3")
     assert "--count is 0" in refused(capsys, *command, "--count", "0")
     assert main(["data", "import", "snas", str(out), "--out", str(tmp_path / "snas.parquet")]) == 0
     assert [r.space for r in read(tmp_path / "snas.parquet").rows] == ["snas", "snas"]

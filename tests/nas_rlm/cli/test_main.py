@@ -25,7 +25,7 @@ def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsy
         ["finetune", *model, "--data", table, "--objectives", "accuracy"],
     ):
         assert "is not empty" in refused(capsys, *arguments, "--out", tmp_path)
-    assert "is a folder" in refused(capsys, "tokenizer", "train", "tokenizer", "--out", tmp_path)
+    assert "is a directory" in refused(capsys, "tokenizer", "train", "tokenizer", "--out", tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "table.parquet"]
 
 
@@ -57,12 +57,12 @@ def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsy
             ["between .001 and .999"],
         ),
         (["predict", "x.onnx", "--objectives", "accuracy", "--quantiles", ".1,.10000001"], ["different"]),
-        (["predict", ".", "--objectives", "accuracy"], ["'.' is a folder"]),
+        (["predict", ".", "--objectives", "accuracy"], ["'.' is a directory"]),
         (
             ["predict", "README.md", "--objectives", "accuracy", "--out", "README.md"],
             ["one of the files to read"],
         ),
-        (["predict", "x.onnx", "--objectives", "accuracy", "--out", "."], ["'.' is a folder"]),
+        (["predict", "x.onnx", "--objectives", "accuracy", "--out", "."], ["'.' is a directory"]),
         (["predict", "--space", "", "--archs", "y", "--objectives", "accuracy"], ["''"]),
         (["rank", "x.onnx", "--by", "accuracy", "--out", "README.md/a.csv"], ["is a file"]),
         (["export", "--space", "nasbench201", "--sample", "-1"], ["--sample is -1"]),
@@ -90,7 +90,7 @@ def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsy
         (["train", "absent.yaml"], ["absent.yaml"]),
         (["tokenizer", "train", "absent.yaml"], ["absent.yaml"]),
         (["plot", "absent"], ["absent"]),
-        (["plot", "absent", "--out", "picture"], ["'picture' is no picture", ".png"]),
+        (["plot", "absent", "--out", "picture"], ["'picture' is not a picture", ".png"]),
         (["serach"], ["serach"]),
     ],
 )

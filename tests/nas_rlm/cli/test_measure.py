@@ -18,9 +18,9 @@ def test_measure_python(tmp_path, capsys):
     assert [row.identifier for row in rows] == files
     assert rows[0].targets["memory"] > 8_000
     programs = ["measure", "python", "--programs", str(tmp_path / "cases.json"), *out]
-    assert "line 1 is no program" in refused(capsys, *programs)
+    assert "line 1 is not a program" in refused(capsys, *programs)
     assert "--cases is for files" in refused(capsys, *programs, "--entry", "f")
     assert "give either files" in refused(capsys, *command, *programs[2:])
     assert "give either files" in refused(capsys, "measure", "python", *out)
     assert "jobs is 0" in refused(capsys, *command, *out, "--jobs", "0")
-    assert "seconds is 0" in refused(capsys, *command, *out, "--seconds", "0")
+    assert "seconds of a run are 0" in refused(capsys, *command, *out, "--seconds", "0")

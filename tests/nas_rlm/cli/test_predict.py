@@ -13,8 +13,8 @@ import search_spaces
 from nas_rlm.cli import main
 from nas_rlm.data import Row
 from nas_rlm.files import ASSETS
-from nas_rlm.surrogates.fitting import panel_of
-from nas_rlm.training.trainer import seen
+from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.training.trainer import training_coverage
 from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused, rows
 
 
@@ -101,8 +101,8 @@ def programs(tmp_path, tiny_checkpoint):
     }
     known = [Row(s, "", {"memory": v}, text) for s, pairs in source.items() for text, v in pairs]
     rlm = nas_rlm.RLM.load(tiny_checkpoint).with_objectives(["memory"])
-    rlm.trained_on = {**rlm.trained_on, **seen(known)}
-    rlm.experts = panel_of(known, ["memory"])
+    rlm.trained_on = {**rlm.trained_on, **training_coverage(known)}
+    rlm.surrogates = fit_surrogates(known, ["memory"])
     rlm.save(tmp_path / "programs")
     written = {
         "small.py": "def f(n): x = [0] * n; ",
@@ -206,7 +206,7 @@ def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shippe
     assert main(["predict", *files, "--objectives", "accuracy,latency/pixel3"]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 2
-    assert "nas-rlm: warning: the model has never seen latency/pixel3 of nats_size" in shown.err
+    assert "nas-rlm: warning: the model was not trained on latency/pixel3 of nats_size" in shown.err
     assert main(["predict", *files, "--objectives", "accuracy"]) == 0
     assert "warning" not in capsys.readouterr().err
 

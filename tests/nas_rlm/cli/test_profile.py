@@ -5,7 +5,7 @@ import torch
 from nas_rlm.cli import main
 from nas_rlm.data import read
 from tests.nas_rlm.cli.commands import refused
-from tests.nas_rlm.devices.networks import SPACE, fake
+from tests.nas_rlm.devices.networks import SPACE, fake_worker_command
 
 
 def test_profile_measures_and_goes_on(tmp_path, capsys, monkeypatch):
@@ -20,7 +20,7 @@ def test_profile_measures_and_goes_on(tmp_path, capsys, monkeypatch):
     rng = np.random.default_rng(0)
     rows = read(out).rows
     assert [r.arch_str for r in rows] == [str(SPACE.sample(rng)) for _ in range(3)]
-    assert all(r.measured("latency/onnxruntime-cpu-1t") for r in rows)
+    assert all(r.is_measured("latency/onnxruntime-cpu-1t") for r in rows)
     assert [("memory/onnxruntime-cpu-1t" in r.targets) for r in rows] == [False, False, True]
 
 
@@ -37,10 +37,10 @@ def test_what_fails_is_said_and_kept(tmp_path, capsys):
     out, archs = tmp_path / "t.parquet", tmp_path / "archs.txt"
     archs.write_text(f"{SPACE.sample(np.random.default_rng(0))}\n")
     command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--archs", str(archs)]
-    assert main([*command, "--out", str(out), "--python", fake(tmp_path / "log")]) == 0
+    assert main([*command, "--out", str(out), "--python", fake_worker_command(tmp_path / "log")]) == 0
     assert "1 cannot run there, the first one: the process ended with code 1" in capsys.readouterr().out
     (row,) = read(out).rows
-    assert not row.measured("latency/onnxruntime-cpu-1t")
+    assert not row.is_measured("latency/onnxruntime-cpu-1t")
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_what_fails_is_said_and_kept(tmp_path, capsys):
         (("--space", "nasbench201", "--sample", "2", "--windows", "0"), "--windows is 0"),
         (("--space", "nasbench201", "--sample", "2", "--seconds", "0"), "--seconds is 0"),
         (("--space", "nasbench201", "--sample", "2", "--limit", "0.1"), "--limit is 0.1"),
-        (("--space", "nasbench201", "--sample", "2", "--choose", "5"), "5 of 2 networks that differ"),
+        (("--space", "nasbench201", "--sample", "2", "--choose", "5"), "5 of 2 networks with different features"),
         (("m.onnx", "--sample", "2"), "--choose are for spaces"),
         (("nowhere.onnx",), "nowhere.onnx"),
-        (("--space", "nasbench201", "--sample", "1", "--python", "false"), "is no worker"),
+        (("--space", "nasbench201", "--sample", "1", "--python", "false"), "does not start a worker"),
     ],
 )
 def test_what_profile_refuses(tmp_path, capsys, more, message):

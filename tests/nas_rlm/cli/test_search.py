@@ -54,7 +54,7 @@ def test_search_resume_and_plot(tmp_path, model, capsys):
         assert (tmp_path / name).stat().st_size > 10_000
 
 
-def test_a_cluster_finds_the_same(tmp_path, model):
+def test_a_ray_cluster_gives_the_same_files(tmp_path, model):
     pytest.importorskip("ray", reason="needs Ray")
     arguments = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3", "--out"]
     assert main([*arguments, str(tmp_path / "alone")]) == 0
@@ -63,28 +63,28 @@ def test_a_cluster_finds_the_same(tmp_path, model):
         assert (tmp_path / "many" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
 
 
-def test_search_refuses_the_folder_of_another(tmp_path, model, capsys):
+def test_the_directory_of_another_search_is_refused(tmp_path, model, capsys):
     arguments = [*SEARCH, *model, "--objectives", "accuracy", "--out", str(tmp_path / "run")]
     main(arguments)
     assert "--resume" in refused(capsys, *arguments)
-    assert "seed 0 where 1" in refused(capsys, *arguments, "--resume", "--seed", "1")
+    assert "seed 0 instead of 1" in refused(capsys, *arguments, "--resume", "--seed", "1")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("notes")
     assert "holds no search" in refused(capsys, *arguments[:-1], tmp_path / "mine", "--resume")
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 
-def test_search_with_constraints_that_nothing_meets_says_so(tmp_path, model, capsys):
+def test_infeasible_constraints_are_reported(tmp_path, model, capsys):
     bound = ("--constraint", "latency/pixel3<=-1")
     command = [*SEARCH, *model, *bound, "--objectives", "accuracy", "--out", tmp_path / "run"]
     assert "none of 260 architectures of nasbench201 meets latency/pixel3 ≤ -1" in refused(capsys, *command)
     assert not (tmp_path / "run").exists()
-    assert "none within latency/pixel3<=-1" in refused(capsys, *command, "--sample", "0")
+    assert "none meets latency/pixel3<=-1" in refused(capsys, *command, "--sample", "0")
     assert not (tmp_path / "run" / "front.csv").exists()
-    assert "--sample is -1" in refused(capsys, *command, "--sample", "-1")
+    assert "-1 samples for feasibility" in refused(capsys, *command, "--sample", "-1")
 
 
-def test_search_by_functions_of_the_user_and_counted_costs(tmp_path, model, capsys):
+def test_user_functions_and_exact_objectives_are_optimised(tmp_path, model, capsys):
     path = tmp_path / "mine.py"
     path.write_text("def skips(cell):\n    return str(cell).count('skip_connect')\n")
     command = [*SEARCH, *model, "--objectives", "skips,flops", "--function", f"skips={path}:skips"]
@@ -104,7 +104,7 @@ def test_search_by_functions_of_the_user_and_counted_costs(tmp_path, model, caps
     assert (tmp_path / "run" / "report.html").read_bytes() == page
     path.write_text(path.read_text() + "# another\n")
     assert "holds another search, with model" in refused(capsys, *command, "--resume")
-    assert "nobody knows the objective 'skips'" in refused(
+    assert "unknown objective 'skips'" in refused(
         capsys, *SEARCH, *model, "--objectives", "skips", "--out", tmp_path / "other"
     )
     assert "'energy' is to be maximised" in refused(capsys, *command, "--maximise", "energy", "--resume")
@@ -136,14 +136,14 @@ def measuring(monkeypatch):
 
     monkeypatch.setattr("nas_rlm.search.ray_cluster.measure", measure)
     monkeypatch.setattr("nas_rlm.search.ray_cluster.check_device", lambda device, python: None)
-    monkeypatch.setattr("nas_rlm.search.active_search.POOL", 30)
+    monkeypatch.setattr("nas_rlm.search.acquisition.POOL_SIZE", 30)
     return asked
 
 
 BOX = ("--objectives", "accuracy,latency/torch-cpu-2t", "--measure", "torch-cpu-2t", "--budget", "14")
 
 
-def test_what_was_measured_before_counts_as_it_is(tmp_path, model, capsys):
+def test_labels_replace_predictions(tmp_path, model, capsys):
     cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(30)]
     held = [Row("nasbench201", a, {"accuracy": 99.0 + i / 10, "flops": 1.0}) for i, a in enumerate(cells[:3])]
     held += [Row("nasbench201", a, {"params": 1.0}) for a in cells[3:]]
@@ -154,8 +154,11 @@ def test_what_was_measured_before_counts_as_it_is(tmp_path, model, capsys):
     command = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3,flops"]
     assert main([*command, *data, "--out", str(out)]) == 0
     told = capsys.readouterr()
-    assert "3 measured before, " in told.out
-    left = ("of 32 rows", "1 are of another", "27 lack accuracy", "1 are of architectures of which a later")
+    assert "3 with labels, " in told.out
+    left = (
+        *("ignored 29 of 32 rows", "1 of another space", "27 without accuracy"),
+        "1 with a later row of the same architecture",
+    )
     assert all(part in told.err for part in left)
     result = read_result(out)
     assert len(result.architectures) == 18 + 3
@@ -186,11 +189,11 @@ def test_what_was_measured_before_counts_as_it_is(tmp_path, model, capsys):
                 Row("nasbench201", "x", {"accuracy": 90.0}),
                 Row("nasbench201", "y", {"latency/pixel3": 9.0}),
             ],
-            "has no row of nasbench201 that has accuracy and latency/pixel3",
+            "has no row of nasbench201 with accuracy and latency/pixel3",
         ),
     ],
 )
-def test_tables_that_say_nothing_of_a_search(tmp_path, model, capsys, rows_of, message):
+def test_a_table_without_usable_labels_is_refused(tmp_path, model, capsys, rows_of, message):
     write(tmp_path / "mine.parquet", rows_of)
     command = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3", "--out", tmp_path / "run"]
     assert message in refused(capsys, *command, "--data", tmp_path / "mine.parquet")
@@ -224,7 +227,7 @@ def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
     assert (tmp_path / "again.png").read_bytes() == kept["pareto.png"]
 
 
-def test_what_was_measured_before_counts_where_a_device_measures_too(tmp_path, model, measuring):
+def test_labels_replace_predictions_while_a_device_measures(tmp_path, model, measuring):
     cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(200)]
     known = dict(zip(cells, (50.0 + i / 100 for i in range(200)), strict=True))
     before = [Row("nasbench201", a, {"accuracy": v, "latency/torch-cpu-2t": 1.0}) for a, v in known.items()]
@@ -245,33 +248,33 @@ def test_what_was_measured_before_counts_where_a_device_measures_too(tmp_path, m
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--measure", "torch-cpu-2t"), "--measure torch-cpu-2t without --budget"),
+        (("--measure", "torch-cpu-2t"), "no budget for torch-cpu-2t"),
         (("--measure", "torch-cpu-2t", "--budget", "9"), "budget is 9, expected at least 10"),
-        (("--measure", "torch-cpu-2t", "--budget", "20000"), "--budget is 20,000, more than the 15,625"),
-        (("--budget", "20"), "budget is 20 on no device"),
+        (("--measure", "torch-cpu-2t", "--budget", "20000"), "budget is 20,000, more than the 15,625"),
+        (("--budget", "20"), "budget is 20 without a device"),
         (
             ("--measure", "torch", "--budget", "20"),
-            "nothing of torch-cpu-1t is among accuracy, latency/torch-cpu-2t",
+            "no objective of torch-cpu-1t is among accuracy, latency/torch-cpu-2t",
         ),
         (("--measure", "toaster", "--budget", "20"), "there is no runtime 'toaster'"),
-        ((), "nobody knows the objective 'latency/torch-cpu-2t'"),
-        (("--python", "python3"), "--python is 'python3', where nothing is measured"),
+        ((), "unknown objective 'latency/torch-cpu-2t'"),
+        (("--python", "python3"), "python is 'python3', but nothing is measured"),
     ],
 )
-def test_searches_that_cannot_measure(tmp_path, model, measuring, capsys, more, message):
+def test_invalid_measurement_options_are_refused(tmp_path, model, measuring, capsys, more, message):
     wanted = ("--objectives", "accuracy,latency/torch-cpu-2t", "--out", tmp_path / "run")
     assert message in refused(capsys, *SEARCH, *model, *wanted, *more)
     assert not (tmp_path / "run").exists()
     assert not measuring
 
 
-def test_a_search_without_a_worker_begins_nothing(tmp_path, model, capsys):
+def test_a_search_without_a_worker_writes_nothing(tmp_path, model, capsys):
     arguments = [*SEARCH, *model, *BOX, "--out", tmp_path / "run", "--python", "false"]
-    assert "'false -m nas_rlm.devices.worker' is no worker" in refused(capsys, *arguments)
+    assert "'false -m nas_rlm.devices.worker' does not start a worker" in refused(capsys, *arguments)
     assert not (tmp_path / "run").exists()
 
 
-def test_propose_names_what_to_measure_next(tmp_path, model, capsys):
+def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys):
     command = ["propose", *model, "--space", "nasbench201", "--objectives", "accuracy,latency/mine"]
     sizes = ("--population", "6", "--generations", "2")
     assert main([*command, *sizes, "--count", "12", "--out", str(tmp_path / "first.txt")]) == 0
@@ -285,11 +288,9 @@ def test_propose_names_what_to_measure_next(tmp_path, model, capsys):
     assert 1 <= len(named) <= 3 and not set(named) & set(first)
     SPACE.parse(named[0])
     table = ["--data", tmp_path / "mine.parquet"]
-    assert "nobody knows the objective 'speed'" in refused(
-        capsys, *command[:-1], "latency/mine,speed", *table
-    )
+    assert "unknown objective 'speed'" in refused(capsys, *command[:-1], "latency/mine,speed", *table)
     assert "has no accuracy or speed of nasbench201" in refused(
         capsys, *command[:-1], "accuracy,speed", *table
     )
-    assert "--count is 0" in refused(capsys, *command, "--count", "0")
-    assert "is a folder" in refused(capsys, *command, "--out", tmp_path)
+    assert "the number of architectures is 0" in refused(capsys, *command, "--count", "0")
+    assert "is a directory" in refused(capsys, *command, "--out", tmp_path)

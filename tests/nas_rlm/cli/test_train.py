@@ -42,9 +42,9 @@ def test_a_device_is_called_as_one_likes(tmp_path, model, table, archs, capsys):
 
 
 def test_finetune_without_experts(tmp_path, model, table):
-    command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-experts"]
+    command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-surrogates"]
     assert main([*command, "--out", str(tmp_path / "tuned")]) == 0
-    assert not (tmp_path / "tuned" / "experts.safetensors").exists()
+    assert not (tmp_path / "tuned" / "surrogates.safetensors").exists()
 
 
 def test_tokenizer_train_writes_one_that_loads(tmp_path, table):
@@ -64,7 +64,7 @@ def test_evaluate_prints_a_line_for_each_objective(tmp_path, model, table, capsy
         ["objective", "rows"],
         ["accuracy", "6"],
     ]
-    assert "is no picture" in refused(capsys, "evaluate", *model, "--picture", tmp_path / "told.txt")
+    assert "is not a picture" in refused(capsys, "evaluate", *model, "--picture", tmp_path / "told.txt")
 
 
 def test_evaluate_judges_the_network_alone(tmp_path, table, monkeypatch, capsys, shipped_rlm):
@@ -72,8 +72,8 @@ def test_evaluate_judges_the_network_alone(tmp_path, table, monkeypatch, capsys,
     asked = []
     predict = nas_rlm.RLM.predict_text
     monkeypatch.setattr(
-        nas_rlm.RLM, "predict_text", lambda rlm, *a, **k: asked.append(rlm.experts) or predict(rlm, *a, **k)
+        nas_rlm.RLM, "predict_text", lambda rlm, *a, **k: asked.append(rlm.surrogates) or predict(rlm, *a, **k)
     )
-    for flag in ([], ["--no-experts"]):
+    for flag in ([], ["--no-surrogates"]):
         assert main([*command, *flag]) == 0
-    assert [bool(experts) for experts in asked] == [True, False]
+    assert [bool(surrogates) for surrogates in asked] == [True, False]

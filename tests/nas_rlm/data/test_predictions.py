@@ -18,6 +18,6 @@ def test_predictions_as_csv_keep_commas_and_digits():
     ]
 
 
-def test_medians_alone():
+def test_predictions_without_quantiles():
     assert predictions_csv(["x"], ["accuracy"], np.array([[90.0]])) == "arch,accuracy\nx,90\n"
     assert predictions_csv([], ["accuracy"], np.empty((0, 1))) == "arch,accuracy\n"

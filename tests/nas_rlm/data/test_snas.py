@@ -7,7 +7,7 @@ import torch
 import search_spaces
 from nas_rlm.data import snas
 from nas_rlm.data.images import Images
-from nas_rlm.data.snas import Budget, Trainable, generate, rows, trial
+from nas_rlm.data.snas import Budget, TrainableNetwork, generate, read_rows, train_architecture
 
 SPACE = search_spaces.get("snas")
 SMALL = Budget(steps=2, batch_size=8, test_images=20, precision="float32")
@@ -15,14 +15,14 @@ SMALL = Budget(steps=2, batch_size=8, test_images=20, precision="float32")
 
 @pytest.fixture(scope="module")
 def images():
-    """Two classes, told apart by brightness."""
+    """Images of two classes, which differ in brightness."""
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=200)
     pictures = (rng.integers(100, size=(200, 3, 32, 32)) + 150 * labels[:, None, None, None]).astype(np.uint8)
     return Images(pictures[:150], labels[:150], pictures[150:], labels[150:])
 
 
-def test_what_is_trained_is_what_is_drawn():
+def test_the_trained_network_computes_the_same_as_the_onnx_model():
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     rng = np.random.default_rng(1)
     for _ in range(3):
@@ -31,13 +31,13 @@ def test_what_is_trained_is_what_is_drawn():
         session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         (expected,) = session.run(None, {"x": x})
         with torch.inference_mode():
-            found = Trainable(model).eval()(torch.from_numpy(x)).numpy()
-        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+            outputs = TrainableNetwork(model).eval()(torch.from_numpy(x)).numpy()
+        assert outputs == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
 def test_a_network_learns(images):
     architecture = SPACE.parse("w16_s2_c1_m1.0_r1|conv_3x3:0")
-    record = trial(architecture, images, Budget(steps=30, batch_size=16, test_images=50))
+    record = train_architecture(architecture, images, Budget(steps=30, batch_size=16, test_images=50))
     assert record["val_accuracy"] > 90
     assert record["steps_ran"] == 30
 
@@ -49,7 +49,7 @@ def test_a_record_has_what_the_paper_lists(images, tmp_path):
     assert {*listed, "arch_str", "flops"} <= set(record)
     architecture = SPACE.parse(record["arch_str"])
     assert record["params"] == SPACE.params(architecture)
-    row = rows(tmp_path / "s.jsonl")[0]
+    row = read_rows(tmp_path / "s.jsonl")[0]
     assert (row.space, row.arch_str) == ("snas", record["arch_str"])
     assert row.targets["accuracy"] == record["val_accuracy"]
 
@@ -59,18 +59,18 @@ def without_times(path):
     return [{k: v for k, v in r.items() if k != "train_time_sec"} for r in records]
 
 
-def test_an_interrupted_file_goes_on_to_the_same(images, tmp_path):
-    generate(images, tmp_path / "whole.jsonl", 4, SMALL)
+def test_an_interrupted_file_is_continued_with_the_same_records(images, tmp_path):
+    generate(images, tmp_path / "complete.jsonl", 4, SMALL)
     generate(images, tmp_path / "cut.jsonl", 3, SMALL)
     path = tmp_path / "cut.jsonl"
     for cut in (20, 1):
         path.write_bytes(path.read_bytes()[:-cut])
         assert generate(images, path, 4, SMALL) == (4, 0)
-        assert without_times(path) == without_times(tmp_path / "whole.jsonl")
+        assert without_times(path) == without_times(tmp_path / "complete.jsonl")
     assert generate(images, path, 1, SMALL) == (4, 0)
 
 
-def test_a_network_that_fails_is_a_record(images, tmp_path, monkeypatch):
+def test_failed_networks_have_a_record(images, tmp_path, monkeypatch):
     def diverging(network, images, budget, index):
         yield 1.0
         if index == 1:
@@ -83,15 +83,15 @@ def test_a_network_that_fails_is_a_record(images, tmp_path, monkeypatch):
     records = without_times(tmp_path / "s.jsonl")
     assert [r.get("error") for r in records] == [None, "the loss is nan at step 2", "out of memory", None]
     assert [r["val_accuracy"] is None for r in records] == [False, True, True, False]
-    assert len(rows(tmp_path / "s.jsonl")) == 2
+    assert len(read_rows(tmp_path / "s.jsonl")) == 2
 
 
-def test_a_file_of_another_budget_is_left_alone(images, tmp_path):
+def test_a_file_of_another_budget_is_not_changed(images, tmp_path):
     path = tmp_path / "s.jsonl"
     generate(images, path, 2, SMALL)
     before = path.read_bytes()
     other = Budget(steps=3, batch_size=8, test_images=20, precision="float32")
-    with pytest.raises(ValueError, match="holds records with steps 2 where 3 is asked"):
+    with pytest.raises(ValueError, match="has records with steps 2, not 3"):
         generate(images, path, 3, other)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(reversed(lines)))
@@ -99,7 +99,7 @@ def test_a_file_of_another_budget_is_left_alone(images, tmp_path):
         generate(images, path, 3, SMALL)
     for content in ("notes\n", "notes without an end of line", '{"mine": 1}', "\n"):
         path.write_text(content)
-        with pytest.raises(ValueError, match="line 1 is no record"):
+        with pytest.raises(ValueError, match="line 1 is not a record"):
             generate(images, path, 3, SMALL)
         assert path.read_text() == content
     path.write_bytes(before)
@@ -118,7 +118,7 @@ def test_a_file_of_another_budget_is_left_alone(images, tmp_path):
         ({"device": "tpu"}, "'tpu', expected cpu or cuda"),
     ],
 )
-def test_bad_budgets(changes, message):
+def test_invalid_budgets_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         Budget(**changes)
 
@@ -126,5 +126,5 @@ def test_bad_budgets(changes, message):
 def test_networks_of_other_operators_are_refused():
     space = search_spaces.get("ofa_mbv3")
     model = space.to_onnx(space.sample(np.random.default_rng(0)), weights=True)
-    with pytest.raises(ValueError, match="no way to train HardSwish; expected Conv"):
-        Trainable(model)
+    with pytest.raises(ValueError, match="cannot train the operator HardSwish; expected Conv"):
+        TrainableNetwork(model)

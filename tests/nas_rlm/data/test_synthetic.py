@@ -6,37 +6,37 @@ from onnx.numpy_helper import from_array
 from onnx.parser import parse_model
 
 import search_spaces
-from nas_rlm.data.synthetic import metrics, table
-from nas_rlm.graph.costs import KINDS
-from nas_rlm.graph.paths import LAYERS
+from nas_rlm.data.synthetic import graph_features, random_table
+from nas_rlm.graph.costs import OPERATOR_KINDS
+from nas_rlm.graph.paths import PATH_COUNTS
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.data.counts import SIZES, counted
+from tests.nas_rlm.data.graph_features import SIZES, features_of_architecture
 
 
-def test_a_table_leaves_out_what_never_varies():
-    found = table("nats_size", 50)
-    assert len(found) == len({row.arch_str for row in found.rows}) == 50
-    names = {name for row in found.rows for name in row.targets}
+def test_constant_features_are_left_out_of_a_table():
+    table = random_table("nats_size", 50)
+    assert len(table) == len({row.arch_str for row in table.rows}) == 50
+    names = {name for row in table.rows for name in row.targets}
     assert {"flops", "params", "convs/macs", "convs/roots"} <= names
     assert not names & {"depthwise/macs", "paths", "convs", "convs/sides"}
-    assert all(row.targets["flops"] == SIZES.flops(SIZES.parse(row.arch_str)) for row in found.rows)
-    assert table("nats_size", 50).rows == found.rows
-    assert table("nats_size", 50, seed=1).rows != found.rows
+    assert all(row.targets["flops"] == SIZES.flops(SIZES.parse(row.arch_str)) for row in table.rows)
+    assert random_table("nats_size", 50).rows == table.rows
+    assert random_table("nats_size", 50, seed=1).rows != table.rows
     with pytest.raises(ValueError, match="20,000 networks of nats_size: expected at most half of 32,768"):
-        table("nats_size", 20000)
+        random_table("nats_size", 20000)
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
-def test_every_space_can_be_counted(name):
+def test_every_space_has_graph_features(name):
     space = search_spaces.get(name)
-    found = counted(space, space.sample(np.random.default_rng(0)))
-    assert all(math.isfinite(v) and v >= 0 for v in found.values())
-    assert sum(found[k] for k in KINDS) == found["layers"]
-    for k in LAYERS:
-        assert found[f"{k}/least"] <= found[f"{k}/mean"] + 1e-9 <= found[f"{k}/most"] + 2e-9
+    features = features_of_architecture(space, space.sample(np.random.default_rng(0)))
+    assert all(math.isfinite(v) and v >= 0 for v in features.values())
+    assert sum(features[k] for k in OPERATOR_KINDS) == features["layers"]
+    for k in PATH_COUNTS:
+        assert features[f"{k}/least"] <= features[f"{k}/mean"] + 1e-9 <= features[f"{k}/most"] + 2e-9
 
 
-def test_any_network_can_be_counted():
+def test_graph_features_of_a_network_outside_the_spaces():
     """A linear layer, two heads of one input and a sum of both, by hand."""
     model = parse_model(
         """<ir_version: 10, opset_import: ["": 21]>
@@ -50,20 +50,23 @@ def test_any_network_can_be_counted():
     )
     for name in "wu":
         model.graph.initializer.append(from_array(np.ones((8, 16), np.float32), name))
-    found = metrics(from_onnx(model), chains=2)
-    assert (found["flops"], found["params"], found["activations"]) == (2 * 4 * 8 * 16, 2 * 8 * 16, 4 * 4 * 16)
-    assert (found["paths"], found["layers"], found["sums"]) == (1, 0, 1)
+    features = graph_features(from_onnx(model), max_chain_length=2)
+    costs = [features[name] for name in ("flops", "params", "activations")]
+    assert costs == [2 * 4 * 8 * 16, 2 * 8 * 16, 4 * 4 * 16]
+    assert (features["paths"], features["layers"], features["sums"]) == (1, 0, 1)
 
 
 def test_other_texts_are_refused():
-    with pytest.raises(ValueError, match=r"'def f\(\): pass' is not the text of a network"):
-        metrics("def f(): pass")
+    with pytest.raises(ValueError, match=r"'def f\(\): pass' is not canonical ONNX text"):
+        graph_features("def f(): pass")
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
-def test_functions_and_the_operators_in_their_place_count_the_same(name):
+def test_functions_and_inlined_operators_have_the_same_features(name):
     space, rng = search_spaces.get(name), np.random.default_rng(11)
     for _ in range(2):
         model = space.to_onnx(space.sample(rng))
-        whole, flat = (metrics(from_onnx(model, outlined=o), chains=4) for o in (True, False))
-        assert whole == pytest.approx(flat)
+        with_functions, inlined = (
+            graph_features(from_onnx(model, outlined=o), max_chain_length=4) for o in (True, False)
+        )
+        assert with_functions == pytest.approx(inlined)

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-log, *rest = sys.argv[1:]
-slow = float(next((r.split("=")[1] for r in rest if r.startswith("slow=")), 0))
+log, *options = sys.argv[1:]
+slow = float(next((r.split("=")[1] for r in options if r.startswith("slow=")), 0))
 networks = {}
 
 
@@ -24,10 +24,10 @@ for line in sys.stdin.buffer:
     content = sys.stdin.buffer.read(request.get("bytes", 0)).decode()
     name = content or networks.get(request.get("number"), "")
     with open(log, "a") as file:
-        print(request["do"], name, file=file)
-    if request["do"] == "open":
+        print(request["method"], name, file=file)
+    if request["method"] == "open":
         reply(processor="fake", device=request["device"])
-    elif request["do"] == "load":
+    elif request["method"] == "load":
         networks[request["number"]] = name
         if name == "refuse":
             reply(error="no kernel for Foo")

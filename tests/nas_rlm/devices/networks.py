@@ -1,4 +1,4 @@
-"""Networks to be measured, and a worker that tells what it is told to."""
+"""Networks to measure, and the command of a fake worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import search_spaces
 
 SPACE = search_spaces.get("nasbench201")
-FAKE = Path(__file__).parent / "fake_worker.py"
+FAKE_WORKER = Path(__file__).parent / "fake_worker.py"
 
 
 def cells(count: int, seed: int = 0) -> list:
@@ -18,11 +18,11 @@ def cells(count: int, seed: int = 0) -> list:
     return [SPACE.sample(rng) for _ in range(count)]
 
 
-def contents(count: int) -> list[tuple[int, bytes]]:
+def onnx_files(count: int) -> list[tuple[int, bytes]]:
     return [(i, SPACE.to_onnx(a, weights=True).SerializeToString()) for i, a in enumerate(cells(count))]
 
 
-def fake(log: Path, **behaviour: str) -> str:
-    """A command for `python` that starts the fake worker, which notes what it is asked in a log."""
-    told = " ".join(f"{name}={value}" for name, value in behaviour.items())
-    return f"{sys.executable} {FAKE} {log} {told}".strip()
+def fake_worker_command(log: Path, **behaviour: str) -> str:
+    """A command for `python` that starts the fake worker, which writes its requests to a log."""
+    arguments = " ".join(f"{name}={value}" for name, value in behaviour.items())
+    return f"{sys.executable} {FAKE_WORKER} {log} {arguments}".strip()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nas_rlm.devices import Device
-from nas_rlm.devices.runtimes import RUNTIMES, batched, check, load
+from nas_rlm.devices.runtimes import LOADERS, check, load, set_batch_size
 from tests.nas_rlm.devices.networks import SPACE, cells
 
 
@@ -15,9 +15,9 @@ def model():
     return SPACE.to_onnx(cells(1)[0], weights=True)
 
 
-@pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "torch-compile"])
-def test_a_network_runs(name, model):
-    if not all(map(importlib.util.find_spec, RUNTIMES[name][1])):
+@pytest.mark.parametrize("name", [name for name in LOADERS if name != "torch-compile"])
+def test_each_runtime_runs_a_network(name, model):
+    if not all(map(importlib.util.find_spec, LOADERS[name].modules)):
         pytest.skip(f"{name} is not installed")
     if name == "mnn":
         pytest.skip("its converter dies of an illegal instruction on some processors")
@@ -25,7 +25,7 @@ def test_a_network_runs(name, model):
     assert all(1e-6 < run() < 10 for _ in range(3))
 
 
-def test_what_is_not_here_is_said(monkeypatch):
+def test_missing_runtimes_and_gpus_are_reported(monkeypatch):
     check(Device("torch-compile"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="torch finds no CUDA device here"):
@@ -36,9 +36,9 @@ def test_what_is_not_here_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_batch_is_set(batch, model):
+def test_the_batch_size_is_set(batch, model):
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    changed = batched(onnx.inliner.inline_local_functions(model), batch)
+    changed = set_batch_size(onnx.inliner.inline_local_functions(model), batch)
     session = ort.InferenceSession(changed.SerializeToString(), providers=["CPUExecutionProvider"])
     x = np.zeros((batch, 3, 32, 32), np.float32)
     assert session.run(None, {session.get_inputs()[0].name: x})[0].shape == (batch, 10)
@@ -50,5 +50,5 @@ def test_a_model_of_two_inputs_is_refused():
         '<ir_version: 10, opset_import: ["":21]>'
         "g (float[1,3] x, float[1,3] z) => (float[1,3] y) { y = Add(x, z) }"
     )
-    with pytest.raises(ValueError, match="the model reads x, z: expected one tensor of float"):
-        batched(model, 1)
+    with pytest.raises(ValueError, match="the model reads x, z: expected one float tensor"):
+        set_batch_size(model, 1)

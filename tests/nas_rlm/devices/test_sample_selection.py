@@ -1,41 +1,43 @@
 import numpy as np
 import pytest
 
-from nas_rlm.data.synthetic import counted
-from nas_rlm.devices.sample_selection import choose, profiles_of
-from nas_rlm.surrogates.features import CHAINS
+from nas_rlm.data.synthetic import graph_features_of_texts
+from nas_rlm.devices.sample_selection import select_samples, selection_features
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.text import from_architectures
 from tests.nas_rlm.devices.networks import SPACE, cells
 
 
-def counted_in(count):
-    return [*counted(from_architectures(SPACE, cells(count)), CHAINS)]
+def graph_features_of_cells(count):
+    return [*graph_features_of_texts(from_architectures(SPACE, cells(count)), MAX_CHAIN_LENGTH)]
 
 
-def reach(profiles, chosen):
-    """How far a network is from the nearest of those that are chosen, on average."""
-    return np.sqrt(((profiles[:, None] - profiles[None, chosen]) ** 2).sum(2)).min(1).mean()
+def mean_distance_to_nearest(features, selected):
+    """Mean distance of a network to the nearest selected one."""
+    return np.sqrt(((features[:, None] - features[None, selected]) ** 2).sum(2)).min(1).mean()
 
 
-def test_those_who_are_chosen_are_spread():
-    profiles = profiles_of((), "nasbench201", counted_in(200))
-    assert np.abs(profiles.mean(0)).max() < 1e-9
-    assert profiles.std(0) == pytest.approx(1)
-    found = choose(profiles, 12)
-    assert found == sorted(set(found)) == choose(profiles, 12)
+def test_selected_networks_cover_the_features_better_than_random_ones():
+    features = selection_features((), "nasbench201", graph_features_of_cells(200))
+    assert np.abs(features.mean(0)).max() < 1e-9
+    assert features.std(0) == pytest.approx(1)
+    selected = select_samples(features, 12)
+    assert selected == sorted(set(selected)) == select_samples(features, 12)
     rng = np.random.default_rng(0)
-    at_random = [reach(profiles, rng.permutation(200)[:12]) for _ in range(20)]
-    assert reach(profiles, found) < np.mean(at_random)
+    random_distances = [mean_distance_to_nearest(features, rng.permutation(200)[:12]) for _ in range(20)]
+    assert mean_distance_to_nearest(features, selected) < np.mean(random_distances)
 
 
-def test_no_two_that_are_alike_are_chosen():
-    profiles = np.array([[0.0], [0.0], [1.0], [1.0], [7.0]])
-    assert choose(profiles, 3) == [0, 2, 4]
+def test_networks_with_equal_features_are_not_selected_twice():
+    features = np.array([[0.0], [0.0], [1.0], [1.0], [7.0]])
+    assert select_samples(features, 3) == [0, 2, 4]
     for count in (0, 4):
-        with pytest.raises(ValueError, match=f"{count} of 3 networks that differ cannot be chosen"):
-            choose(profiles, count)
+        with pytest.raises(ValueError, match=f"cannot select {count} of 3 networks with different features"):
+            select_samples(features, count)
 
 
-def test_experts_on_latencies_tell_how_fast_networks_are(shipped_rlm):
-    profiles = profiles_of(shipped_rlm.experts["nasbench201"], "nasbench201", counted_in(30))
-    assert profiles.shape == (30, 27)
+def test_predicted_latencies_are_the_features_where_surrogates_predict_them(shipped_rlm):
+    features = selection_features(
+        shipped_rlm.surrogates["nasbench201"], "nasbench201", graph_features_of_cells(30)
+    )
+    assert features.shape == (30, 27)

@@ -10,73 +10,73 @@ from nas_rlm.graph import cache
 from nas_rlm.text import from_architecture
 
 
-def test_a_result_is_one_object_until_all_are_forgotten():
-    known = cache.table()
+def test_equal_results_are_one_object_until_caches_are_cleared():
+    table = cache.cache_table()
 
-    @cache.remembered
+    @cache.memoized
     def pair(a, b):
         return [a, b]
 
     first = pair(1, 2)
     assert pair(1, 2) is first
-    known["a"] = 1
-    cache.forget()
+    table["a"] = 1
+    cache.clear()
     assert pair(1, 2) is not first
-    assert known == {}
+    assert table == {}
 
 
 @pytest.mark.parametrize("name", ["nasbench101", "nasbench201", "nats_size", "nds_darts"])
-def test_a_text_does_not_depend_on_what_is_remembered(name, monkeypatch):
+def test_text_does_not_depend_on_cached_results(name, monkeypatch):
     space, rng = search_spaces.get(name), np.random.default_rng(7)
     architectures = [space.sample(rng) for _ in range(40 if name != "nds_darts" else 4)]
     alone = []
     for a in architectures:
-        cache.forget()
+        cache.clear()
         alone.append(from_architecture(space, a))
     assert [from_architecture(space, a) for a in architectures] == alone
-    for most in (0, 300, 1000):
-        monkeypatch.setattr(cache, "MOST", most)
+    for max_results in (0, 300, 1000):
+        monkeypatch.setattr(cache, "MAX_CACHED_RESULTS", max_results)
         assert [from_architecture(space, a) for a in reversed(architectures)] == alone[::-1]
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(cache, "MOST", 1000)
+def test_size_of_caches_is_bounded(monkeypatch):
+    monkeypatch.setattr(cache, "MAX_CACHED_RESULTS", 1000)
     space, rng = search_spaces.get("nasbench201"), np.random.default_rng(8)
     sizes = []
     for _ in range(60):
         from_architecture(space, space.sample(rng))
-        sizes.append(cache.size())
+        sizes.append(cache.num_cached())
     assert max(sizes) < 3000
     assert any(b < a for a, b in pairwise(sizes))
 
 
-def test_the_garbage_collector_pauses_within_and_stays_as_it_was():
-    with cache.undisturbed():
-        with cache.undisturbed():
+def test_garbage_collector_is_paused_and_restored():
+    with cache.gc_paused():
+        with cache.gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_what_was_made_before_is_still_collected_and_nothing_is_frozen():
+def test_earlier_objects_are_collected_and_nothing_is_frozen():
     class Loop:
         pass
 
     one = Loop()
     one.itself, gone = one, weakref.ref(one)
     del one
-    with cache.undisturbed():
+    with cache.gc_paused():
         pass
     assert gc.get_freeze_count() == 0
     gc.collect()
     assert gone() is None
 
 
-def test_what_a_user_froze_stays_frozen():
+def test_objects_frozen_by_the_user_stay_frozen():
     gc.freeze()
     try:
         before = gc.get_freeze_count()
-        with cache.undisturbed():
+        with cache.gc_paused():
             pass
         assert gc.get_freeze_count() > before // 2
     finally:

@@ -8,7 +8,7 @@ def order(nodes, outputs, exact=()):
     return found and [i for i, _ in found]
 
 
-def test_deepest_operands_come_first_and_dead_code_not_at_all():
+def test_deepest_operands_come_first_and_dead_code_is_left_out():
     nodes = [
         (POOL, False, (0,), 1),  # value 1
         (CONV, False, (0,), 1),  # value 2, dead
@@ -19,7 +19,7 @@ def test_deepest_operands_come_first_and_dead_code_not_at_all():
     assert order(nodes, (5,)) == [2, 3, 0, 4]
 
 
-def test_equal_operands_that_only_leaves_tell_apart_need_them():
+def test_operands_that_differ_only_in_leaves_need_leaf_hashes():
     nodes = [(CONV, False, (0,), 1), (CONV, False, (0,), 1), (ADD, True, (1, 2), 1)]
     assert order(nodes, (3,)) is None
     first, second = order(nodes, (3,), (5, 6, 0)), order(nodes, (3,), (6, 5, 0))
@@ -30,7 +30,7 @@ def test_the_same_value_twice_is_no_tie():
     assert order([(CONV, False, (0,), 1), (ADD, True, (1, 1), 1)], (2,)) == [0, 1]
 
 
-def test_what_reads_a_value_decides_between_operands_of_one_depth():
+def test_readers_decide_between_operands_of_equal_depth():
     def network(first, second):
         return [
             (CONV, False, (0,), 1),
@@ -44,7 +44,7 @@ def test_what_reads_a_value_decides_between_operands_of_one_depth():
     assert [{0: 1, 1: 0}.get(i, i) for i in other] == one
 
 
-def test_choices_that_hang_together_do_not_follow_the_file():
+def test_dependent_ties_do_not_depend_on_the_file():
     def ring(places):
         """Six branches, the sum of each with the next, and the sum of all."""
         sums = [(ADD, True, (1 + places[i], 1 + places[(i + 1) % 6]), 1) for i in range(6)]

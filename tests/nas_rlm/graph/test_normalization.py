@@ -8,12 +8,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import search_spaces
 from nas_rlm.data import reference_networks
-from nas_rlm.data.reference_networks import exported
-from nas_rlm.graph.normalization import normalised
-from nas_rlm.graph.reader import inlined, read
+from nas_rlm.data.reference_networks import export_to_onnx
+from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.reader import inline_functions, read_graph
 from nas_rlm.text import from_architecture, from_onnx
-from tests.nas_rlm.text import modules
-from tests.nas_rlm.text.graphs import FlatModel
+from tests.nas_rlm.graph import torch_networks
+from tests.nas_rlm.onnx_models import FlatModel
 
 onnxscript = pytest.importorskip(
     "onnxscript", reason="onnxscript, which torch exports with, is not installed"
@@ -28,7 +28,7 @@ CELLS = search_spaces.get("nasbench201")
 def test_a_nasbench201_network_from_torch_has_our_text(seed):
     cell = CELLS.sample(np.random.default_rng(seed))
     ops = [edge.split("~")[0] for node in str(cell).split("+") for edge in node.strip("|").split("|")]
-    model = exported(modules.Network201(ops), IMAGE, optimize=False)
+    model = export_to_onnx(torch_networks.Network201(ops), IMAGE, optimize=False)
     assert from_onnx(model) == from_architecture(CELLS, cell)
 
 
@@ -38,7 +38,7 @@ def test_a_nasbench101_network_from_torch_has_our_text():
     ops = '["input", "conv3x3-bn-relu", "maxpool3x3", "conv1x1-bn-relu", "output"]'
     cell = space.parse(f'{{"adjacency": "{matrix}", "ops": {ops}}}')
     for exporter in reference_networks.EXPORTERS:
-        model = exported(modules.Network101(), IMAGE, exporter, optimize=False)
+        model = export_to_onnx(torch_networks.Network101(), IMAGE, exporter, optimize=False)
         assert from_onnx(model) == from_architecture(space, cell)
 
 
@@ -48,7 +48,7 @@ def test_a_darts_network_from_torch_has_our_text(seed):
     genome = space.sample(np.random.default_rng(seed))
     genotype = type(genome)(genome.normal, genome.reduce, 4, 16)
     expected = from_architecture(space, genotype)
-    model = exported(modules.NetworkDarts(genotype), IMAGE, optimize=False)
+    model = export_to_onnx(torch_networks.NetworkDarts(genotype), IMAGE, optimize=False)
     assert from_onnx(model) == expected
 
 
@@ -57,14 +57,14 @@ def test_a_mobilenet_v3_from_torch_has_our_text(seed):
     space = search_spaces.get("ofa_mbv3")
     genome = space.sample(np.random.default_rng(seed))
     kernels, expansions, depths, (side,) = (list(map(int, genome[name])) for name in ("ks", "e", "d", "r"))
-    module = modules.MobileNetV3(kernels, expansions, depths)
-    model = exported(module, torch.zeros(1, 3, side, side), optimize=False)
+    module = torch_networks.MobileNetV3(kernels, expansions, depths)
+    model = export_to_onnx(module, torch.zeros(1, 3, side, side), optimize=False)
     assert from_onnx(model) == from_architecture(space, genome)
 
 
 def shuffled(model, rng):
     """The same model with other names and its nodes in another topological order."""
-    flat = inlined(model)
+    flat = inline_functions(model)
     copy = onnx.ModelProto()
     copy.CopyFrom(flat)
     graph = copy.graph
@@ -94,16 +94,16 @@ def shuffled(model, rng):
 @pytest.mark.parametrize("name", reference_networks.NETWORKS)
 def test_foreign_networks_have_one_text(name):
     pytest.importorskip("transformers", reason="transformers is not installed")
-    models = dict(reference_networks.exports(name))
+    models = dict(reference_networks.export_all(name))
     for model in models.values():
         onnx.checker.check_model(onnx.parser.parse_model(from_onnx(model)))
     model = models["dynamo"]
     text = from_onnx(model)
-    assert from_onnx(exported(*reference_networks.network(name))) == text
+    assert from_onnx(export_to_onnx(*reference_networks.build_network(name))) == text
     for seed in range(2):
         assert from_onnx(shuffled(model, np.random.default_rng(seed))) == text
     assert from_onnx(onnx.parser.parse_model(text)) == text
-    flat = len(read(normalised(inlined(model))).nodes)
+    flat = len(read_graph(normalize_model(inline_functions(model))).nodes)
     assert text.count("=f.") > 3
     assert text.count("\n") < 1.5 * flat
 
@@ -115,7 +115,7 @@ def test_operator_sets_do_not_matter():
     assert len(texts) == 1
 
 
-def test_axes_as_an_attribute_and_as_an_input_are_one():
+def test_axes_as_attribute_or_input_give_one_text():
     old, new = FlatModel(), FlatModel()
     a = old.op("ReduceSum", "image", axes=[1], keepdims=1)
     new.tensors.append(numpy_helper.from_array(np.array([1]), "axes"))
@@ -132,7 +132,7 @@ def test_a_mean_over_positions_is_a_pool(keepdims):
     assert ("Flatten" in text) == (not keepdims)
 
 
-def test_what_does_nothing_is_no_part_of_the_text():
+def test_operators_without_effect_are_dropped():
     plain, wordy = FlatModel(), FlatModel()
     x = plain.op("Relu", "image")
     expected = from_onnx(plain.build(plain.op("Sigmoid", x)))
@@ -160,7 +160,7 @@ def test_a_bias_that_is_zero_by_chance_stays():
     assert len({network(value, shared) for value in (0.0, 1.0) for shared in (True, False)}) == 1
 
 
-def test_padding_before_a_convolution_is_its_own():
+def test_pad_before_a_convolution_is_merged():
     plain, padded = FlatModel(), FlatModel()
     expected = from_onnx(plain.build(plain.op("Conv", "image", plain.weight(8, 8, 3, 3), pads=[1, 1, 1, 1])))
     padded.tensors.append(numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "pads"))
@@ -193,10 +193,14 @@ def text_of(body, inputs="float[1,4,9,9] x", outputs="float[N,M,P,Q] y", imports
 
 
 @pytest.mark.parametrize("exporter", reference_networks.EXPORTERS)
-def test_an_open_batch_is_read_as_one(exporter, tmp_path):
+def test_open_batch_dimension_is_set_to_one(exporter, tmp_path):
     cell = CELLS.sample(np.random.default_rng(0))
     ops = [edge.split("~")[0] for node in str(cell).split("+") for edge in node.strip("|").split("|")]
-    module, images, path = modules.Network201(ops).eval(), torch.zeros(2, 3, 32, 32), tmp_path / "m.onnx"
+    module, images, path = (
+        torch_networks.Network201(ops).eval(),
+        torch.zeros(2, 3, 32, 32),
+        tmp_path / "m.onnx",
+    )
     if exporter == "dynamo":
         shapes = ({0: torch.export.Dim("batch")},)
         torch.onnx.export(module, (images,), path, dynamo=True, optimize=False, dynamic_shapes=shapes)
@@ -214,7 +218,7 @@ def test_a_transposition_of_unknown_rank_stays():
     assert text_of("a = acme.Magic(x) b = Transpose(a) y = Relu(b)", imports=imports) != plain
 
 
-def test_padding_that_follows_from_sizes_is_told_in_numbers():
+def test_auto_pad_is_replaced_by_explicit_pads():
     inputs = "float[1,4,9,9] x, float[4,4,2,2] w"
     upper = text_of('y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)', inputs)
     assert upper == text_of("y = Conv <pads = [0, 0, 1, 1], strides = [2, 2]> (x, w)", inputs)
@@ -222,12 +226,12 @@ def test_padding_that_follows_from_sizes_is_told_in_numbers():
     assert lower == text_of("y = Conv <pads = [1, 1, 0, 0]> (x, w)", inputs)
     assert text_of('y = Conv <auto_pad = "VALID"> (x, w)', inputs) == text_of("y = Conv(x, w)", inputs)
     pool = 'y = AveragePool <kernel_shape = [3, 3], auto_pad = "SAME_UPPER"'
-    counted = text_of(f"{pool}, count_include_pad = 1> (x)")
-    assert counted != text_of(f"{pool}> (x)")
-    assert "pads=[1,1,1,1]" in counted
+    features_of_architecture = text_of(f"{pool}, count_include_pad = 1> (x)")
+    assert features_of_architecture != text_of(f"{pool}> (x)")
+    assert "pads=[1,1,1,1]" in features_of_architecture
 
 
-def test_small_integers_elsewhere_are_fetched(tmp_path):
+def test_small_external_integers_are_loaded(tmp_path):
     g = FlatModel()
     g.tensors.append(numpy_helper.from_array(np.array([2, -1]), "shape"))
     model = g.build(g.op("Relu", g.op("Reshape", "image", "shape")))
@@ -235,11 +239,11 @@ def test_small_integers_elsewhere_are_fetched(tmp_path):
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="s.bin", size_threshold=0)
     assert from_onnx(tmp_path / "m.onnx") == expected
     (tmp_path / "s.bin").unlink()
-    with pytest.raises(ValueError, match="keeps the values of 'shape' elsewhere"):
+    with pytest.raises(ValueError, match="has external data for 'shape'"):
         from_onnx(tmp_path / "m.onnx")
 
 
-def test_weights_elsewhere_are_known_by_shape(tmp_path):
+def test_external_weights_are_read_by_shape(tmp_path):
     g = FlatModel(initialisers=True)
     model = g.build(g.conv_bn_relu("image", 8, 8))
     expected = from_onnx(model)
@@ -249,7 +253,7 @@ def test_weights_elsewhere_are_known_by_shape(tmp_path):
     assert from_onnx(tmp_path / "m.onnx") == expected
 
 
-def test_the_model_is_left_as_it_is():
+def test_model_is_not_changed():
     g = FlatModel(initialisers=True)
     model = g.build(g.conv_bn_relu("image", 8, 8), opset=15)
     before = model.SerializeToString(deterministic=True)
@@ -257,10 +261,10 @@ def test_the_model_is_left_as_it_is():
     assert model.SerializeToString(deterministic=True) == before
 
 
-def test_an_operator_set_of_the_future():
+def test_unknown_operator_set_is_refused():
     g = FlatModel()
     model = g.build(g.op("Relu", "image"))
     del model.opset_import[:]
     model.opset_import.append(helper.make_opsetid("", 9999))
-    with pytest.raises(ValueError, match="has no text"):
+    with pytest.raises(ValueError, match="cannot be converted to text"):
         from_onnx(model)

@@ -2,20 +2,20 @@ import math
 
 import pytest
 
-from nas_rlm.graph.costs import COSTS, KINDS
-from nas_rlm.graph.paths import LAYERS
-from tests.nas_rlm.data.counts import CELLS101, CELLS201, counted, of_201
+from nas_rlm.graph.costs import COST_NAMES, OPERATOR_KINDS
+from nas_rlm.graph.paths import PATH_COUNTS
+from tests.nas_rlm.data.graph_features import CELLS101, CELLS201, features_of_architecture, features_of_cell
 
 
 def test_a_chain_has_one_path():
-    """Stem, then in each of nine cells a projection and two convolutions: counted by hand."""
+    """Stem, then in each of nine cells a projection and two convolutions; features computed by hand."""
     cell = CELLS101.parse(
         '{"adjacency": "0100001000010000", "ops": ["input", "conv3x3-bn-relu", "conv1x1-bn-relu", "output"]}'
     )
-    found = counted(CELLS101, cell)
+    found = features_of_architecture(CELLS101, cell)
     assert found["paths"] == 0
     assert (found["convs"], found["pointwise"], found["pools"]) == (10, 18, 2)
-    for name in LAYERS:
+    for name in PATH_COUNTS:
         assert found[name] == found[f"{name}/mean"] == found[f"{name}/least"] == found[f"{name}/most"]
         assert found[f"{name}/std"] == 0
     assert found["layers"] == 30
@@ -27,9 +27,11 @@ def test_a_chain_has_one_path():
 
 def test_paths_of_parallel_branches():
     """Fifteen cells of a skip beside a 3x3 convolution, and two reductions of a shortcut and two of them."""
-    found = of_201("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
+    found = features_of_cell("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
     assert found["paths"] == pytest.approx(2)
-    found = of_201("|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|")
+    found = features_of_cell(
+        "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_1x1~2|"
+    )
     assert found["paths"] == pytest.approx(17)
     assert found["convs/least"] == 1
     assert found["convs/most"] == 1 + 15 + 4
@@ -37,16 +39,16 @@ def test_paths_of_parallel_branches():
     assert found["convs/std"] == pytest.approx(math.sqrt(15 / 4 + 2))
 
 
-def test_what_is_cut_off_counts_for_costs_alone():
-    live = of_201("|nor_conv_3x3~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
-    bare = of_201("|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
-    costs = {"flops", "params", "activations", *(f"{k}/{c}" for k in KINDS for c in COSTS)}
+def test_operators_cut_off_from_the_output_count_only_in_costs():
+    live = features_of_cell("|nor_conv_3x3~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
+    bare = features_of_cell("|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
+    costs = {"flops", "params", "activations", *(f"{k}/{c}" for k in OPERATOR_KINDS for c in COST_NAMES)}
     assert live["flops"] > bare["flops"]
     assert live["convs/macs"] > bare["convs/macs"]
     assert {k: v for k, v in live.items() if k not in costs} == {
         k: v for k, v in bare.items() if k not in costs
     }
-    assert set(of_201("|none~0|+|none~0|none~1|+|none~0|none~1|none~2|")) == costs
+    assert set(features_of_cell("|none~0|+|none~0|none~1|+|none~0|none~1|none~2|")) == costs
 
 
 def test_chains_of_operators():
@@ -54,12 +56,14 @@ def test_chains_of_operators():
     cell = CELLS101.parse(
         '{"adjacency": "0100001000010000", "ops": ["input", "conv3x3-bn-relu", "conv1x1-bn-relu", "output"]}'
     )
-    found = counted(CELLS101, cell, chains=3)
+    found = features_of_architecture(CELLS101, cell, max_chain_length=3)
     assert (found["convs-pointwise"], found["pointwise-convs"], found["pointwise-pools"]) == (10, 9, 2)
     assert found["pointwise-convs-pointwise"] == 9
     assert "joins" not in found and not any(name.count("-") > 2 for name in found)
-    assert counted(CELLS101, cell) == {k: v for k, v in found.items() if not {"-", ":"} & set(k)}
+    assert features_of_architecture(CELLS101, cell) == {
+        k: v for k, v in found.items() if not {"-", ":"} & set(k)
+    }
     one = CELLS201.parse("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
-    found = counted(CELLS201, one, chains=2)
+    found = features_of_architecture(CELLS201, one, max_chain_length=2)
     assert found["sums"] == 2
     assert (found["convs-sums"], found["pointwise-sums"], found["convs-convs"]) == (2, 2, 5 + 2 + 4 + 2 + 4)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from nas_rlm.model.batching import gathered, pad
+from nas_rlm.model.batching import gather_predictions, pad
 from nas_rlm.text.tokenizer import PAD
 
 
@@ -8,9 +8,9 @@ def test_sequences_are_padded_at_the_end():
     assert pad([[5, 6, 7], [8]]).tolist() == [[5, 6, 7], [8, PAD, PAD]]
 
 
-def test_what_was_found_comes_in_the_order_of_the_texts():
+def test_predictions_come_in_the_order_of_the_texts():
     batches = [[("b", [1]), ("c", [2])], [("a", [3, 4])]]
-    values = iter([np.array([[2.0], [3.0]]), np.array([[1.0]])])
-    found = gathered(["a", "b", "a", "c"], batches, values, (1,), False)
-    assert found.tolist() == [[1.0], [2.0], [1.0], [3.0]]
-    assert gathered([], [], [], (2, 3), False).shape == (0, 2, 3)
+    of_batches = iter([np.array([[2.0], [3.0]]), np.array([[1.0]])])
+    predictions = gather_predictions(["a", "b", "a", "c"], batches, of_batches, (1,), False)
+    assert predictions.tolist() == [[1.0], [2.0], [1.0], [3.0]]
+    assert gather_predictions([], [], [], (2, 3), False).shape == (0, 2, 3)

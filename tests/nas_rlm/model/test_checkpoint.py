@@ -1,13 +1,16 @@
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 import nas_rlm
 import search_spaces
 from nas_rlm import RLM
+from nas_rlm.model.checkpoint import load, save
 from nas_rlm.text import Tokenizer
 
 SPACE = search_spaces.get("nasbench201")
@@ -24,12 +27,53 @@ def test_a_saved_model_predicts_as_before(tiny_checkpoint, tmp_path):
     rlm.save(tmp_path / "again")
     again = RLM.load(tmp_path / "again")
     cells = [SPACE.sample(np.random.default_rng(i)) for i in range(5)]
-    asked = cells, ["accuracy", "latency/pixel3"], (0.05, 0.5, 0.95)
-    assert np.array_equal(again.predict(SPACE, *asked), rlm.predict(SPACE, *asked))
+    arguments = SPACE, cells, ["accuracy", "latency/pixel3"], (0.05, 0.5, 0.95)
+    assert np.array_equal(again.predict(*arguments), rlm.predict(*arguments))
     assert again.objectives == rlm.objectives
     assert again.trained_on == rlm.trained_on
     saved = json.loads((tmp_path / "again" / "config.json").read_text())
     assert saved["package"].endswith(nas_rlm.__version__)
+
+
+class Constant:
+    """A surrogate with one tensor."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def tensors(self):
+        return {"value": self.value}
+
+    def description(self):
+        return {"kind": "constant"}
+
+
+def test_a_checkpoint_with_the_names_of_older_versions_loads(tiny_checkpoint, tmp_path):
+    def from_saved(tensors, description):
+        assert description["kind"] == "constant"
+        return Constant(tensors["value"])
+
+    model = load(tiny_checkpoint, from_saved)
+    model = replace(model, surrogates={"nasbench201": [Constant(torch.ones(2)), Constant(torch.zeros(3))]})
+    save(tmp_path, model)
+    path = tmp_path / "config.json"
+    text = path.read_text()
+    for new, old in (
+        ("surrogates", "experts"),
+        ("max_numbers", "numbers"),
+        ("statement_layers", "statements"),
+    ):
+        text = text.replace(f'"{new}"', f'"{old}"')
+    path.write_text(text)
+    (tmp_path / "surrogates.safetensors").rename(tmp_path / "experts.safetensors")
+    again = load(tmp_path, from_saved)
+    assert again.network.config == model.network.config
+    assert [s.value.tolist() for s in again.surrogates["nasbench201"]] == [[1, 1], [0, 0, 0]]
+    save(tmp_path, again)
+    names = {"config.json", "model.safetensors", "surrogates.safetensors", "tokenizer.model"}
+    assert {file.name for file in tmp_path.iterdir()} == names
+    save(tmp_path, replace(again, surrogates={}))
+    assert not (tmp_path / "surrogates.safetensors").exists()
 
 
 def test_no_such_checkpoint(tmp_path):
@@ -44,27 +88,27 @@ def test_a_missing_file_is_named(checkpoint, name):
         RLM.load(checkpoint)
 
 
-@pytest.mark.parametrize("kept", [0, 5, 1000, -1])
-def test_truncated_weights(checkpoint, kept):
+@pytest.mark.parametrize("end", [0, 5, 1000, -1])
+def test_truncated_weights_are_rejected(checkpoint, end):
     path = checkpoint / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(ValueError, match=r"model\.safetensors is truncated or damaged"):
         RLM.load(checkpoint)
 
 
-def test_a_foreign_tokenizer(checkpoint):
+def test_the_tokenizer_of_another_model_is_rejected(checkpoint):
     Tokenizer.train(["another text\n"] * 9, vocab_size=800).save(checkpoint / "tokenizer.model")
     with pytest.raises(ValueError, match="is not this checkpoint's tokenizer"):
         RLM.load(checkpoint)
 
 
-def test_a_damaged_tokenizer(checkpoint):
+def test_a_damaged_tokenizer_is_rejected(checkpoint):
     (checkpoint / "tokenizer.model").write_bytes(b"no model")
     with pytest.raises(ValueError, match="not a SentencePiece model"):
         RLM.load(checkpoint)
 
 
-def test_weights_of_another_size(checkpoint):
+def test_weights_of_another_size_are_rejected(checkpoint):
     path = checkpoint / "config.json"
     saved = json.loads(path.read_text())
     saved["network"]["size"] = 2
@@ -74,22 +118,22 @@ def test_weights_of_another_size(checkpoint):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"network": {"size": 1}, "tokenizer_sha256": ""}'])
-def test_a_damaged_config(checkpoint, text):
+def test_a_damaged_config_is_rejected(checkpoint, text):
     (checkpoint / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"config\.json (has no|is not what RLM)"):
+    with pytest.raises(ValueError, match=r"config\.json (has no|is not a file that RLM\.save wrote)"):
         RLM.load(checkpoint)
 
 
-def test_a_config_that_builds_no_network(checkpoint):
+def test_a_config_with_an_invalid_size_is_rejected(checkpoint):
     path = checkpoint / "config.json"
     saved = json.loads(path.read_text())
     saved["network"]["size"] = 0
     path.write_text(json.dumps(saved))
-    with pytest.raises(ValueError, match="size is 0: expected a whole number"):
+    with pytest.raises(ValueError, match="size is 0: expected an integer"):
         RLM.load(checkpoint)
 
 
-def test_weights_that_are_no_numbers(checkpoint):
+def test_weights_with_nan_are_rejected(checkpoint):
     weights = load_file(checkpoint / "model.safetensors")
     next(iter(weights.values()))[0] = float("nan")
     save_file(weights, checkpoint / "model.safetensors")

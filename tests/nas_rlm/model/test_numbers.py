@@ -14,24 +14,24 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def leaves(scheme: NumberScheme, prefix: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """All numbers of a scheme, as the tree orders them."""
+    """The tokens of all numbers of a scheme, in the order of the tree."""
     if len(prefix) == scheme.length:
         return [prefix]
     return [leaf for token in scheme.children(prefix) for leaf in leaves(scheme, (*prefix, token))]
 
 
 def numbers_below(scheme: NumberScheme) -> dict[tuple[int, ...], list[float]]:
-    """For each prefix, the numbers that begin with it, in their order."""
-    found: dict[tuple[int, ...], list[float]] = {}
+    """For each prefix, the numbers that start with it, in the order of the tree."""
+    by_prefix: dict[tuple[int, ...], list[float]] = {}
     for leaf in leaves(scheme):
         for k in range(scheme.length + 1):
-            found.setdefault(leaf[:k], []).append(scheme.decode(leaf))
-    return found
+            by_prefix.setdefault(leaf[:k], []).append(scheme.decode(leaf))
+    return by_prefix
 
 
 def test_the_example_of_the_paper():
     scheme = NumberScheme(mantissa_digits=3)
-    assert scheme.show(scheme.encode(72.5)) == "<+><-><1><7><2><5>"
+    assert scheme.format_tokens(scheme.encode(72.5)) == "<+><-><1><7><2><5>"
     assert scheme.decode(scheme.encode(72.5)) == 72.5
 
 
@@ -51,10 +51,10 @@ def test_the_example_of_the_paper():
     ],
 )
 def test_golden_tokens(value, tokens):
-    assert SCHEME.show(SCHEME.encode(value)) == tokens
+    assert SCHEME.format_tokens(SCHEME.encode(value)) == tokens
 
 
-def test_nan_is_refused():
+def test_nan_is_rejected():
     with pytest.raises(ValueError, match="NaN"):
         SCHEME.encode(math.nan)
 
@@ -73,7 +73,7 @@ def test_rounding_is_that_of_exact_decimal_arithmetic(value, digits):
 
 
 @given(FINITE, FINITE)
-def test_order_is_kept(a, b):
+def test_encoding_preserves_order(a, b):
     low, high = (SCHEME.decode(SCHEME.encode(v)) for v in sorted((a, b)))
     assert low <= high
 
@@ -96,10 +96,10 @@ def test_the_tree_lists_each_number_once_in_ascending_order(scheme):
     values = [scheme.decode(leaf) for leaf in leaves(scheme)]
     assert all(a < b for a, b in itertools.pairwise(values))
     mantissas = 9 * 10 ** (scheme.mantissa_digits - 1)
-    assert len(values) == 2 * mantissas * (2 * scheme.largest_exponent + 1) + 1
+    assert len(values) == 2 * mantissas * (2 * scheme.max_exponent + 1) + 1
 
 
-def test_tokens_that_are_no_number():
+def test_invalid_tokens_are_rejected():
     with pytest.raises(ValueError, match="is not a number"):
         SCHEME.decode(SCHEME.encode(1.0)[:-1])
     with pytest.raises(ValueError, match="is not a number"):
@@ -107,37 +107,37 @@ def test_tokens_that_are_no_number():
 
 
 @given(st.lists(st.integers(0, 9), min_size=7, max_size=7))
-def test_the_tables_walk_as_the_scheme_does(choices):
+def test_the_tables_agree_with_the_scheme(choices):
     tree = DigitTree(SCHEME)
     prefix: list[int] = []
     state = 0
     for position, choice in enumerate(choices):
-        children = [c for c in tree.order[position, state] if c >= 0]
+        children = [c for c in tree.children[position, state] if c >= 0]
         assert children == SCHEME.children(prefix)
         token = int(children[choice % len(children)])
-        state = tree.step[position, state, token]
+        state = tree.next_states[position, state, token]
         prefix.append(token)
 
 
-def test_many_numbers_at_once():
+def test_arrays_of_numbers_are_decoded():
     values = np.array([[1.0, -2.5], [0.0, 1e5]])
     tokens = np.array([[SCHEME.encode(v) for v in row] for row in values])
     assert np.array_equal(SCHEME.decode_array(tokens), values)
 
 
 @pytest.mark.parametrize("scheme", [NumberScheme(1, 1), NumberScheme(1, 2)])
-def test_edges_lie_between_the_numbers_below_neighbours(scheme):
-    tree, spans = DigitTree(scheme), numbers_below(scheme)
-    for prefix in spans:
+def test_edges_lie_between_the_numbers_of_adjacent_children(scheme):
+    tree, by_prefix = DigitTree(scheme), numbers_below(scheme)
+    for prefix in by_prefix:
         if len(prefix) == scheme.length:
             continue
         state = 0
         for k, token in enumerate(prefix):
-            state = tree.step[k, state, token]
-        found = tree.edges(np.array([prefix], dtype=int).reshape(1, len(prefix)), np.array([state]))[0]
-        below = [spans[(*prefix, c)] for c in scheme.children(prefix)]
-        assert found[0] == below[0][0]
-        for k, (one, other) in enumerate(itertools.pairwise(below)):
-            assert found[k + 1] == pytest.approx((one[-1] + other[0]) / 2)
-        assert (found[len(below) :] == below[-1][-1]).all()
-        assert (np.diff(found) >= 0).all()
+            state = tree.next_states[k, state, token]
+        edges = tree.edges(np.array([prefix], dtype=int).reshape(1, len(prefix)), np.array([state]))[0]
+        below = [by_prefix[(*prefix, c)] for c in scheme.children(prefix)]
+        assert edges[0] == below[0][0]
+        for k, (left, right) in enumerate(itertools.pairwise(below)):
+            assert edges[k + 1] == pytest.approx((left[-1] + right[0]) / 2)
+        assert (edges[len(below) :] == below[-1][-1]).all()
+        assert (np.diff(edges) >= 0).all()

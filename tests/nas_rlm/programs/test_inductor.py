@@ -17,7 +17,7 @@ class Small(nn.Module):
         return torch.relu(self.norm(self.linear(x))) + y, y.sum(1)
 
 
-def test_a_program_of_kernels_and_what_they_are_called_with():
+def test_a_program_has_kernels_and_the_arguments_of_its_call():
     written = triton_program(Small(), [torch.rand(5, 4), torch.rand(5, 6)], "Small")
     scope = {}
     for line in written.splitlines():
@@ -36,7 +36,7 @@ def test_a_program_of_kernels_and_what_they_are_called_with():
     compile(written, "written", "exec")
 
 
-def test_it_is_the_same_every_time():
+def test_generated_programs_are_reproducible():
     first, again = (triton_program(nn.Softmax(-1), [torch.rand(3, 7)]) for _ in range(2))
     assert first == again
 
@@ -48,8 +48,8 @@ class Branches(nn.Module):
 
 @pytest.mark.parametrize(
     ("module", "message"),
-    [(nn.Linear(4, 4), "calls libraries alone"), (Branches(), "cannot compile it")],
+    [(nn.Linear(4, 4), "only calls libraries"), (Branches(), "cannot compile it")],
 )
-def test_modules_of_which_nothing_can_be_made(module, message):
+def test_modules_without_kernels_or_with_branches_are_refused(module, message):
     with pytest.raises(ValueError, match=message):
         triton_program(module, [torch.rand(3, 4)])

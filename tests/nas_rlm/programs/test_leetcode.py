@@ -7,7 +7,7 @@ import pytest
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from nas_rlm.data.tables import Table
-from nas_rlm.programs.leetcode import agreement, read_solutions
+from nas_rlm.programs.leetcode import rank_agreement, read_solutions
 from tests.nas_rlm.cli.commands import refused
 
 SIZES = (100, 900, 3000, 20_000)
@@ -40,11 +40,11 @@ def files(tmp_path):
 
 
 def test_solutions_have_the_inputs_of_their_problems(files):
-    table, found = read_solutions(*files)
-    assert list(found) == [row.identifier for row in table.rows] == [f"s{size}" for size in SIZES]
-    one = found["s100"]
-    assert one.entry == "Solution().zeros"
-    assert one.cases == [{"call": "candidate(node=Node(1))"}, {"call": "candidate(Node(2))"}]
+    table, programs = read_solutions(*files)
+    assert list(programs) == [row.identifier for row in table.rows] == [f"s{size}" for size in SIZES]
+    program = programs["s100"]
+    assert program.entry == "Solution().zeros"
+    assert program.cases == [{"call": "candidate(node=Node(1))"}, {"call": "candidate(Node(2))"}]
 
 
 def test_solutions_are_measured_again(files, tmp_path, capsys):
@@ -55,12 +55,14 @@ def test_solutions_are_measured_again(files, tmp_path, capsys):
     assert main(command) == 0
     assert "Spearman with memory of t: 1.000, 4 solutions, no two alike" in capsys.readouterr().out
     memory = [row.targets["memory"] for row in read(out).rows]
-    assert all(16 * size < found < 16 * size + 1000 for size, found in zip(SIZES, memory, strict=True))
+    assert all(
+        16 * size < bytes_used < 16 * size + 1000 for size, bytes_used in zip(SIZES, memory, strict=True)
+    )
     assert "go together" in refused(capsys, *command[:4], *command[6:])
     assert "--cases is for files" in refused(capsys, *command, "--entry", "f")
 
 
-def test_problems_above_their_solutions(files, tmp_path, capsys):
+def test_statements_are_added_as_comments(files, tmp_path, capsys):
     table, problems = map(str, files)
     out = tmp_path / "described.parquet"
     command = ["data", "describe", table, "--problems", problems, "--out", str(out)]
@@ -71,13 +73,17 @@ def test_problems_above_their_solutions(files, tmp_path, capsys):
     assert "no problems at" in refused(capsys, *command[:4], tmp_path / "other", *command[5:])
 
 
-def test_what_others_share_does_not_rank():
-    known = Table("t", [Row("APPS", "", {"memory": v}, "x", f"s{i}") for i, v in enumerate((1, 1, 2, 3, 4))])
-    here = Table("h", [Row("python", "", {"memory": v}, "x", f"s{i}") for i, v in enumerate((9, 8, 5, 6, 7))])
-    assert agreement(here, known) == {"memory": (3, pytest.approx(1))}
+def test_solutions_with_equal_values_are_not_compared():
+    published = Table(
+        "t", [Row("APPS", "", {"memory": v}, "x", f"s{i}") for i, v in enumerate((1, 1, 2, 3, 4))]
+    )
+    measured = Table(
+        "h", [Row("python", "", {"memory": v}, "x", f"s{i}") for i, v in enumerate((9, 8, 5, 6, 7))]
+    )
+    assert rank_agreement(measured, published) == {"memory": (3, pytest.approx(1))}
 
 
-def test_problems_that_are_none(files, tmp_path):
+def test_invalid_files_of_problems_are_refused(files, tmp_path):
     table, problems = files
     with pytest.raises(FileNotFoundError, match="no problems at"):
         read_solutions(table, tmp_path / "other")

@@ -19,13 +19,13 @@ from nas_rlm.programs.source import is_program, read_program
         ("a.c", "int main() {}", ("CDSS/C",)),
     ],
 )
-def test_what_programs_are_like(tmp_path, name, text, spaces):
+def test_similar_spaces_of_programs_are_found(tmp_path, name, text, spaces):
     (tmp_path / name).write_text(text)
     assert is_program(tmp_path / name)
     assert read_program(tmp_path / name) == (text, spaces)
 
 
-def test_what_is_no_program(tmp_path, monkeypatch):
+def test_invalid_program_files_are_refused(tmp_path, monkeypatch):
     assert not is_program(tmp_path / "network.onnx") and not is_program(tmp_path / "main")
     path = tmp_path / "a.py"
     with pytest.raises(FileNotFoundError, match="there is no file"):
@@ -36,13 +36,13 @@ def test_what_is_no_program(tmp_path, monkeypatch):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is not text in UTF-8"):
         read_program(path)
-    monkeypatch.setattr(source, "MOST", 2)
+    monkeypatch.setattr(source, "MAX_SOURCE_BYTES", 2)
     with pytest.raises(ValueError, match="is larger than 2 bytes"):
         read_program(path)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_a_pipe_is_refused_without_reading_it(tmp_path):
     path = tmp_path / "a.py"
     os.mkfifo(path)
-    with pytest.raises(ValueError, match=r"a.py is no regular file: expected a program"):
+    with pytest.raises(ValueError, match=r"a.py is not a regular file: expected a program"):
         read_program(path)

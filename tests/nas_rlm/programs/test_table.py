@@ -6,9 +6,9 @@ import pytest
 from nas_rlm.data import Row, read, write
 from nas_rlm.programs import table
 from nas_rlm.programs.python_runner import Failure, Plan, Program
-from nas_rlm.programs.table import measured, read_cases, read_programs
+from nas_rlm.programs.table import measure_programs, read_cases, read_programs
 
-QUICK = Plan(repeats=0, counts=False, seconds=5, trusted=True)
+QUICK = Plan(repeats=0, count_lines=False, seconds_per_run=5, trusted=True)
 SOURCES = {
     "small": "def f(n): return n",
     "large": "def f(n): return [0] * n",
@@ -17,75 +17,75 @@ SOURCES = {
 PROGRAMS = {name: Program(source, "f", [{"args": [9000]}]) for name, source in SOURCES.items()}
 
 
-def test_a_row_for_each_program_and_going_on(tmp_path):
+def test_each_program_has_a_row_and_is_measured_once(tmp_path):
     out = tmp_path / "t.parquet"
-    some = {name: PROGRAMS[name] for name in ("small", "broken")}
-    measured(some, out, QUICK)
-    found = {row.identifier: row for row in measured(PROGRAMS, out, QUICK, jobs=3).rows}
-    assert {row.identifier: row for row in read(out).rows} == found
-    assert list(found) == ["small", "broken", "large"]
-    assert {name: row.input for name, row in found.items()} == SOURCES
-    assert found["small"].targets["memory"] < 2_000 < 72_000 < found["large"].targets["memory"]
-    assert not found["broken"].targets
-    assert "division by zero" in json.loads(found["broken"].metainformation)["error"]
-    assert json.loads(found["large"].metainformation)["allocated"] > 70_000
+    two_programs = {name: PROGRAMS[name] for name in ("small", "broken")}
+    measure_programs(two_programs, out, QUICK)
+    rows = {row.identifier: row for row in measure_programs(PROGRAMS, out, QUICK, jobs=3).rows}
+    assert {row.identifier: row for row in read(out).rows} == rows
+    assert list(rows) == ["small", "broken", "large"]
+    assert {name: row.input for name, row in rows.items()} == SOURCES
+    assert rows["small"].targets["memory"] < 2_000 < 72_000 < rows["large"].targets["memory"]
+    assert not rows["broken"].targets
+    assert "division by zero" in json.loads(rows["broken"].metainformation)["error"]
+    assert json.loads(rows["large"].metainformation)["allocated"] > 70_000
 
 
-def test_what_is_done_is_kept_when_it_is_cut_off(tmp_path, monkeypatch):
-    asked = []
+def test_finished_measurements_are_kept_after_an_interruption(tmp_path, monkeypatch):
+    measured = []
 
     def measure(program, plan):
-        asked.append(program)
-        if len(asked) == 3:
+        measured.append(program)
+        if len(measured) == 3:
             raise KeyboardInterrupt
         return Failure("not here")
 
     monkeypatch.setattr(table, "measure", measure)
     out = tmp_path / "t.parquet"
     with pytest.raises(KeyboardInterrupt):
-        measured(PROGRAMS, out, QUICK)
+        measure_programs(PROGRAMS, out, QUICK)
     assert [row.identifier for row in read(out).rows] == ["small", "large"]
-    measured(PROGRAMS, out, QUICK)
-    assert len(read(out)) == 3 and len(asked) == 4
+    measure_programs(PROGRAMS, out, QUICK)
+    assert len(read(out)) == 3 and len(measured) == 4
 
 
-def test_other_tables_and_other_measurements_are_left_alone(tmp_path):
+def test_tables_of_other_programs_or_settings_are_refused(tmp_path):
     out = tmp_path / "t.parquet"
-    measured({"small": PROGRAMS["small"]}, out, QUICK)
+    measure_programs({"small": PROGRAMS["small"]}, out, QUICK)
     before = out.read_bytes()
     changed = Program("def f(n): return n + 1", "f", [{"args": [9000]}])
-    for programs, plan in (({"small": changed}, QUICK), (PROGRAMS, replace(QUICK, counts=True))):
-        with pytest.raises(ValueError, match=r"t\.parquet has 'small' with another source, or measured in"):
-            measured(programs, out, plan)
+    for programs, plan in (({"small": changed}, QUICK), (PROGRAMS, replace(QUICK, count_lines=True))):
+        with pytest.raises(ValueError, match=r"t\.parquet has 'small' with another source or other settings"):
+            measure_programs(programs, out, plan)
     assert out.read_bytes() == before
     write(out, [Row("APPS", "", {"memory": 3.0}, "x = 1", "small")])
     with pytest.raises(
-        ValueError, match=r"is no table of measured python programs: it has 'small' of 'APPS'"
+        ValueError, match=r"is not a table of measured python programs: it has 'small' of 'APPS'"
     ):
-        measured(PROGRAMS, out, QUICK)
+        measure_programs(PROGRAMS, out, QUICK)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2 is no program"),
-        ("[]", "line 2 is no program"),
-        ('{"name": "x", "source": 3, "cases": [{}]}', "source and entry are texts"),
+        ("{", "line 2 is not a program"),
+        ("[]", "line 2 is not a program"),
+        ('{"name": "x", "source": 3, "cases": [{}]}', "source and entry must be text"),
         ('{"name": "x", "source": "1", "cases": []}', "no inputs"),
         ('{"name": "x", "source": "", "cases": [{}]}', "a program is empty"),
-        ('{"name": "x", "source": "\\ud800", "cases": [{}]}', "is no Unicode"),
+        ('{"name": "x", "source": "\\ud800", "cases": [{}]}', "is not valid Unicode"),
         ('{"name": "x", "source": "1"}', r"\('cases'\)"),
-        ('{"name": "one", "source": "1", "cases": [{"stdin": ""}]}', "'one' is there twice"),
+        ('{"name": "one", "source": "1", "cases": [{"stdin": ""}]}', "'one' occurs twice"),
     ],
 )
-def test_lines_that_are_no_programs(tmp_path, line, message):
+def test_lines_that_are_not_programs_are_refused(tmp_path, line, message):
     path = tmp_path / "p.jsonl"
     path.write_text('{"name": "one", "source": "1", "cases": [{"stdin": ""}]}\n' + line + "\n")
     with pytest.raises(ValueError, match=message):
         read_programs(path)
 
 
-def test_files_of_programs_and_inputs(tmp_path, monkeypatch):
+def test_files_of_programs_and_inputs_are_read(tmp_path, monkeypatch):
     path = tmp_path / "p.jsonl"
     records = [
         {"name": n, "source": s, "entry": "f", "cases": [{"args": [9000]}]} for n, s in SOURCES.items()
@@ -98,20 +98,24 @@ def test_files_of_programs_and_inputs(tmp_path, monkeypatch):
     path.write_text("\n")
     with pytest.raises(ValueError, match="has no programs"):
         read_programs(path)
-    monkeypatch.setattr(table, "MOST", 0)
+    monkeypatch.setattr(table, "MAX_PROGRAMS_BYTES", 0)
     with pytest.raises(ValueError, match="is larger than 0 bytes"):
         read_programs(path)
     path.write_text('[{"args": [1]}]')
     assert read_cases(path) == [{"args": [1]}]
-    for content, message in (("{}", "is no list of inputs"), ("[", "is no JSON"), ("[" * 9**5, "is no JSON")):
+    for content, message in (
+        ("{}", "is not a list of inputs"),
+        ("[", "is not JSON"),
+        ("[" * 9**5, "is not JSON"),
+    ):
         path.write_text(content)
         with pytest.raises(ValueError, match=message):
             read_cases(path)
 
 
-def test_names_that_no_table_can_hold_are_refused_before_anything_is_measured(tmp_path, monkeypatch):
+def test_names_that_are_not_unicode_are_refused_before_measuring(tmp_path, monkeypatch):
     monkeypatch.setattr("nas_rlm.programs.table.measure", lambda *_: pytest.fail("measured"))
     programs = {"one": Program("pass", "", [{}]), "\ud800": Program("pass", "", [{}])}
-    with pytest.raises(ValueError, match=r"the name '\\ud800' is no Unicode"):
-        measured(programs, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"the name '\\ud800' is not valid Unicode"):
+        measure_programs(programs, tmp_path / "t.parquet")
     assert not (tmp_path / "t.parquet").exists()

@@ -10,9 +10,17 @@ pytest.importorskip("triton", reason="needs triton")
 from nas_rlm.cli import main
 from nas_rlm.data import read
 from nas_rlm.programs import triton_runner as kernels
-from nas_rlm.programs.triton_runner import Failure, Kernel, Latency, Plan, latencies, measure, read_pairs
+from nas_rlm.programs.triton_runner import (
+    Failure,
+    Kernel,
+    Latency,
+    Plan,
+    measure,
+    measure_kernels,
+    read_kernelbook,
+)
 
-CHECK = Plan(windows=2, seconds=0.01, interpret=True)
+CHECK = Plan(windows=2, seconds_per_window=0.01, interpret=True)
 MODULE = """
 import torch
 from torch import nn
@@ -81,7 +89,7 @@ class ScaledNew(nn.Module):
     def forward(self, x):
         return call([self.scale, self.shift, x])[0]
 """
-USUAL, SWAPPED, BETWEEN = (
+WEIGHTS_FIRST, INPUTS_FIRST, INPUTS_BETWEEN = (
     PROGRAM.replace("TAKEN", taken) for taken in ("scale, shift, x", "x, scale, shift", "scale, x, shift")
 )
 
@@ -89,52 +97,55 @@ USUAL, SWAPPED, BETWEEN = (
 @pytest.mark.parametrize(
     ("source", "order"),
     [
-        (USUAL, "parameters, inputs"),
-        (SWAPPED, "inputs, parameters"),
-        (BETWEEN, "inputs after 1 parameters"),
-        (USUAL + AS_MODULE, "ScaledNew"),
+        (WEIGHTS_FIRST, "parameters, inputs"),
+        (INPUTS_FIRST, "inputs, parameters"),
+        (INPUTS_BETWEEN, "inputs after 1 parameters"),
+        (WEIGHTS_FIRST + AS_MODULE, "ScaledNew"),
     ],
 )
-def test_orders_of_arguments_are_tried_until_one_does_what_the_module_does(source, order):
-    found = measure(Kernel(source, MODULE, "Scaled"), CHECK)
-    assert isinstance(found, Latency), found
-    assert (found.order, found.matches) == (order, True)
-    assert found.median > 0 and found.runs >= 2
+def test_argument_orders_are_tried_until_the_outputs_match(source, order):
+    result = measure(Kernel(source, MODULE, "Scaled"), CHECK)
+    assert isinstance(result, Latency), result
+    assert (result.order, result.matches) == (order, True)
+    assert result.median > 0 and result.runs >= 2
 
 
-def test_what_computes_something_else_is_told():
-    wrong = USUAL.replace("libdevice.tanh(x * scale + shift)", "x * scale + shift")
-    found = measure(Kernel(wrong, MODULE, "Scaled"), CHECK)
-    assert isinstance(found, Latency) and found.matches is False
+def test_different_outputs_are_reported():
+    wrong = WEIGHTS_FIRST.replace("libdevice.tanh(x * scale + shift)", "x * scale + shift")
+    result = measure(Kernel(wrong, MODULE, "Scaled"), CHECK)
+    assert isinstance(result, Latency) and result.matches is False
 
 
-def test_a_function_with_inputs_of_its_own():
+def test_a_function_is_called_with_the_inputs_of_its_file():
     source = PROGRAM.replace("TAKEN", "scale, shift, x") + (
         "\ndef run(x):\n    return call([torch.ones(8), torch.zeros(3, 8), x])\n"
         "\ndef get_inputs():\n    return [torch.rand(3, 8)]\n"
     )
-    found = measure(Kernel(source, "", "run"), CHECK)
-    assert isinstance(found, Latency) and (found.order, found.matches) == ("inputs", None)
+    result = measure(Kernel(source, "", "run"), CHECK)
+    assert isinstance(result, Latency) and (result.order, result.matches) == ("inputs", None)
 
 
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (Kernel(USUAL.replace("grid(24)", "no"), MODULE, "Scaled"), "name 'no' is not defined"),
-        (Kernel(USUAL.replace("(3, 8), (8, 1))", "(3, 9), (9, 1))"), MODULE, "Scaled"), "expected size"),
+        (Kernel(WEIGHTS_FIRST.replace("grid(24)", "no"), MODULE, "Scaled"), "name 'no' is not defined"),
+        (
+            Kernel(WEIGHTS_FIRST.replace("(3, 8), (8, 1))", "(3, 9), (9, 1))"), MODULE, "Scaled"),
+            "expected size",
+        ),
         (Kernel("x =", MODULE, "Scaled"), "invalid syntax"),
-        (Kernel(USUAL, MODULE, "Other"), "there is no torch module 'Other'"),
-        (Kernel(USUAL, "", ""), "there is no get_inputs()"),
+        (Kernel(WEIGHTS_FIRST, MODULE, "Other"), "there is no torch module 'Other'"),
+        (Kernel(WEIGHTS_FIRST, "", ""), "there is no get_inputs()"),
         (Kernel("import os\nos._exit(3)", MODULE, "Scaled"), "ended with code 3"),
         (Kernel("def get_inputs():\n    return []", "", ""), "nothing to call"),
     ],
 )
-def test_what_fails_is_told(kernel, message):
-    found = measure(kernel, CHECK)
-    assert isinstance(found, Failure) and message in found.error
+def test_errors_of_kernels_are_reported(kernel, message):
+    result = measure(kernel, CHECK)
+    assert isinstance(result, Failure) and message in result.error
 
 
-def test_a_table_that_goes_on(tmp_path, monkeypatch, capsys):
+def test_measured_kernels_are_not_measured_again(tmp_path, monkeypatch, capsys):
     module, kernel = tmp_path / "module.py", tmp_path / "kernel.py"
     module.write_text(MODULE)
     kernel.write_text("import triton\n@triton.jit\ndef f(x): pass\n")
@@ -144,8 +155,8 @@ def test_a_table_that_goes_on(tmp_path, monkeypatch, capsys):
     assert "1 kernels with latency" in capsys.readouterr().out
     (row,) = read(out).rows
     assert "@triton.jit" in row.input and "ARGUMENTS" in row.input
-    told = json.loads(row.metainformation)
-    assert told["matches"] is True and told["order"] == "as it says"
+    details = json.loads(row.metainformation)
+    assert details["matches"] is True and details["order"] == "as declared"
     assert row.targets["latency/triton-interpreter"] > 0
 
     def refuse(*_):
@@ -157,44 +168,44 @@ def test_a_table_that_goes_on(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main([*command, str(module), str(kernel), "--out", str(out)]) == 0
     assert "1 cannot be measured, the first one" in capsys.readouterr().out
-    assert [bool(one.targets) for one in read(out).rows] == [True, False]
+    assert [bool(row.targets) for row in read(out).rows] == [True, False]
 
 
-def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys):
+def test_without_a_gpu_no_table_is_written(tmp_path, monkeypatch, capsys):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(ValueError, match="there is no GPU: --interpret"):
-        latencies({"one": Kernel(USUAL, MODULE, "Scaled")}, tmp_path / "found.parquet")
+        measure_kernels({"one": Kernel(WEIGHTS_FIRST, MODULE, "Scaled")}, tmp_path / "found.parquet")
     assert not (tmp_path / "found.parquet").exists()
 
 
-def test_pairs_as_kernelbook_has_them(tmp_path):
+def test_pairs_of_kernelbook_are_read(tmp_path):
     records = [
-        {"entry_point": "Scaled", "python_code": MODULE, "triton_code": USUAL, "uuid": 7, "stars": 1},
-        {"entry_point": "Scaled", "python_code": MODULE, "triton_code": SWAPPED, "uuid": 9, "stars": 2},
+        {"entry_point": "Scaled", "python_code": MODULE, "triton_code": WEIGHTS_FIRST, "uuid": 7, "stars": 1},
+        {"entry_point": "Scaled", "python_code": MODULE, "triton_code": INPUTS_FIRST, "uuid": 9, "stars": 2},
     ]
     pq.write_table(pa.Table.from_pylist(records), tmp_path / "pairs.parquet")
     (tmp_path / "pairs.json").write_text(json.dumps(records))
     for name in ("pairs.parquet", "pairs.json"):
-        assert read_pairs(tmp_path / name) == {
-            "7": Kernel(USUAL, MODULE, "Scaled"),
-            "9": Kernel(SWAPPED, MODULE, "Scaled"),
+        assert read_kernelbook(tmp_path / name) == {
+            "7": Kernel(WEIGHTS_FIRST, MODULE, "Scaled"),
+            "9": Kernel(INPUTS_FIRST, MODULE, "Scaled"),
         }
-    found = latencies(read_pairs(tmp_path / "pairs.json"), tmp_path / "found.parquet", CHECK)
-    assert [row.identifier for row in found.rows] == ["7", "9"]
-    assert all(row.targets for row in found.rows)
+    result = measure_kernels(read_kernelbook(tmp_path / "pairs.json"), tmp_path / "found.parquet", CHECK)
+    assert [row.identifier for row in result.rows] == ["7", "9"]
+    assert all(row.targets for row in result.rows)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "[1]", '[{"python_code": ""}]'])
-def test_what_is_no_file_of_pairs(tmp_path, content):
+def test_files_without_pairs_are_refused(tmp_path, content):
     (tmp_path / "pairs.json").write_text(content)
     with pytest.raises(ValueError, match="has no pairs"):
-        read_pairs(tmp_path / "pairs.json")
+        read_kernelbook(tmp_path / "pairs.json")
 
 
-def test_a_kernel_that_does_not_end_is_a_failure():
+def test_a_kernel_that_hangs_fails():
     endless = Kernel("def get_inputs():\n    return []\n\n\ndef call(args):\n    while True:\n        pass\n")
-    found = measure(endless, Plan(windows=1, seconds=0.01, interpret=True, limit=8))
-    assert found == Failure("no answer within 8 seconds")
-    with pytest.raises(ValueError, match="limit is 0\\.5, expected more than a window's 1 seconds"):
-        Plan(limit=0.5)
+    result = measure(endless, Plan(windows=1, seconds_per_window=0.01, interpret=True, timeout=8))
+    assert result == Failure("no answer within 8 seconds")
+    with pytest.raises(ValueError, match="timeout is 0\\.5, expected more than a window's 1 seconds"):
+        Plan(timeout=0.5)

@@ -5,9 +5,9 @@ import pytest
 
 import search_spaces
 from nas_rlm.search import pareto
-from nas_rlm.search.algorithms import Evolution, best_of
+from nas_rlm.search.algorithms import RegularisedEvolution, best_indices
 from nas_rlm.search.loop import search
-from nas_rlm.search.settings import ALGORITHMS, Settings
+from nas_rlm.search.settings import ALGORITHMS, SearchSettings
 from tests.nas_rlm.stubs import StubPredictor
 
 PAIR = ("accuracy", "latency/pixel3")
@@ -47,7 +47,7 @@ THREE = (*PAIR, "latency/eyeriss")
 
 def run(algorithm, predictor=None, **changed):
     settings = {"objectives": PAIR, "population": 20, "generations": 6, **changed}
-    settings = Settings("nasbench201", algorithm=algorithm, **settings)
+    settings = SearchSettings("nasbench201", algorithm=algorithm, **settings)
     return search(SPACE, predictor or StubPredictor(), settings)
 
 
@@ -55,7 +55,7 @@ def run(algorithm, predictor=None, **changed):
 @pytest.mark.parametrize("objectives", [PAIR[:1], PAIR, THREE, (*THREE, "flops")])
 def test_no_architecture_is_predicted_twice(algorithm, objectives):
     if algorithm == "sms-emoa" and len(objectives) == 1:
-        with pytest.raises(ValueError, match="expected two objectives at least"):
+        with pytest.raises(ValueError, match="expected at least two objectives"):
             run(algorithm, objectives=objectives)
         return
     predictor = StubPredictor()
@@ -67,24 +67,24 @@ def test_no_architecture_is_predicted_twice(algorithm, objectives):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("count", [3, 50])
-def test_a_search_begins_with_what_is_known_and_builds_on_it(algorithm, count):
+def test_initial_architectures_are_evaluated_first_and_varied(algorithm, count):
     cells = [SPACE.decode(np.array(g)) for g in product(range(5), repeat=6)]
     best = np.argsort(-StubPredictor().medians(cells, PAIR[:1])[:, 0], kind="stable")[:count]
-    known = [cells[i] for i in best]
-    settings = Settings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=6)
+    initial = [cells[i] for i in best]
+    settings = SearchSettings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=6)
     predictor = StubPredictor()
-    result = search(SPACE, predictor, settings, known=known)
+    result = search(SPACE, predictor, settings, initial_architectures=initial)
     first = set(result.architectures[: 20 + count])
-    assert set(map(str, known)) <= first
+    assert set(map(str, initial)) <= first
     assert len(result.architectures) == len(set(result.architectures)) == 120 + count
-    assert result.medians[result.front[0], 0] == StubPredictor().medians(known, PAIR)[:, 0].max()
+    assert result.medians[result.front[0], 0] == StubPredictor().medians(initial, PAIR)[:, 0].max()
     if algorithm == "local":  # whose next ones are neighbours of the best
         again = search(SPACE, predictor, settings)
         assert again.architectures[20:] != result.architectures[20 + count :]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_seed_decides(algorithm):
+def test_the_seed_determines_the_search(algorithm):
     first, again, other = (run(algorithm, seed=s) for s in (3, 3, 4))
     assert first.architectures == again.architectures
     assert np.array_equal(first.values, again.values)
@@ -93,12 +93,12 @@ def test_the_seed_decides(algorithm):
 
 @pytest.fixture(scope="module")
 def best():
-    everything = [SPACE.decode(np.array(g)) for g in product(range(5), repeat=6)]
-    return pareto.hypervolume(StubPredictor().medians(everything, PAIR), PAIR, REFERENCE)
+    all_cells = [SPACE.decode(np.array(g)) for g in product(range(5), repeat=6)]
+    return pareto.hypervolume(StubPredictor().medians(all_cells, PAIR), PAIR, REFERENCE)
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "random"])
-def test_all_come_near_the_best_of_the_whole_space_and_beat_random(algorithm, best):
+def test_all_algorithms_approach_the_best_hypervolume_and_beat_random_search(algorithm, best):
     def share(name):
         result = run(name, population=40, generations=12)
         return pareto.hypervolume(result.medians[result.front], PAIR, REFERENCE) / best
@@ -108,12 +108,14 @@ def test_all_come_near_the_best_of_the_whole_space_and_beat_random(algorithm, be
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "random"])
-def test_constraints_pull_the_search(algorithm):
+def test_constraints_increase_the_share_of_feasible_architectures(algorithm):
     bounds = ("latency/pixel3<=6", "accuracy@0.1>=84")
     (bound, *more), free = (
         [run(algorithm, constraints=c, generations=10, seed=s) for s in range(3)] for c in (bounds, ())
     )
-    levels = dict(zip(bound.settings.quantiles, bound.values[bound.front].transpose(2, 0, 1), strict=True))
+    levels = dict(
+        zip(bound.settings.quantile_levels, bound.values[bound.front].transpose(2, 0, 1), strict=True)
+    )
     assert len(bound.front)
     assert (levels[0.5][:, 1] <= 6).all() and (levels[0.1][:, 0] >= 84).all()
     met = [(bound.settings.violations(one.values).max(1) <= 0).sum() for one in free]
@@ -121,11 +123,11 @@ def test_constraints_pull_the_search(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "random"])
-def test_what_fails_is_not_bred_from(algorithm):
+def test_failed_architectures_have_no_offspring(algorithm):
     def status(names):
         return {name: "failed" for name in names if "nor_conv_3x3" in name}
 
-    settings = Settings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=8)
+    settings = SearchSettings("nasbench201", PAIR, algorithm=algorithm, population=20, generations=8)
     result = search(SPACE, StubPredictor(), settings, status=status)
     with_it = np.array(["nor_conv_3x3" in name for name in result.architectures])
     assert with_it[-60:].mean() < with_it[:20].mean() / 2
@@ -133,27 +135,27 @@ def test_what_fails_is_not_bred_from(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_search_ends_when_the_space_is_exhausted(algorithm):
-    settings = Settings("pairs", PAIR, algorithm=algorithm, population=4, generations=50)
+    settings = SearchSettings("pairs", PAIR, algorithm=algorithm, population=4, generations=50)
     result = search(Pairs(), PairPredictor(), settings)
     assert sorted(result.architectures) == ["00", "01", "02", "10", "11", "12"]
     assert [result.architectures[i] for i in result.front] == ["10"]
 
 
-def test_the_oldest_die():
-    algorithm = Evolution(SPACE, Settings("nasbench201", PAIR, population=5))
+def test_evolution_removes_the_oldest():
+    algorithm = RegularisedEvolution(SPACE, SearchSettings("nasbench201", PAIR, population=5))
     for _ in range(3):
-        asked = algorithm.ask()
+        generation = algorithm.ask()
         algorithm.tell(np.zeros((5, 2)), np.zeros((5, 0)))
-    assert [a for a, *_ in algorithm.alive] == asked
+    assert [a for a, *_ in algorithm.alive] == generation
 
 
-def test_a_tournament_is_won_by_the_feasible_that_none_beats():
+def test_the_best_are_feasible_and_non_dominated():
     costs = np.array([[0, 0], [1, 3], [2, 2], [3, 3], [2, 2]], dtype=float)
-    assert best_of(costs, np.array([0.1, 0, 0, 0, 0])).tolist() == [1, 2]
-    assert best_of(costs, np.array([0.3, 0.2, 0.1, 0.4, 0.5])).tolist() == [2]
+    assert best_indices(costs, np.array([0.1, 0, 0, 0, 0])).tolist() == [1, 2]
+    assert best_indices(costs, np.array([0.3, 0.2, 0.1, 0.4, 0.5])).tolist() == [2]
 
 
 @pytest.mark.parametrize("algorithm", ["nsga2", "nsga3", "sms-emoa"])
-def test_a_search_goes_on_where_neighbours_are_known(algorithm):
+def test_a_search_continues_when_most_neighbours_were_evaluated(algorithm):
     found = run(algorithm, population=50, generations=100)
     assert len(found.architectures) == 5000

@@ -6,7 +6,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.search.loop import search
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.settings import SearchSettings
 from tests.nas_rlm.stubs import StubPredictor
 
 PAIR = ("accuracy", "latency/pixel3")
@@ -15,7 +15,7 @@ SPACE = search_spaces.get("nasbench201")
 
 
 def run(predictor=None, **changed):
-    settings = Settings(
+    settings = SearchSettings(
         **{"space": "nasbench201", "objectives": PAIR, "population": 20, "generations": 6, **changed}
     )
     return search(SPACE, predictor or StubPredictor(), settings)
@@ -31,7 +31,7 @@ class LengthPredictor:
 
 @pytest.mark.parametrize("name", search_spaces.names())
 def test_every_space_can_be_searched(name):
-    settings = Settings(name, PAIR, population=8, generations=4)
+    settings = SearchSettings(name, PAIR, population=8, generations=4)
     first, again = (search(search_spaces.get(name), LengthPredictor(), settings) for _ in range(2))
     assert first.architectures == again.architectures
     assert len(set(first.architectures)) == 32
@@ -45,7 +45,7 @@ def test_global_random_state_does_not_matter():
     assert run().architectures == first.architectures
 
 
-def test_the_front_is_what_nothing_evaluated_beats():
+def test_the_front_is_non_dominated_among_all_evaluated():
     result = run(objectives=("accuracy", "latency/pixel3", "latency/eyeriss"))
     costs = result.medians * [-1, 1, 1]
     beaten = [any((o <= c).all() and (o < c).any() for o in costs) for c in costs]
@@ -56,7 +56,7 @@ def test_the_front_is_what_nothing_evaluated_beats():
     assert (np.diff(accuracies) <= 0).all()
 
 
-def test_constraints_hold_on_the_front_and_pull_the_search():
+def test_constraints_hold_on_the_front_and_guide_the_search():
     free, bound = run(), run(constraints=("latency/pixel3<=8", "accuracy>=90"))
     medians = bound.medians[bound.front]
     assert len(medians)
@@ -65,20 +65,20 @@ def test_constraints_hold_on_the_front_and_pull_the_search():
     assert bound.feasible.sum() > ((free.medians[:, 1] <= 8) & (free.medians[:, 0] >= 90)).sum()
 
 
-def test_a_constraint_may_name_what_is_not_optimised():
+def test_a_constraint_may_name_an_objective_that_is_not_optimised():
     result = run(constraints=("latency/eyeriss<=4",))
-    assert result.settings.predicted == (*PAIR, "latency/eyeriss")
+    assert result.settings.all_objectives == (*PAIR, "latency/eyeriss")
     assert result.values.shape == (120, 3, 3)
     assert (result.medians[result.front, 2] <= 4).all()
 
 
-def test_constraints_that_nothing_meets_leave_an_empty_front():
+def test_infeasible_constraints_leave_an_empty_front():
     result = run(constraints=("latency/pixel3<=0.01",))
     assert result.front.tolist() == []
     assert not result.feasible.any()
 
 
-def test_one_objective_has_one_best():
+def test_the_front_of_one_objective_is_its_best_architecture():
     result = run(objectives=("accuracy",))
     assert len(result.front) == 1
     assert result.medians[result.front[0], 0] == result.medians.max()

@@ -10,20 +10,20 @@ import pytest
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.devices import Device
-from nas_rlm.devices.profiler import TOGETHER, Failure, Measurement, Plan
-from nas_rlm.search.ray_cluster import Cluster, Here, workers
+from nas_rlm.devices.profiler import SHUFFLE_GROUP_SIZE, Failure, Measurement, Plan
+from nas_rlm.search.ray_cluster import LocalWorkers, RayCluster, connect_workers
 
 ray = pytest.importorskip("ray", reason="needs Ray")
 SPACE = search_spaces.get("nasbench201")
 CELLS = [SPACE.sample(np.random.default_rng(i)) for i in range(90)]
 NAMES = ["accuracy", "latency/pixel3"]
-DEVICE = Device.named("onnxruntime-cpu-1t")
-QUICK = Plan(windows=1, seconds=0.01)
+DEVICE = Device.parse("onnxruntime-cpu-1t")
+QUICK = Plan(windows=1, seconds_per_window=0.01)
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster("local") as found:
+    with RayCluster("local") as found:
         yield found
 
 
@@ -44,7 +44,7 @@ def processes(of: str) -> list[int]:
     return found
 
 
-def killed(of: str, when: threading.Event) -> None:
+def kill_worker(of: str, when: threading.Event) -> None:
     """Kill a process of Ray as soon as it works."""
     while not when.is_set():
         for pid in processes(of)[:1]:
@@ -54,45 +54,45 @@ def killed(of: str, when: threading.Event) -> None:
 
 
 def test_a_cluster_predicts_what_one_process_does(cluster, rlm):
-    there = cluster.model(rlm)
-    alone = rlm.predict(SPACE, CELLS, NAMES)
-    assert (there.predict(SPACE, CELLS, NAMES) == alone).all()
-    assert (there.predict(SPACE, CELLS[::-1] * 2, NAMES) == np.tile(alone[::-1], (2, 1))).all()
+    distributed = cluster.distribute(rlm)
+    local = rlm.predict(SPACE, CELLS, NAMES)
+    assert (distributed.predict(SPACE, CELLS, NAMES) == local).all()
+    assert (distributed.predict(SPACE, CELLS[::-1] * 2, NAMES) == np.tile(local[::-1], (2, 1))).all()
     levels = (0.1, 0.5, 0.9)
     assert (
-        there.predict(SPACE, CELLS[:5], NAMES, levels) == rlm.predict(SPACE, CELLS[:5], NAMES, levels)
+        distributed.predict(SPACE, CELLS[:5], NAMES, levels) == rlm.predict(SPACE, CELLS[:5], NAMES, levels)
     ).all()
-    assert there.predict(SPACE, [], NAMES).shape == (0, 2)
-    assert (there.sample(SPACE, CELLS[:3], NAMES, 4) == rlm.sample(SPACE, CELLS[:3], NAMES, 4)).all()
+    assert distributed.predict(SPACE, [], NAMES).shape == (0, 2)
+    assert (distributed.sample(SPACE, CELLS[:3], NAMES, 4) == rlm.sample(SPACE, CELLS[:3], NAMES, 4)).all()
 
 
-def test_two_models_are_told_apart(cluster, rlm):
+def test_two_models_of_a_cluster_are_independent(cluster, rlm):
     other = rlm.with_objectives(["latency/mine"], {"latency/mine": "latency/eyeriss"})
-    one, two = cluster.model(rlm), cluster.model(other)
+    one, two = cluster.distribute(rlm), cluster.distribute(other)
     for model, name in ((one, "accuracy"), (two, "latency/mine"), (one, "latency/eyeriss")):
-        alone = (other if name == "latency/mine" else rlm).predict(SPACE, CELLS[:4], [name])
-        assert (model.predict(SPACE, CELLS[:4], [name]) == alone).all()
+        local = (other if name == "latency/mine" else rlm).predict(SPACE, CELLS[:4], [name])
+        assert (model.predict(SPACE, CELLS[:4], [name]) == local).all()
 
 
-def test_what_is_asked_wrongly_is_refused_here(cluster, rlm):
-    there = cluster.model(rlm)
+def test_bad_arguments_are_refused_before_they_are_submitted(cluster, rlm):
+    distributed = cluster.distribute(rlm)
     with pytest.raises(ValueError, match="does not know the objective 'accurcy'; did you mean accuracy"):
-        there.predict(SPACE, CELLS[:1], ["accurcy"])
+        distributed.predict(SPACE, CELLS[:1], ["accurcy"])
     with pytest.raises(ValueError, match="text 1 is empty"):
-        there.predict_text(["x", ""], ["accuracy"])
-    with pytest.raises(ValueError, match="expected a list of them"):
-        there.predict_text("x", ["accuracy"])
+        distributed.predict_text(["x", ""], ["accuracy"])
+    with pytest.raises(ValueError, match="expected a list"):
+        distributed.predict_text("x", ["accuracy"])
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc")
-def test_a_process_that_dies_loses_nothing(cluster, rlm):
-    there, seen = cluster.model(rlm), threading.Event()
-    killer = threading.Thread(target=killed, args=("_told", seen))
+def test_predictions_are_complete_after_a_process_died(cluster, rlm):
+    distributed, stop = cluster.distribute(rlm), threading.Event()
+    killer = threading.Thread(target=kill_worker, args=("_predict_batch", stop))
     killer.start()
     many = [SPACE.sample(np.random.default_rng(i)) for i in range(300)]
-    found = there.predict(SPACE, many, NAMES)
-    was_killed = seen.is_set()
-    seen.set()
+    found = distributed.predict(SPACE, many, NAMES)
+    was_killed = stop.is_set()
+    stop.set()
     killer.join()
     assert was_killed
     assert (found == rlm.predict(SPACE, many, NAMES)).all()
@@ -101,7 +101,7 @@ def test_a_process_that_dies_loses_nothing(cluster, rlm):
 def test_networks_are_measured_by_the_cluster(cluster):
     pytest.importorskip("onnxruntime")
     cluster.check_device(DEVICE)
-    some = CELLS[: TOGETHER + 2]
+    some = CELLS[: SHUFFLE_GROUP_SIZE + 2]
     contents = [(str(c), SPACE.to_onnx(c, weights=True).SerializeToString()) for c in some]
     contents[3] = contents[3][0], b"no network"
     found = dict(cluster.measure(contents, DEVICE, QUICK))
@@ -112,35 +112,37 @@ def test_networks_are_measured_by_the_cluster(cluster):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc")
-def test_measurements_whose_process_dies_are_made_again(cluster):
+def test_measurements_are_repeated_after_a_process_died(cluster):
     pytest.importorskip("onnxruntime")
     contents = [(str(c), SPACE.to_onnx(c, weights=True).SerializeToString()) for c in CELLS[:3]]
-    seen = threading.Event()
-    killer = threading.Thread(target=killed, args=("_measured", seen))
+    stop = threading.Event()
+    killer = threading.Thread(target=kill_worker, args=("_measure_batch", stop))
     killer.start()
     found = dict(cluster.measure(contents, DEVICE, QUICK))
-    was_killed = seen.is_set()
-    seen.set()
+    was_killed = stop.is_set()
+    stop.set()
     killer.join()
     assert was_killed
     assert [type(found[name]) for name, _ in contents] == [Measurement] * 3
 
 
 def test_a_runtime_that_no_machine_has_is_refused(cluster):
-    with pytest.raises(ValueError, match="is no worker"):
+    with pytest.raises(ValueError, match="does not start a worker"):
         cluster.check_device(DEVICE, python="false")
 
 
-def test_a_cluster_that_does_not_answer_is_refused(monkeypatch):
+def test_an_unreachable_cluster_is_refused(monkeypatch):
     def init(address, **_):
         raise ConnectionError("nobody is there")
 
     monkeypatch.setattr("ray.init", init)
-    with pytest.raises(ValueError, match=r"no Ray cluster answers at '10.0.0.1:6379' \(nobody is there\)"):
-        Cluster("10.0.0.1:6379")
+    with pytest.raises(
+        ValueError, match=r"no Ray cluster answers at '10.0.0.1:6379' \(nobody is there\)"
+    ):
+        RayCluster("10.0.0.1:6379")
 
 
 def test_without_an_address_this_process_works(rlm):
-    with workers("") as there:
-        assert type(there) is Here
-        assert there.model(rlm) is rlm
+    with connect_workers("") as workers:
+        assert type(workers) is LocalWorkers
+        assert workers.distribute(rlm) is rlm

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.search.feasibility import feasibility
+from nas_rlm.search.feasibility import estimate_feasibility
 from nas_rlm.search.loop import search
-from nas_rlm.search.report import bodies, command, page, report_info
-from nas_rlm.search.result import Result
-from nas_rlm.search.settings import Settings
+from nas_rlm.search.report import command_line, graph_view, render_report, report_info
+from nas_rlm.search.result import SearchResult
+from nas_rlm.search.settings import SearchSettings
 from nas_rlm.text import from_architecture
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
 PAIR = ("accuracy", "latency/pixel3")
-SETTINGS = Settings("nasbench201", PAIR, ("latency/pixel3@0.9<=12",), population=12, generations=5)
+SETTINGS = SearchSettings("nasbench201", PAIR, ("latency/pixel3@0.9<=12",), population=12, generations=5)
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,11 @@ def result():
 
 @pytest.fixture(scope="module")
 def info(result):
-    possible = feasibility(SPACE, StubPredictor(), SETTINGS, 20)
-    return report_info(SPACE, result, [(12, 1.0), (60, 2.0)], (80.0, 40.0), possible)
+    feasibility = estimate_feasibility(SPACE, StubPredictor(), SETTINGS, 20)
+    return report_info(SPACE, result, [(12, 1.0), (60, 2.0)], (80.0, 40.0), feasibility)
 
 
-def test_the_page_holds_all_that_was_evaluated_and_the_front(info, result):
+def test_the_page_has_all_evaluated_architectures_and_the_front(info, result):
     assert info["names"] == result.architectures
     assert info["feasible"] == result.feasible.tolist()
     assert [one["index"] for one in info["front"]] == result.front.tolist()
@@ -40,36 +40,38 @@ def test_the_page_holds_all_that_was_evaluated_and_the_front(info, result):
     quantiles = [one["quantiles"] for one in info["front"]]
     np.testing.assert_allclose(quantiles, result.values[result.front], rtol=1e-5)
     assert [o["reference"] for o in info["objectives"]] == [80, 40]
-    assert not any(one["known"] for one in info["front"])
+    assert not any(one["is_known"] for one in info["front"])
     assert "latency/pixel3@0.9 ≤ 12" in info["feasibility"]
-    held = re.search(r'<script id="data" type="application/json">(.*?)</script>', page(info), re.S)
-    assert json.loads(held[1]) == json.loads(json.dumps(info))
+    embedded = re.search(
+        r'<script id="data" type="application/json">(.*?)</script>', render_report(info), re.S
+    )
+    assert json.loads(embedded[1]) == json.loads(json.dumps(info))
 
 
-def test_names_are_data_and_no_markup(result):
+def test_names_are_data_not_markup(result):
     names = ["</script><script>alert(1)</script>", *result.architectures[1:]]
-    strange = Result(SETTINGS, names, result.values, {names[0]: "failed"})
-    assert "<script>alert" not in page(report_info(SPACE, strange))
+    malicious = SearchResult(SETTINGS, names, result.values, {names[0]: "failed"})
+    assert "<script>alert" not in render_report(report_info(SPACE, malicious))
 
 
-def test_the_command_line_of_a_search():
-    settings = Settings(
+def test_the_command_line_repeats_the_settings():
+    settings = SearchSettings(
         *("nasbench201", ("accuracy", "skips"), ("flops<=3", "skips>=1"), "local", 10, 4, 7, "abc"),
         maximised=("skips",),
         functions=("skips=my file.py:skips",),
     )
-    assert command(settings).splitlines()[0] == (
+    assert command_line(settings).splitlines()[0] == (
         "nas-rlm search --space nasbench201 --objectives accuracy,skips --constraint 'flops<=3' 'skips>=1'"
         " --function 'skips=my file.py:skips' --maximise skips --algorithm local --population 10"
         " --generations 4 --seed 7 --out DIR"
     )
-    measured = Settings("nasbench201", ("latency/box",), device="box", budget=20)
-    assert "--measure box --budget 20 --out DIR" in command(measured)
+    measured = SearchSettings("nasbench201", ("latency/box",), device="box", budget=20)
+    assert "--measure box --budget 20 --out DIR" in command_line(measured)
 
 
-def test_a_graph_is_its_functions_with_what_each_operator_reads():
+def test_a_graph_lists_the_inputs_of_each_operator_by_function():
     cell = SPACE.parse("|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|none~1|avg_pool_3x3~2|")
-    found = bodies(from_architecture(SPACE, cell))
+    found = graph_view(from_architecture(SPACE, cell))
     network = found[""]["nodes"]
     assert network[0]["reads"] == [-1]
     assert [node["label"] for node in network[-3:]] == ["GlobalAveragePool", "Flatten", "Gemm"]
@@ -83,11 +85,11 @@ def test_a_graph_is_its_functions_with_what_each_operator_reads():
 
 
 @pytest.mark.parametrize("objectives", [PAIR, PAIR[:1], (*PAIR, "latency/eyeriss")])
-def test_a_browser_shows_it(tmp_path, objectives):
+def test_a_browser_renders_the_page(tmp_path, objectives):
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium is installed")
-    settings = Settings("nasbench201", objectives, population=12, generations=5)
+    settings = SearchSettings("nasbench201", objectives, population=12, generations=5)
     result = search(SPACE, StubPredictor(), settings)
     info = report_info(SPACE, result, [(12, 1.0), (60, 2.0)], [80.0, 40.0, 11.0][: len(objectives)])
     clicks = """<script>
@@ -97,13 +99,13 @@ def test_a_browser_shows_it(tmp_path, objectives):
     fronts[0].dispatchEvent(new MouseEvent("mousemove", {clientX: 5, clientY: 5}));
     </script>"""
     path = tmp_path / "report.html"
-    path.write_text(page(info).replace("</body>", clicks + "</body>"))
+    path.write_text(render_report(info).replace("</body>", clicks + "</body>"))
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", path.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     body = shown[shown.index("<body>") :]
     assert 0 < body.count('class="point front') <= len(result.front)
     assert len(re.findall(r'class="point[ "]', body)) > len(result.front)
-    assert 'class="point front chosen"' in body
+    assert 'class="point front selected"' in body
     assert len(re.findall("<button", body)) == 2  # the network, and a function of it
     assert "Conv" in body[body.index('id="graph"') :]
     names = [name for name in result.architectures if f"<code>{name}</code>" in body]

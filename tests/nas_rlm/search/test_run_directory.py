@@ -8,18 +8,19 @@ import pytest
 import torch
 
 import search_spaces
+from nas_rlm import study
 from nas_rlm.data.images import read_images
 from nas_rlm.plotting import front
 from nas_rlm.search import run_directory
-from nas_rlm.search.feasibility import feasibility
+from nas_rlm.search.feasibility import estimate_feasibility
 from nas_rlm.search.loop import search
-from nas_rlm.search.result import Result
-from nas_rlm.search.settings import QUANTILES, Settings
+from nas_rlm.search.result import SearchResult
+from nas_rlm.search.settings import QUANTILE_LEVELS, SearchSettings
 from tests.nas_rlm.stubs import StubPredictor
 from tests.nas_rlm.training_runs import losses
 
 SPACE = search_spaces.get("nasbench201")
-SETTINGS = Settings(
+SETTINGS = SearchSettings(
     "nasbench201", ("accuracy", "latency/pixel3"), ("accuracy>=85",), population=12, generations=5
 )
 
@@ -27,7 +28,7 @@ SETTINGS = Settings(
 def run(out, settings=SETTINGS, resume=False, predictor=None):
     predictor = predictor or StubPredictor()
     result = search(SPACE, predictor, settings, run_directory.open_log(out, settings, resume))
-    run_directory.write_front(out, SPACE, result, run_directory.joint_samples(SPACE, predictor, result))
+    study.write_results(out, SPACE, result, study.joint_samples(SPACE, predictor, result))
     return result
 
 
@@ -45,13 +46,13 @@ def finished(tmp_path_factory):
     return out
 
 
-def test_what_a_finished_folder_holds(finished):
+def test_the_files_of_a_finished_run_directory(finished):
     result = run_directory.read_result(finished)
     front = [result.architectures[i] for i in result.front]
     with open(finished / "front.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["arch", *SETTINGS.objectives] + [
-        f"{o}@{q:g}" for o in SETTINGS.objectives for q in QUANTILES
+        f"{o}@{q:g}" for o in SETTINGS.objectives for q in QUANTILE_LEVELS
     ]
     assert [r["arch"] for r in rows] == front
     assert [float(r["accuracy"]) for r in rows] == pytest.approx(result.medians[result.front, 0])
@@ -68,7 +69,7 @@ def test_what_a_finished_folder_holds(finished):
     assert not [p for p in finished.iterdir() if p.name.startswith(".")]
 
 
-def test_killed_anywhere_and_resumed_is_the_same(finished, tmp_path):
+def test_a_search_killed_anywhere_resumes_to_the_same_files(finished, tmp_path):
     log = (finished / "log.jsonl").read_bytes()
     line_ends = [i + 1 for i, byte in enumerate(log) if byte == ord("\n")]
     generation_end = line_ends[23]
@@ -91,12 +92,12 @@ def test_killed_anywhere_and_resumed_is_the_same(finished, tmp_path):
         (out / "log.jsonl").write_bytes(log[:cut])
         predictor = StubPredictor()
         run(out, resume=True, predictor=predictor)
-        whole_generations = sum(end <= cut for end in line_ends) // 12
-        assert len(predictor.predicted) == 60 - 12 * whole_generations
+        complete_generations = sum(end <= cut for end in line_ends) // 12
+        assert len(predictor.predicted) == 60 - 12 * complete_generations
         assert contents(out) == contents(finished)
 
 
-def test_killed_before_the_log_and_resumed_is_the_same(finished, tmp_path):
+def test_a_search_killed_before_its_log_resumes_to_the_same_files(finished, tmp_path):
     run_directory.open_log(tmp_path / "run", SETTINGS, resume=False)
     run(tmp_path / "run", resume=True)
     assert contents(tmp_path / "run") == contents(finished)
@@ -118,7 +119,9 @@ def test_a_predictor_that_fails_leaves_a_log_that_resumes(finished, tmp_path):
     assert contents(tmp_path / "run") == contents(finished)
 
 
-def test_killed_while_the_front_is_written(finished, tmp_path, monkeypatch):
+def test_a_search_killed_while_its_front_is_written_resumes_to_the_same_files(
+    finished, tmp_path, monkeypatch
+):
     def power_cut(*_, **__):
         raise RuntimeError("power cut")
 
@@ -146,8 +149,8 @@ def test_resuming_a_finished_search_predicts_nothing(finished, tmp_path):
     assert contents(tmp_path / "run") == contents(finished)
 
 
-def test_a_search_can_be_made_longer_but_not_shorter(tmp_path):
-    longer = Settings(**{**vars(SETTINGS), "generations": 8})
+def test_a_resumed_search_may_have_more_generations_but_not_fewer(tmp_path):
+    longer = SearchSettings(**{**vars(SETTINGS), "generations": 8})
     run(tmp_path / "grown")
     predictor = StubPredictor()
     run(tmp_path / "grown", longer, resume=True, predictor=predictor)
@@ -162,11 +165,11 @@ def test_a_search_can_be_made_longer_but_not_shorter(tmp_path):
     "changed",
     [{"seed": 1}, {"objectives": ("accuracy",)}, {"population": 13}, {"constraints": ()}, {"model": "other"}],
 )
-def test_another_search_in_the_folder_is_refused(finished, changed):
+def test_the_directory_of_another_search_is_refused(finished, changed):
     before = contents(finished)
     name = next(iter(changed))
     with pytest.raises(ValueError, match=f"holds another search, with {name}"):
-        run_directory.open_log(finished, Settings(**{**vars(SETTINGS), **changed}), resume=True)
+        run_directory.open_log(finished, SearchSettings(**{**vars(SETTINGS), **changed}), resume=True)
     assert contents(finished) == before
 
 
@@ -176,7 +179,7 @@ def test_the_same_search_again_needs_resume(finished):
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_a_foreign_folder_is_refused_and_left_alone(tmp_path, resume):
+def test_a_directory_with_other_files_is_refused_and_unchanged(tmp_path, resume):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="not empty and holds no search"):
         run_directory.open_log(tmp_path, SETTINGS, resume)
@@ -198,11 +201,11 @@ def test_a_log_of_another_search_is_refused(finished, tmp_path):
     lines = (finished / "log.jsonl").read_text().splitlines(keepends=True)
     run_directory.open_log(tmp_path / "run", SETTINGS, resume=False)
     (tmp_path / "run" / "log.jsonl").write_text("".join([lines[1], lines[0], *lines[2:]]))
-    with pytest.raises(ValueError, match=r"line 1 holds .* where this search evaluates"):
+    with pytest.raises(ValueError, match=r"line 1 has .* where this search evaluates"):
         run(tmp_path / "run", resume=True)
 
 
-def test_a_log_line_that_no_search_wrote_is_shown(finished, tmp_path):
+def test_a_damaged_log_line_is_shown(finished, tmp_path):
     lines = (finished / "log.jsonl").read_text().splitlines(keepends=True)
     run_directory.open_log(tmp_path / "run", SETTINGS, resume=False)
     (tmp_path / "run" / "log.jsonl").write_text("".join([*lines[:2], '{"arch": 3}\n', *lines[3:]]))
@@ -212,17 +215,17 @@ def test_a_log_line_that_no_search_wrote_is_shown(finished, tmp_path):
         run_directory.read_result(tmp_path / "run")
 
 
-def test_reading_a_folder_without_a_search(tmp_path):
+def test_a_directory_without_evaluations_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no search"):
         run_directory.read_result(tmp_path)
     run_directory.open_log(tmp_path / "run", SETTINGS, resume=False)
     with pytest.raises(ValueError, match="evaluated nothing yet"):
         run_directory.read_result(tmp_path / "run")
-    assert run_directory.read_samples(tmp_path / "run", Result(SETTINGS)) == {}
+    assert run_directory.read_samples(tmp_path / "run", SearchResult(SETTINGS)) == {}
 
 
 def test_an_empty_front_is_written_as_such(tmp_path):
-    settings = Settings(**{**vars(SETTINGS), "constraints": ("latency/pixel3<=0.001",)})
+    settings = SearchSettings(**{**vars(SETTINGS), "constraints": ("latency/pixel3<=0.001",)})
     result = run(tmp_path / "run", settings)
     assert len(result.front) == 0
     assert (tmp_path / "run" / "front.csv").read_text().startswith("arch,accuracy,")
@@ -230,12 +233,12 @@ def test_an_empty_front_is_written_as_such(tmp_path):
     assert (tmp_path / "run" / "pareto.png").stat().st_size > 10_000
 
 
-def test_lines_that_the_search_does_not_evaluate_are_refused(finished, tmp_path):
+def test_a_log_with_other_evaluations_is_refused(finished, tmp_path):
     log = (finished / "log.jsonl").read_bytes()
     for number, (content, message) in enumerate(
         (
             (log + log.splitlines(keepends=True)[0], "has 61 lines where this search evaluates 60"),
-            (log[: log.index(b"\n") + 1] * 2, "line 2 holds .* where this search evaluates"),
+            (log[: log.index(b"\n") + 1] * 2, "line 2 has .* where this search evaluates"),
             (b"{}\n", "line 1 is not an evaluation"),
         )
     ):
@@ -244,9 +247,9 @@ def test_lines_that_the_search_does_not_evaluate_are_refused(finished, tmp_path)
         (out / "settings.json").write_bytes((finished / "settings.json").read_bytes())
         (out / "log.jsonl").write_bytes(content)
         with pytest.raises(ValueError, match=message):
-            held = run_directory.open_log(out, SETTINGS, resume=True)
-            search(SPACE, StubPredictor(), SETTINGS, held)
-            held.finish()
+            search_log = run_directory.open_log(out, SETTINGS, resume=True)
+            search(SPACE, StubPredictor(), SETTINGS, search_log)
+            search_log.finish()
         assert (out / "log.jsonl").read_bytes() == content
 
 
@@ -266,7 +269,7 @@ def test_a_file_in_place_of_the_front(tmp_path):
 def test_damaged_samples_are_named(tmp_path, content):
     (tmp_path / "samples.json").write_text(content)
     with pytest.raises(ValueError, match=r"samples\.json is not what"):
-        run_directory.read_samples(tmp_path, Result(SETTINGS, ["a"]))
+        run_directory.read_samples(tmp_path, SearchResult(SETTINGS, ["a"]))
 
 
 @pytest.mark.parametrize(
@@ -293,11 +296,11 @@ def test_a_carriage_return_does_not_shift_the_log(finished, tmp_path):
 
 
 @pytest.mark.parametrize("damage", [lambda lines: lines * 2, lambda lines: [lines[0].replace("~0", "~9", 1)]])
-def test_a_picture_of_a_damaged_log_is_refused(finished, tmp_path, damage):
+def test_a_log_with_repeated_or_invalid_architectures_is_refused(finished, tmp_path, damage):
     shutil.copytree(finished, tmp_path / "run")
     lines = (finished / "log.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "run" / "log.jsonl").write_text("".join(damage(lines)))
-    with pytest.raises(ValueError, match=r"log\.jsonl line \d+: .*(there twice|~9)"):
+    with pytest.raises(ValueError, match=r"log\.jsonl line \d+: .*(occurs twice|~9)"):
         run_directory.read_result(tmp_path / "run")
 
 
@@ -311,29 +314,29 @@ def test_a_picture_of_a_damaged_log_is_refused(finished, tmp_path, damage):
         ("constraints", {}),
     ],
 )
-def test_settings_of_another_type_are_named(finished, tmp_path, name, value):
-    held = json.loads((finished / "settings.json").read_text())
-    (tmp_path / "settings.json").write_text(json.dumps({**held, name: value}))
+def test_settings_of_a_wrong_type_are_named(finished, tmp_path, name, value):
+    stored_settings = json.loads((finished / "settings.json").read_text())
+    (tmp_path / "settings.json").write_text(json.dumps({**stored_settings, name: value}))
     with pytest.raises(ValueError, match=f"settings.json is not what .*{name} is"):
         run_directory.read_settings(tmp_path)
 
 
-def test_all_of_a_folder_comes_from_its_log(finished, tmp_path):
+def test_results_are_written_again_from_the_log(finished, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(finished, out)
     for name in ("front.csv", "pareto.png", "hypervolume.png", "report.html"):
         (out / name).unlink()
     shutil.rmtree(out / "front")
     result = run_directory.read_result(out)
-    run_directory.write_front(out, SPACE, result, run_directory.read_samples(out, result))
+    study.write_results(out, SPACE, result, run_directory.read_samples(out, result))
     assert contents(out) == contents(finished)
 
 
-def test_what_was_possible_is_kept(tmp_path):
+def test_a_feasibility_estimate_is_read_back(tmp_path):
     assert run_directory.read_feasibility(tmp_path) is None
-    told = feasibility(SPACE, StubPredictor(), SETTINGS, 20)
-    run_directory.write_feasibility(tmp_path, told)
-    assert run_directory.read_feasibility(tmp_path) == told
+    feasibility = estimate_feasibility(SPACE, StubPredictor(), SETTINGS, 20)
+    run_directory.write_feasibility(tmp_path, feasibility)
+    assert run_directory.read_feasibility(tmp_path) == feasibility
     for content in ("[]", "{", '{"architectures": 3, "ranges": {"a": [1, 2]}, "shares": {}, "share": 1}'):
         (tmp_path / "feasibility.json").write_text(content)
         with pytest.raises(ValueError, match=r"feasibility\.json is not what nas-rlm search writes"):
@@ -342,15 +345,17 @@ def test_what_was_possible_is_kept(tmp_path):
 
 def test_the_networks_of_a_front_can_be_trained(finished, shared_data):
     code = (finished / "front" / "networks.py").read_text()
-    made: dict = {}
-    exec(code, made)
+    namespace: dict = {}
+    exec(code, namespace)
     result = run_directory.read_result(finished)
-    assert made["ARCHITECTURES"] == [result.architectures[i] for i in result.front]
+    assert namespace["ARCHITECTURES"] == [result.architectures[i] for i in result.front]
     images = read_images(shared_data / "cifar-10-batches-py")
     x = torch.from_numpy(images.train[:64]).float() / 255 - 0.5
     labels = torch.from_numpy(images.train_labels[:64])
     torch.manual_seed(0)
-    module = made["network"](0)
-    assert sum(p.numel() for p in module.parameters()) == SPACE.params(SPACE.parse(made["ARCHITECTURES"][0]))
+    module = namespace["network"](0)
+    assert sum(p.numel() for p in module.parameters()) == SPACE.params(
+        SPACE.parse(namespace["ARCHITECTURES"][0])
+    )
     found = losses(module, x, labels, 10)
     assert found[-1] < 0.8 * found[0]

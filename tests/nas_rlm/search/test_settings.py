@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nas_rlm.search.settings import Constraint, Settings
+from nas_rlm.search.settings import Constraint, SearchSettings
 
 PAIR = ("accuracy", "latency/pixel3")
 
@@ -15,7 +15,7 @@ PAIR = ("accuracy", "latency/pixel3")
         ("latency/pixel3@0.9<=20", [19, 20, 21], [True, True, False]),
     ],
 )
-def test_constraint(text, values, feasible):
+def test_a_constraint_is_parsed_and_checked(text, values, feasible):
     assert (Constraint.parse(text).violation(np.array(values, dtype=float)) <= 0).tolist() == feasible
 
 
@@ -38,7 +38,7 @@ def test_constraint(text, values, feasible):
         "a@b<=1",
     ],
 )
-def test_bad_constraint_is_shown(text):
+def test_a_bad_constraint_is_shown(text):
     with pytest.raises(ValueError, match="latency/pixel3<=20") as error:
         Constraint.parse(text)
     assert repr(text) in str(error.value)
@@ -50,8 +50,8 @@ def test_bad_constraint_is_shown(text):
         ({"objectives": ()}, "at least one objective"),
         ({"objectives": ("accuracy", "accuracy")}, "'accuracy' is given more than once"),
         ({"algorithm": "nsga"}, "did you mean 'nsga"),
-        ({"algorithm": "sms-emoa", "objectives": ("accuracy",)}, "expected two objectives"),
-        ({"maximised": ("energy",)}, "'energy' is to be maximised, but is none of accuracy"),
+        ({"algorithm": "sms-emoa", "objectives": ("accuracy",)}, "expected at least two objectives"),
+        ({"maximised": ("energy",)}, "'energy' is to be maximised, but is not in accuracy"),
         ({"population": 1}, "population is 1"),
         ({"generations": 0}, "generations is 0"),
         ({"seed": -1}, "seed is -1"),
@@ -60,28 +60,28 @@ def test_bad_constraint_is_shown(text):
 )
 def test_bad_settings_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
-        Settings(**{"space": "nasbench201", "objectives": PAIR, **changed})
+        SearchSettings(**{"space": "nasbench201", "objectives": PAIR, **changed})
 
 
-def test_quantiles_are_those_that_constraints_name_as_well():
-    settings = Settings("nasbench201", PAIR, ("flops<=3", "latency/pixel3@0.95<=20"))
-    assert settings.quantiles == (0.1, 0.5, 0.9, 0.95)
-    assert settings.predicted == (*PAIR, "flops")
+def test_quantile_levels_include_those_of_constraints():
+    settings = SearchSettings("nasbench201", PAIR, ("flops<=3", "latency/pixel3@0.95<=20"))
+    assert settings.quantile_levels == (0.1, 0.5, 0.9, 0.95)
+    assert settings.all_objectives == (*PAIR, "flops")
     values = np.arange(2 * 3 * 4, dtype=float).reshape(2, 3, 4)
     assert settings.medians(values).tolist() == values[:, :, 1].tolist()
-    assert [str(b) for b in settings.bounds] == ["flops ≤ 3", "latency/pixel3@0.95 ≤ 20"]
+    assert [str(b) for b in settings.parsed_constraints] == ["flops ≤ 3", "latency/pixel3@0.95 ≤ 20"]
     assert (settings.violations(values) > 0).tolist() == [[True, False], [True, False]]
 
 
-def test_signs_are_the_objectives_own():
-    settings = Settings("nasbench201", ("accuracy", "skips", "flops"), maximised=("skips",))
+def test_costs_negate_maximised_objectives():
+    settings = SearchSettings("nasbench201", ("accuracy", "skips", "flops"), maximised=("skips",))
     assert settings.costs(np.array([[90.0, 2.0, 7.0]])).tolist() == [[-90, -2, 7]]
     assert settings.costs(np.array([[90.0, 2.0, 7.0]]), ("flops", "skips")).tolist() == [[7, -2]]
 
 
-def test_what_need_not_be_measured():
-    settings = Settings(
+def test_settings_without_measured_objectives():
+    settings = SearchSettings(
         *("nasbench201", ("accuracy", "latency/box"), ("latency/box<=3", "flops<=9")), device="box", budget=20
     )
-    assert settings.told == Settings("nasbench201", ("accuracy",), ("flops<=9",))
-    assert Settings("nasbench201", ("latency/box",), device="box", budget=20).told is None
+    assert settings.without_measured == SearchSettings("nasbench201", ("accuracy",), ("flops<=9",))
+    assert SearchSettings("nasbench201", ("latency/box",), device="box", budget=20).without_measured is None

@@ -8,10 +8,15 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, Table
 from nas_rlm.surrogates import calibration
-from nas_rlm.surrogates.calibration import WEIGHTS, calibrate, ranking, temperatures
-from nas_rlm.surrogates.features import usual_counts
-from nas_rlm.surrogates.fitting import expert
-from nas_rlm.surrogates.graph_surrogate import BESIDE
+from nas_rlm.surrogates.calibration import (
+    NETWORK_TEMPERATURES,
+    calibrate,
+    fit_network_temperatures,
+    fit_temperatures,
+)
+from nas_rlm.surrogates.features import graph_features_of_space
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.text import from_architectures
 
 SPACE = search_spaces.get("nasbench201")
@@ -21,7 +26,7 @@ SPACE = search_spaces.get("nasbench201")
 def narrow(monkeypatch):
     """Quantiles of a normal distribution half as wide as that of the true values, times the temperature."""
 
-    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+    def quantile(network, memory, objectives, levels, temperatures, distributions):
         of_levels = 0.5 * np.array(temperatures)[:, None] * norm.ppf(levels)
         return np.tile(of_levels, (memory.batch, 1, 1))
 
@@ -33,15 +38,15 @@ def cells(n):
     return [SPACE.sample(rng) for _ in range(n)]
 
 
-def test_the_temperature_that_makes_up_for_a_narrow_model(narrow, tiny_checkpoint):
+def test_the_temperature_widens_a_narrow_model(narrow, tiny_checkpoint):
     true = np.random.default_rng(1).normal(size=400)
     wide = np.where(np.arange(400) % 2, 2 * true, np.nan)
     texts = from_architectures(SPACE, cells(400))
-    found = temperatures(RLM.load(tiny_checkpoint), texts, {"accuracy": true, "latency/pixel3": wide})
+    found = fit_temperatures(RLM.load(tiny_checkpoint), texts, {"accuracy": true, "latency/pixel3": wide})
     assert found == {"accuracy": pytest.approx(2, rel=0.15), "latency/pixel3": pytest.approx(4, rel=0.2)}
 
 
-def test_each_space_and_objective_has_its_own(narrow, tiny_checkpoint):
+def test_each_space_and_objective_has_its_own_temperature(narrow, tiny_checkpoint):
     rng = np.random.default_rng(1)
     rows = [
         Row("nasbench201", str(c), {"accuracy": 3 * abs(rng.normal()), "latency/pixel3": 1.0, "new": 1.0})
@@ -58,11 +63,11 @@ def test_each_space_and_objective_has_its_own(narrow, tiny_checkpoint):
     assert found["latency/eyeriss"] == 2.5
 
 
-def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpoint, monkeypatch):
-    """Alone the network is half as wide as the values; the expert makes it half as wide again."""
+def test_network_and_surrogate_combined_have_a_temperature(tiny_checkpoint, monkeypatch):
+    """Intervals of the network are half as wide as the values, and combined half as wide again."""
 
-    def quantile(network, memory, objectives, levels, temperatures, beliefs):
-        both = [0.5 * b.temperature if b else 1.0 for b in beliefs]
+    def quantile(network, memory, objectives, levels, temperatures, distributions):
+        both = [0.5 * b.temperature if b else 1.0 for b in distributions]
         width = 0.5 * np.array(temperatures) * np.array(both)
         return np.tile(width[:, None] * norm.ppf(levels), (memory.batch, 1, 1))
 
@@ -73,7 +78,9 @@ def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpo
         for c in cells(150)
     ]
     rlm = RLM.load(tiny_checkpoint)
-    rlm.experts = {"nasbench201": [expert(usual_counts("nasbench201"), rows[:30], ["accuracy"])]}
+    rlm.surrogates = {
+        "nasbench201": [fit_graph_surrogate(graph_features_of_space("nasbench201"), rows[:30], ["accuracy"])]
+    }
     held = Table("cells", rows)
     monkeypatch.setattr(Table, "column", lambda table, name: rng.normal(size=len(table)))
     calibrate(rlm, [held])
@@ -81,19 +88,21 @@ def test_what_network_and_expert_say_together_has_a_temperature_too(tiny_checkpo
         "accuracy": pytest.approx(2, rel=0.3),
         "latency/pixel3": pytest.approx(2, rel=0.3),
     }
-    (known,) = rlm.experts["nasbench201"]
-    assert known.beside == {"accuracy": BESIDE}  # all temperatures rank alike
-    assert known.temperatures == {"accuracy": pytest.approx(4 / BESIDE, rel=0.4)}
+    (surrogate,) = rlm.surrogates["nasbench201"]
+    assert surrogate.network_temperatures == {
+        "accuracy": DEFAULT_NETWORK_TEMPERATURE
+    }  # all rank equally well
+    assert surrogate.temperatures == {"accuracy": pytest.approx(4 / DEFAULT_NETWORK_TEMPERATURE, rel=0.4)}
 
 
-def test_beside_an_expert_the_network_counts_as_much_as_ranks_best(tiny_checkpoint, monkeypatch):
+def test_beside_a_surrogate_the_network_has_the_temperature_that_ranks_best(tiny_checkpoint, monkeypatch):
     rng = np.random.default_rng(1)
     rows = [Row("nasbench201", str(c), {"accuracy": 50 + rng.normal()}) for c in cells(150)]
     texts, values = from_architectures(SPACE, cells(150)), np.array([r.targets["accuracy"] for r in rows])
-    known = expert(usual_counts("nasbench201"), rows, ["accuracy"])
-    best = WEIGHTS[-1]
+    surrogate = fit_graph_surrogate(graph_features_of_space("nasbench201"), rows, ["accuracy"])
+    best = NETWORK_TEMPERATURES[-1]
 
-    def quantile(network, memory, objectives, levels, temperatures, beliefs):
+    def quantile(network, memory, objectives, levels, temperatures, distributions):
         wrong = abs(np.log(temperatures[0] / best))
         return (values + wrong * rng.normal(size=len(values)))[:, None, None]
 
@@ -103,31 +112,36 @@ def test_beside_an_expert_the_network_counts_as_much_as_ranks_best(tiny_checkpoi
     monkeypatch.setattr("nas_rlm.model.decoding.quantile", quantile)
     monkeypatch.setattr(RLM, "decode_texts", decoded)
     rlm = RLM.load(tiny_checkpoint)
-    assert ranking(rlm, texts, {"accuracy": values}, [known]) == {"accuracy": best}
+    assert fit_network_temperatures(rlm, texts, {"accuracy": values}, [surrogate]) == {"accuracy": best}
 
 
-def test_of_few_rows_a_guess_tells_too_how_much_the_network_counts(tiny_checkpoint, monkeypatch):
+def test_with_few_rows_network_temperatures_shrink_to_the_default(tiny_checkpoint, monkeypatch):
     rows = [
-        Row("nasbench201", str(c), {"accuracy": 50.0 + i}) for i, c in enumerate(cells(calibration.GUESSED))
+        Row("nasbench201", str(c), {"accuracy": 50.0 + i})
+        for i, c in enumerate(cells(calibration.PRIOR_ROWS))
     ]
-    known = expert(usual_counts("nasbench201"), rows, ["accuracy"])
-    rlm = replace(RLM.load(tiny_checkpoint), experts={"nasbench201": [known]})
-    monkeypatch.setattr("nas_rlm.surrogates.calibration.ranking", lambda *_: {"accuracy": 1.5})
+    surrogate = fit_graph_surrogate(graph_features_of_space("nasbench201"), rows, ["accuracy"])
+    rlm = replace(RLM.load(tiny_checkpoint), surrogates={"nasbench201": [surrogate]})
+    monkeypatch.setattr(
+        "nas_rlm.surrogates.calibration.fit_network_temperatures", lambda *_: {"accuracy": 1.5}
+    )
     calibrate(rlm, [Table("cells", rows)])
-    assert rlm.experts["nasbench201"][0].beside["accuracy"] == pytest.approx((1.5 * BESIDE) ** 0.5)
+    assert rlm.surrogates["nasbench201"][0].network_temperatures["accuracy"] == pytest.approx(
+        (1.5 * DEFAULT_NETWORK_TEMPERATURE) ** 0.5
+    )
 
 
-def test_what_few_rows_tell_is_moved_towards_a_guess(narrow, tiny_checkpoint):
+def test_with_few_rows_temperatures_shrink_to_the_default(narrow, tiny_checkpoint):
     rng = np.random.default_rng(1)
     rows = [Row("nasbench201", str(c), {"accuracy": 3 * abs(rng.normal())}) for c in cells(50)]
     found = []
-    for guessed in (0, 50, 10**9):
+    for prior_rows in (0, 50, 10**9):
         rlm = RLM.load(tiny_checkpoint)
-        calibrate(rlm, [Table("cells", rows)], guessed)
+        calibrate(rlm, [Table("cells", rows)], prior_rows)
         found.append(rlm.temperatures["nasbench201"]["accuracy"])
-    told, between, guess = found
-    assert guess == pytest.approx(calibration.ALONE)
-    assert between == pytest.approx((told * guess) ** 0.5)
+    fitted, between, default = found
+    assert default == pytest.approx(calibration.DEFAULT_TEMPERATURE)
+    assert between == pytest.approx((fitted * default) ** 0.5)
 
 
 def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_path):
@@ -143,10 +157,10 @@ def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_pat
     assert spread[1] > 1.2 * spread[0]
 
 
-def test_a_temperature_that_is_none(tiny_checkpoint, tmp_path):
+def test_a_temperature_of_zero_is_refused(tiny_checkpoint, tmp_path):
     loaded = RLM.load(tiny_checkpoint)
     RLM(loaded.network, loaded.tokenizer, {}, {"a": {"accuracy": 0.0}}).save(tmp_path / "cold")
-    with pytest.raises(ValueError, match="a temperature is not above 0"):
+    with pytest.raises(ValueError, match="a temperature is not a positive number"):
         RLM.load(tmp_path / "cold")
 
 
@@ -155,6 +169,6 @@ def test_other_spaces_take_the_mean(tiny_checkpoint):
     known = {"a": {"accuracy": 2.0}, "b": {"accuracy": 8.0, "latency/pixel3": 3.0}}
     rlm = RLM(loaded.network, loaded.tokenizer, {}, known)
     names = ["accuracy", "latency/pixel3", "latency/eyeriss"]
-    assert rlm.temperatures_of("a", names) == pytest.approx([2, 3, 1])
-    assert rlm.temperatures_of("c", names) == pytest.approx([4, 3, 1])
-    assert loaded.temperatures_of("a", names) == [1, 1, 1]
+    assert rlm.network_temperatures("a", names) == pytest.approx([2, 3, 1])
+    assert rlm.network_temperatures("c", names) == pytest.approx([4, 3, 1])
+    assert loaded.network_temperatures("a", names) == [1, 1, 1]

@@ -6,30 +6,33 @@ import pytest
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row
-from nas_rlm.data.tables import texts
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates.features import usual_counts
-from nas_rlm.surrogates.fitting import expert, experts_of
+from nas_rlm.surrogates.features import graph_features_of_space
+from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
 from tests.nas_rlm.stubs import counted_cells as rows
 
 SPACE = search_spaces.get("nasbench201")
 
 
-def test_an_expert_of_each_space_that_has_enough_rows():
+def test_each_space_with_enough_labels_has_a_surrogate():
     program = Row("triton", "", {"accuracy": 2.0}, "def kernel(): pass")
-    own = [Row("mine", "", row.targets, text) for row, text in zip(rows(12), texts(rows(12)), strict=True)]
-    found = experts_of([*rows(20), *own, *[program] * 20], ["accuracy"])
+    own = [
+        Row("mine", "", row.targets, text)
+        for row, text in zip(rows(12), texts_of_rows(rows(12)), strict=True)
+    ]
+    found = fit_graph_surrogates([*rows(20), *own, *[program] * 20], ["accuracy"])
     assert found.keys() == {"nasbench201", "mine"}
-    assert experts_of(rows(9), ["accuracy"]) == {}
+    assert fit_graph_surrogates(rows(9), ["accuracy"]) == {}
 
 
-def test_of_many_rows_a_random_part_is_learnt_from(monkeypatch):
-    monkeypatch.setattr("nas_rlm.surrogates.fitting.MOST", 20)
+def test_of_many_rows_a_random_sample_is_used(monkeypatch):
+    monkeypatch.setattr("nas_rlm.surrogates.fitting.MAX_LABELS", 20)
     many = [
         replace(r, targets={**r.targets, "latency/a": 1.0 + i} if i % 3 else r.targets)
         for i, r in enumerate(rows(90))
     ]
-    found = expert(usual_counts("nasbench201"), many, ["accuracy", "latency/a"])
+    found = fit_graph_surrogate(graph_features_of_space("nasbench201"), many, ["accuracy", "latency/a"])
     known = np.isfinite(found.values).sum(0)
     assert 20 <= known[0] <= 40 and 20 <= known[1] <= 40
     assert len(found.values) == len(found.features) <= 40
@@ -38,7 +41,7 @@ def test_of_many_rows_a_random_part_is_learnt_from(monkeypatch):
 
 @pytest.fixture(scope="module")
 def devices():
-    """Who knows two devices; few rows of a third one, which is between these; and others, with its times."""
+    """Return surrogates of two devices, 12 rows of a third one between them, and other rows of it."""
     found = []
     for row in rows(300):
         macs, convs = SPACE.flops(SPACE.parse(row.arch_str)) / 1e7, row.arch_str.count("conv")
@@ -47,41 +50,41 @@ def devices():
     known = [
         replace(r, targets={k: v for k, v in r.targets.items() if k != "latency/c"}) for r in found[:200]
     ]
-    return experts_of(known, ["latency/a", "latency/b"]), found[200:212], found[212:]
+    return fit_graph_surrogates(known, ["latency/a", "latency/b"]), found[200:212], found[212:]
 
 
-def test_few_latencies_are_told_by_those_of_other_devices(devices):
-    others, few, asked = devices
-    (found,) = experts_of(few, ["latency/c"], others)["nasbench201"]
-    (alone,) = experts_of(few, ["latency/c"])["nasbench201"]
-    assert (len(found.counts.advisers), alone.counts.advisers) == (2, ())
-    told, beliefs_of = (
-        texts(asked),
-        [one.believe(one.counts.read(texts(asked)), "latency/c") for one in (found, alone)],
-    )
-    true = np.array([row.targets["latency/c"] for row in asked])
-    ranks = [spearman(belief.median, true) for belief in beliefs_of]
+def test_a_latency_with_few_labels_uses_other_devices(devices):
+    existing, few, test_rows = devices
+    (found,) = fit_graph_surrogates(few, ["latency/c"], existing)["nasbench201"]
+    (alone,) = fit_graph_surrogates(few, ["latency/c"])["nasbench201"]
+    assert (len(found.graph_features.sources), alone.graph_features.sources) == (2, ())
+    texts = texts_of_rows(test_rows)
+    predictions = [s.predict(s.graph_features.from_texts(texts), "latency/c") for s in (found, alone)]
+    true = np.array([row.targets["latency/c"] for row in test_rows])
+    ranks = [spearman(predicted.median, true) for predicted in predictions]
     assert ranks[0] > max(0.97, ranks[1])
-    features = found.counts.read(told)
-    each = [process.posterior(features)[0].numpy() for process in found.processes("latency/c")]
+    features = found.graph_features.from_texts(texts)
+    each = [process.posterior(features)[0].numpy() for process in found.gaussian_processes("latency/c")]
     assert len(each) == 3
-    np.testing.assert_allclose(beliefs_of[0].mean, np.mean(each, 0))
-    assert (found.weights["latency/c"][0, : len(found.counts.names)] == 0).all()
+    np.testing.assert_allclose(predictions[0].mean, np.mean(each, 0))
+    assert (found.hyperparameters["latency/c"][0, : len(found.graph_features.names)] == 0).all()
 
 
-def test_many_latencies_need_no_other_device(devices):
-    others, few, asked = devices
-    (found,) = experts_of([*few, *asked, *asked[:30]], ["latency/c"], others)["nasbench201"]
-    assert found.counts.advisers == ()
-
-
-def test_an_expert_of_several_views_is_saved_with_its_model(devices, tiny_checkpoint, tmp_path):
-    others, few, asked = devices
-    rlm = RLM.load(tiny_checkpoint).with_objectives(["latency/c"])
-    rlm.experts = {"nasbench201": experts_of(few, ["latency/c"], others)["nasbench201"]}
-    rlm.save(tmp_path)
-    told = [
-        one.predict_text(texts(asked), ["latency/c"], (0.1, 0.9), space="nasbench201")
-        for one in (rlm, RLM.load(tmp_path))
+def test_a_latency_with_many_labels_uses_no_other_device(devices):
+    existing, few, test_rows = devices
+    (found,) = fit_graph_surrogates([*few, *test_rows, *test_rows[:30]], ["latency/c"], existing)[
+        "nasbench201"
     ]
-    np.testing.assert_allclose(*told, rtol=2e-3)
+    assert found.graph_features.sources == ()
+
+
+def test_a_surrogate_with_several_views_is_saved(devices, tiny_checkpoint, tmp_path):
+    existing, few, test_rows = devices
+    rlm = RLM.load(tiny_checkpoint).with_objectives(["latency/c"])
+    rlm.surrogates = {"nasbench201": fit_graph_surrogates(few, ["latency/c"], existing)["nasbench201"]}
+    rlm.save(tmp_path)
+    predictions = [
+        model.predict_text(texts_of_rows(test_rows), ["latency/c"], (0.1, 0.9), space="nasbench201")
+        for model in (rlm, RLM.load(tmp_path))
+    ]
+    np.testing.assert_allclose(*predictions, rtol=2e-3)

@@ -2,103 +2,108 @@ import numpy as np
 import pytest
 import torch
 
-from nas_rlm.surrogates import gaussian_process as processes
-from nas_rlm.surrogates.gaussian_process import Process, solved, weights_of
+from nas_rlm.surrogates import gaussian_process as gaussian_process
+from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
 
 
-def process_of(features, groups, values, linear=0):
-    weights = weights_of(features, [*groups, linear], values)
-    return Process(features, values, weights, solved(features, values, weights, linear), linear)
+def fitted_process(features, group_sizes, targets, num_linear=0):
+    hyperparameters = fit_hyperparameters(features, [*group_sizes, num_linear], targets)
+    alpha = compute_alpha(features, targets, hyperparameters, num_linear)
+    return GaussianProcess(features, targets, hyperparameters, alpha, num_linear)
 
 
 def smooth(x):
     return torch.sin(2 * x[:, 0]) + 0.5 * x[:, 1]
 
 
-def test_a_posterior_is_right_and_knows_where_it_is_not():
+def test_the_posterior_is_accurate_and_uncertain_far_from_the_data():
     torch.manual_seed(0)
-    known, asked = torch.randn(80, 6).double(), torch.randn(200, 6).double()
-    process = process_of(known, [2, 4], smooth(known))
-    mean, deviation = process.posterior(asked)
-    errors = (mean - smooth(asked)).abs()
-    assert np.corrcoef(mean, smooth(asked))[0, 1] > 0.95
-    assert 0.6 < float((errors < 1.28 * deviation).double().mean()) < 1
+    train, test = torch.randn(80, 6).double(), torch.randn(200, 6).double()
+    process = fitted_process(train, [2, 4], smooth(train))
+    mean, std = process.posterior(test)
+    errors = (mean - smooth(test)).abs()
+    assert np.corrcoef(mean, smooth(test))[0, 1] > 0.95
+    assert 0.6 < float((errors < 1.28 * std).double().mean()) < 1
     far = torch.full((1, 6), 50.0).double()
-    assert process.posterior(far)[1] > 2 * deviation.mean()
-    assert process.posterior(known)[1].mean() < deviation.mean()
+    assert process.posterior(far)[1] > 2 * std.mean()
+    assert process.posterior(train)[1].mean() < std.mean()
 
 
-def test_all_values_tell_the_means_and_some_how_sure_they_are(monkeypatch):
+def test_means_use_all_rows_and_variances_at_most_a_number_of_rows(monkeypatch):
     torch.manual_seed(3)
-    known, asked = torch.randn(80, 3).double(), torch.randn(50, 3).double()
-    mean, deviation = process_of(known, [3], smooth(known)).posterior(asked)
-    monkeypatch.setattr(processes, "SURE", 20)
-    same, wider = process_of(known, [3], smooth(known)).posterior(asked)
+    train, test = torch.randn(80, 3).double(), torch.randn(50, 3).double()
+    mean, std = fitted_process(train, [3], smooth(train)).posterior(test)
+    monkeypatch.setattr(gaussian_process, "MAX_VARIANCE_ROWS", 20)
+    same, wider = fitted_process(train, [3], smooth(train)).posterior(test)
     assert torch.allclose(same, mean)
-    assert (wider >= deviation).all() and wider.mean() > 1.2 * deviation.mean()
+    assert (wider >= std).all() and wider.mean() > 1.2 * std.mean()
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_single_precision_tells_what_double_precision_does(noise):
+def test_single_precision_predicts_as_double_precision(noise):
     torch.manual_seed(6)
-    known, asked = torch.randn(200, 5).double(), torch.randn(100, 5).double()
-    values = smooth(known) + known[:, 4] + noise * torch.randn(200).double()
-    process = process_of(known, [4], values, linear=1)
-    mean, deviation = process.posterior(asked)
+    train, test = torch.randn(200, 5).double(), torch.randn(100, 5).double()
+    values = smooth(train) + train[:, 4] + noise * torch.randn(200).double()
+    process = fitted_process(train, [4], values, num_linear=1)
+    mean, std = process.posterior(test)
 
     def kernel(a, b):
-        a, b = a * process.weights, b * process.weights
+        a, b = a * process.inverse_length_scales, b * process.inverse_length_scales
         distance = 3**0.5 * torch.cdist(a[:, :4], b[:, :4])
         return (1 + distance) * torch.exp(-distance) + a[:, 4:] @ b[:, 4:].T
 
-    between = torch.linalg.inv(kernel(known, known) + process.noise * torch.eye(200))
-    across = kernel(asked, known)
-    told = (across @ between * across).sum(1)
-    variance = process.variance * (1 + (asked[:, 4] * process.weights[4]).square() + process.noise - told)
-    assert ((mean - across @ between @ values).abs() < 0.05 * deviation).all()
-    assert torch.allclose(deviation, variance.sqrt(), rtol=0.05)
+    between = torch.linalg.inv(kernel(train, train) + process.noise * torch.eye(200))
+    across = kernel(test, train)
+    explained = (across @ between * across).sum(1)
+    variance = process.variance * (
+        1 + (test[:, 4] * process.inverse_length_scales[4]).square() + process.noise - explained
+    )
+    assert ((mean - across @ between @ values).abs() < 0.05 * std).all()
+    assert torch.allclose(std, variance.sqrt(), rtol=0.05)
 
 
-def test_features_that_tell_nothing_weigh_less():
+def test_irrelevant_features_have_longer_length_scales():
     torch.manual_seed(1)
-    known = torch.randn(80, 12).double()
-    weights = process_of(known, [2, 10], smooth(known)).weights
-    assert weights[:2].min() > 3 * weights[2:].max()
+    train = torch.randn(80, 12).double()
+    scales = fitted_process(train, [2, 10], smooth(train)).inverse_length_scales
+    assert scales[:2].min() > 3 * scales[2:].max()
 
 
-def test_parts_of_many_values_tell_weights_and_their_mean_counts(monkeypatch):
+def test_hyperparameters_of_many_rows_are_means_over_blocks(monkeypatch):
     torch.manual_seed(5)
-    known = torch.randn(75, 4).double()
-    values = smooth(known)
-    monkeypatch.setattr(processes, "FEW", 20)
-    each = [weights_of(known[i : i + 20], [2, 2], values[i : i + 20]) for i in (0, 20, 40)]
-    assert torch.allclose(weights_of(known, [2, 2], values), (each[0] * each[1] * each[2]) ** (1 / 3))
-    assert torch.allclose(weights_of(known[:39], [2, 2], values[:39]), each[0])
-    assert (weights_of(known[:9], [2, 2], values[:9]) > 0).all()
+    train = torch.randn(75, 4).double()
+    values = smooth(train)
+    monkeypatch.setattr(gaussian_process, "BLOCK_SIZE", 20)
+    each = [fit_hyperparameters(train[i : i + 20], [2, 2], values[i : i + 20]) for i in (0, 20, 40)]
+    assert torch.allclose(
+        fit_hyperparameters(train, [2, 2], values), (each[0] * each[1] * each[2]) ** (1 / 3)
+    )
+    assert torch.allclose(fit_hyperparameters(train[:39], [2, 2], values[:39]), each[0])
+    assert (fit_hyperparameters(train[:9], [2, 2], values[:9]) > 0).all()
 
 
-def test_noise_is_told_from_signal():
+def test_noise_is_separated_from_signal():
     torch.manual_seed(2)
-    known = torch.randn(150, 2).double()
-    values = smooth(known)
-    noisy = process_of(known, [2], values + 0.5 * torch.randn(150).double())
-    assert noisy.noise > 10 * process_of(known, [2], values).noise
-    assert 0.4 < float(noisy.posterior(known)[1].mean()) < 0.7
+    train = torch.randn(150, 2).double()
+    values = smooth(train)
+    noisy = fitted_process(train, [2], values + 0.5 * torch.randn(150).double())
+    assert noisy.noise > 10 * fitted_process(train, [2], values).noise
+    assert 0.4 < float(noisy.posterior(train)[1].mean()) < 0.7
 
 
-def test_a_sum_goes_on_where_nothing_was_measured():
+def test_a_linear_kernel_extrapolates():
     torch.manual_seed(4)
-    known, asked = torch.randn(60, 5).double(), 20 * torch.randn(100, 5).double()
-    values = known[:, 1:].sum(1) + 0.1 * torch.randn(60).double()
-    process = process_of(known, [1], values, linear=4)
-    mean, deviation = process.posterior(asked)
-    alone = process_of(known, [5], values).posterior(asked)[0]
-    true = asked[:, 1:].sum(1)
+    train, test = torch.randn(60, 5).double(), 20 * torch.randn(100, 5).double()
+    values = train[:, 1:].sum(1) + 0.1 * torch.randn(60).double()
+    process = fitted_process(train, [1], values, num_linear=4)
+    mean, std = process.posterior(test)
+    alone = fitted_process(train, [5], values).posterior(test)[0]
+    true = test[:, 1:].sum(1)
     assert (mean - true).abs().mean() < 0.2 * (alone - true).abs().mean()
-    assert deviation.mean() > 2 * process.posterior(known)[1].mean()
+    assert std.mean() > 2 * process.posterior(train)[1].mean()
 
 
-def test_equal_values():
-    process = process_of(torch.randn(12, 3).double(), [3], torch.zeros(12).double())
-    mean, deviation = process.posterior(torch.randn(4, 3).double())
-    assert torch.isfinite(mean).all() and torch.isfinite(deviation).all()
+def test_constant_targets():
+    process = fitted_process(torch.randn(12, 3).double(), [3], torch.zeros(12).double())
+    mean, std = process.posterior(torch.randn(4, 3).double())
+    assert torch.isfinite(mean).all() and torch.isfinite(std).all()

@@ -2,33 +2,37 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from nas_rlm.surrogates.predictive import Belief, Scale
+from nas_rlm.surrogates.predictive import NormalScoreTransform, PredictiveDistribution
 
 
-def test_shares_are_those_of_the_normal_distribution():
-    """Values 1 to 99 whose scores are known: between two edges lies what lies between their scores."""
-    scale = Scale(np.arange(1.0, 100.0))
-    belief = Belief(scale, np.array([0.5, -1.0]), np.array([0.8, 0.1]))
+def test_interval_probabilities_are_those_of_the_normal_distribution():
+    """Compare with the normal distribution between the scores of the edges."""
+    transform = NormalScoreTransform(np.arange(1.0, 100.0))
+    predicted = PredictiveDistribution(transform, np.array([0.5, -1.0]), np.array([0.8, 0.1]))
     edges = np.array([20.0, 40.0, 50.0, 60.0, 99.0])
-    found = belief.shares(np.tile(edges, (2, 3, 1)))
-    for row, mean, deviation in zip(found, belief.mean, belief.deviation, strict=True):
-        mass = np.diff(norm.cdf((scale.scored(edges) - mean) / deviation))
+    found = predicted.interval_probabilities(np.tile(edges, (2, 3, 1)))
+    for row, mean, deviation in zip(found, predicted.mean, predicted.std, strict=True):
+        mass = np.diff(norm.cdf((transform.forward(edges) - mean) / deviation))
         assert row == pytest.approx(np.tile(mass / mass.sum(), (3, 1)), abs=2e-3)
     assert found.sum(-1) == pytest.approx(1)
-    far = Belief(scale, np.array([30.0]), np.array([0.1])).shares(edges[None, None])[0, 0]
+    far = PredictiveDistribution(transform, np.array([30.0]), np.array([0.1])).interval_probabilities(
+        edges[None, None]
+    )[0, 0]
     assert far.argmax() == 3
-    nowhere = belief.shares(np.full((2, 1, 5), 7.0))
+    nowhere = predicted.interval_probabilities(np.full((2, 1, 5), 7.0))
     assert np.isfinite(nowhere).all()
 
 
-def test_a_scale_and_back():
-    known = np.array([93.0, 10.0, 91.0, 92.0, 93.0, 94.0])
-    scale = Scale(known, most=100.0)
-    assert scale.values(scale.scores) == pytest.approx(known)
-    assert scale.scored(known) == pytest.approx(scale.scores)
-    beyond = scale.values(np.array([-9.0, 2.0, 2.5, 99.0]))
+def test_the_transform_and_its_inverse():
+    observed = np.array([93.0, 10.0, 91.0, 92.0, 93.0, 94.0])
+    transform = NormalScoreTransform(observed, maximum=100.0)
+    assert transform.inverse(transform.scores) == pytest.approx(observed)
+    assert transform.forward(observed) == pytest.approx(transform.scores)
+    beyond = transform.inverse(np.array([-9.0, 2.0, 2.5, 99.0]))
     assert beyond[0] == 5.0
     assert 94 < beyond[1] < beyond[2] < 100
     assert beyond[3] == 100.0
-    assert scale.scored(beyond[1:3]) == pytest.approx([2.0, 2.5])
-    assert Scale(np.array([3.0, 3.0])).values(np.array([-1.0, 1.0])) == pytest.approx([3.0, 3.0])
+    assert transform.forward(beyond[1:3]) == pytest.approx([2.0, 2.5])
+    assert NormalScoreTransform(np.array([3.0, 3.0])).inverse(np.array([-1.0, 1.0])) == pytest.approx(
+        [3.0, 3.0]
+    )

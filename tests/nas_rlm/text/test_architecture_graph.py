@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import search_spaces
 from nas_rlm.graph import cache
 from nas_rlm.text import from_architecture, from_architectures, from_onnx
-from tests.nas_rlm.text.graphs import RandomBlocks, Recipe
+from tests.nas_rlm.onnx_models import RandomBlocks, Recipe
 
 NETWORKS = {
     "nasbench201": 25,
@@ -33,7 +33,7 @@ def test_the_direct_path_equals_the_text_of_the_flat_network(name):
 
 
 @pytest.mark.parametrize("name", ["nasbench201", "fbnet", "nds_resnet"])
-def test_weights_that_are_there_do_not_matter(name):
+def test_initialised_weights_do_not_change_the_text(name):
     space = search_spaces.get(name)
     architecture = space.sample(np.random.default_rng(6))
     assert from_onnx(space.to_onnx(architecture, weights=True)) == from_architecture(space, architecture)
@@ -47,15 +47,15 @@ def test_any_blocks_within_blocks_give_the_text_of_the_flat_network(seed):
     assert from_architecture(space, architecture) == from_onnx(flat)
 
 
-def test_a_text_does_not_depend_on_what_was_asked_before():
+def test_text_does_not_depend_on_earlier_texts():
     space, rng = search_spaces.get("inception"), np.random.default_rng(7)
     architectures = [space.sample(rng) for _ in range(6)]
     texts = from_architectures(space, architectures)
-    cache.forget()
+    cache.clear()
     assert [from_architecture(space, a) for a in reversed(architectures)] == texts[::-1]
 
 
-def test_arguments_that_cannot_be_looked_up_are_written_each_time():
+def test_blocks_with_unhashable_arguments_are_written_each_time():
     class Listed(RandomBlocks):
         def write(self, graph, architecture):
             def body(g, x, kernels):
@@ -70,7 +70,7 @@ def test_arguments_that_cannot_be_looked_up_are_written_each_time():
     assert from_architecture(Listed(), Recipe(3)) == from_onnx(Listed().to_onnx(Recipe(3)))
 
 
-def test_many_texts_leave_the_garbage_collector_as_it_was():
+def test_many_texts_leave_the_garbage_collector_enabled():
     space = search_spaces.get("nasbench201")
     assert gc.isenabled()
     with pytest.raises(AttributeError):
@@ -78,7 +78,7 @@ def test_many_texts_leave_the_garbage_collector_as_it_was():
     assert gc.isenabled()
 
 
-def test_making_a_text_leaves_nothing_for_the_garbage_collector():
+def test_texts_create_no_reference_cycles():
     space, rng = search_spaces.get("nasbench101"), np.random.default_rng(9)
     architectures = [space.sample(rng) for _ in range(20)]
     from_architectures(space, architectures[:10])

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import search_spaces
-from nas_rlm.graph.reader import read
+from nas_rlm.graph.reader import read_graph
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.text.graphs import FlatModel, random_network, residual_network
+from tests.nas_rlm.onnx_models import FlatModel, random_network, residual_network
 
 
 def parsed(inputs, body):
@@ -17,7 +17,7 @@ def parsed(inputs, body):
     return onnx.parser.parse_model(f"{head} {{ {body} }}")
 
 
-def operators(model: onnx.ModelProto) -> list[str]:
+def operator_kinds(model: onnx.ModelProto) -> list[str]:
     flat = onnx.inliner.inline_local_functions(model)
     return sorted(n.op_type for n in flat.graph.node if n.op_type != "Constant")
 
@@ -69,18 +69,18 @@ def test_text_parses_checks_inlines_and_is_its_own_canonical_form(seed, size, re
     onnx.checker.check_model(parsed)
     assert from_onnx(parsed) == text
     assert from_onnx(onnx.inliner.inline_local_functions(parsed)) == text
-    assert operators(parsed) == operators(from_used(model))
+    assert operator_kinds(parsed) == operator_kinds(without_dead_code(model))
 
 
-def from_used(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_dead_code(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model without the nodes that its output does not need."""
     needed = {model.graph.output[0].name}
     for node in reversed(model.graph.node):
         if node.output[0] in needed:
             needed.update(node.input)
-    kept = [n for n in model.graph.node if n.output[0] in needed]
+    nodes = [n for n in model.graph.node if n.output[0] in needed]
     del model.graph.node[:]
-    model.graph.node.extend(kept)
+    model.graph.node.extend(nodes)
     return model
 
 
@@ -100,7 +100,7 @@ def test_default_attributes_do_not_matter():
     assert "<g0=2>" in network(4, group=2)
 
 
-def test_identity_nodes_are_no_part_of_the_computation():
+def test_identity_nodes_do_not_change_the_text():
     g = FlatModel()
     x = g.op("Identity", g.op("Relu", "image"))
     h = FlatModel()
@@ -122,7 +122,7 @@ def test_values_cut_off_by_a_product_with_zero_are_named_d():
     assert names["Sigmoid"].startswith("d") and names["Mul"].startswith("d")
 
 
-def test_small_integer_constants_are_known_by_value():
+def test_small_integer_constants_enter_the_text_by_value():
     def network(end: int) -> str:
         g = FlatModel()
         starts, ends, axes = (g.op("Constant", value_ints=[v]) for v in (0, end, 1))
@@ -140,7 +140,7 @@ def test_the_text_of_a_space_parses_and_inlines_to_the_network(name):
         model = space.to_onnx(space.sample(rng))
         parsed = onnx.parser.parse_model(from_onnx(model))
         onnx.checker.check_model(parsed)
-        assert operators(parsed) == operators(model)
+        assert operator_kinds(parsed) == operator_kinds(model)
 
 
 def test_a_file_that_is_not_onnx(tmp_path):
@@ -202,18 +202,18 @@ def test_unusual_models_have_valid_text(body):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (None, "None is no ONNX model"),
-        (b"", "is no ONNX model"),
-        (parsed("float[4] x", "y = f.Magic(x)"), "the domain 'f' of Magic has no place"),
-        (parsed("seq(float[4]) x", "y = SequenceLength(x)"), "input 'x' is no tensor of numbers"),
+        (None, "None is not an ONNX model"),
+        (b"", "is not an ONNX model"),
+        (parsed("float[4] x", "y = f.Magic(x)"), "the domain 'f' of Magic cannot be written"),
+        (parsed("seq(float[4]) x", "y = SequenceLength(x)"), "input 'x' has no numeric tensor type"),
     ],
 )
-def test_what_has_no_text(model, message):
+def test_models_that_cannot_be_converted(model, message):
     with pytest.raises(ValueError, match=message):
         from_onnx(model)
 
 
-def test_functions_that_multiply_are_counted_before_they_are_called():
+def test_nodes_of_nested_functions_are_counted_without_inlining():
     twice = "".join(
         f'<domain: "g", opset_import: ["g": 1, "": 21]> F{i} (x) => (y)'
         f" {{ a = g.F{i - 1}(x) y = g.F{i - 1}(a) }}"
@@ -233,18 +233,18 @@ def test_scalars_of_any_float_type_keep_their_fractions():
         model = g.build(g.op("Mul", "image", "scale"))
         tensor = onnx.helper.make_tensor("scale", onnx.TensorProto.BFLOAT16, [], [value])
         model.graph.initializer.append(tensor)
-        texts.add(read(model).nodes[0].spec.handed[0].value)
+        texts.add(read_graph(model).nodes[0].spec.leaves[0].value)
     assert texts == {"0.5", "0.25", "1.703125"}
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda g: g.node[0].ClearField("attribute"), "has no text"),
-        (lambda g: g.node[0].ClearField("output"), "has no text"),
-        (lambda g: g.node.append(g.node[-1]), "has no text"),
+        (lambda g: g.node[0].ClearField("attribute"), "cannot be converted to text"),
+        (lambda g: g.node[0].ClearField("output"), "cannot be converted to text"),
+        (lambda g: g.node.append(g.node[-1]), "cannot be converted to text"),
         (lambda g: setattr(g.node[-1], "op_type", "NoSuchOp"), "NoSuchOp"),
-        (lambda g: g.ClearField("output"), "has no text"),
+        (lambda g: g.ClearField("output"), "cannot be converted to text"),
     ],
 )
 def test_models_that_break_onnx_rules_get_a_clear_error(tmp_path, damage, message):
@@ -257,7 +257,7 @@ def test_models_that_break_onnx_rules_get_a_clear_error(tmp_path, damage, messag
         from_onnx(tmp_path / "m.onnx")
 
 
-def test_a_long_network_without_repeats_takes_no_time():
+def test_long_network_without_repeats_is_converted():
     rng, g, x = np.random.default_rng(0), FlatModel(), "image"
     for kind in rng.integers(9, size=1000):
         x = g.op(["Relu", "Sigmoid", "Tanh", "Abs", "Exp", "Neg", "Floor", "Ceil", "Sign"][kind], x)

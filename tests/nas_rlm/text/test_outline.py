@@ -1,7 +1,7 @@
 import onnx
 
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.text.graphs import FlatModel, residual_network
+from tests.nas_rlm.onnx_models import FlatModel, residual_network
 
 
 def test_equal_residual_blocks_become_one_function():
@@ -19,18 +19,18 @@ def test_the_text_grows_by_a_line_a_block_at_most():
     assert lines[1] - lines[0] <= 6
 
 
-def test_operators_alone_stay_in_place():
+def test_elementwise_operators_without_matrix_are_not_outlined():
     g = FlatModel()
     assert "f." not in from_onnx(g.build(g.op("Sigmoid", g.op("Relu", g.op("Relu", "image")))))
 
 
-def test_a_part_is_called_by_the_same_name_in_every_network():
+def test_units_have_the_same_name_in_every_network():
     networks = [onnx.parser.parse_model(from_onnx(residual_network(n))) for n in (1, 2, 9)]
     names = {tuple(f.name for f in m.functions if not f.name.startswith("block")) for m in networks}
     assert len(names) == 1
 
 
-def test_groups_are_handed_over_so_that_widths_share_a_function():
+def test_groups_are_arguments_so_that_widths_share_a_function():
     g, x = FlatModel(), "image"
     for width, before in ((8, 8), (16, 8), (32, 16)):
         x = g.op("Conv", x, g.weight(width, before, 1, 1))
@@ -43,7 +43,7 @@ def test_groups_are_handed_over_so_that_widths_share_a_function():
     assert groups == [8, 16, 32]
 
 
-def test_cells_that_read_the_two_before_become_one_function():
+def test_cells_that_read_the_two_previous_cells_become_one_function():
     g, before, x = FlatModel(), "image", "image"
     for _ in range(6):
         a, b = g.conv_bn_relu(before, 8, 8, 1), g.conv_bn_relu(x, 8, 8, 1)
@@ -65,6 +65,6 @@ def test_a_layer_holds_at_most_one_weight_matrix():
         assert [n.op_type for n in function.node].count("Conv") <= 1
 
 
-def test_weights_that_always_agree_share_a_parameter():
+def test_weights_that_are_equal_at_all_calls_share_a_parameter():
     text = from_onnx(residual_network(6))
     assert "BatchNormalization(x1,w1,w1,w1,w1)" in text

@@ -7,7 +7,7 @@ import pytest
 import search_spaces
 from nas_rlm.graph.operators import Call
 from nas_rlm.text import from_architecture, from_onnx
-from nas_rlm.text.parser import is_network, operators
+from nas_rlm.text.parser import is_network_text, parse_network
 from search_spaces.graph import Graph
 
 
@@ -17,7 +17,7 @@ def flat(body):
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
-def test_operators_are_those_that_the_builder_wrote(name):
+def test_operators_equal_those_of_the_builder(name):
     space = search_spaces.get(name)
     architecture = space.sample(np.random.default_rng(1))
     graph = Graph((1, *space.shape(architecture)))
@@ -25,7 +25,7 @@ def test_operators_are_those_that_the_builder_wrote(name):
     written = Counter(
         (o.kind, o.output.channels * max(1, o.output.side * o.output.width)) for o in graph.ops()
     )
-    network = operators(from_architecture(space, architecture))
+    network = parse_network(from_architecture(space, architecture))
     found = Counter((o.kind, int(np.prod(o.shape))) for o in flat(network))
     assert len(network.inputs) == len(network.outputs) == 1
     assert found <= written if name.startswith("nds") else found == written  # what nothing reads is left out
@@ -34,7 +34,7 @@ def test_operators_are_those_that_the_builder_wrote(name):
 def test_operands_are_values_weights_and_zeros():
     space = search_spaces.get("nasbench201")
     cell = space.parse("|none~0|+|none~0|none~1|+|nor_conv_3x3~0|none~1|none~2|")
-    network = operators(from_architecture(space, cell))
+    network = parse_network(from_architecture(space, cell))
     stem = network.steps[0]
     assert (stem.values, stem.outputs) == (network.inputs, network.steps[1].values)
     first, second = stem.body.steps
@@ -60,14 +60,14 @@ def called(body):
     return [b for s in body.steps if isinstance(s, Call) for b in (s.body, *called(s.body))]
 
 
-def test_calls_that_are_alike_share_what_they_do():
+def test_calls_with_equal_argument_types_share_a_body():
     """Five cells of each of three widths, and layers that another text has as well."""
     space = search_spaces.get("nasbench201")
     cells = [
         space.parse(f"|nor_conv_3x3~0|+|{operator}~0|none~1|+|nor_conv_3x3~0|none~1|skip_connect~2|")
         for operator in ("none", "skip_connect")
     ]
-    first, second = (Counter(called(operators(from_architecture(space, c)))) for c in cells)
+    first, second = (Counter(called(parse_network(from_architecture(space, c)))) for c in cells)
     layers = [n for body, n in first.items() if not any(isinstance(s, Call) for s in body.steps)]
     assert sorted(layers)[-3:] == [10, 11, 11]  # the widths but the first have one in the reduction as well
     assert len(first.keys() & second.keys()) > 3
@@ -76,13 +76,13 @@ def test_calls_that_are_alike_share_what_they_do():
 
 def test_groups_of_convolutions():
     space = search_spaces.get("fbnet")
-    network = operators(from_architecture(space, space.sample(np.random.default_rng(0))))
+    network = parse_network(from_architecture(space, space.sample(np.random.default_rng(0))))
     depthwise = [o for o in flat(network) if o.kind == "Conv" and o.group > 1]
     assert depthwise
     assert all(o.group * o.weights[0][1] == o.shape[1] or o.weights[0][1] > 1 for o in depthwise)
 
 
-def test_a_network_from_elsewhere():
+def test_network_of_an_exporter():
     """Constants that give shapes, several outputs, inputs left out, operators that are not ONNX's."""
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["": 18, "their.own": 1]>
@@ -97,7 +97,7 @@ def test_a_network_from_elsewhere():
           d = their.own.Fold(b)
           y = Concat<axis=1>(c, d)
         }""")
-    found = {o.kind: o for o in flat(operators(from_onnx(model)))}
+    found = {o.kind: o for o in flat(parse_network(from_onnx(model)))}
     assert found["Reshape"].shape == (2, 16)
     assert found["Reshape"].values == found["MatMul"].outputs
     assert len(found["Split"].outputs) == 2
@@ -106,7 +106,7 @@ def test_a_network_from_elsewhere():
     assert set(found["Concat"].values) == {*found["Clip"].outputs, *found["their.own.Fold"].outputs}
 
 
-def test_what_a_function_returns_as_it_was_given():
+def test_function_that_returns_its_argument():
     text = """<ir_version:10,opset_import:["":21,"f":1]>
 main(float[1,4] v0,float[4,4] W4_4)=>(float[1,4] v2)
 {
@@ -119,7 +119,7 @@ same(x0,w0)=>(x0,w0)
 x1=Relu(x0)
 }
 """
-    product = operators(text).steps[-1]
+    product = parse_network(text).steps[-1]
     assert product.kind == "MatMul"
     assert (product.values, product.weights) == (("v1",), ((4, 4),))
 
@@ -134,10 +134,10 @@ x1=Relu(x0)
         ("Conv<", "Convolve<"),
     ],
 )
-def test_a_text_that_is_none(change):
+def test_text_that_is_not_canonical_is_refused(change):
     space = search_spaces.get("nats_size")
     text = from_architecture(space, space.sample(np.random.default_rng(0)))
-    assert is_network(text)
+    assert is_network_text(text)
     for broken in ("int main", text[: len(text) // 2], text.replace(*change)):
-        with pytest.raises(ValueError, match="is not the text of a network"):
-            operators(broken)
+        with pytest.raises(ValueError, match="is not canonical ONNX text"):
+            parse_network(broken)

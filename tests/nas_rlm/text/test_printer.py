@@ -5,13 +5,13 @@ import search_spaces
 from nas_rlm.text import from_architecture, printer
 
 
-def test_functions_whose_short_names_are_taken_get_long_ones(monkeypatch):
+def test_functions_get_long_names_if_short_ones_collide(monkeypatch):
     space = search_spaces.get("nasbench201")
     architecture = space.parse(
         "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|none~0|nor_conv_3x3~1|avg_pool_3x3~2|"
     )
     short = onnx.parser.parse_model(from_architecture(space, architecture))
-    monkeypatch.setattr(printer, "_SHORT", 0)
+    monkeypatch.setattr(printer, "_SHORT_HASH", 0)
     long = onnx.parser.parse_model(from_architecture(space, architecture))
     assert len({f.name for f in long.functions}) == len(long.functions) == len(short.functions)
     flat = [onnx.inliner.inline_local_functions(m) for m in (short, long)]

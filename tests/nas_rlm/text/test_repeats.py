@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 from nas_rlm.graph.ir import Block, Node, leaf, spec
-from nas_rlm.text.repeats import after_what_they_need, best_runs, stretches
+from nas_rlm.text.repeats import best_runs, find_cells, order_by_dependencies
 
 A, B = (leaf("float", (n,)) for n in (8, 16))
 
@@ -21,20 +21,20 @@ def test_runs_do_not_overlap():
     assert len(found) > 1
 
 
-def test_nothing_that_saves_nothing():
+def test_runs_that_save_no_tokens_are_not_returned():
     assert best_runs(rows("abcdefgh")) == []
     assert best_runs(rows("abab")) == []
     assert best_runs(()) == []
 
 
-def test_stretches_read_the_two_before_them():
+def test_cells_read_only_the_two_previous_cells():
     join, layer = spec("Add", "", (..., ...)), spec("Conv", "", (..., A))
     nodes, before, x = [], 0, 0
     for k in range(4):
         a, b, out = 10 * k + 1, 10 * k + 2, 10 * k + 3
         nodes += [Node(layer, (before,), (a,)), Node(layer, (x,), (b,)), Node(join, (a, b), (out,))]
         before, x = x, out
-    found = stretches(Block((0,), (x,), nodes))
+    found = find_cells(Block((0,), (x,), nodes))
     assert len(found) >= 3
     assert [i for run in found for i in run] == list(range(found[-1][-1] + 1))
     for run in found:
@@ -42,7 +42,7 @@ def test_stretches_read_the_two_before_them():
         assert len({v for i in run for v in nodes[i].values} - made) <= 2
 
 
-def test_a_cell_comes_after_all_of_the_cell_before_it():
+def test_cell_comes_after_all_nodes_of_the_previous_cell():
     join, layer = spec("Concat", "", (..., ...)), spec("Conv", "", (..., A))
     early, late, before, x = [], [], 0, 0
     for k in range(7):
@@ -54,11 +54,11 @@ def test_a_cell_comes_after_all_of_the_cell_before_it():
     for k in range(1, 7):
         nodes += [*early[k + 1 : k + 2], *late[3 * k : 3 * k + 3]]
     nodes[:2] = nodes[1::-1]
-    found = after_what_they_need(Block((0,), (x,), nodes))
+    found = order_by_dependencies(Block((0,), (x,), nodes))
     assert sorted(map(id, found.nodes)) == sorted(map(id, nodes))
     known = {0}
     for n in found.nodes:
         assert known.issuperset(n.values)
         known.update(n.outs)
-    assert [len(run) for run in stretches(found)][1:-2] == [4] * 4
-    assert [len(run) for run in stretches(Block((0,), (x,), nodes))].count(4) < 4
+    assert [len(run) for run in find_cells(found)][1:-2] == [4] * 4
+    assert [len(run) for run in find_cells(Block((0,), (x,), nodes))].count(4) < 4

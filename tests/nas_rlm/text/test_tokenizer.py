@@ -34,7 +34,7 @@ def test_any_text_survives(tokenizer, text):
 
 
 @given(st.text(alphabet="vd0123456789\n}x=(W_", max_size=40))
-def test_looking_up_what_is_between_names_changes_nothing(tokenizer, text):
+def test_caching_does_not_change_ids(tokenizer, text):
     assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
 
 
@@ -58,21 +58,21 @@ def test_looking_up_what_is_between_names_changes_nothing(tokenizer, text):
         max_size=30,
     )
 )
-def test_chunks_that_are_looked_up_are_joined_as_if_they_were_one_text(tokenizer, parts):
+def test_cached_chunks_are_joined_as_one_text(tokenizer, parts):
     text = "".join(parts)
     assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
 
 
 @pytest.mark.parametrize("model", ["nas", "nas-fast", "programs"])
 @pytest.mark.parametrize("space", ["fbnet", "ofa_mbv3", "nds_darts"])
-def test_learned_pieces_reach_over_chunks(model, space):
+def test_tokens_may_span_chunks(model, space):
     tokenizer = RLM.load(model).tokenizer
     found, rng = search_spaces.get(space), np.random.default_rng(0)
     for text in from_architectures(found, [found.sample(rng) for _ in range(10)]):
         assert tokenizer.encode(text) == tokenizer._pieces.EncodeAsIds(text)
 
 
-def test_value_names_are_whole_and_alone(tokenizer, texts):
+def test_value_names_are_single_tokens(tokenizer, texts):
     kinds = tokenizer.kinds()
     for text in texts[50:]:
         ids = tokenizer.encode(text)
@@ -96,7 +96,7 @@ def test_save_and_load(tokenizer, texts, tmp_path):
     assert loaded.encode(texts[0]) == tokenizer.encode(texts[0])
 
 
-def test_a_file_that_is_no_tokenizer(tmp_path):
+def test_file_that_is_not_a_tokenizer(tmp_path):
     path = tmp_path / "tokenizer.model"
     path.write_bytes(b"not a model")
     with pytest.raises(ValueError, match="not a SentencePiece model"):
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_tokenizer(tmp_path):
 
 
 def test_too_few_pieces_and_no_texts():
-    with pytest.raises(ValueError, match=r"no tokenizer of 300 pieces from these texts: .*vocab_size"):
+    with pytest.raises(ValueError, match=r"a tokenizer of 300 tokens cannot be trained: .*vocab_size"):
         Tokenizer.train(["x=Relu(y)\n"], vocab_size=300)
-    with pytest.raises(ValueError, match="no tokenizer of 8192 pieces"):
+    with pytest.raises(ValueError, match="a tokenizer of 8192 tokens"):
         Tokenizer.train([])

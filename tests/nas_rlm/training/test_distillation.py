@@ -3,49 +3,51 @@ import pytest
 
 from nas_rlm import RLM
 from nas_rlm.data import Row
-from nas_rlm.data.tables import texts
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
-from nas_rlm.model.checkpoint import Seen
-from nas_rlm.surrogates.features import usual_counts
-from nas_rlm.surrogates.fitting import expert
+from nas_rlm.model.checkpoint import TrainedOn
+from nas_rlm.surrogates.features import graph_features_of_space
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.training import trainer
-from nas_rlm.training.distillation import lessons, taught
+from nas_rlm.training.distillation import distil, pseudo_labels
 from tests.nas_rlm.surrogates.test_graph_surrogate import rows
-from tests.nas_rlm.training_runs import RECIPE, prepared
+from tests.nas_rlm.training_runs import RECIPE, prepare_run
 
 
-def test_lessons_tell_of_others_what_the_rows_let_expect():
-    told = lessons(rows(60), ["accuracy"], networks=80)
-    assert len({row.arch_str for row in told}) == 80
-    counts = usual_counts("nasbench201")
-    knowing = expert(counts, rows(500, seed=1), ["accuracy"])
-    true = knowing.believe(counts.read(texts(told)), "accuracy").median
-    assert spearman(np.array([row.targets["accuracy"] for row in told]), true) > 0.9
-    assert told == lessons(rows(60), ["accuracy"], networks=80)
-    assert told != lessons(rows(60), ["accuracy"], networks=80, seed=1)
+def test_pseudo_labels_follow_the_rows():
+    labelled = pseudo_labels(rows(60), ["accuracy"], num_networks=80)
+    assert len({row.arch_str for row in labelled}) == 80
+    graph_features = graph_features_of_space("nasbench201")
+    surrogate = fit_graph_surrogate(graph_features, rows(500, seed=1), ["accuracy"])
+    true = surrogate.predict(graph_features.from_texts(texts_of_rows(labelled)), "accuracy").median
+    assert spearman(np.array([row.targets["accuracy"] for row in labelled]), true) > 0.9
+    assert labelled == pseudo_labels(rows(60), ["accuracy"], num_networks=80)
+    assert labelled != pseudo_labels(rows(60), ["accuracy"], num_networks=80, seed=1)
 
 
-def test_no_lessons_where_nothing_can_be_told():
+def test_no_pseudo_labels_without_enough_rows_or_for_programs():
     few = rows(9)
-    assert lessons(few, ["accuracy"], 20) == []
+    assert pseudo_labels(few, ["accuracy"], 20) == []
     program = Row("triton", "", {"latency": 2.0}, "def kernel(): pass")
-    assert lessons([program] * 20, ["latency"], 20) == []
+    assert pseudo_labels([program] * 20, ["latency"], 20) == []
 
 
-def test_a_teacher_tells_of_random_networks(tiny_checkpoint):
+def test_a_teacher_labels_random_networks(tiny_checkpoint):
     teacher = RLM.load(tiny_checkpoint)
-    teacher.trained_on = {"nasbench201": Seen(9, ("accuracy", "latency/pixel3", "flops"))}
-    table = taught(teacher, "nasbench201", 20, seed=3)
+    teacher.trained_on = {"nasbench201": TrainedOn(9, ("accuracy", "latency/pixel3", "flops"))}
+    table = distil(teacher, "nasbench201", 20, seed=3)
     assert len({row.arch_str for row in table.rows}) == 20
     assert table.objectives == ["accuracy", "latency/pixel3"]
-    asked = teacher.predict("nasbench201", [row.arch_str for row in table.rows], table.objectives)
-    assert np.array_equal([[row.targets[name] for name in table.objectives] for row in table.rows], asked)
-    with pytest.raises(ValueError, match="teacher has seen nothing of fbnet"):
-        taught(teacher, "fbnet", 20)
+    predictions = teacher.predict("nasbench201", [row.arch_str for row in table.rows], table.objectives)
+    assert np.array_equal(
+        [[row.targets[name] for name in table.objectives] for row in table.rows], predictions
+    )
+    with pytest.raises(ValueError, match="teacher was not trained on fbnet"):
+        distil(teacher, "fbnet", 20)
 
 
-def test_a_student_learns_from_a_table_and_from_its_teacher(tmp_path, monkeypatch):
-    path = prepared(tmp_path, monkeypatch)
+def test_a_student_is_trained_on_a_table_and_on_its_teacher(tmp_path, monkeypatch):
+    path = prepare_run(tmp_path, monkeypatch)
     trainer.run(path, tmp_path / "teacher")
     teacher = RLM.load(tmp_path / "teacher")
     path.write_text(

@@ -8,12 +8,12 @@ import torch
 
 from nas_rlm import RLM
 from nas_rlm.training import distributed, trainer
-from tests.nas_rlm.training_runs import RECIPE, interrupt, prepared
+from tests.nas_rlm.training_runs import RECIPE, interrupt, prepare_run
 
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
-    path = prepared(tmp_path, monkeypatch)
+    path = prepare_run(tmp_path, monkeypatch)
     path.write_text(RECIPE.replace("batch_size: 8", "batch_size: 7"))  # which two do not share evenly
     return path
 
@@ -31,7 +31,7 @@ def logged(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_two_processes_train_as_one_does(recipe, tmp_path):
+def test_two_processes_train_the_same_model_as_one(recipe, tmp_path):
     alone = trainer.run(recipe, tmp_path / "alone")
     in_two("train", recipe, "--out", tmp_path / "two")
     one, two = logged(tmp_path / "alone"), logged(tmp_path / "two")
@@ -44,7 +44,7 @@ def test_two_processes_train_as_one_does(recipe, tmp_path):
     assert held["trained_on"]["nasbench201"]["rows"] == alone.trained_on["nasbench201"].rows
 
 
-def test_two_processes_go_on_where_one_was_stopped(recipe, tmp_path, monkeypatch):
+def test_two_processes_resume_the_run_of_one(recipe, tmp_path, monkeypatch):
     alone = trainer.run(recipe, tmp_path / "alone")
     with monkeypatch.context() as patched:
         interrupt(patched, 7)
@@ -57,19 +57,19 @@ def test_two_processes_go_on_where_one_was_stopped(recipe, tmp_path, monkeypatch
 
 
 def test_each_row_of_a_batch_counts_once(monkeypatch):
-    assert distributed.part(5)[0].tolist() == [0, 1, 2, 3, 4]
-    monkeypatch.setattr(distributed, "size", lambda: 3)
+    assert distributed.local_rows(5)[0].tolist() == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(distributed, "world_size", lambda: 3)
     taken = []
     for rank in range(3):
         monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
-        rows, counts = distributed.part(2)
+        rows, counts = distributed.local_rows(2)
         taken.append((rows.tolist(), counts))
     assert taken == [([0], 1.0), ([1], 1.0), ([0], 0.0)]
 
 
-def test_a_process_alone_is_the_first_and_agrees_with_itself():
-    assert (distributed.rank(), distributed.size(), distributed.is_first()) == (0, 1, True)
-    assert distributed.agreed(0.1) == 0.1
+def test_a_single_process_is_the_main_one():
+    assert (distributed.rank(), distributed.world_size(), distributed.is_main()) == (0, 1, True)
+    assert distributed.broadcast(0.1) == 0.1
     given = torch.ones(3)
-    distributed.add_up([given])
+    distributed.all_reduce([given])
     assert given.tolist() == [1, 1, 1]

@@ -7,9 +7,9 @@ import torch
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row
-from nas_rlm.data.tables import keys
+from nas_rlm.data.row_texts import keys_of_rows
 from nas_rlm.surrogates import calibration
-from nas_rlm.surrogates.graph_surrogate import BESIDE
+from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.training import finetune
 from nas_rlm.training.recipe import Recipe, TableRecipe
 
@@ -37,18 +37,18 @@ def rlm(tiny_checkpoint):
 @pytest.fixture
 def trainings(monkeypatch):
     """The rows, the epochs and the held-out rows of each training; none takes more than three epochs."""
-    monkeypatch.setattr(finetune, "EPOCHS", 3)
-    found, tuned = [], finetune._tuned
+    monkeypatch.setattr(finetune, "MAX_EPOCHS", 3)
+    found, tuned = [], finetune._train
 
-    def noted(rlm, some, objectives, recipe, learn, held=None):
+    def recorded(rlm, some, objectives, recipe, learn, held=None):
         found.append((some, recipe.epochs, held.rows if held else []))
         return tuned(rlm, some, objectives, recipe, learn, held)
 
-    monkeypatch.setattr(finetune, "_tuned", noted)
+    monkeypatch.setattr(finetune, "_train", recorded)
     return found
 
 
-def test_a_new_objective_is_learnt_and_the_old_model_stays(rlm):
+def test_a_new_objective_is_added_and_the_original_model_is_unchanged(rlm):
     before = {k: v.clone() for k, v in rlm.network.state_dict().items()}
     tuned = rlm.fine_tune(rows(20), ["latency/mine"], QUICK)
     assert tuned.objectives == (*rlm.objectives, "latency/mine")
@@ -56,14 +56,16 @@ def test_a_new_objective_is_learnt_and_the_old_model_stays(rlm):
     assert tuned.predict(SPACE, [SPACE.sample(np.random.default_rng(0))], ["latency/mine"]).shape == (1, 1)
 
 
-def test_a_new_objective_starts_at_the_known_one_that_is_most_like_it(rlm):
+def test_a_new_objective_starts_at_the_known_one_with_the_most_similar_ranks(rlm):
     some = rows(20)
-    told = rlm.predict("nasbench201", [row.arch_str for row in some], ["latency/eyeriss"])[:, 0]
-    for row, value in zip(some, told, strict=True):
+    predictions = rlm.predict("nasbench201", [row.arch_str for row in some], ["latency/eyeriss"])[:, 0]
+    for row, value in zip(some, predictions, strict=True):
         row.targets["latency/mine"] = 7 * value + 1
-    assert finetune.alike(rlm, some, ["latency/mine", "accuracy"]) == {"latency/mine": "latency/eyeriss"}
-    assert finetune.alike(rlm, some[:1], ["latency/mine"]) == {}
-    assert finetune.alike(rlm, some, ["memory/mine"]) == {}
+    assert finetune.similar_objectives(rlm, some, ["latency/mine", "accuracy"]) == {
+        "latency/mine": "latency/eyeriss"
+    }
+    assert finetune.similar_objectives(rlm, some[:1], ["latency/mine"]) == {}
+    assert finetune.similar_objectives(rlm, some, ["memory/mine"]) == {}
     grown = rlm.with_objectives(["latency/mine"], {"latency/mine": "latency/eyeriss"})
     first, second = grown.network.config.objective_ids(["latency/mine", "latency/eyeriss"])
     tokens = grown.network.tokens.weight
@@ -82,109 +84,112 @@ def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monke
     assert (most, epochs, none) == (3, 2, [])
     assert len(everything) == len(some) + len(held) == 120
     assert 10 < len(held) < 40
-    assert not set(keys(some)) & set(keys(held))
+    assert not set(keys_of_rows(some)) & set(keys_of_rows(held))
     assert tuned.temperatures["nasbench201"].keys() == {"accuracy"}
-    assert tuned.experts["nasbench201"][0].temperatures.keys() == {"accuracy"}
+    assert tuned.surrogates["nasbench201"][0].temperatures.keys() == {"accuracy"}
     assert tuned.trained_on["nasbench201"].rows == 120
 
 
-def test_epochs_end_when_none_was_better_for_a_while(rlm, trainings, monkeypatch):
-    monkeypatch.setattr(finetune, "PATIENCE", 1)
-    monkeypatch.setattr(finetune, "LONGEST", 1)
+def test_training_stops_after_epochs_without_improvement(rlm, trainings, monkeypatch):
+    monkeypatch.setattr(finetune, "PATIENCE_EPOCHS", 1)
+    monkeypatch.setattr(finetune, "PATIENCE_STEPS", 1)
     heights = iter([0.6, 0.4])  # a third epoch would find none
     monkeypatch.setattr(finetune, "validate", lambda *_: {"rows:accuracy": {"spearman": next(heights)}})
     rlm.fine_tune(rows(120), ["accuracy"], seed=1)
     assert [epochs for _, epochs, _ in trainings] == [3, 1]
-    monkeypatch.setattr(finetune, "LONGEST", 12)  # steps of two epochs
+    monkeypatch.setattr(finetune, "PATIENCE_STEPS", 12)  # steps of two epochs
     heights = iter([0.6, 0.4, 0.5])
     rlm.fine_tune(rows(120), ["accuracy"], seed=1)
     assert next(heights, None) is None  # one epoch more
 
 
-def test_too_few_rows_to_hold_some_out(rlm, trainings):
-    with pytest.warns(UserWarning, match=r"too few rows to hold some out \(12\)"):
+def test_too_few_rows_for_validation(rlm, trainings):
+    with pytest.warns(UserWarning, match=r"12 rows are too few for validation"):
         tuned = rlm.fine_tune(rows(12), ["accuracy"])
     assert [(len(some), held) for some, _, held in trainings] == [(12, [])]
-    assert tuned.temperatures == {"nasbench201": {"accuracy": calibration.ALONE}}
-    (expert,) = tuned.experts["nasbench201"]
-    assert expert.temperatures == {}
-    assert expert.beside == {"accuracy": BESIDE}
-    assert tuned.temperatures_of("nasbench201", ["accuracy"]) == [BESIDE]
-    assert tuned.temperatures_of("", ["accuracy"]) == [pytest.approx(calibration.ALONE)]
+    assert tuned.temperatures == {"nasbench201": {"accuracy": calibration.DEFAULT_TEMPERATURE}}
+    (surrogate,) = tuned.surrogates["nasbench201"]
+    assert surrogate.temperatures == {}
+    assert surrogate.network_temperatures == {"accuracy": DEFAULT_NETWORK_TEMPERATURE}
+    assert tuned.network_temperatures("nasbench201", ["accuracy"]) == [DEFAULT_NETWORK_TEMPERATURE]
+    assert tuned.network_temperatures("", ["accuracy"]) == [pytest.approx(calibration.DEFAULT_TEMPERATURE)]
     again = tuned.fine_tune(rows(12), ["accuracy"], QUICK)
-    assert again.temperatures_of("nasbench201", ["accuracy"]) == [calibration.ALONE]
+    assert again.network_temperatures("nasbench201", ["accuracy"]) == [calibration.DEFAULT_TEMPERATURE]
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """The rows that experts are made of."""
-    found, panel_of = [], finetune.panel_of
+def fitted_rows(monkeypatch):
+    """The rows of each fit of surrogates."""
+    found, fit_surrogates = [], finetune.fit_surrogates
 
-    def noted(some, *arguments):
+    def recorded(some, *arguments):
         found.append(some)
-        return panel_of(some, *arguments)
+        return fit_surrogates(some, *arguments)
 
-    monkeypatch.setattr(finetune, "panel_of", noted)
+    monkeypatch.setattr(finetune, "fit_surrogates", recorded)
     return found
 
 
-def test_experts_learn_from_what_the_network_learns_from(rlm, trainings, asked):
+def test_surrogates_are_fitted_to_the_rows_of_the_network(rlm, trainings, fitted_rows):
     tuned = rlm.fine_tune(rows(120), ["accuracy"], seed=1)
-    (expert,) = tuned.experts["nasbench201"]
-    assert expert.objectives == ("accuracy",)
+    (surrogate,) = tuned.surrogates["nasbench201"]
+    assert surrogate.objectives == ("accuracy",)
     (some, _, held), _ = trainings
-    assert {keys(part) == keys(other) for part, other in zip(asked, (some, some), strict=True)} == {
+    assert {
+        keys_of_rows(part) == keys_of_rows(other)
+        for part, other in zip(fitted_rows, (some, some), strict=True)
+    } == {
         True,
         False,
     }
-    everything, rest = asked
-    assert len(everything) == len(expert.values) == 120
-    assert not set(keys(rest)) & set(keys(held))
+    everything, rest = fitted_rows
+    assert len(everything) == len(surrogate.values) == 120
+    assert not set(keys_of_rows(rest)) & set(keys_of_rows(held))
 
 
-def test_experts_of_other_numbers_and_spaces_stay(rlm):
+def test_surrogates_of_other_objectives_and_spaces_stay(rlm):
     first = rlm.fine_tune(rows(30), ["accuracy", "latency/mine"], QUICK)
     first.temperatures = {"nasbench201": {"accuracy": 2.5}, "fbnet": {"accuracy": 3.0}}
     second = first.fine_tune(rows(20), ["latency/mine"], QUICK)
-    assert [e.objectives for e in second.experts["nasbench201"]] == [("accuracy",), ("latency/mine",)]
-    guessed = {"accuracy": 2.5, "latency/mine": calibration.ALONE}
-    assert second.temperatures == {"nasbench201": guessed, "fbnet": {"accuracy": 3.0}}
+    assert [e.objectives for e in second.surrogates["nasbench201"]] == [("accuracy",), ("latency/mine",)]
+    defaults = {"accuracy": 2.5, "latency/mine": calibration.DEFAULT_TEMPERATURE}
+    assert second.temperatures == {"nasbench201": defaults, "fbnet": {"accuracy": 3.0}}
     third = second.fine_tune(rows(5), ["accuracy"], QUICK)
-    assert [e.objectives for e in third.experts["nasbench201"]] == [("latency/mine",)]
+    assert [e.objectives for e in third.surrogates["nasbench201"]] == [("latency/mine",)]
     alone = rlm.fine_tune(rows(5), ["accuracy"], QUICK)
-    assert alone.temperatures == {"nasbench201": {"accuracy": calibration.ALONE}}
-    assert second.fine_tune(rows(20), ["accuracy"], QUICK, experts=False).experts == {}
+    assert alone.temperatures == {"nasbench201": {"accuracy": calibration.DEFAULT_TEMPERATURE}}
+    assert second.fine_tune(rows(20), ["accuracy"], QUICK, surrogates=False).surrogates == {}
 
 
-def test_too_few_held_out_rows_to_tell_intervals(rlm, trainings):
-    with pytest.warns(UserWarning, match="held-out rows are too few to tell how wide intervals should be"):
+def test_too_few_held_out_rows_for_calibration(rlm, trainings):
+    with pytest.warns(UserWarning, match="held-out rows are too few for calibration"):
         rlm.fine_tune(rows(60), ["accuracy"])
 
 
-def test_objectives_that_are_no_list_of_names(rlm):
+def test_objectives_that_are_not_a_list_of_names(rlm):
     for objectives, message in (
-        ("accuracy", "objectives is the text 'accuracy'"),
-        ([], "no objectives asked for"),
+        ("accuracy", "objectives is the string 'accuracy'"),
+        ([], "objectives is empty"),
         (["accuracy", "accuracy"], "'accuracy' is given more than once"),
     ):
         with pytest.raises(ValueError, match=message):
             rlm.fine_tune(rows(3), objectives)
 
 
-def test_a_recipe_holds_nothing_out(rlm, trainings):
+def test_training_with_a_recipe_has_no_validation(rlm, trainings):
     rlm.fine_tune(rows(60), ["accuracy"], QUICK)
     assert [(len(some), epochs, held) for some, epochs, held in trainings] == [(60, 1, [])]
 
 
 def test_the_more_rows_the_fewer_epochs():
-    epochs = [finetune.default(n).epochs for n in (0, 20, 1000, 5000, 20000, 10**6)]
+    epochs = [finetune.default_recipe(n).epochs for n in (0, 20, 1000, 5000, 20000, 10**6)]
     assert epochs == sorted(epochs, reverse=True)
-    assert (epochs[1], epochs[-1]) == (finetune.EPOCHS, finetune.FEWEST)
+    assert (epochs[1], epochs[-1]) == (finetune.MAX_EPOCHS, finetune.MIN_EPOCHS)
 
 
 def test_the_longer_the_texts_the_fewer_epochs():
-    epochs = [finetune.default(100, length).epochs for length in (90, 200, 1000, 10**6)]
-    assert epochs == [finetune.EPOCHS, finetune.EPOCHS, finetune.EPOCHS // 5, finetune.FEWEST]
+    epochs = [finetune.default_recipe(100, length).epochs for length in (90, 200, 1000, 10**6)]
+    assert epochs == [finetune.MAX_EPOCHS, finetune.MAX_EPOCHS, finetune.MAX_EPOCHS // 5, finetune.MIN_EPOCHS]
 
 
 def test_rows_without_a_number_to_learn(rlm):
@@ -197,7 +202,7 @@ def test_rows_without_a_number_to_learn(rlm):
 @pytest.mark.parametrize(("learn", "moved"), [("token", ["tokens"]), ("decoder", ["decoder", "tokens"])])
 def test_a_part_of_the_network_learns(rlm, learn, moved):
     some = rows(40)
-    tuned = rlm.fine_tune(some, ["latency/mine"], QUICK, experts=False, learn=learn)
+    tuned = rlm.fine_tune(some, ["latency/mine"], QUICK, surrogates=False, learn=learn)
     before, after = rlm.with_objectives(["latency/mine"]).network, tuned.network
     parts = {
         name.split(".")[0]
@@ -209,8 +214,10 @@ def test_a_part_of_the_network_learns(rlm, learn, moved):
     if learn == "token":
         changed = (after.tokens.weight != before.tokens.weight).any(1).nonzero().flatten().tolist()
         assert changed == after.config.objective_ids(["latency/mine"])
-        cells = [row.arch_str for row in some]
-        told = [one.predict("nasbench201", cells, ["accuracy"], (0.1, 0.9)) for one in (rlm, tuned)]
-        np.testing.assert_array_equal(*told)
+        archs = [row.arch_str for row in some]
+        predictions = [
+            model.predict("nasbench201", archs, ["accuracy"], (0.1, 0.9)) for model in (rlm, tuned)
+        ]
+        np.testing.assert_array_equal(*predictions)
     with pytest.raises(ValueError, match="no part 'tokens' of a network; did you mean token"):
         rlm.fine_tune(some, ["latency/mine"], learn="tokens")

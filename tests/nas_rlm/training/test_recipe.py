@@ -21,9 +21,9 @@ def written(path, text):
 
 
 def test_a_recipe(tmp_path):
-    table = "{path: a.parquet, rows: 10, experts: [accuracy]}"
+    table = "{path: a.parquet, rows: 10, surrogates: [accuracy]}"
     path = written(tmp_path / "r.yaml", f"tables: [{table}]\nsize: 2\nlearning_rate: 1\n")
-    expected = Recipe((TableRecipe("a.parquet", rows=10, experts=("accuracy",)),), size=2, learning_rate=1)
+    expected = Recipe((TableRecipe("a.parquet", rows=10, surrogates=("accuracy",)),), size=2, learning_rate=1)
     assert read_recipe(path) == expected
 
 
@@ -34,19 +34,22 @@ def test_the_shipped_recipe_by_name():
     assert recipe.validation > 0
 
 
-def test_experts_tell_numbers_of_their_kinds():
-    use = TableRecipe("a.parquet", experts=("memory",))
-    assert use.told(["accuracy", "memory", "memory/small-inputs"]) == ["memory", "memory/small-inputs"]
+def test_surrogates_are_fitted_to_objectives_of_their_kinds():
+    use = TableRecipe("a.parquet", surrogates=("memory",))
+    assert use.surrogate_objectives(["accuracy", "memory", "memory/small-inputs"]) == [
+        "memory",
+        "memory/small-inputs",
+    ]
 
 
-def test_one_table_alone():
+def test_the_recipe_of_one_table():
     recipe = Recipe((TableRecipe("a/fbnet.parquet"), TableRecipe("a/darts.parquet", rows=3)), size=2)
-    assert recipe.alone("darts") == Recipe((TableRecipe("a/darts.parquet", rows=3),), size=2)
+    assert recipe.for_table("darts") == Recipe((TableRecipe("a/darts.parquet", rows=3),), size=2)
     with pytest.raises(ValueError, match="no table 'fbnets'; did you mean fbnet"):
-        recipe.alone("fbnets")
+        recipe.for_table("fbnets")
 
 
-def test_a_recipe_on_another(tmp_path):
+def test_a_recipe_with_a_base(tmp_path):
     written(tmp_path / "one.yaml", "tables: [{path: a}]\nsize: 2\nepochs: 3\n")
     other = written(tmp_path / "two.yaml", "base: one.yaml\nepochs: 4\n")
     assert read_recipe(other) == Recipe((TableRecipe("a"),), size=2, epochs=4)
@@ -61,25 +64,28 @@ def test_a_recipe_on_another(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("base: [nas]\n", r"base is \['nas'\]; expected the name of a recipe"),
+        ("base: [nas]\n", r"base is \['nas'\]: expected the name of a recipe"),
         ("tables: [{path: a}]\nlearning_rat: 1.0\n", "did you mean learning_rate"),
         ("tables: [{path: a, row: 1}]\n", "did you mean rows"),
-        ("tables: [{path: a}]\nsize: four\n", "size is 'four'; expected an integer such as"),
-        ("tables: [{path: a}]\nsize: 0\n", "size is 0; expected at least 1"),
-        ("tables: [{path: a}]\nvalidation: 1.0\n", "validation is 1.0; expected a share"),
-        ("tables: [{path: a}]\nprecision: float8\n", "precision is 'float8'; expected float32"),
-        ("tables: [{path: a}]\noptimizer: sgd\n", "optimizer is 'sgd'; expected adamw, adafactor or muon"),
-        ("tables: [{path: a}]\nema: 1.0\n", "ema is 1.0; expected a share"),
-        ("tables: [{path: a}]\nnoise: -0.1\n", "noise is -0.1; expected 0 or more"),
-        ("tables: [{path: a}]\nlearning_rate: 0.0\n", "learning_rate is 0.0; expected more than 0"),
-        ("tables: [{path: a}]\nvocab_size: 0\n", "vocab_size is 0; expected at least 1"),
-        ("tables: [{path: a}]\nseed: true\n", "seed is True; expected an integer"),
-        ("tables: [{path: a, rows: 0}]\n", "rows of 'a' is 0; expected at least 1"),
-        ("tables: [{path: a, experts: accuracy}]\n", "experts is 'accuracy'; expected a list such as"),
-        ("tables: [{path: a, sequences: many}]\n", "sequences is 'many'; expected an integer"),
+        ("tables: [{path: a}]\nsize: four\n", "size is 'four': expected an integer such as"),
+        ("tables: [{path: a}]\nsize: 0\n", "size is 0: expected at least 1"),
+        ("tables: [{path: a}]\nvalidation: 1.0\n", "validation is 1.0: expected a number from 0"),
+        ("tables: [{path: a}]\nprecision: float8\n", "precision is 'float8': expected float32"),
+        ("tables: [{path: a}]\noptimizer: sgd\n", "optimizer is 'sgd': expected adamw, adafactor or muon"),
+        ("tables: [{path: a}]\nema: 1.0\n", "ema is 1.0: expected a number from 0"),
+        ("tables: [{path: a}]\nnoise: -0.1\n", "noise is -0.1: expected at least 0"),
+        ("tables: [{path: a}]\nlearning_rate: 0.0\n", "learning_rate is 0.0: expected a number above 0"),
+        ("tables: [{path: a}]\nvocab_size: 0\n", "vocab_size is 0: expected at least 1"),
+        ("tables: [{path: a}]\nseed: true\n", "seed is True: expected an integer"),
+        ("tables: [{path: a, rows: 0}]\n", "rows of 'a' is 0: expected at least 1"),
+        ("tables: [{path: a, surrogates: accuracy}]\n", "surrogates is 'accuracy': expected a list such as"),
+        ("tables: [{path: a, sequences: many}]\n", "sequences is 'many': expected an integer"),
+        ("tables: [{path: a, lessons: 9}]\n", "key 'lessons' of a table is now called 'pseudo_labels'"),
+        ("tables: [{path: a, experts: [x]}]\n", "key 'experts' of a table is now called 'surrogates'"),
+        ("tables: [{path: a}]\nby_group: 1\n", "by_group is 1: expected true or false"),
         ("tables: []\n", "has no tables"),
-        ("size: 4\n", "is no recipe"),
-        ("tables: [a]\n", "'a' is no mapping"),
+        ("size: 4\n", "is not a recipe"),
+        ("tables: [a]\n", "'a' is not a mapping"),
         ("tables: [}\n", "is not YAML"),
     ],
 )
@@ -88,18 +94,18 @@ def test_bad_recipes(tmp_path, text, message):
         read_recipe(written(tmp_path / "r.yaml", text))
 
 
-def test_no_such_recipe():
+def test_a_recipe_that_does_not_exist():
     with pytest.raises(FileNotFoundError, match="expected a YAML file or one of: nas,"):
         read_recipe("nass")
 
 
-def test_the_shipped_tokenizer_recipe_covers_every_space_but_the_plain_ones():
+def test_the_shipped_tokenizer_recipe_covers_the_spaces():
     recipe = read_tokenizer_recipe("tokenizer")
     assert {s.name for s in recipe.spaces} >= {"fbnet", "inception", "nasbench201", "nds_darts", "snas"}
     assert recipe.vocab_size == 8192
 
 
-def test_a_tokenizer_recipe_is_read_whole(tmp_path):
+def test_a_tokenizer_recipe(tmp_path):
     path = written(
         tmp_path / "t.yaml", "spaces: [{name: snas, networks: 5, copies: 0.5}]\ntables: [a.parquet]\n"
     )
@@ -117,7 +123,7 @@ def test_a_tokenizer_recipe_is_read_whole(tmp_path):
         ("foreign: [bert]\nvocab: 3", "did you mean vocab_size"),
         ("foreign: [bert]\nseed: zero", "expected an integer"),
         ("spaces: [{name: snas}]", "has no networks"),
-        ("spaces: [snas]", "no mapping"),
+        ("spaces: [snas]", "not a mapping"),
     ],
 )
 def test_a_bad_tokenizer_recipe_gets_a_clear_error(tmp_path, text, message):

@@ -8,18 +8,19 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, write
 from nas_rlm.model.network import Config, Network
-from nas_rlm.model.numbers import TOKENS
-from nas_rlm.training import distributed, trainer
-from nas_rlm.training.dataset import IGNORED, Examples, collate, examples_of
+from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.training import distributed, state, trainer
+from nas_rlm.training.dataset import IGNORED, Dataset, collate, make_dataset
 from nas_rlm.training.recipe import Recipe, TableRecipe
-from tests.nas_rlm.training_runs import RECIPE, interrupt, prepared, rows
+from nas_rlm.training.state import TrainingState
+from tests.nas_rlm.training_runs import RECIPE, interrupt, prepare_run, rows
 
 SPACE = search_spaces.get("nasbench201")
 
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
-    return prepared(tmp_path, monkeypatch)
+    return prepare_run(tmp_path, monkeypatch)
 
 
 def weights(rlm):
@@ -52,15 +53,15 @@ def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
     assert "cells:accuracy" in lines[0]["validation"]
 
 
-@pytest.mark.parametrize("scores", [trainer.SCORES, 1])
-def test_a_step_learns_each_text_with_its_own_sequences(monkeypatch, scores):
-    monkeypatch.setattr(trainer, "SCORES", scores)  # few of them: one text at a time
-    monkeypatch.setattr(distributed, "part", lambda n: (torch.arange(n - 1), 1.0))
-    network = Network(Config(30, ("accuracy", "latency/a", "latency/b"), 2, numbers=2), np.zeros(30))
-    numbers = [{TOKENS + k: 1.0 + i + k for k in range(3)} for i in range(5)]
+@pytest.mark.parametrize("scores", [state.MAX_ATTENTION_SCORES, 1])
+def test_the_loss_of_a_step_combines_each_text_with_its_sequences(monkeypatch, scores):
+    monkeypatch.setattr(state, "MAX_ATTENTION_SCORES", scores)  # few of them: one text at a time
+    monkeypatch.setattr(distributed, "local_rows", lambda n: (torch.arange(n - 1), 1.0))
+    network = Network(Config(30, ("accuracy", "latency/a", "latency/b"), 2, max_numbers=2), np.zeros(30))
+    numbers = [{NUM_DIGIT_TOKENS + k: 1.0 + i + k for k in range(3)} for i in range(5)]
     texts = [np.arange(1, 4 + i) for i in range(5)]
-    shown = Examples(TableRecipe("", sequences=2), texts, numbers)
-    batch = collate([(shown, i) for i in range(5)], np.random.default_rng(0), network.config)
+    dataset = Dataset(TableRecipe("", sequences=2), texts, numbers)
+    batch = collate([(dataset, i) for i in range(5)], np.random.default_rng(0), network.config)
     ids, given, wanted, weights = batch
     assert len(given) == 2 * len(ids)
     logits = network(ids, given).flatten(0, 1)
@@ -69,7 +70,7 @@ def test_a_step_learns_each_text_with_its_own_sequences(monkeypatch, scores):
     expected = (each.view(weights.shape) * weights)[:-2].sum() / weights.sum()
     expected.backward()
     gradients = {name: p.grad.clone() for name, p in network.named_parameters()}
-    loss = trainer._State(network, Recipe((TableRecipe("t"),), clip=1e9)).advance(*batch, 10)
+    loss = TrainingState(network, Recipe((TableRecipe("t"),), clip=1e9)).advance(*batch, 10)
     assert loss == pytest.approx(expected.item(), rel=1e-5)
     for name, p in network.named_parameters():
         torch.testing.assert_close(p.grad, gradients[name], rtol=1e-3, atol=1e-6)
@@ -89,8 +90,8 @@ def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
     assert second.trained_on["nasbench201"].rows == first.trained_on["nasbench201"].rows
     assert "latency/new" in second.trained_on["nasbench201"].objectives
     archs = [row.arch_str for row in more]
-    asked = ["accuracy", "latency/mine"]
-    found = [rlm.predict("nasbench201", archs, asked) for rlm in (first, second)]
+    objectives = ["accuracy", "latency/mine"]
+    found = [rlm.predict("nasbench201", archs, objectives) for rlm in (first, second)]
     assert np.allclose(*found, rtol=2e-3)
     recipe.write_text(f"{RECIPE}start: {tmp_path / 'none'}\n")
     with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*none"):
@@ -107,28 +108,28 @@ def test_one_table_of_a_recipe(recipe, tmp_path):
         trainer.run(recipe, tmp_path / "one", resume=True)
 
 
-def test_counted_networks_and_lessons_are_learnt_beside_a_table(recipe, tmp_path, monkeypatch):
-    seen = []
-    shown = trainer.shown
+def test_random_networks_and_pseudo_labels_beside_a_table(recipe, tmp_path, monkeypatch):
+    calls = []
+    make_datasets = trainer.make_datasets
 
-    def noted(rlm, rows, use, seed):
-        found = shown(rlm, rows, use, seed)
-        seen.append((use, len(rows), found))
+    def recorded(rlm, rows, use, seed):
+        found = make_datasets(rlm, rows, use, seed)
+        calls.append((use, len(rows), found))
         return found
 
-    monkeypatch.setattr(trainer, "shown", noted)
+    monkeypatch.setattr(trainer, "make_datasets", recorded)
     recipe.write_text(
-        RECIPE.replace("cells.parquet", "cells.parquet, lessons: 16, experts: [latency]")
+        RECIPE.replace("cells.parquet", "cells.parquet, pseudo_labels: 16, surrogates: [latency]")
         + "spaces: [{space: nats_size, networks: 30, rows: 8}]\n"
     )
     trained = trainer.run(recipe, tmp_path / "out")
-    (of_table, rows, (own, lessons)), (of_space, drawn, (counted,)) = seen
+    (of_table, rows, (own, labelled)), (of_space, drawn, (random,)) = calls
     assert (of_table.path, of_space.path) == ("cells.parquet", "nats_size")
-    assert (len(own), len(lessons), len(counted)) == (rows, 16, drawn)
+    assert (len(own), len(labelled), len(random)) == (rows, 16, drawn)
     assert trained.trained_on["nats_size"].rows == drawn < 30
     assert {"accuracy", "flops", "convs/macs"} <= set(trained.objectives)
-    (expert,) = RLM.load(tmp_path / "out").experts["nasbench201"]
-    assert expert.objectives == ("latency/mine",)
+    (surrogate,) = RLM.load(tmp_path / "out").surrogates["nasbench201"]
+    assert surrogate.objectives == ("latency/mine",)
     log = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
     assert {"cells:accuracy"} < json.loads(log[-1])["validation"].keys()
     with monkeypatch.context() as patched:
@@ -144,13 +145,13 @@ def test_a_damaged_state_is_refused(recipe, tmp_path, monkeypatch):
         interrupt(patched, 5)
         with pytest.raises(KeyboardInterrupt):
             trainer.run(recipe, tmp_path / "out")
-    state = tmp_path / "out" / "state.safetensors"
-    state.write_bytes(state.read_bytes()[:-9])
+    path = tmp_path / "out" / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"state\.safetensors is damaged"):
         trainer.run(recipe, tmp_path / "out", resume=True)
 
 
-def test_a_folder_of_another_run(recipe, tmp_path):
+def test_a_directory_of_another_run(recipe, tmp_path):
     trainer.run(recipe, tmp_path / "out")
     with pytest.raises(ValueError, match="already holds a run"):
         trainer.run(recipe, tmp_path / "out")
@@ -164,13 +165,23 @@ def test_a_folder_of_another_run(recipe, tmp_path):
     assert [p.name for p in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
+def test_a_run_directory_with_former_keys_of_a_recipe_can_be_resumed(tmp_path):
+    recipe = Recipe((TableRecipe("a.parquet", pseudo_labels=9, surrogates=("accuracy",)),))
+    trainer.claim_run_directory(tmp_path, recipe, resume=False)
+    path = tmp_path / "recipe.json"
+    former = path.read_text().replace("pseudo_labels", "lessons").replace("surrogates", "experts")
+    path.write_text(former)
+    trainer.claim_run_directory(tmp_path, recipe, resume=True)
+    assert '"pseudo_labels": 9' in path.read_text()
+
+
 def test_it_stops_when_validation_no_longer_rises(tiny_checkpoint, tmp_path):
     rlm = RLM.load(tiny_checkpoint)
-    known = rows(64)
+    train = rows(64)
     recipe = Recipe(
         (TableRecipe(""),), epochs=50, batch_size=16, learning_rate=1e-5, validate_every=2, patience=2
     )
-    examples = examples_of(rlm, known, recipe.tables[0], ["x=Relu(y)\n"] * len(known))
+    examples = make_dataset(rlm, train, recipe.tables[0], ["x=Relu(y)\n"] * len(train))
     heights = iter([0.1, 0.5, 0.4, 0.5])
     trainer.fit(rlm, [examples], recipe, lambda: {"t:y": {"spearman": next(heights)}}, tmp_path, False)
     steps = [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]

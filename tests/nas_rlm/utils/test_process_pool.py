@@ -17,46 +17,48 @@ from nas_rlm.utils import process_pool
 
 SPACE = search_spaces.get("nasbench201")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes copy themselves on Linux alone")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked only on Linux")
 
 
 @pytest.fixture
 def threads():
-    """Lets torch have some threads, until the test ends."""
+    """Sets the number of torch's threads until the test ends."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_work_is_shared_and_comes_in_order(threads, count):
+def test_work_is_shared_and_results_come_in_order(threads, count):
     threads(count)
-    found = list(process_pool.mapped(lambda item: (item**2, os.getpid(), torch.get_num_threads()), range(7)))
-    assert [square for square, *_ in found] == [item**2 for item in range(7)]
-    assert len({process for _, process, _ in found}) == count
-    assert found[0][1] == os.getpid()
-    assert {own for *_, own in found} == {1}
+    results = list(
+        process_pool.mapped(lambda item: (item**2, os.getpid(), torch.get_num_threads()), range(7))
+    )
+    assert [square for square, *_ in results] == [item**2 for item in range(7)]
+    assert len({process for _, process, _ in results}) == count
+    assert results[0][1] == os.getpid()
+    assert {num_threads for *_, num_threads in results} == {1}
     assert torch.get_num_threads() == count
     assert list(process_pool.mapped(str, [])) == []
 
 
-def test_what_a_copy_raises_is_raised(threads):
+def test_exceptions_of_workers_are_raised(threads):
     threads(2)
 
     def work(item):
         if item == 3:
-            raise ValueError(f"{item} is no good")
+            raise ValueError(f"{item} is invalid")
         return item
 
-    found = process_pool.mapped(work, range(5))
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="3 is no good"):
-        next(found)
+    results = process_pool.mapped(work, range(5))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="3 is invalid"):
+        next(results)
     assert not multiprocessing.active_children()
     assert torch.get_num_threads() == 2
 
 
-def test_what_a_copy_warns_of_is_warned_of(threads):
+def test_warnings_of_workers_are_repeated(threads):
     threads(2)
     with pytest.warns(UserWarning, match="1 is odd"):
         assert list(
@@ -66,32 +68,32 @@ def test_what_a_copy_warns_of_is_warned_of(threads):
         )
 
 
-def test_a_killed_copy_is_told(threads):
+def test_a_killed_worker_is_reported(threads):
     threads(2)
-    found = process_pool.mapped(
+    results = process_pool.mapped(
         lambda item: os.kill(os.getpid(), signal.SIGKILL) if item == 1 else item, range(3)
     )
-    assert next(found) == 0
+    assert next(results) == 0
     with pytest.raises(MemoryError, match="was killed"):
-        next(found)
+        next(results)
 
 
-def test_a_copy_that_is_killed_while_it_waits_is_told_and_another_one_takes_its_place(threads):
+def test_a_worker_that_is_killed_while_idle_is_reported_and_replaced(threads):
     threads(2)
     with process_pool.staying():
-        (_, copy) = process_pool.mapped(lambda item: os.getpid(), [1, 2], ("work",))
-        os.kill(copy, signal.SIGKILL)
+        (_, worker) = process_pool.mapped(lambda item: os.getpid(), [1, 2], ("work",))
+        os.kill(worker, signal.SIGKILL)
         multiprocessing.active_children()[0].join()
         with pytest.raises(MemoryError, match="was killed"):
             list(process_pool.mapped(lambda item: os.getpid(), [1, 2], ("work",)))
         assert list(process_pool.mapped(lambda item: item, [1, 2], ("work",))) == [1, 2]
 
 
-def test_who_stops_asking_leaves_no_copy(threads):
+def test_workers_end_if_the_iteration_is_not_completed(threads):
     threads(2)
-    found = process_pool.mapped(str, range(9))
-    assert next(found) == "0"
-    found.close()
+    results = process_pool.mapped(str, range(9))
+    assert next(results) == "0"
+    results.close()
     assert not multiprocessing.active_children()
 
 
@@ -99,25 +101,25 @@ def test_predictions_are_the_same_in_one_process_and_in_several(tiny_checkpoint,
     rlm = RLM.load(tiny_checkpoint)
     rng = np.random.default_rng(0)
     archs = [SPACE.sample(rng) for _ in range(50)]
-    told = []
+    predictions = []
     for count in (1, 2):
         threads(count)
-        told.append(rlm.predict(SPACE, archs, rlm.objectives, (0.1, 0.5), batch_size=8))
-    assert np.array_equal(*told)
+        predictions.append(rlm.predict(SPACE, archs, rlm.objectives, (0.1, 0.5), batch_size=8))
+    assert np.array_equal(*predictions)
 
 
-def test_copies_stay_and_remember(threads):
+def test_workers_and_their_state_are_kept(threads):
     threads(2)
-    remembered = []
+    worked_on = []
 
     def work(item):
-        remembered.append(item)
-        return os.getpid(), list(remembered)
+        worked_on.append(item)
+        return os.getpid(), list(worked_on)
 
     with process_pool.staying():
         first, second = (list(process_pool.mapped(work, items, ("work",))) for items in ([1, 2], [3, 4]))
         assert [process for process, _ in first] == [process for process, _ in second]
-        assert [found for _, found in second] == [[1, 3], [2, 4]]
+        assert [results for _, results in second] == [[1, 3], [2, 4]]
         other = list(process_pool.mapped(work, [5, 6], ("another",)))
         assert other[1] == (other[1][0], [1, 3, 6])
         assert other[1][0] != first[1][0]
@@ -125,7 +127,7 @@ def test_copies_stay_and_remember(threads):
     assert not multiprocessing.active_children()
 
 
-def test_copies_that_stay_end_with_an_error_and_others_go_on(threads):
+def test_kept_workers_are_replaced_after_an_error(threads):
     threads(2)
     with process_pool.staying():
         for _ in range(2):
@@ -134,7 +136,7 @@ def test_copies_that_stay_end_with_an_error_and_others_go_on(threads):
         assert list(process_pool.mapped(lambda item: 1 / item, [1, 2, 4], ("work",))) == [1, 0.5, 0.25]
 
 
-def test_what_cannot_be_sent_is_inherited(threads):
+def test_items_that_cannot_be_pickled_are_inherited(threads):
     class Local:
         value = 3
 
@@ -143,37 +145,37 @@ def test_what_cannot_be_sent_is_inherited(threads):
         assert list(process_pool.mapped(lambda item: item.value, [Local(), Local()], ("work",))) == [3, 3]
 
 
-def test_a_search_of_several_processes_is_that_of_one(tiny_checkpoint, threads):
+def test_a_search_does_not_depend_on_the_number_of_processes(tiny_checkpoint, threads):
     from nas_rlm.search.loop import search
-    from nas_rlm.search.settings import Settings
+    from nas_rlm.search.settings import SearchSettings
 
     rlm = RLM.load(tiny_checkpoint)
-    settings = Settings("nasbench201", rlm.objectives[:2], population=64, generations=3)
-    found = []
+    settings = SearchSettings("nasbench201", rlm.objectives[:2], population=64, generations=3)
+    results = []
     for count in (1, 2):
         threads(count)
-        found.append(search(SPACE, rlm, settings))
-    assert found[0].architectures == found[1].architectures
-    assert np.array_equal(found[0].values, found[1].values)
+        results.append(search(SPACE, rlm, settings))
+    assert results[0].architectures == results[1].architectures
+    assert np.array_equal(results[0].values, results[1].values)
     assert not multiprocessing.active_children()
 
 
-def test_copies_end_with_a_process_that_is_killed():
+def test_workers_end_if_their_parent_is_killed():
     program = """
 import os, signal, torch
-from nas_rlm import forks
+from nas_rlm.utils import process_pool
 torch.set_num_threads(3)
-with forks.staying():
-    found = list(forks.mapped(lambda item: os.getpid(), range(3), ("work",)))
-    print(*found[1:], flush=True)
+with process_pool.staying():
+    pids = list(process_pool.mapped(lambda item: os.getpid(), range(3), ("work",)))
+    print(*pids[1:], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    copies = [int(number) for number in done.stdout.split()]
-    assert len(copies) == 2 and not done.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    pids = [int(pid) for pid in process.stdout.split()]
+    assert len(pids) == 2 and not process.stderr
     for _ in range(100):
-        if not any(Path(f"/proc/{copy}/cmdline").exists() for copy in copies):
+        if not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
             break
         time.sleep(0.1)
     else:
-        pytest.fail(f"of {copies} some are still there")
+        pytest.fail(f"some of {pids} are still running")

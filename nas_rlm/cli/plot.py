@@ -1,0 +1,33 @@
+"""plot: the picture of a search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nas_rlm.cli.app import Many, app
+
+
+@app.command
+def plot(directory: Path, *, pair: Many = (), data: Path | None = None, out: Path | None = None) -> None:
+    """Draw the picture of a search again, finished or not.
+
+    Args:
+        directory: the run directory.
+        pair: x and y objective of a panel, such as latency/pixel3,latency/eyeriss; by default each other
+            objective against the first.
+        data: a table, whose measured values are drawn as well.
+        out: the picture; pareto.png in the run directory by default.
+    """
+    from nas_rlm.plotting.style import check_picture_path
+    from nas_rlm.study import Study
+
+    pairs = []
+    for text in pair:
+        x, *others = text.split(",")
+        if len(others) != 1:
+            raise ValueError(f"--pair is {text!r}, expected two objectives such as latency/pixel3,accuracy")
+        pairs.append((x, others[0]))
+    target = out or directory / "pareto.png"
+    check_picture_path(target)
+    Study.load(directory).plot(target, pairs, data)
+    print(f"picture: {target}")

@@ -1,0 +1,64 @@
+"""propose: the architectures to measure next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nas_rlm.cli.app import Many, Names, Whole, app
+from nas_rlm.files import check_target, write_text
+
+
+@app.command
+def propose(
+    *,
+    space: str,
+    objectives: Names,
+    count: Whole = 10,
+    data: Path | None = None,
+    constraint: Many = (),
+    model: str = "nas",
+    population: Whole = 50,
+    generations: Whole = 20,
+    seed: Whole = 0,
+    out: Path | None = None,
+) -> None:
+    """Select the architectures to train or measure next: those that may add most to the front.
+
+    Surrogates learn from a table of labels. Add measurements to the table and propose again. While the table
+    has fewer than ten rows, a diverse initial design is proposed.
+
+    Args:
+        space: the search space.
+        objectives: objectives to optimise.
+        count: number of architectures, fewer where no others may add anything.
+        data: a table of labels. Rows count that have all of the table's objectives; the model predicts the
+            other objectives.
+        constraint: bounds such as 'latency/pixel3<=20'.
+        model: a checkpoint directory, or the name of a shipped model.
+        population: architectures per generation of the search for candidates.
+        generations: number of its generations.
+        seed: seed of all random choices.
+        out: a text file, one architecture per line; stdout by default.
+    """
+    from nas_rlm.search.runner import propose_architectures
+
+    if out:
+        check_target(out)
+    names = propose_architectures(
+        space,
+        objectives,
+        max_architectures=count,
+        labels=data,
+        constraints=constraint,
+        model=model,
+        population=population,
+        generations=generations,
+        seed=seed,
+        progress=True,
+    )
+    text = "".join(f"{name}\n" for name in names)
+    if out:
+        write_text(out, text)
+        print(f"{len(names)} architectures: {out}")
+    else:
+        print(text, end="")

@@ -1,0 +1,81 @@
+"""Train, validation and test splits that keep equivalent architectures together.
+
+A hash of the seed and the key of an architecture decides its subset, so it does not depend on the other rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from nas_rlm.data.row_texts import keys_of_rows
+from nas_rlm.data.tables import Row, Table
+
+
+def split(table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = False) -> tuple[Table, Table]:
+    """Split a table into training and validation rows.
+
+    Architectures that compute the same function are in the same subset.
+
+    Args:
+        table: the full table.
+        fraction: fraction of the architectures in the validation rows.
+        seed: seed of the hash.
+        by_group: keep programs for the same problem in the same subset as well.
+
+    Returns:
+        The training and the validation rows.
+
+    Raises:
+        ValueError: `by_group` is set, and a program does not name its problem.
+    """
+    train, validation = _split_by_hash(table, (fraction,), seed, by_group)
+    return train, validation
+
+
+def train_validation_test_split(
+    table: Table, fraction: float = 0.1, seed: int = 0, by_group: bool = False
+) -> tuple[Table, Table, Table]:
+    """Split a table into training, validation and test rows.
+
+    The training rows are those of `split`; the rows that it holds out are divided into halves.
+
+    Args:
+        table: the full table.
+        fraction: fraction of the architectures in the validation and test rows together.
+        seed: seed of the hash.
+        by_group: keep programs for the same problem in the same subset as well.
+
+    Returns:
+        The training rows; the validation rows, for early stopping and calibration; and the test rows.
+
+    Raises:
+        ValueError: `by_group` is set, and a program does not name its problem.
+    """
+    train, test, validation = _split_by_hash(table, (fraction, fraction / 2), seed, by_group)
+    return train, validation, test
+
+
+def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
+    """Return whether the hash of an architecture's key puts it into the held-out fraction."""
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
+    return int(digest[:8], 16) / 2**32 < fraction
+
+
+def _split_by_hash(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:
+    """Return the rows by the number of the decreasing fractions that hold them out."""
+    keys = keys_of_rows(table.rows)
+    if by_group and any(row.is_program and not row.group for row in table.rows):
+        raise ValueError(
+            f"{table.name} has programs without problem or kernel in their metadata: cannot split by group"
+        )
+    groups = [row.group or key for row, key in zip(table.rows, keys, strict=True)] if by_group else keys
+    subsets = [sum(is_held_out(group, f, seed) for f in fractions) for group in groups]
+    last_subset: dict[str, int] = {}  # a program that belongs to two problems stays in one subset
+    for key, subset in zip(keys, subsets, strict=True):
+        last_subset[key] = max(subset, last_subset.get(key, 0))
+    rows: list[list[Row]] = [[] for _ in range(len(fractions) + 1)]
+    for row, key, subset in zip(table.rows, keys, subsets, strict=True):
+        if subset == last_subset[key]:
+            rows[subset].append(row)
+    return [Table(table.name, subset_rows) for subset_rows in rows]

@@ -1,0 +1,277 @@
+"""Predictors of an active search: cached predictions of a model, and surrogates learned from measurements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nas_rlm.data import synthetic
+from nas_rlm.data.tables import Row
+from nas_rlm.search.lookup import insert_measurements
+from nas_rlm.search.loop import SamplingPredictor
+from nas_rlm.search.result import FAILED, MEASURED, SearchResult
+from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
+from nas_rlm.surrogates.fitting import LATENCY_VIEWS, device_sources, space_sources
+from nas_rlm.surrogates.graph_surrogate import ACCURACY, ALL_GROUPS, LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
+from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.text import from_architectures
+from search_spaces import SearchSpace
+
+MIN_FAILURES = (
+    3  # failed networks with an operator that no running network has, before it counts as unsupported
+)
+
+
+class CachedPredictor:
+    """Predictions of a model and raw graph features of a space's architectures, each computed once.
+
+    Args:
+        model: the predictor.
+        space: the search space.
+    """
+
+    def __init__(self, model: SamplingPredictor, space: SearchSpace[Any]) -> None:
+        self.model, self.space = model, space
+        self._predictions: dict[tuple[str, str], np.ndarray] = {}
+        self._raw_features: dict[str, Mapping[str, float]] = {}
+
+    def predict(
+        self, names: Sequence[str], objectives: Sequence[str], quantiles: Sequence[float]
+    ) -> np.ndarray:
+        """Return quantiles of objectives: float64 [N, K, Q].
+
+        Args:
+            names: N architectures in the space's notation.
+            objectives: K names.
+            quantiles: Q quantile levels.
+        """
+        key = _cache_key(objectives, quantiles)
+        new = [name for name in dict.fromkeys(names) if (key, name) not in self._predictions]
+        if new:
+            values = self.model.predict(self.space, new, objectives, quantiles)
+            self._predictions.update(
+                ((key, name), of_architecture) for name, of_architecture in zip(new, values, strict=True)
+            )
+        return np.stack([self._predictions[key, name] for name in names])
+
+    def store(
+        self,
+        names: Sequence[str],
+        objectives: Sequence[str],
+        quantiles: Sequence[float],
+        values: np.ndarray,
+    ) -> None:
+        """Store predictions that were read from a log, so that `predict` returns the same ones.
+
+        Args:
+            names: N architectures in the space's notation.
+            objectives: K names.
+            quantiles: Q quantile levels.
+            values: [N, K, Q].
+        """
+        key = _cache_key(objectives, quantiles)
+        for name, of_architecture in zip(names, values, strict=True):
+            self._predictions.setdefault((key, name), of_architecture)
+
+    def raw_features(self, names: Sequence[str]) -> list[Mapping[str, float]]:
+        """Return the raw features of N architectures, see `nas_rlm.data.synthetic.graph_features`."""
+        new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
+        texts = from_architectures(self.space, [self.space.parse(name) for name in new])
+        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)
+        self._raw_features.update(zip(new, features, strict=True))
+        return [self._raw_features[name] for name in names]
+
+
+def _cache_key(objectives: Sequence[str], quantiles: Sequence[float]) -> str:
+    return ",".join((*objectives, *map(str, quantiles)))
+
+
+class OnlineSurrogate:
+    """A predictor that learns some objectives from measurements, and leaves the others to a model.
+
+    Args:
+        cached_predictor: predictions of the model for the space whose networks are measured.
+        objectives: the objectives to learn, such as `latency/onnxruntime-cpu-1t`.
+        surrogates: existing surrogates by space. They serve as sources of transfer. So do those of an
+            objective with the same name, since they may be of another machine.
+
+    Attributes:
+        measurements: by architecture, a row for each measured network; without values where it failed.
+        surrogates: by objective, a fitted surrogate once there are `MIN_LABELS` complete rows.
+        space_surrogates: the existing surrogates of this space.
+    """
+
+    def __init__(
+        self,
+        cached_predictor: CachedPredictor,
+        objectives: Sequence[str],
+        surrogates: Mapping[str, Sequence[GraphSurrogate]],
+    ) -> None:
+        self.cached_predictor, self.objectives = cached_predictor, tuple(objectives)
+        self.space = cached_predictor.space
+        earlier_names = {name: f"{name} before" for name in self.objectives}
+        self.space_surrogates = [s.renamed(earlier_names) for s in surrogates.get(self.space.name, ())]
+        self.surrogates: dict[str, GraphSurrogate] = {}
+        self.measurements: dict[str, Row] = {}
+        self._sources = {**surrogates, self.space.name: self.space_surrogates}
+        self._features: dict[tuple[str, str], Tensor] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there were enough measurements to fit surrogates."""
+        return bool(self.surrogates)
+
+    @property
+    def successful_rows(self) -> list[Row]:
+        """The measurements that have all objectives."""
+        rows = self.measurements.values()
+        return [row for row in rows if all(row.is_measured(name) for name in self.objectives)]
+
+    def update(self, rows: Sequence[Row]) -> None:
+        """Add measurements and fit the surrogates again. The first fit selects the sources of transfer.
+
+        Args:
+            rows: measured networks; a row that lacks an objective is a network that the device cannot run.
+        """
+        self.measurements |= {row.arch_str: row for row in rows}
+        labelled = self.successful_rows
+        if len(labelled) >= MIN_LABELS:
+            self.surrogates = {name: self._fit(name, labelled) for name in self.objectives}
+
+    def _fit(self, objective: str, rows: Sequence[Row]) -> GraphSurrogate:
+        if objective in self.surrogates:
+            graph_features = self.surrogates[objective].graph_features
+        else:
+            graph_features = self._select_features(objective, rows)
+        features = self._transform(graph_features, objective, [row.arch_str for row in rows])
+        values = np.array([[row.targets[objective]] for row in rows])
+        is_transferred_latency = objective.startswith(LATENCY_PREFIX) and graph_features.sources
+        views = LATENCY_VIEWS if is_transferred_latency else (ALL_GROUPS,)
+        return GraphSurrogate.fit(graph_features, features, values, [objective], views)
+
+    def _select_features(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
+        """The space's features and sources: other devices for a latency, other spaces for accuracy."""
+        sources: tuple[SourceSurrogate, ...] = ()
+        if objective.startswith(LATENCY_PREFIX):
+            sources = device_sources(self.space.name, rows, objective, self._sources)
+        elif objective == ACCURACY:
+            sources = space_sources(self.space.name, rows, self._sources)
+        return replace(graph_features_of_space(self.space.name), sources=sources)
+
+    def _transform(self, graph_features: GraphFeatures, objective: str, names: Sequence[str]) -> Tensor:
+        """Cached features of architectures: float64 [N, D]."""
+        new = [name for name in dict.fromkeys(names) if (objective, name) not in self._features]
+        features = graph_features.transform(self.cached_predictor.raw_features(new))
+        self._features.update(zip(((objective, name) for name in new), features, strict=True))
+        return torch.stack([self._features[objective, name] for name in names])
+
+    def status(self, names: Sequence[str]) -> dict[str, str]:
+        """Return `measured` or `failed` for architectures that were measured, failed or are expected to fail.
+
+        An architecture is expected to fail if it has an operator or layer that at least `MIN_FAILURES` failed
+        networks have and no running one.
+        """
+        running = {row.arch_str for row in self.successful_rows}
+        failed = [name for name in self.measurements if name not in running]
+        failure_counts = Counter(operator for name in failed for operator in self._operators(name))
+        unsupported = {operator for operator, count in failure_counts.items() if count >= MIN_FAILURES}
+        if unsupported:
+            unsupported = unsupported.difference(*map(self._operators, running))
+        status = {}
+        for name in names:
+            if name in running:
+                status[name] = MEASURED
+            elif name in self.measurements or (unsupported and unsupported & self._operators(name)):
+                status[name] = FAILED
+        return status
+
+    def _operators(self, name: str) -> set[str]:
+        """The kinds of operators and layers of an architecture: features other than sums, chains, paths."""
+        (features,) = self.cached_predictor.raw_features([name])
+        return {feature for feature, count in features.items() if count and not {"-", "/"} & set(feature)}
+
+    def predict(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] = QUANTILE_LEVELS,
+    ) -> np.ndarray:
+        """Return quantiles of each objective: float64 [N, K, Q]; those of a measured value are all equal.
+
+        Args:
+            space: ignored; it is the space of `cached_predictor`.
+            architectures: N architectures.
+            objectives: K names.
+            quantiles: Q quantile levels.
+        """
+        names = [str(a) for a in architectures]
+        values = np.empty((len(names), len(objectives), len(quantiles)))
+        predicted = self._predicted_by_model(objectives)
+        if predicted:
+            values[:, predicted] = self.cached_predictor.predict(
+                names, [objectives[k] for k in predicted], quantiles
+            )
+        for k, objective in enumerate(objectives):
+            if objective in self.objectives:
+                values[:, k] = self._predictive_distribution(names, objective).quantiles(quantiles)
+                insert_measurements(values[:, k], names, objective, self.measurements)
+        return values
+
+    def sample(
+        self,
+        space: SearchSpace[Any],
+        architectures: Sequence[Any],
+        objectives: Sequence[str],
+        num_samples: int = 64,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Return samples: float64 [N, num_samples, K]; joint ones of the model, independent of surrogates.
+
+        Args:
+            space: the search space.
+            architectures: N architectures.
+            objectives: K names.
+            num_samples: samples per architecture.
+            seed: seed of the samples.
+        """
+        names = [str(a) for a in architectures]
+        values = np.empty((len(names), num_samples, len(objectives)))
+        predicted = self._predicted_by_model(objectives)
+        if predicted:
+            model_objectives = [objectives[k] for k in predicted]
+            values[:, :, predicted] = self.cached_predictor.model.sample(
+                space, architectures, model_objectives, num_samples, seed
+            )
+        rng = np.random.default_rng(seed)
+        for k, objective in enumerate(objectives):
+            if objective in self.objectives:
+                distribution = self._predictive_distribution(names, objective)
+                values[:, :, k] = np.stack([distribution.sample(rng) for _ in range(num_samples)], axis=1)
+                insert_measurements(values[:, :, k], names, objective, self.measurements)
+        return values
+
+    def _predictive_distribution(self, names: Sequence[str], objective: str) -> PredictiveDistribution:
+        surrogate = self.surrogates[objective]
+        return surrogate.predict(self._transform(surrogate.graph_features, objective, names), objective)
+
+    def _predicted_by_model(self, objectives: Sequence[str]) -> list[int]:
+        """Positions of the objectives that the model predicts."""
+        return [k for k, name in enumerate(objectives) if name not in self.objectives]
+
+    def store_predictions(self, result: SearchResult) -> None:
+        """Store the model's predictions of a result, so that a replayed search predicts the same."""
+        objectives = result.settings.all_objectives
+        predicted = self._predicted_by_model(objectives)
+        if predicted:
+            model_objectives = [objectives[k] for k in predicted]
+            levels, values = result.settings.quantile_levels, result.values[:, predicted]
+            self.cached_predictor.store(result.architectures, model_objectives, levels, values)

@@ -1,0 +1,336 @@
+"""A search from its arguments to its result: models, labels, feasibility, log and measurements."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import search_spaces
+from nas_rlm.data.tables import Row
+from nas_rlm.devices.device import Device
+from nas_rlm.devices.measurements import SpaceNetwork, profile
+from nas_rlm.devices.profiler import Plan
+from nas_rlm.rlm import RLM
+from nas_rlm.search import run_directory
+from nas_rlm.search.active_search import MeasureFunction, active_search, propose
+from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
+from nas_rlm.search.lookup import ROWS_IN_MEMORY, LabelledPredictor, Labels, read_labels, select_labels
+from nas_rlm.search.loop import SamplingPredictor, search
+from nas_rlm.search.objectives import (
+    ObjectiveFunction,
+    ObjectivePredictor,
+    check_function_name,
+    load_function,
+)
+from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.ray_cluster import LocalWorkers
+from nas_rlm.search.reference_points import reference_point
+from nas_rlm.search.result import SearchResult
+from nas_rlm.search.run_directory import MEASUREMENTS
+from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.utils.validation import as_list
+from search_spaces import SearchSpace
+
+Functions = Mapping[str, ObjectiveFunction] | Sequence[str]  # by objective, or texts as of `load_function`
+
+
+@dataclass(frozen=True)
+class SearchInputs:
+    """Checked inputs of a search.
+
+    Args:
+        space: the search space.
+        rlm: the model.
+        predictor: the model together with exact objectives and user functions.
+        settings: settings of the search.
+        labels: measured architectures.
+    """
+
+    space: SearchSpace[Any]
+    rlm: RLM
+    predictor: ObjectivePredictor
+    settings: SearchSettings
+    labels: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """What a search returns.
+
+    Args:
+        result: all evaluated architectures.
+        evaluations: the log.
+        feasibility: estimate from before the search, if there is one.
+        predictor: the predictor in its final state.
+    """
+
+    result: SearchResult
+    evaluations: Sequence[run_directory.Evaluation]
+    feasibility: Feasibility | None
+    predictor: SamplingPredictor
+
+
+def prepare(
+    space: str | SearchSpace[Any],
+    objectives: Sequence[str],
+    constraints: Sequence[str | Constraint],
+    model: str | os.PathLike[str] | RLM,
+    functions: Functions,
+    labels: Labels | None,
+    maximise: Sequence[str],
+    device: str,
+    **sizes: Any,
+) -> SearchInputs:
+    """Load a model, functions and labels, and check them against the settings of a search.
+
+    Args:
+        space: the search space, or its name.
+        objectives: objectives to optimise.
+        constraints: bounds on objectives.
+        model: a model, a checkpoint directory, or the name of a shipped model.
+        functions: user-defined objectives.
+        labels: measured architectures.
+        maximise: objectives other than accuracies that are maximised.
+        device: device on which networks are measured, or empty.
+        sizes: `algorithm`, `population`, `generations`, `seed` and `budget`, see `SearchSettings`.
+
+    Raises:
+        ValueError: an argument is invalid.
+    """
+    search_space = _load_space(space)
+    rlm = _load_model(model)
+    function_texts, loaded_functions = _load_functions(functions)
+    predictor = ObjectivePredictor(rlm, loaded_functions)
+    settings = SearchSettings(
+        search_space.name,
+        tuple(as_list(objectives, "objectives")),
+        _constraint_texts(constraints),
+        **sizes,
+        model=_fingerprint(rlm, function_texts, labels),
+        device=str(Device.parse(device)) if device else "",
+        maximised=tuple(as_list(maximise, "maximise")),
+        functions=function_texts,
+        data=_labels_name(labels) if labels is not None else "",
+    )
+    predicted = [name for name in settings.all_objectives if name not in settings.measured_objectives]
+    if predicted:
+        predictor.check(predicted)
+    settings.check_space(search_space)
+    rows: list[Row] = []
+    if labels is not None:
+        labelled_objectives = [name for name in predicted if name not in loaded_functions]
+        rows = select_labels(read_labels(labels), search_space, labelled_objectives)
+    return SearchInputs(search_space, rlm, predictor, settings, rows)
+
+
+def run(
+    inputs: SearchInputs,
+    workers: LocalWorkers,
+    *,
+    directory: Path | None = None,
+    resume: bool = False,
+    feasibility_samples: int = 200,
+    python: str = "",
+    progress: bool = False,
+    on_feasibility: Callable[[Feasibility], object] | None = None,
+) -> SearchOutcome:
+    """Run a search: estimate its feasibility, then evaluate architectures and log them.
+
+    Args:
+        inputs: what to search.
+        workers: predict and measure.
+        directory: run directory, or None for a log in memory.
+        resume: continue the search of the directory.
+        feasibility_samples: random architectures for the feasibility estimate; 0 for none.
+        python: command that starts Python where networks are measured.
+        progress: show progress bars.
+        on_feasibility: is called with the feasibility estimate before the search starts.
+
+    Raises:
+        ValueError: no architecture meets the constraints, or too few networks run on the device.
+    """
+    space, settings = inputs.space, inputs.settings
+    inputs.predictor.model = workers.distribute(inputs.rlm)
+    predictor = LabelledPredictor(inputs.predictor, inputs.labels)
+    if settings.device:
+        workers.check_device(Device.parse(settings.device), python)
+    feasibility = run_directory.read_feasibility(directory) if directory else None
+    if not feasibility and feasibility_samples and settings.without_measured:
+        feasibility = estimate_feasibility(space, predictor, settings.without_measured, feasibility_samples)
+    if feasibility and on_feasibility:
+        on_feasibility(feasibility)
+    log = run_directory.open_log(directory, settings, resume) if directory else run_directory.MemoryLog()
+    if feasibility and directory:
+        run_directory.write_feasibility(directory, feasibility)
+    if settings.device and directory:
+        surrogate = OnlineSurrogate(
+            CachedPredictor(predictor, space),
+            settings.measured_objectives,
+            graph_surrogates(inputs.rlm.surrogates),
+        )
+        measure = _measure_into(directory / MEASUREMENTS, space, settings, python, workers, progress)
+        result = active_search(surrogate, settings, measure, log, progress)
+        log.finish()
+        return SearchOutcome(result, log.evaluations, feasibility, surrogate)
+    ranges = feasibility.ranges if feasibility else {}
+    reference = reference_point(space.name, settings.objectives, ranges, settings.maximised)
+    initial = [space.parse(row.arch_str) for row in inputs.labels]
+    result = search(space, predictor, settings, log, progress, predictor.status, reference, initial)
+    log.finish()
+    return SearchOutcome(result, log.evaluations, feasibility, predictor)
+
+
+def check_front(result: SearchResult) -> None:
+    """Refuse a finished search whose front is empty.
+
+    Raises:
+        ValueError: no evaluated architecture is feasible.
+    """
+    if len(result.front):
+        return
+    constraints = " and ".join(result.settings.constraints)
+    reason = f"none meets {constraints}: loosen a constraint" if constraints else "none runs on the device"
+    raise ValueError(f"{len(result.architectures):,} architectures evaluated, {reason}")
+
+
+def _measure_into(
+    path: Path,
+    space: SearchSpace[Any],
+    settings: SearchSettings,
+    python: str,
+    workers: LocalWorkers,
+    progress: bool,
+) -> MeasureFunction:
+    """A function that measures architectures into a table, each only once."""
+    needs_memory = any(name.startswith("memory/") for name in settings.measured_objectives)
+    plan = Plan(seed=settings.seed, measure_memory=needs_memory, python=python)
+
+    def measure(names: Sequence[str]) -> list[Row]:
+        networks = [SpaceNetwork(space, space.parse(name)) for name in names]
+        table = profile(networks, Device.parse(settings.device), path, plan, progress, workers.measure)
+        rows = {row.arch_str: row for row in table.rows}
+        return [rows[name] for name in names]
+
+    return measure
+
+
+def _load_space(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
+    return search_spaces.get(space) if isinstance(space, str) else space
+
+
+def _load_model(model: str | os.PathLike[str] | RLM) -> RLM:
+    return model if isinstance(model, RLM) else RLM.load(model)
+
+
+def _constraint_texts(constraints: Sequence[str | Constraint]) -> tuple[str, ...]:
+    return tuple(c.text if isinstance(c, Constraint) else c for c in as_list(constraints, "constraints"))
+
+
+def _labels_name(labels: Labels) -> str:
+    is_path = isinstance(labels, str | os.PathLike)
+    return str(labels) if is_path else ROWS_IN_MEMORY
+
+
+def _load_functions(functions: Functions) -> tuple[tuple[str, ...], dict[str, ObjectiveFunction]]:
+    """User-defined objectives as texts for the settings, and as functions by name."""
+    if not isinstance(functions, Mapping):
+        texts = tuple(as_list(functions, "functions"))
+        return texts, dict(map(load_function, texts))
+    for name, function in functions.items():
+        check_function_name(name)
+        if not callable(function):
+            raise ValueError(f"function {name!r} is {function!r}, expected a function of an architecture")
+    return tuple(f"{name}={_qualified_name(f)}" for name, f in functions.items()), dict(functions)
+
+
+def _qualified_name(function: ObjectiveFunction) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '')}:{name}"
+
+
+def _fingerprint(rlm: RLM, function_texts: Sequence[str], labels: Labels | None) -> str:
+    """Hash of the model, of files with user functions, and of labels.
+
+    A function of a module or of this process is hashed by its name only.
+    """
+    digest = hashlib.sha256()
+    for source in [text.partition("=")[2].rpartition(":")[0] for text in function_texts]:
+        digest.update(Path(source).read_bytes() if source.endswith(".py") else source.encode())
+    if isinstance(labels, str | os.PathLike):
+        digest.update(Path(labels).read_bytes())
+    elif labels is not None:
+        rows = [(row.space, row.arch_str, sorted(row.targets.items())) for row in read_labels(labels).rows]
+        digest.update(json.dumps(rows).encode())
+    digest.update(rlm.fingerprint.encode())
+    return digest.hexdigest()[:16]
+
+
+def propose_architectures(
+    space: str | SearchSpace[Any],
+    objectives: Sequence[str],
+    *,
+    max_architectures: int = 10,
+    labels: Labels | None = None,
+    constraints: Sequence[str | Constraint] = (),
+    model: str | os.PathLike[str] | RLM = "nas",
+    population: int = 50,
+    generations: int = 20,
+    seed: int = 0,
+    progress: bool = False,
+) -> list[str]:
+    """Select the architectures to train or measure next: those that may add most to the front.
+
+    Surrogates learn the labelled objectives. With fewer than ten labels a diverse initial design is returned.
+
+    >>> names = propose_architectures("nasbench201", ["accuracy", "latency/mine"], max_architectures=5)
+
+    Args:
+        space: the search space, or the name of a registered one.
+        objectives: objectives to optimise.
+        max_architectures: select at most this many.
+        labels: measured architectures; the model predicts the objectives that they lack.
+        constraints: bounds such as `latency/pixel3<=20`.
+        model: a model, a checkpoint directory, or the name of a shipped model.
+        population: architectures per generation of the search for candidates.
+        generations: number of its generations.
+        seed: seed of all random choices.
+        progress: show a progress bar.
+
+    Returns:
+        Architectures in the space's notation, the most promising first.
+
+    Raises:
+        ValueError: an argument is invalid.
+    """
+    if max_architectures < 1:
+        raise ValueError(f"the number of architectures is {max_architectures}, expected at least 1")
+    search_space = _load_space(space)
+    settings = SearchSettings(
+        search_space.name,
+        tuple(as_list(objectives, "objectives")),
+        _constraint_texts(constraints),
+        population=population,
+        generations=generations,
+        seed=seed,
+    )
+    rows: list[Row] = []
+    if labels is not None:
+        rows = select_labels(read_labels(labels), search_space, settings.all_objectives)
+    learned = list(rows[0].targets) if rows else []
+    rlm = _load_model(model)
+    predictor = ObjectivePredictor(rlm)
+    if rows and (predicted := [name for name in settings.all_objectives if name not in learned]):
+        predictor.check(predicted)
+    surrogate = OnlineSurrogate(
+        CachedPredictor(predictor, search_space),
+        learned or settings.objectives,
+        graph_surrogates(rlm.surrogates),
+    )
+    surrogate.update(rows)
+    return propose(surrogate, settings, max_architectures, progress)

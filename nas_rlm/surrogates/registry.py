@@ -1,0 +1,82 @@
+"""Kinds of surrogates: which one predicts an objective, and how each kind is read from a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from nas_rlm.data import synthetic
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.legacy import upgrade
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.predictive import PredictiveDistribution
+
+Surrogate = GraphSurrogate | NgramSurrogate  # of networks, of programs
+SurrogateT = TypeVar("SurrogateT", GraphSurrogate, NgramSurrogate, Surrogate)
+KINDS: dict[str, type[GraphSurrogate] | type[NgramSurrogate]] = {
+    "graph": GraphSurrogate,
+    "ngrams": NgramSurrogate,
+}
+
+
+def from_saved(tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> Surrogate:
+    """Make a surrogate from its saved tensors and description, also those of older checkpoints.
+
+    Raises:
+        ValueError: tensors and description do not fit each other, or the kind is unknown.
+    """
+    tensors, description = upgrade(tensors, description)
+    if description["kind"] not in KINDS:
+        raise ValueError(f"surrogate kind is {description['kind']!r}: expected one of {', '.join(KINDS)}")
+    return KINDS[description["kind"]].from_saved(tensors, description)
+
+
+def surrogate_by_objective(surrogates: Sequence[SurrogateT]) -> dict[str, SurrogateT]:
+    """Return for each objective the surrogate that predicts it: the last one that has it.
+
+    Args:
+        surrogates: of one space.
+    """
+    return {name: surrogate for surrogate in surrogates for name in surrogate.objectives}
+
+
+def graph_surrogates(surrogates: Mapping[str, Sequence[Surrogate]]) -> dict[str, list[GraphSurrogate]]:
+    """Return the graph surrogates of each space.
+
+    Args:
+        surrogates: of each space.
+    """
+    return {
+        space: [surrogate for surrogate in of_space if isinstance(surrogate, GraphSurrogate)]
+        for space, of_space in surrogates.items()
+    }
+
+
+def predictive_distributions(
+    surrogates: Sequence[Surrogate], texts: Sequence[str], objectives: Sequence[str]
+) -> list[PredictiveDistribution | None]:
+    """Return the predictive distribution of each objective, or None where no surrogate predicts it.
+
+    Args:
+        surrogates: of one space.
+        texts: N texts of the space.
+        objectives: K names.
+    """
+    by_objective = surrogate_by_objective(surrogates)
+    selected = [by_objective.get(name) for name in objectives]
+    uses_graphs = any(isinstance(surrogate, GraphSurrogate) for surrogate in selected)
+    raw_features = [synthetic.graph_features(text, MAX_CHAIN_LENGTH) for text in texts] if uses_graphs else []
+    features = {
+        id(surrogate): surrogate.graph_features.transform(raw_features)
+        if isinstance(surrogate, GraphSurrogate)
+        else surrogate.transform(texts)
+        for surrogate in selected
+        if surrogate
+    }
+    return [
+        surrogate.predict(features[id(surrogate)], name) if surrogate else None
+        for surrogate, name in zip(selected, objectives, strict=True)
+    ]

@@ -1,0 +1,91 @@
+"""Optimizers of recipes, and averaged weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adafactor, AdamW, Muon, Optimizer
+
+from nas_rlm.model.network import Network
+from nas_rlm.training.recipe import Recipe
+
+ADAM_BETAS = (0.9, 0.98)
+
+
+def make_optimizers(network: nn.Module, recipe: Recipe) -> list[Optimizer]:
+    """Return the optimizers of a recipe.
+
+    Muon is used for the matrices of encoder and decoder layers only; AdamW is then the optimizer of all other
+    parameters. Only these matrices have weight decay.
+
+    Args:
+        network: a module whose layers are in `encoder` and `decoder`.
+        recipe: its optimizer, learning rate and weight decay.
+    """
+    matrices: list[Tensor] = []
+    others: list[Tensor] = []
+    for name, p in network.named_parameters():
+        is_matrix = p.ndim == 2 and ("encoder." in name or "decoder." in name)
+        (matrices if is_matrix else others).append(p)
+    rate, decay = recipe.learning_rate, recipe.weight_decay
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    if recipe.optimizer == "adamw":
+        return [AdamW(groups, lr=rate, betas=ADAM_BETAS)]
+    if recipe.optimizer == "adafactor":
+        return [Adafactor(groups, lr=rate)]
+    muon = Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    return [muon, AdamW(others, lr=rate, betas=ADAM_BETAS, weight_decay=0.0)]
+
+
+def learning_rate(recipe: Recipe, step: int, total_steps: int) -> float:
+    """Return the learning rate of a step: linear warm-up, then the recipe's schedule.
+
+    Args:
+        recipe: its learning rate, warm-up and schedule.
+        step: number of the step, from 0.
+        total_steps: of the training.
+    """
+    rate = recipe.learning_rate * min(1.0, (step + 1) / max(1, recipe.warmup))
+    if recipe.schedule == "cosine":
+        rate *= 0.5 * (1 + math.cos(math.pi * step / total_steps))
+    return rate
+
+
+class AveragedWeights:
+    """Exponential moving average of a network's parameters.
+
+    Args:
+        network: the network.
+        decay: of the average; it is smaller in the first steps.
+
+    Attributes:
+        tensors: averaged parameters by name.
+    """
+
+    def __init__(self, network: Network, decay: float) -> None:
+        self.network, self.decay = network, decay
+        self.tensors = {n: p.detach().clone() for n, p in network.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Add the parameters after a step, numbered from 0."""
+        decay = min(self.decay, (step + 1) / (step + 10))
+        torch._foreach_lerp_(list(self.tensors.values()), list(self.network.parameters()), 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within the context, the network has the averaged weights, on the CPU and in evaluation mode."""
+        device = self.network.pieces.weight.device
+        own = {n: p.detach().clone() for n, p in self.network.named_parameters()}
+        self.network.load_state_dict(self.tensors, strict=False)
+        self.network.to("cpu").eval()
+        try:
+            yield
+        finally:
+            self.network.to(device)
+            self.network.load_state_dict(own, strict=False)
+            self.network.train()

@@ -1,0 +1,1 @@
+"""Recorded outputs of the package, and what records them."""

@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nas_rlm.data import synthetic
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.surrogates.features import graph_features_of_space
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.registry import (
+    from_saved,
+    graph_surrogates,
+    predictive_distributions,
+    surrogate_by_objective,
+)
+from tests.nas_rlm.stubs import counted_cells as rows
+
+
+@pytest.fixture(scope="module")
+def graph_features():
+    return graph_features_of_space("nasbench201")
+
+
+@pytest.fixture(scope="module")
+def ngram_surrogate():
+    programs = [f"x = [0] * {i}" for i in range(20)]
+    return NgramSurrogate.fit(programs, {"memory": 1.0 + np.arange(20)})
+
+
+def test_features_of_each_text_are_computed_once(graph_features, monkeypatch):
+    both = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
+    surrogates = [
+        fit_graph_surrogate(graph_features, both, ["accuracy", "latency/a"]),
+        fit_graph_surrogate(graph_features, rows(30), ["accuracy"]),
+    ]
+    texts_with_features, graph_features_of_text = [], synthetic.graph_features
+    texts = texts_of_rows(rows(5, seed=2))
+
+    def recorded(text, chains):
+        texts_with_features.append(text)
+        return graph_features_of_text(text, chains)
+
+    monkeypatch.setattr(synthetic, "graph_features", recorded)
+    predictive_distributions(surrogates, texts, ["accuracy", "latency/a", "latency/none"])
+    assert texts_with_features == texts
+    predictive_distributions(surrogates, texts, ["latency/none"])
+    assert texts_with_features == texts
+
+
+def test_of_two_surrogates_the_last_one_predicts(graph_features):
+    first, second = (fit_graph_surrogate(graph_features, rows(30, seed), ["accuracy"]) for seed in (0, 1))
+    texts = texts_of_rows(rows(5, seed=2))
+    found, none = predictive_distributions([first, second], texts, ["accuracy", "latency/mine"])
+    assert none is None
+    assert (found.mean == second.predict(graph_features.from_texts(texts), "accuracy").mean).all()
+
+
+def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surrogate):
+    graph_surrogate = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
+    for surrogate in (graph_surrogate, ngram_surrogate):
+        restored = from_saved(surrogate.tensors(), surrogate.description())
+        assert type(restored) is type(surrogate)
+        assert restored.objectives == surrogate.objectives
+    with pytest.raises(ValueError, match="surrogate kind is 'forest': expected one of graph, ngrams"):
+        from_saved({}, {"kind": "forest"})
+
+
+def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate):
+    graph_surrogate = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
+    assert graph_surrogates({"a": [graph_surrogate, ngram_surrogate], "b": [ngram_surrogate]}) == {
+        "a": [graph_surrogate],
+        "b": [],
+    }
+    assert surrogate_by_objective([graph_surrogate, ngram_surrogate]) == {
+        "accuracy": graph_surrogate,
+        "memory": ngram_surrogate,
+    }
