@@ -24,7 +24,7 @@ docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site
 
 # torch first and alone, so that the build this machine's pip is set up for is taken.
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
