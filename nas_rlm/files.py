@@ -108,8 +108,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Links are followed. A pipe or device is written to instead of replaced.
 
-    >>> with atomic_write("front.csv") as temporary:
-    ...     temporary.write_text("arch,accuracy\n")
+    Examples:
+        >>> with atomic_write("front.csv") as temporary:
+        ...     temporary.write_text("arch,accuracy\n")
 
     Raises:
         ValueError: the path cannot be written to.

@@ -12,8 +12,9 @@ from scipy import stats
 def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
     """Return Spearman's rank correlation; 0 if an input is constant or shorter than 2.
 
-    >>> spearman(np.array([1, 2, 3]), np.array([10, 20, 40]))
-    1.0
+    Examples:
+        >>> spearman(np.array([1, 2, 3]), np.array([10, 20, 40]))
+        1.0
 
     Args:
         predicted: predictions [N].
@@ -25,8 +26,9 @@ def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
 def kendall(predicted: np.ndarray, true: np.ndarray) -> float:
     """Return Kendall's tau-b; 0 if an input is constant or shorter than 2.
 
-    >>> kendall(np.array([1, 2, 3]), np.array([30, 20, 10]))
-    -1.0
+    Examples:
+        >>> kendall(np.array([1, 2, 3]), np.array([30, 20, 10]))
+        -1.0
 
     Args:
         predicted: predictions [N].
@@ -38,8 +40,9 @@ def kendall(predicted: np.ndarray, true: np.ndarray) -> float:
 def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:
     """Return the fraction of labels inside their prediction intervals, bounds included.
 
-    >>> coverage(np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.array([0.5, 2.0]))
-    0.5
+    Examples:
+        >>> coverage(np.array([0.0, 0.0]), np.array([1.0, 1.0]), np.array([0.5, 2.0]))
+        0.5
 
     Args:
         low: lower bounds [N].

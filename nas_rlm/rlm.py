@@ -19,13 +19,14 @@ from nas_rlm.training.recipe import Recipe
 class RLM(Ensemble):
     """A regression language model: it reads the text of a network and predicts its objectives.
 
-    >>> import numpy as np, search_spaces
-    >>> from nas_rlm import RLM
-    >>> rlm = RLM.load("nas")
-    >>> space = search_spaces.get("nasbench201")
-    >>> archs = [space.sample(np.random.default_rng(0)) for _ in range(10)]
-    >>> rlm.predict(space, archs, ["accuracy", "latency/pixel3"]).shape
-    (10, 2)
+    Examples:
+        >>> import numpy as np, search_spaces
+        >>> from nas_rlm import RLM
+        >>> rlm = RLM.load("nas")
+        >>> space = search_spaces.get("nasbench201")
+        >>> archs = [space.sample(np.random.default_rng(0)) for _ in range(10)]
+        >>> rlm.predict(space, archs, ["accuracy", "latency/pixel3"]).shape
+        (10, 2)
 
     Args:
         network: the encoder-decoder.

@@ -125,7 +125,8 @@ class Study:
     def to_records(self) -> list[dict[str, Any]]:
         """Return one record per evaluated architecture, in order of evaluation, for example for pandas.
 
-        >>> frame = pandas.DataFrame(study.to_records())  # doctest: +SKIP
+        Examples:
+            >>> frame = pandas.DataFrame(study.to_records())  # doctest: +SKIP
 
         Returns:
             `architecture`; by the objective's name its median, and by `OBJECTIVE@LEVEL` its quantiles;
@@ -235,9 +236,10 @@ def run_search(
 ) -> Study:
     """Search a space for the architectures with the best predicted trade-offs.
 
-    >>> study = run_search("nasbench201", ["accuracy", "latency/pixel3"], generations=3)
-    >>> best = study.front[0]["architecture"]
-    >>> path = study.report("runs/mine")  # doctest: +SKIP
+    Examples:
+        >>> study = run_search("nasbench201", ["accuracy", "latency/pixel3"], generations=3)
+        >>> best = study.front[0]["architecture"]
+        >>> path = study.report("runs/mine")  # doctest: +SKIP
 
     Args:
         space: the search space, or the name of a registered one.

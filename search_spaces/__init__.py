@@ -1,5 +1,12 @@
 """Search spaces: notation, genome, variation operators and network of architectures.
 
+Terms:
+
+- architecture: a member of a space; its `str` is its text in the notation of the benchmark;
+- genome: an architecture as an array of integers (genes), which mutation and crossover change;
+- block: a part of a network that `Graph.block` writes; repeated blocks become ONNX local functions;
+- leaf: a weight or constant that an operator reads.
+
 May import: only numpy and onnx.
 """
 
@@ -40,15 +47,16 @@ ENTRY_POINT_GROUP = "nas_rlm.search_spaces"
 
 
 def names() -> list[str]:
-    """Return the names of all spaces, of this package and of installed packages that register spaces."""
+    """Return the names of all spaces: those of this package and those that installed packages register."""
     return sorted({*_BUILT_IN, *(e.name for e in entry_points(group=ENTRY_POINT_GROUP))})
 
 
 def get(name: str) -> SearchSpace[Any]:
     """Return a search space by name.
 
-    >>> get("nasbench201").size
-    15625
+    Examples:
+        >>> get("nasbench201").size
+        15625
 
     Raises:
         ValueError: there is no such space; the message names the most similar one.

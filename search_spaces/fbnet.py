@@ -23,7 +23,7 @@ EXAMPLE = "0_3_8_2_2_3_3_6_6_3_7_2_6_7_3_6_7_7_6_8_3_3"
 
 @dataclass(frozen=True)
 class Codes:
-    """An architecture: the code of each of the 22 blocks."""
+    """An architecture: the code of each of the 22 blocks, an index into BLOCKS or SKIP."""
 
     codes: tuple[int, ...]
 
@@ -32,10 +32,11 @@ class Codes:
 
 
 class FBNet(SearchSpace[Codes]):
-    """The space of Wu et al. 2019 in its CIFAR form, as the HELP benchmark measured it.
+    """The FBNet space of Wu et al. 2019 in its CIFAR form, as the HELP benchmark measured it.
 
-    >>> FBNet().params(FBNet().parse(EXAMPLE)) > 1_000_000
-    True
+    Examples:
+        >>> FBNet().params(FBNet().parse(EXAMPLE)) > 1_000_000
+        True
     """
 
     name = "fbnet"
@@ -75,7 +76,7 @@ class FBNet(SearchSpace[Codes]):
 def _mobile(
     graph: Graph, x: Value, channels: int, stride: int, kernel: int, expansion: int, groups: int
 ) -> Value:
-    """Write an inverted residual block with a channel shuffle between groups."""
+    """Write an inverted residual block, with a channel shuffle if its 1x1 convolutions have groups."""
     y = graph.block(conv_bn_relu, x, x.channels * expansion, 1, 1, groups)
     if groups > 1:
         y = _shuffle(graph, y, groups)

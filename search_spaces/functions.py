@@ -1,4 +1,4 @@
-"""Conversion of repeated blocks of a network to ONNX local functions."""
+"""Conversion of repeated blocks of a network to ONNX local functions; see `search_spaces` for the terms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class _Function:
 
     Args:
         name: name of the function.
-        parameters: for each leaf of a call the index of its parameter; -1 for a constant in the body.
+        parameters: for each leaf of a call, the index of the parameter that receives it; -1 for a constant in
+            the body.
         proto: ONNX function.
     """
 
@@ -31,7 +32,7 @@ class _Function:
     proto: onnx.FunctionProto
 
     def call_arguments(self, leaves: Sequence[Leaf]) -> list[Leaf]:
-        """Return the arguments of a call for its leaves, in the order of the parameters."""
+        """Return the leaves that a call passes as arguments, in the order of the parameters."""
         arguments: dict[int, Leaf] = {}
         for parameter, leaf in zip(self.parameters, leaves, strict=True):
             if parameter >= 0:
@@ -40,10 +41,10 @@ class _Function:
 
 
 class FunctionOutliner:
-    """Decides which blocks become functions, inner blocks first.
+    """Makes functions of the blocks that repeat, inner blocks first, and inlines the other blocks.
 
     Args:
-        body: nodes of the network; calls of blocks that do not become functions are inlined in it.
+        body: nodes of the network, changed in place.
         outlined: make functions; otherwise all calls are inlined.
     """
 
@@ -61,7 +62,7 @@ class FunctionOutliner:
         return self.body, self.functions
 
     def _decide(self, calls: list[Call]) -> None:
-        """Make functions of calls of one nesting depth that repeat, and inline the others."""
+        """Make functions of the repeated calls among calls of one nesting depth, and inline the others."""
         groups: dict[tuple[object, ...], list[Call]] = defaultdict(list)
         for call in calls:
             call.key = _structure_key(call)
@@ -76,11 +77,11 @@ class FunctionOutliner:
         _inline(self.body, inlined_calls)
 
     def call_arguments(self, node: Op | Call) -> list[Leaf]:
-        """Return the weights and constants that a node passes."""
+        """Return the leaves that an operator reads or that the call of a function passes as arguments."""
         return node.leaves if isinstance(node, Op) else self.functions[node.key].call_arguments(node.leaves)
 
     def _define(self, calls: list[Call]) -> _Function:
-        """Return the function of calls of one structure."""
+        """Return the function that replaces calls of equal structure."""
         columns = list(zip(*(c.leaves for c in calls), strict=True))
         parameter_indices: dict[tuple[Leaf, ...], int] = {}
         parameters = [
@@ -125,7 +126,7 @@ def node_proto(
     Args:
         node: operator or call.
         names: names of values; missing ones are added.
-        leaf_names: names of leaves by position; other leaves have their own name.
+        leaf_names: names of leaves by their position among the leaves of the node; by default `leaf.name`.
         functions: functions by the key of their calls.
     """
 
@@ -147,7 +148,7 @@ def node_proto(
 
 
 def _structure_key(call: Call) -> tuple[object, ...]:
-    """Return the structure of a call that one function requires: operators, attributes and wiring."""
+    """Return the operators, attributes and wiring of a call; equal for calls that one function can replace."""
     number = {call.input: 0}
     structure: list[object] = []
     for n in call.body:
@@ -167,7 +168,7 @@ def _all_calls(body: Sequence[Op | Call]) -> list[Call]:
 
 
 def _inline(body: list[Op | Call], inlined_calls: set[int]) -> None:
-    """Inline the calls with these object ids, also in nested blocks."""
+    """Inline the calls whose object ids are in `inlined_calls`, also in nested blocks."""
     for n in body:
         if isinstance(n, Call):
             _inline(n.body, inlined_calls)

@@ -1,11 +1,12 @@
 """A small ONNX builder that writes networks in plain Python and turns repeated blocks into local functions.
 
->>> graph = Graph((1, 3, 32, 32))
->>> x = graph.conv(graph.input, 16, kernel=3)
->>> for _ in range(4):
-...     x = graph.block(lambda g, y: g.op("Relu", g.batch_norm(g.conv(y, 16, kernel=3))), x)
->>> [f.name for f in graph.build(graph.classifier(x, 10)).functions]
-['f0']
+Examples:
+    >>> graph = Graph((1, 3, 32, 32))
+    >>> x = graph.conv(graph.input, 16, kernel=3)
+    >>> for _ in range(4):
+    ...     x = graph.block(lambda g, y: g.op("Relu", g.batch_norm(g.conv(y, 16, kernel=3))), x)
+    >>> [f.name for f in graph.build(graph.classifier(x, 10)).functions]
+    ['f0']
 """
 
 from __future__ import annotations
@@ -249,6 +250,7 @@ class Graph:
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    """Return an integer as a pair of equal integers, and a pair unchanged."""
     return (value, value) if isinstance(value, int) else value
 
 

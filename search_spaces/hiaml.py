@@ -28,10 +28,11 @@ class Blocks:
 
 
 class HiAML(SearchSpace[Blocks]):
-    """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
+    """The HiAML space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
 
-    >>> HiAML().size
-    38416
+    Examples:
+        >>> HiAML().size
+        38416
     """
 
     name = "hiaml"
@@ -67,78 +68,87 @@ class HiAML(SearchSpace[Blocks]):
         return graph.classifier(x, CLASSES)
 
 
-def _projected(graph: Graph, x: Value, c: int, s: int) -> Value:
-    """Write a projection of the input of a block if the block changes its shape."""
-    return x if s == 1 and x.channels == c else conv_bn(graph, x, c, 1, s)
+def _projected(graph: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Return the input of a block, projected if the block changes its shape."""
+    return x if stride == 1 and x.channels == channels else conv_bn(graph, x, channels, 1, stride)
 
 
-def _a22(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = conv_bn_relu6(g, x, c, 3, s)
-    return add(g, a, conv_bn(g, conv_bn_relu6(g, a, c, 1), c, 1))
+# Each block is named as in the benchmark, and writes its layers with output channels and the stride.
 
 
-def _z(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = conv_bn_relu6(g, x, c, 3, s)
-    return add(g, a, separable(g, a, c, 3))
+def _a22(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = conv_bn_relu6(g, x, channels, 3, stride)
+    return add(g, a, conv_bn(g, conv_bn_relu6(g, a, channels, 1), channels, 1))
 
 
-def _b23(g: Graph, x: Value, c: int, s: int) -> Value:
-    return add(g, _projected(g, x, c, s), separable(g, separable(g, x, c, 3, s), c, 3))
+def _z(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = conv_bn_relu6(g, x, channels, 3, stride)
+    return add(g, a, separable(g, a, channels, 3))
 
 
-def _j30(g: Graph, x: Value, c: int, s: int) -> Value:
-    return add(g, _projected(g, x, c, s), separable(g, conv_bn_relu6(g, x, c, 3, s), c, 3))
+def _b23(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    return add(
+        g, _projected(g, x, channels, stride), separable(g, separable(g, x, channels, 3, stride), channels, 3)
+    )
 
 
-def _g30(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = separable(g, x, c, 3, s)
-    b = separable(g, add(g, _projected(g, x, c, s), a), c, 3)
-    return add(g, a, conv_bn(g, b, c, 1))
+def _j30(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    return add(
+        g,
+        _projected(g, x, channels, stride),
+        separable(g, conv_bn_relu6(g, x, channels, 3, stride), channels, 3),
+    )
 
 
-def _r30(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = separable(g, x, c, 3, s)
-    projection = conv_bn(g, add(g, _projected(g, x, c, s), a), c, 1)
-    return add(g, _projected(g, x, c, s), projection, separable(g, a, c, 3))
+def _g30(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = separable(g, x, channels, 3, stride)
+    b = separable(g, add(g, _projected(g, x, channels, stride), a), channels, 3)
+    return add(g, a, conv_bn(g, b, channels, 1))
 
 
-def _l20(g: Graph, x: Value, c: int, s: int) -> Value:
-    return conv_bn(g, conv_bn_relu6(g, x, c, 3, s), c, 1)
+def _r30(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = separable(g, x, channels, 3, stride)
+    projection = conv_bn(g, add(g, _projected(g, x, channels, stride), a), channels, 1)
+    return add(g, _projected(g, x, channels, stride), projection, separable(g, a, channels, 3))
 
 
-def _t20(g: Graph, x: Value, c: int, s: int) -> Value:
-    return add(g, conv_bn(g, x, c, 1, s), separable(g, x, c, 3, s))
+def _l20(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    return conv_bn(g, conv_bn_relu6(g, x, channels, 3, stride), channels, 1)
 
 
-def _t31(g: Graph, x: Value, c: int, s: int) -> Value:
-    b = conv_bn_relu6(g, separable(g, x, c, 3, s), c, 1)
-    last = separable(g, add(g, _projected(g, x, c, s), b), c, 3)
-    return add(g, _projected(g, x, c, s), b, last)
+def _t20(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    return add(g, conv_bn(g, x, channels, 1, stride), separable(g, x, channels, 3, stride))
 
 
-def _src0(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = conv_bn_relu6(g, x, c, 1, s)
-    return add(g, a, conv_bn(g, conv_bn_relu6(g, a, c, 3), c, 3))
+def _t31(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    b = conv_bn_relu6(g, separable(g, x, channels, 3, stride), channels, 1)
+    last = separable(g, add(g, _projected(g, x, channels, stride), b), channels, 3)
+    return add(g, _projected(g, x, channels, stride), b, last)
 
 
-def _src1(g: Graph, x: Value, c: int, s: int) -> Value:
-    branch = conv_bn(g, conv_bn_relu6(g, x, x.channels, 3), c, 3, s)
-    return add(g, conv_bn_relu6(g, x, c, 1, s), branch)
+def _src0(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = conv_bn_relu6(g, x, channels, 1, stride)
+    return add(g, a, conv_bn(g, conv_bn_relu6(g, a, channels, 3), channels, 3))
 
 
-def _src3(g: Graph, x: Value, c: int, s: int) -> Value:
-    branch = conv_bn_relu6(g, conv_bn_relu6(g, x, x.channels, 1), c, 3, s)
-    return add(g, conv_bn(g, x, c, 1, s), conv_bn(g, branch, c, 1))
+def _src1(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    branch = conv_bn(g, conv_bn_relu6(g, x, x.channels, 3), channels, 3, stride)
+    return add(g, conv_bn_relu6(g, x, channels, 1, stride), branch)
 
 
-def _src7(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = conv_bn(g, x, c, 1, s)
-    return add(g, a, separable(g, separable(g, a, c, 3), c, 3))
+def _src3(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    branch = conv_bn_relu6(g, conv_bn_relu6(g, x, x.channels, 1), channels, 3, stride)
+    return add(g, conv_bn(g, x, channels, 1, stride), conv_bn(g, branch, channels, 1))
 
 
-def _src8(g: Graph, x: Value, c: int, s: int) -> Value:
-    a = conv_bn(g, x, c, 1, s)
-    return add(g, a, conv_bn(g, separable(g, a, c, 3), c, 1))
+def _src7(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = conv_bn(g, x, channels, 1, stride)
+    return add(g, a, separable(g, separable(g, a, channels, 3), channels, 3))
+
+
+def _src8(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    a = conv_bn(g, x, channels, 1, stride)
+    return add(g, a, conv_bn(g, separable(g, a, channels, 3), channels, 1))
 
 
 BLOCKS: dict[str, Callable[[Graph, Value, int, int], Value]] = {

@@ -41,7 +41,13 @@ _STAGE_GENES = 3 + PATHS * (
 
 @dataclass(frozen=True)
 class Path:
-    """A chain of operators; `inner` gives the channels between operators that change them."""
+    """A chain of operators.
+
+    Args:
+        operators: names from OPERATORS.
+        inner: channels of all but the last operator that changes channels, relative to the width of the path:
+            `half`, `same` or `double`.
+    """
 
     operators: tuple[str, ...]
     inner: str
@@ -49,14 +55,20 @@ class Path:
 
 @dataclass(frozen=True)
 class Stage:
-    """Equal blocks; if they have three paths, the path with index `wide` has half of the channels."""
+    """A stage of equal blocks.
+
+    Args:
+        blocks: number of blocks.
+        wide: index of the path with half of the block's channels if there are three paths, otherwise 0.
+        paths: parallel paths of a block.
+    """
 
     blocks: int
     wide: int
     paths: tuple[Path, ...]
 
     def widths(self, channels: int) -> list[int]:
-        """Return the channels of each path."""
+        """Return the output channels of each path of a block with `channels` output channels."""
         n = len(self.paths)
         quarter = channels // 4
         shares = [quarter] * n if n >= 3 else [channels // n] * n
@@ -85,8 +97,9 @@ class Stages:
 
 
 class Inception(SearchSpace[Stages]):
-    """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
+    """The Inception space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
 
+    Operators are convolutions (CONVS) and support operators (SUPPORTS), at most one of the latter in a path.
     A genome has, for each stage, the number of blocks, the number of paths, the wide path of three, and for
     each of four possible paths up to four operators, 0 for none, and the inner width. Some genomes have no
     architecture.
@@ -159,7 +172,7 @@ class Inception(SearchSpace[Stages]):
                 self._check(path, f"path {i} of {where}", MIN_PATH_OPERATORS[n])
 
     def _check(self, path: Path, where: str, min_operators: int) -> None:
-        """Check a path; `where` names it in error messages."""
+        """Check the operators and the inner width of a path; `where` names the path in error messages."""
         for o in path.operators:
             if o not in OPERATORS:
                 similar = most_similar(o, OPERATORS)
@@ -227,7 +240,7 @@ def _sample_stage(rng: np.random.Generator) -> Stage:
 
 
 def _block(graph: Graph, x: Value, stage: Stage, channels: int, stride: int) -> Value:
-    """Write parallel paths, their concatenation, and a projection if the channels do not add up."""
+    """Write a block: parallel paths, their concatenation, and a projection if the channels do not add up."""
     widths = stage.widths(channels)
     y = concat(graph, *(_path(graph, x, p, w, stride) for p, w in zip(stage.paths, widths, strict=True)))
     if y.channels != channels:

@@ -1,4 +1,4 @@
-"""Layers that several spaces share."""
+"""Layers that several spaces share; each function adds one to a graph and returns its output."""
 
 from __future__ import annotations
 

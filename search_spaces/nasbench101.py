@@ -26,7 +26,7 @@ _PAIRS = [(i, j) for i in range(VERTICES) for j in range(i + 1, VERTICES)]
 
 @dataclass(frozen=True)
 class Cell101:
-    """A cell: upper triangular adjacency matrix, row by row, and the operator of each vertex."""
+    """An architecture: the rows of a cell's adjacency matrix, upper triangular, and its operators."""
 
     adjacency: tuple[tuple[int, ...], ...]
     ops: tuple[str, ...]
@@ -44,7 +44,7 @@ class Cell101:
         return [w for w in range(v + 1, len(self.ops)) if self.adjacency[v][w]]
 
     def pruned(self) -> Cell101 | None:
-        """Return the cell without vertices that are on no path from input to output; None without a path."""
+        """Return the cell without vertices off the paths from input to output; None if there is no path."""
         n = len(self.ops)
         forward, backward = {0}, {n - 1}
         for v in range(1, n):
@@ -57,7 +57,7 @@ class Cell101:
         return self.reordered(on_path) if {0, n - 1} <= set(on_path) else None
 
     def reordered(self, vertices: Sequence[int]) -> Cell101:
-        """Return the cell of these vertices, in this order."""
+        """Return the subgraph of these vertices, in this order."""
         adjacency = tuple(tuple(self.adjacency[u][v] for v in vertices) for u in vertices)
         return Cell101(adjacency, tuple(self.ops[v] for v in vertices))
 
@@ -84,14 +84,15 @@ class Cell101:
 
 
 class NASBench101(SearchSpace[Cell101]):
-    """The space of Ying et al. 2019, on CIFAR-10.
+    """The NAS-Bench-101 space of Ying et al. 2019, on CIFAR-10.
 
     A genome has a gene for each of the 21 possible edges of seven vertices, and for the operator of each of
     the five inner vertices. Genomes without a path or with too many edges have no architecture.
 
-    >>> space = NASBench101()
-    >>> space.params(space.parse(EXAMPLE))
-    10177674
+    Examples:
+        >>> space = NASBench101()
+        >>> space.params(space.parse(EXAMPLE))
+        10177674
     """
 
     name = "nasbench101"
@@ -221,7 +222,7 @@ class NASBench101(SearchSpace[Cell101]):
         return graph.classifier(x, 10)
 
     def _pruned_or_error(self, cell: Cell101) -> Cell101:
-        """Return the pruned cell."""
+        """Return the pruned cell; raise a ValueError if no path leads from input to output."""
         pruned = cell.pruned()
         if pruned is None:
             raise ValueError(f"{cell} has no path from input to output")
@@ -229,7 +230,7 @@ class NASBench101(SearchSpace[Cell101]):
 
 
 def vertex_channels(cell: Cell101, c_in: int, c_out: int) -> list[int]:
-    """Return the channels of each vertex.
+    """Return the output channels of each vertex of a cell with `c_in` input and `c_out` output channels.
 
     Vertices with an edge to the output share its channels; others have the channels of their successors.
     """
@@ -267,7 +268,7 @@ def _cell(graph: Graph, x: Value, cell: Cell101, c_out: int) -> Value:
 
 
 def _first_channels(graph: Graph, x: Value, channels: int) -> Value:
-    """Write a slice of the first channels of a value that has more than `channels`."""
+    """Write a slice of the first `channels` channels of a value, if it has more."""
     if x.channels == channels:
         return x
     bounds = (Constant((0,)), Constant((channels,)), Constant((1,)))

@@ -22,7 +22,7 @@ CELLS = 5
 
 @dataclass(frozen=True)
 class Cell201:
-    """A cell: the operator of each edge in EDGES."""
+    """An architecture: the operator of each edge of a cell, in the order of EDGES."""
 
     operators: tuple[str, ...]
 
@@ -36,12 +36,13 @@ class Cell201:
 
 
 class NASBench201(SearchSpace[Cell201]):
-    """The space of Dong and Yang 2020, on CIFAR-10.
+    """The NAS-Bench-201 space of Dong and Yang 2020, on CIFAR-10.
 
-    >>> space = NASBench201()
-    >>> cell = space.parse(EXAMPLE)
-    >>> space.params(cell)
-    129306
+    Examples:
+        >>> space = NASBench201()
+        >>> cell = space.parse(EXAMPLE)
+        >>> space.params(cell)
+        129306
     """
 
     name = "nasbench201"
@@ -82,9 +83,10 @@ class NASBench201(SearchSpace[Cell201]):
         return Cell201(tuple(operators))
 
     def key(self, architecture: Cell201) -> str:
-        """Return the expression that the cell computes: skips are followed, cut edges are #, sums are sorted.
+        """Return the expression that the cell computes; equal for cells that compute the same function.
 
-        There are 6,466 different ones, as the authors of the benchmark report.
+        Skip connections are left out, `#` stands for zero, and the terms of sums are sorted. The space has
+        6,466 different expressions, as the authors of the benchmark report.
         """
         nodes = ["x"]
         for node in (1, 2, 3):

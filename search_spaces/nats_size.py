@@ -26,10 +26,11 @@ class Channels:
 
 
 class NATSSize(SearchSpace[Channels]):
-    """The size space of Dong et al. 2021, on CIFAR-10.
+    """The size search space of NATS-Bench (Dong et al. 2021), on CIFAR-10.
 
-    >>> NATSSize().params(Channels((8, 8, 8, 8, 8)))
-    11714
+    Examples:
+        >>> NATSSize().params(Channels((8, 8, 8, 8, 8)))
+        11714
     """
 
     name = "nats_size"

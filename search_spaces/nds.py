@@ -35,7 +35,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Genotype:
-    """An architecture: normal and reduction cell, number of cells, and channels of the first cells."""
+    """An architecture: normal cell, reduction cell, depth (number of cells) and width.
+
+    The width is the number of channels of the cells before the first reduction.
+    """
 
     normal: Cell
     reduce: Cell
@@ -52,7 +55,7 @@ class Genotype:
 
 
 class CellSpace(SearchSpace[Genotype]):
-    """The cell-based spaces of Radosavovic et al. 2019, section 4.
+    """Base class of the cell-based spaces of Radosavovic et al. 2019, section 4.
 
     A genome has an operator and a source for each of the two edges of each node of both cells, then depth
     and width.
@@ -61,8 +64,8 @@ class CellSpace(SearchSpace[Genotype]):
         operators: operators of an edge.
         nodes: number of nodes of a cell.
         concat_unread_only: concatenate only the nodes that no other node reads; otherwise all nodes.
-        depths: choices of the depth; parsed networks may have others.
-        widths: choices of the width; parsed networks may have others.
+        depths: depths that a genome can have; the text of an architecture may have others.
+        widths: widths that a genome can have; the text of an architecture may have others.
     """
 
     operators: tuple[str, ...]
@@ -98,8 +101,8 @@ class CellSpace(SearchSpace[Genotype]):
         """Return the architecture of a text.
 
         Args:
-            text: JSON as in the public nds files, whose training settings are ignored, or DARTS'
-                `Genotype(...)`, by default with 20 cells and width 36.
+            text: JSON as in the public files of the benchmark, or `Genotype(...)` as in DARTS. Training
+                settings in the JSON are ignored. The defaults of `Genotype` are 20 cells and width 36.
 
         Raises:
             ValueError: the text is malformed; the message names the bad part.
@@ -140,7 +143,7 @@ class CellSpace(SearchSpace[Genotype]):
                 raise ValueError(f"{name} of {architecture} is {value!r}, expected {kind} up to {maximum}")
 
     def _edge(self, edge: Any, k: int, cell: str, text: str) -> Edge:
-        """Return edge k of a cell if it is valid."""
+        """Return edge k of a cell; raise a ValueError if it is not valid. `text` is for the message."""
         try:
             operator, source = edge
         except (TypeError, ValueError):
@@ -164,7 +167,7 @@ class CellSpace(SearchSpace[Genotype]):
         return Cell(edges, self._concat(edges))
 
     def _concat(self, edges: Sequence[Edge]) -> tuple[int, ...]:
-        """Return the nodes that are concatenated."""
+        """Return the nodes of a cell with these edges whose outputs are concatenated."""
         read = {i for _, i in edges} if self.concat_unread_only else set()
         return tuple(n for n in range(2, self.nodes + 2) if n not in read)
 
@@ -181,7 +184,7 @@ class CellSpace(SearchSpace[Genotype]):
 
 
 class NASNet(CellSpace):
-    """NASNet: thirteen operators, five nodes (Zoph et al. 2018)."""
+    """The NASNet space: thirteen operators, five nodes (Zoph et al. 2018)."""
 
     name = "nds_nasnet"
     operators = (
@@ -200,7 +203,7 @@ class NASNet(CellSpace):
 
 
 class Amoeba(CellSpace):
-    """AmoebaNet: eight operators, five nodes (Real et al. 2019)."""
+    """The AmoebaNet space: eight operators, five nodes (Real et al. 2019)."""
 
     name = "nds_amoeba"
     operators = (
@@ -211,7 +214,7 @@ class Amoeba(CellSpace):
 
 
 class PNAS(CellSpace):
-    """PNAS: eight operators, five nodes, all concatenated (Liu et al. 2018)."""
+    """The PNAS space: eight operators, five nodes, all concatenated (Liu et al. 2018)."""
 
     name = "nds_pnas"
     operators = (
@@ -222,7 +225,7 @@ class PNAS(CellSpace):
 
 
 class ENAS(CellSpace):
-    """ENAS: five operators, five nodes (Pham et al. 2018)."""
+    """The ENAS space: five operators, five nodes (Pham et al. 2018)."""
 
     name = "nds_enas"
     operators = ("skip_connect", "sep_conv_3x3", "sep_conv_5x5", "avg_pool_3x3", "max_pool_3x3")
@@ -230,7 +233,7 @@ class ENAS(CellSpace):
 
 
 class DARTS(CellSpace):
-    """DARTS: eight operators, four nodes, all concatenated (Liu et al. 2019)."""
+    """The DARTS space: eight operators, four nodes, all concatenated (Liu et al. 2019)."""
 
     name = "nds_darts"
     operators = (
@@ -310,7 +313,7 @@ def factorized_reduce(graph: Graph, x: Value, channels: int) -> Value:
 
 
 def _separable(kernel: int, dilation: int = 1, repeats: int = 2) -> Callable[[Graph, Value, int], Value]:
-    """Return a writer of repeated ReLU, depthwise-separable convolution and batch norm."""
+    """Return a function that writes repeated ReLU, depthwise-separable convolution and batch norm."""
 
     def write(graph: Graph, x: Value, stride: int) -> Value:
         for k in range(repeats):
@@ -324,17 +327,17 @@ def _separable(kernel: int, dilation: int = 1, repeats: int = 2) -> Callable[[Gr
 
 
 def _pool(kind: str, kernel: int) -> Callable[[Graph, Value, int], Value]:
-    """Return a writer of a padded pool."""
+    """Return a function that writes a padded pool."""
     return lambda graph, x, stride: graph.pool(kind, x, kernel, stride, padded=True)
 
 
 def _plain(kernel: int) -> Callable[[Graph, Value, int], Value]:
-    """Return a writer of ReLU, convolution and batch norm."""
+    """Return a function that writes ReLU, a convolution and batch norm."""
     return lambda graph, x, stride: relu_conv_bn(graph, x, x.channels, kernel, stride)
 
 
 def _factored(kernel: int) -> Callable[[Graph, Value, int], Value]:
-    """Return a writer of a convolution along each axis."""
+    """Return a function that writes ReLU, a convolution along each axis and batch norm."""
 
     def write(graph: Graph, x: Value, stride: int) -> Value:
         x = graph.conv(graph.op("Relu", x), x.channels, (1, kernel), (1, stride))
@@ -344,10 +347,12 @@ def _factored(kernel: int) -> Callable[[Graph, Value, int], Value]:
 
 
 def _skip(graph: Graph, x: Value, stride: int) -> Value:
+    """Write a skip connection, or a factorized reduction if the stride is 2."""
     return x if stride == 1 else factorized_reduce(graph, x, x.channels)
 
 
 def _none(graph: Graph, x: Value, stride: int) -> Value:
+    """Write a multiplication by zero, after a slice if the stride is 2."""
     if stride > 1:
         bounds = [Constant(v) for v in ((0, 0), (SLICE_END, SLICE_END), (2, 3), (stride, stride))]
         x = graph.op("Slice", x, *bounds, side=-(-x.side // stride))

@@ -54,14 +54,17 @@ class Stages:
 
 
 class StageSpace(SearchSpace[Stages]):
-    """The block-based spaces of Radosavovic et al. 2019, table 1; a genome has the choices of each stage.
+    """Base class of the block-based spaces of Radosavovic et al. 2019, table 1.
+
+    A genome has, for each stage, its depth, width, bottleneck ratio and groups, as indices into the values
+    below. The text of an architecture may have other values.
 
     Attributes:
         block: type of the blocks, as in the notation.
-        depths: choices of the depth of a stage; parsed networks may have others, here and below.
-        widths: choices of the channels of a stage.
-        ratios: choices of the bottleneck channels relative to those of the stage.
-        groups: choices of the groups of the bottleneck's convolution.
+        depths: numbers of blocks of a stage.
+        widths: channels of a stage.
+        ratios: channels of the bottleneck relative to those of the stage.
+        groups: groups of the bottleneck's convolution.
     """
 
     block: str
@@ -83,7 +86,7 @@ class StageSpace(SearchSpace[Stages]):
         return Stages(self.block, *columns)
 
     def encode(self, architecture: Stages) -> np.ndarray:
-        """Return the genome of an architecture; values that are no choice are replaced by the nearest one."""
+        """Return the genome of an architecture; values that no genome can have become the nearest ones."""
         columns = (architecture.depths, architecture.widths, architecture.bottlenecks, architecture.groups)
         return np.array(
             [
@@ -135,12 +138,21 @@ class StageSpace(SearchSpace[Stages]):
         return graph.classifier(x, CLASSES)
 
     def write_block(self, graph: Graph, x: Value, width: int, inner: int, groups: int, stride: int) -> Value:
-        """Write one block of a stage."""
+        """Write one block of a stage.
+
+        Args:
+            graph: graph to write to.
+            x: input of the block.
+            width: output channels.
+            inner: channels of the bottleneck; 0 without one.
+            groups: groups of the bottleneck's convolution; 0 without one.
+            stride: stride of the block.
+        """
         raise NotImplementedError
 
 
 class Vanilla(StageSpace):
-    """Plain blocks of two convolutions."""
+    """The Vanilla space: plain blocks of two convolutions."""
 
     name = "nds_vanilla"
     block = "vanilla_block"
@@ -152,7 +164,7 @@ class Vanilla(StageSpace):
 
 
 class ResNet(StageSpace):
-    """Residual blocks of two convolutions."""
+    """The ResNet space: residual blocks of two convolutions."""
 
     name = "nds_resnet"
     block = "res_basic_block"
@@ -164,7 +176,7 @@ class ResNet(StageSpace):
 
 
 class ResNeXtA(StageSpace):
-    """Residual bottleneck blocks with grouped convolutions."""
+    """The ResNeXt-A space: residual bottleneck blocks with grouped convolutions."""
 
     name = "nds_resnext_a"
     block = "res_bottleneck_block"
@@ -180,14 +192,14 @@ class ResNeXtA(StageSpace):
 
 
 class ResNeXtB(ResNeXtA):
-    """Residual bottleneck blocks with more channels and groups than those of ResNeXt-A."""
+    """The ResNeXt-B space: ResNeXt-A with more channels and groups."""
 
     name = "nds_resnext_b"
     widths, groups = (64, 128, 256, 512, 1024), (1, 2, 4, 8, 16)
 
 
 def _add_shortcut(graph: Graph, x: Value, y: Value, stride: int) -> Value:
-    """Write the sum of the input of a block, projected if shapes differ, and its output; then ReLU."""
+    """Write the sum of the input `x` of a block, projected if shapes differ, and its output `y`; then ReLU."""
     shortcut = x if stride == 1 and x.channels == y.channels else conv_bn(graph, x, y.channels, 1, stride)
     return graph.op("Relu", add(graph, shortcut, y))
 

@@ -35,7 +35,7 @@ class Weight:
     Args:
         shape: shape of the tensor.
         fill: initial value; None for He's normal initialisation.
-        use: number that tells weights of one shape apart; None if they share an input.
+        use: number that distinguishes weights of one shape; None if all of them are one input of the model.
     """
 
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Weight:
 
     @property
     def signature(self) -> object:
-        """The property that has to be equal in all calls of one function."""
+        """Number of dimensions, which is equal in all calls of one function."""
         return len(self.shape)
 
     @property
@@ -61,7 +61,7 @@ class Constant:
 
     @property
     def signature(self) -> object:
-        """The property that has to be equal in all calls of one function: floats by value, integers not."""
+        """Value of a float, which is equal in all calls of one function; integers may differ."""
         return self.value if isinstance(self.value, float) else "int"
 
     @property
@@ -98,7 +98,7 @@ class Op:
 
     @property
     def leaves(self) -> list[Leaf]:
-        """Weights and constants that it reads, in order."""
+        """Weights and constants among the arguments, in order."""
         return [a for a in self.arguments if not isinstance(a, Value)]
 
 
@@ -127,4 +127,5 @@ class Call:
 
 
 def _height(body: Sequence[Op | Call]) -> int:
+    """Return the largest height of the calls in a body; 0 without calls."""
     return max((n.height for n in body if isinstance(n, Call)), default=0)

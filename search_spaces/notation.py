@@ -14,8 +14,9 @@ MAX_CHARACTERS = 20_000  # of the text of an architecture
 def read_json(text: str, expected: str, keys: Collection[str] | None = None) -> Any:
     """Parse the JSON text of an architecture.
 
-    >>> read_json('{"d": [2, 3]}', "JSON with d")
-    {'d': [2, 3]}
+    Examples:
+        >>> read_json('{"d": [2, 3]}', "JSON with d")
+        {'d': [2, 3]}
 
     Args:
         text: text of one architecture.
@@ -52,7 +53,7 @@ def read_json(text: str, expected: str, keys: Collection[str] | None = None) -> 
 
 
 def abbreviated(text: str) -> str:
-    """Return a text in quotes, without its middle part if it is long."""
+    """Return a text in quotes; of a long text, only its start and end."""
     return repr(text if len(text) <= 600 else f"{text[:400]} … {text[-100:]}")
 
 
@@ -67,6 +68,7 @@ def is_int_between(value: object, minimum: int, maximum: int) -> TypeGuard[int]:
 
 
 def _parse_finite(text: str) -> float:
+    """Return the number of a JSON literal; raise a ValueError if it is infinite or NaN."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError

@@ -28,7 +28,7 @@ RATIOS, MULTIPLIERS = (0.2, 0.25, 0.35), (0.65, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class Setting:
-    """An architecture: the names and values of its elastic dimensions, in the order of the notation."""
+    """An architecture: the values of each elastic dimension, such as kernel or depth, by its name."""
 
     dimensions: tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -41,7 +41,7 @@ class Setting:
 
 
 class _OnceForAll(SearchSpace[Setting]):
-    """Base of the three supernets; a genome has a gene for each value of each elastic dimension.
+    """Base class of the Once-for-All supernets (Cai et al. 2020), with a gene for each elastic value.
 
     Blocks beyond the depth of a stage have genes, but are not in the network.
     """
@@ -94,7 +94,7 @@ class _OnceForAll(SearchSpace[Setting]):
 
 
 class _Mobile(_OnceForAll):
-    """Inverted residual blocks with elastic kernel, expansion and depth."""
+    """Base class of supernets of inverted residual blocks with elastic kernel, expansion and depth."""
 
     widths: tuple[int, ...]
     strides: tuple[int, ...]
@@ -116,7 +116,7 @@ class _Mobile(_OnceForAll):
 class OFAMobileNetV3(_Mobile):
     """The MobileNetV3 supernet of width 1.0 (Cai et al. 2020).
 
-    The size counts networks; each of them has 25 input resolutions.
+    `size` counts networks without their 25 possible input resolutions.
     """
 
     name = "ofa_mbv3"
@@ -196,7 +196,7 @@ class OFAResNet50(_OnceForAll):
 
 
 def make_divisible(channels: float) -> int:
-    """Round channels to the nearest multiple of 8 that is at least 8 and at least 90% of the channels."""
+    """Round channels to the nearest multiple of 8, but not below 8 or below 90% of the channels."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near
 

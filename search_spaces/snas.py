@@ -23,7 +23,7 @@ EXAMPLE = "w32_s3_c2_m2.0_r1|conv_3x3:0|sep_3x3:0,1|max_pool_3x3:2"
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a cell: an operator applied to the sum of one or two earlier values; 0 is the input."""
+    """A node of a cell: an operator on the sum of one or two earlier values; value 0 is the cell's input."""
 
     operator: str
     sources: tuple[int, ...]
@@ -34,7 +34,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Network:
-    """An architecture.
+    """An architecture: the configuration of the network and the nodes of its cell.
 
     Args:
         stem: channels of the first stack.
@@ -58,14 +58,17 @@ class Network:
 
 
 class SNAS(SearchSpace[Network]):
-    """The synthetic space of appendix D.3 of the paper; details that it leaves open are chosen here.
+    """The synthetic space of "Regression Language Models for Code" (arXiv 2509.26476), appendix D.3.
+
+    Details that the paper does not specify are chosen here.
 
     A network has a 3x3 stem of stride 2 and stacks of equal cells, with a 3x3 convolution of stride 2 between
     stacks. A cell is a DAG of one to five nodes. Its output is the sum of the nodes that no other node reads
     and, in a residual network, of the input.
 
-    >>> SNAS().parse(EXAMPLE).stem
-    32
+    Examples:
+        >>> SNAS().parse(EXAMPLE).stem
+        32
     """
 
     name = "snas"
@@ -103,7 +106,7 @@ class SNAS(SearchSpace[Network]):
         return np.array(genome)
 
     def key(self, architecture: Network) -> str:
-        """Return the macro configuration, and the outputs of the cell as expressions of its input."""
+        """Return the configuration and the outputs of the cell as expressions; equal for equivalent cells."""
         expressions = ["0"]
         for node in architecture.nodes:
             expressions.append(f"{node.operator}({'+'.join(sorted(expressions[s] for s in node.sources))})")
@@ -139,7 +142,7 @@ class SNAS(SearchSpace[Network]):
 
 
 def _node(part: str, i: int, text: str) -> Node:
-    """Parse node i of an architecture."""
+    """Parse the text of node i of an architecture; `text` is the whole architecture, for error messages."""
     operator, colon, sources = part.partition(":")
     if operator not in OPERATORS:
         similar = most_similar(operator, OPERATORS)
@@ -153,7 +156,7 @@ def _node(part: str, i: int, text: str) -> Node:
 
 
 def _cell(graph: Graph, x: Value, architecture: Network) -> Value:
-    """Write a cell."""
+    """Write a cell of the architecture."""
     values = [x]
     for node in architecture.nodes:
         values.append(OPERATORS[node.operator](graph, add(graph, *(values[s] for s in node.sources))))
@@ -163,7 +166,7 @@ def _cell(graph: Graph, x: Value, architecture: Network) -> Value:
 
 
 def _separable(kernel: int) -> Callable[[Graph, Value], Value]:
-    """Return a writer of a depthwise-separable convolution."""
+    """Return a function that writes a depthwise-separable convolution."""
 
     def write(graph: Graph, x: Value) -> Value:
         y = graph.block(conv_bn_relu, x, x.channels, kernel, 1, x.channels)

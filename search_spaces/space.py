@@ -131,7 +131,7 @@ class SearchSpace(ABC, Generic[A]):
         return np.flatnonzero(np.array(self.genes) > 1)
 
     def _decode_or_none(self, genome: np.ndarray) -> A | None:
-        """Return the architecture of a genome; None if it has none."""
+        """Return the architecture of a genome; None if the genome has no architecture."""
         try:
             return self.decode(genome)
         except ValueError:
@@ -157,7 +157,7 @@ class SearchSpace(ABC, Generic[A]):
         return self._build_for_costs(architecture).macs
 
     def _build_for_costs(self, architecture: A) -> Graph:
-        """Return the graph of the network for one image."""
+        """Return the graph of the network for one image, which has the counts of `params` and `flops`."""
         graph = Graph((1, *self.shape(architecture)))
         self.write(graph, architecture)
         return graph

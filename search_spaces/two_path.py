@@ -27,7 +27,7 @@ _BLOCK_GENES = 1 + MAX_BLOCK_OPERATORS  # of a block: reduction, then operators
 
 @dataclass(frozen=True)
 class Block:
-    """A chain of operators; in a reduction, the first convolution has stride 2 and doubles the channels."""
+    """A chain of operators; if `reduces`, its first convolution has stride 2 and doubles the channels."""
 
     operators: tuple[str, ...]
     reduces: bool
@@ -44,8 +44,9 @@ class Paths:
 
 
 class TwoPath(SearchSpace[Paths]):
-    """The space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
+    """The Two-Path space of Mills et al. 2023 (GENNAPE), on CIFAR-10.
 
+    Operators are convolutions (CONVS) and support operators (SUPPORTS), at most one of the latter in a block.
     A genome has, for each of four possible blocks of both paths, whether it is a reduction and up to three
     operators, 0 for none; blocks without operators are left out. Some genomes have no architecture.
     """
@@ -167,7 +168,7 @@ def _write_block(graph: Graph, x: Value, block: Block) -> Value:
 
 
 def _write_operator(graph: Graph, x: Value, operator: str, channels: int, stride: int) -> Value:
-    """Write an operator of a block."""
+    """Write one operator of a block, with its output channels and stride."""
     kind, _, ratio_and_kernel = operator.partition("-")
     if kind == "bottleneck":
         hidden, kernel = _hidden_channels(x.channels, ratio_and_kernel[:2]), int(ratio_and_kernel[-1])

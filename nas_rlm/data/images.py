@@ -37,8 +37,10 @@ class Images:
     """Labelled images for training and testing.
 
     Args:
-        train, test: uint8 [N, 3, 32, 32].
-        train_labels, test_labels: int64 [N], from 0 to 9.
+        train: training images, uint8 [N, 3, 32, 32].
+        train_labels: classes of the training images, int64 [N], from 0 to 9.
+        test: test images, uint8 [M, 3, 32, 32].
+        test_labels: classes of the test images, int64 [M], from 0 to 9.
     """
 
     train: np.ndarray

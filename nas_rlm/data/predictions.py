@@ -19,10 +19,11 @@ def predictions_csv(
 ) -> str:
     """Return predictions as CSV with the columns `arch`, each OBJECTIVE (its median), and `OBJECTIVE@level`.
 
-    >>> print(predictions_csv(["a", "b"], ["accuracy"], np.array([[91.5], [90.0]])), end="")
-    arch,accuracy
-    a,91.5
-    b,90
+    Examples:
+        >>> print(predictions_csv(["a", "b"], ["accuracy"], np.array([[91.5], [90.0]])), end="")
+        arch,accuracy
+        a,91.5
+        b,90
 
     Args:
         names: N architectures or files.

@@ -43,7 +43,8 @@ _DYNAMO_ONLY = ("gpt2",)  # torchscript lacks an operator of its attention mask
 def build_network(name: str) -> tuple[nn.Module, torch.Tensor]:
     """Return a network with random weights, and an input for it.
 
-    >>> module, example = build_network("resnet50")  # doctest: +SKIP
+    Examples:
+        >>> module, example = build_network("resnet50")  # doctest: +SKIP
 
     Args:
         name: one of `NETWORKS`.

@@ -21,7 +21,7 @@ CACHE_VERSIONS: dict[Kind, int] = {"text": 6, "key": 6}  # raise one when the ge
 
 
 def keys_of_rows(rows: Sequence[Row]) -> list[str]:
-    """Return a key of each row that is equal for architectures that compute the same function.
+    """Return the key of each row, which is equal for architectures that compute the same function.
 
     A row of an unregistered space has its notation as its key, or its input where there is no notation.
     """

@@ -81,20 +81,22 @@ def generate(images: Images, out: Path, count: int, budget: Budget | None = None
 
     Network i depends only on the seed and i, so that an interrupted file can be continued.
 
-    >>> from nas_rlm.data.images import read_images
-    >>> generate(read_images("cifar-10-batches-py"), Path("runs/snas.jsonl"), count=100)
+    Examples:
+        >>> from nas_rlm.data.images import read_images
+        >>> images = read_images("cifar-10-batches-py")  # doctest: +SKIP
+        >>> generate(images, Path("runs/snas.jsonl"), count=100)  # doctest: +SKIP
 
     Args:
         images: images for training and testing.
-        out: the file; its records are kept.
-        count: number of records that the file has at the end.
-        budget: training of each network.
+        out: the JSON lines file; its existing records are kept.
+        count: number of records in the file at the end, with the existing ones.
+        budget: settings of the training of each network; the default budget if None.
 
     Returns:
         The number of records in the file, and the number of those whose training failed or diverged.
 
     Raises:
-        ValueError: the file has records of another budget, or something else.
+        ValueError: the file has records of another budget, or lines that are not records.
     """
     budget = budget or Budget()
     space = search_spaces.get("snas")
@@ -122,8 +124,8 @@ def train_architecture(architecture: Any, images: Images, budget: Budget, index:
     Args:
         architecture: architecture of the SNAS space.
         images: images for training and testing.
-        budget: how it is trained.
-        index: number of the network, which changes its initial weights and batches.
+        budget: settings of the training.
+        index: index of the network, which is part of the seed of its initial weights and batches.
 
     Returns:
         The fields that the paper lists: val_accuracy (percent), params, train_time_sec, steps_ran, precision,
@@ -158,6 +160,9 @@ def train_architecture(architecture: Any, images: Images, budget: Budget, index:
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
     """Read the records of a file as rows of a table, without networks that failed.
+
+    Args:
+        path: a file that `generate` wrote.
 
     Raises:
         FileNotFoundError: there is no such file.

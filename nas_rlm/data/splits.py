@@ -57,13 +57,22 @@ def train_validation_test_split(
 
 
 def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
-    """Return whether the hash of an architecture's key puts it into the held-out fraction."""
+    """Return whether the hash of an architecture's key puts it into the held-out fraction.
+
+    Args:
+        key: key of the architecture, see `nas_rlm.data.row_texts.keys_of_rows`.
+        fraction: fraction of all keys that is held out.
+        seed: seed of the hash.
+    """
     digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
     return int(digest[:8], 16) / 2**32 < fraction
 
 
 def _split_by_hash(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:
-    """Return the rows by the number of the decreasing fractions that hold them out."""
+    """Split a table into a table more than there are fractions: table k has the rows that k of them hold out.
+
+    The fractions are in decreasing order, so each holds out a subset of the rows of the one before it.
+    """
     keys = keys_of_rows(table.rows)
     if by_group and any(row.is_program and not row.group for row in table.rows):
         raise ValueError(

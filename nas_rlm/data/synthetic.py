@@ -29,14 +29,15 @@ MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few arch
 
 
 def graph_features(text: str, max_chain_length: int = 0) -> dict[str, float]:
-    """Return the graph features of a network by name.
+    """Return the graph features of a network: the value of each feature by its name.
 
-    >>> import search_spaces
-    >>> from nas_rlm.text import from_architecture
-    >>> space = search_spaces.get("nasbench101")
-    >>> cell = space.parse('{"adjacency": "010001000", "ops": ["input", "conv3x3-bn-relu", "output"]}')
-    >>> graph_features(from_architecture(space, cell))["convs/mean"]
-    10.0
+    Examples:
+        >>> import search_spaces
+        >>> from nas_rlm.text import from_architecture
+        >>> space = search_spaces.get("nasbench101")
+        >>> cell = space.parse('{"adjacency": "010001000", "ops": ["input", "conv3x3-bn-relu", "output"]}')
+        >>> graph_features(from_architecture(space, cell))["convs/mean"]
+        10.0
 
     Operators that a product with zero cuts off from the input or the output are part of the costs, but not of
     the paths. A network without a path has no path features.
@@ -80,7 +81,7 @@ def graph_features_of_texts(texts: Iterable[str], max_chain_length: int = 0) -> 
     """Return the graph features of each text, with a progress bar if it takes long.
 
     Args:
-        texts: texts of networks.
+        texts: texts of networks, see `nas_rlm.text`.
         max_chain_length: see `graph_features`.
     """
     with gc_paused():

@@ -47,9 +47,12 @@ class Row:
     Args:
         space: name of the search space, or the table's own name where no search space is registered.
         arch_str: architecture in the benchmark's notation.
-        targets: value of each objective: percent, milliseconds, bytes, multiply-accumulates, parameters.
+        targets: value of each measured objective by name: accuracy in percent, latency in milliseconds,
+            memory in bytes, `flops` in multiply-accumulates, `params` as a number.
         input: text of the network, or source of the program; empty where the search space generates it.
-        identifier, uid, metainformation: as in the file.
+        identifier: name of the row, unique in its file; may be empty.
+        uid: kind of measurement, in files that combine several; may be empty.
+        metainformation: details of the measurement, as text.
         group: problem that a program solves.
     """
 
@@ -113,7 +116,7 @@ class Table:
         return np.array([r.targets[objective] if r.is_measured(objective) else math.nan for r in self.rows])
 
     def sample(self, max_rows: int) -> Table:
-        """Return at most this many rows, drawn at random with a fixed seed where there are more."""
+        """Return at most `max_rows` rows, drawn at random with a fixed seed where there are more."""
         drawn = np.random.default_rng(0).permutation(len(self))[:max_rows]
         return Table(self.name, [self.rows[i] for i in drawn]) if max_rows < len(self) else self
 
@@ -167,6 +170,10 @@ def read(path: str | os.PathLike[str]) -> Table:
 def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
     """Write rows as a parquet table, from which `read` returns the same rows.
 
+    Args:
+        path: the parquet file, which is replaced if it exists.
+        rows: the rows.
+
     Raises:
         ValueError: a target is not finite, or its name has no column or metadata key.
     """
@@ -183,7 +190,7 @@ def _to_row(record: Mapping[str, Any], path: Path, number: int) -> Row:
     Args:
         record: value of each column, None where it is missing.
         path: the file, for error messages.
-        number: of the record, from 1, for error messages.
+        number: number of the record, from 1, for error messages.
     """
     row_name = _shortened(record["identifier"] or record["arch_str"] or f"row {number}")
     metadata = _parse_metadata(record["metadata"], row_name, path)

@@ -1,4 +1,4 @@
-"""A connection to a worker process on this or another machine: requests and replies over its pipes."""
+"""Connection to a worker process on this or another machine: requests and replies over its pipes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MAX_STDERR_BYTES = 2000  # of a worker's output that are kept for error messages
 
 
 def check_timeout(timeout: float, window_seconds: float, name: str = "timeout") -> None:
-    """Check that requests with this timeout can run a measurement window.
+    """Check that a timeout of requests is longer than a measurement window.
 
     Args:
         timeout: seconds that a request may take.
-        window_seconds: length of a window.
+        window_seconds: length of a window in seconds.
         name: name of the argument, for the error message.
 
     Raises:
@@ -36,7 +36,7 @@ def check_timeout(timeout: float, window_seconds: float, name: str = "timeout") 
 
 
 class RequestError(ValueError):
-    """The worker could not do a request, and is still running."""
+    """The worker reports an error for a request, and continues to run."""
 
 
 class WorkerDied(RuntimeError):
@@ -44,15 +44,16 @@ class WorkerDied(RuntimeError):
 
 
 class Connection:
-    """A worker process that is started with the connection and killed with it.
+    """Start a worker process and send requests to it; the process is killed at the end of the context.
 
-    >>> with Connection() as worker:
-    ...     environment = worker.open(device="onnxruntime-cpu-1t")
+    Examples:
+        >>> with Connection() as worker:
+        ...     environment = worker.open(device="torch-cpu-1t")
 
     Args:
         python: command that starts Python where networks run, such as `ssh box .venv/bin/python`; this
             interpreter by default.
-        module: the worker's module.
+        module: name of the module that Python runs as the worker.
         timeout: seconds that a request may take.
 
     Raises:
@@ -110,7 +111,7 @@ class Connection:
             arguments: other arguments of the handler.
 
         Raises:
-            RequestError: the worker could not do it.
+            RequestError: the worker reports an error.
             WorkerDied: the worker has ended, or does not reply in time and is killed.
         """
         message = {"method": method, **arguments} | ({} if content is None else {"bytes": len(content)})

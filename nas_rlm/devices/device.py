@@ -1,4 +1,4 @@
-"""Names of devices: a runtime, a device type, a number of threads and a batch size."""
+"""Devices: a runtime, a device type, a number of threads and a batch size, which form a name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class Device:
-    """Where and how networks run.
+    """A runtime with a device type, a number of threads and a batch size; its string is its name.
 
-    >>> str(Device.parse("onnxruntime"))
-    'onnxruntime-cpu-1t'
-    >>> Device.parse("torch-cuda-b32")
-    Device(runtime='torch', device_type='cuda', threads=1, batch_size=32)
+    Examples:
+        >>> str(Device.parse("onnxruntime"))
+        'onnxruntime-cpu-1t'
+        >>> Device.parse("torch-cuda-b32")
+        Device(runtime='torch', device_type='cuda', threads=1, batch_size=32)
 
     Args:
         runtime: one of `RUNTIMES`.
@@ -40,10 +41,14 @@ class Device:
 
     @classmethod
     def parse(cls, name: str) -> Device:
-        """Return the device of a name such as `EXAMPLE_NAMES`; the default is a CPU, one thread, one example.
+        """Return the device with a name such as `onnxruntime-cpu-1t` or `torch-cuda-b32`.
+
+        Args:
+            name: a runtime, then optionally a device type, a number of threads and a batch size; by default a
+                CPU, one thread and a batch size of 1.
 
         Raises:
-            ValueError: the name is not that of a device, or no such device is supported.
+            ValueError: the name is malformed, or the device is not supported.
         """
         match = _NAME.fullmatch(name)
         if match is None:

@@ -68,7 +68,7 @@ class OnnxFileNetwork(Network):
 
     Args:
         path: the file.
-        space: name of the space in the table for this and similar networks.
+        space: name that the row in the table has as its space; may be empty.
     """
 
     def __init__(self, path: Path, space: str = "") -> None:
@@ -100,7 +100,8 @@ def profile(
         out: the parquet table; its other rows and columns are kept.
         plan: settings of the measurement protocol.
         progress: whether to show a progress bar.
-        measure_function: how to measure: on this machine, or `nas_rlm.search.ray_cluster.RayCluster.measure`.
+        measure_function: function that measures: `measure`, or that of a cluster, see
+            `nas_rlm.search.ray_cluster.RayCluster.measure`.
 
     Returns:
         The table, with `latency/DEVICE` (ms), `memory/DEVICE` (bytes) and, in `metainformation`, the details
@@ -148,7 +149,7 @@ def network_key(row: Row) -> tuple[str, str]:
 
 
 def measurement_details(row: Row) -> dict[str, Any]:
-    """Return, by device, the details of a row's measurements, or the error of a failed one."""
+    """Return the details of a row's measurements by device; those of a failed measurement are its error."""
     try:
         details = json.loads(row.metainformation or "{}")
     except ValueError:
@@ -157,7 +158,7 @@ def measurement_details(row: Row) -> dict[str, Any]:
 
 
 def _add_result(row: Row, device: Device, result: Measurement | Failure) -> Row:
-    """Return a row with the result on a device."""
+    """Return a copy of a row with the result of its measurement on a device."""
     details = asdict(result)
     targets = dict(row.targets)
     if isinstance(result, Measurement):

@@ -29,7 +29,7 @@ class Plan:
 
     Args:
         windows: number of windows in which each network is measured.
-        seconds_per_window: length of each window.
+        seconds_per_window: length of each window in seconds.
         seed: seed of the order of the windows.
         measure_memory: measure memory as well, for which each network is loaded in a process of its own.
         python: command that starts Python where networks run, see `Connection`.
@@ -52,11 +52,13 @@ class Measurement:
     """The latency and memory of a network.
 
     Args:
-        median, p10, p90: quantiles of the duration of all runs, in ms.
+        median: median duration of a run, in ms.
+        p10: quantile of the durations at 0.1, in ms.
+        p90: quantile of the durations at 0.9, in ms.
         spread: range of the windows' medians, relative to `median`.
         runs: number of runs in all windows.
         memory: peak growth of the process in bytes; None where it was not measured.
-        environment: the machine and its load.
+        environment: description of the machine, with its load.
     """
 
     median: float
@@ -81,7 +83,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why a network could not be measured."""
+    """The reason why a network could not be measured.
+
+    Args:
+        error: the error message.
+    """
 
     error: str
 
@@ -89,15 +95,16 @@ class Failure:
 def measure(
     networks: Iterable[tuple[Key, bytes]], device: Device, plan: Plan = DEFAULT_PLAN
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
-    """Measure networks on a device.
+    """Measure networks on a device, in groups whose windows are shuffled.
 
     Args:
-        networks: a key and the ONNX file of each network; its weights are initialisers.
+        networks: a key of each network, which identifies its result, and the bytes of its ONNX file, with
+            weights as initialisers.
         device: where the networks run.
         plan: settings of the protocol.
 
     Yields:
-        The key and the result of each network, in order, group by group.
+        The key and the result of each network, in the order of `networks`.
 
     Raises:
         ValueError: the runtime is not installed, or no worker starts.
@@ -117,7 +124,8 @@ def _measure_group(
 ) -> Iterator[tuple[Key, Measurement | Failure]]:
     """Measure networks whose windows are shuffled; when a worker dies, a new one continues.
 
-    A lost connection looks the same as a crash. Therefore a network fails only if two workers died at it.
+    A lost connection looks the same as a crash. Therefore a network fails only if two workers died while
+    they ran it.
     """
     failures: dict[int, str] = {}
     died_once: set[int] = set()

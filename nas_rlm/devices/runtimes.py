@@ -1,4 +1,7 @@
-"""Runtimes: each loads an ONNX model and returns a function that times one run. Imported on first use."""
+"""Runtimes: each loads an ONNX model and returns a function that times one run.
+
+The packages of runtimes are imported when they are first used.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +207,7 @@ def _load_mnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
 
 
 def _load_torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
-    """Convert a model to a torch module, compiled where the runtime says so."""
+    """Convert a model to a torch module, which the runtime `torch-compile` compiles."""
     import torch
 
     from nas_rlm.graph.torch_module import to_torch

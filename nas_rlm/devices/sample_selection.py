@@ -16,9 +16,10 @@ KMEANS_ITERATIONS = 50
 def select_samples(features: np.ndarray, count: int, seed: int = 0) -> list[int]:
     """Select the networks that are nearest to the centres of k-means clusters.
 
-    >>> import numpy as np
-    >>> select_samples(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]), 2)
-    [1, 4]
+    Examples:
+        >>> import numpy as np
+        >>> select_samples(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]), 2)
+        [1, 4]
 
     Args:
         features: features of N networks, see `selection_features`, float64 [N, D].

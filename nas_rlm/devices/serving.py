@@ -1,4 +1,4 @@
-"""The worker's side of `nas_rlm.devices.connection`: it replies to each request with a JSON line."""
+"""The worker's side of `nas_rlm.devices.connection`: replies to requests as JSON lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def serve(handlers: Handlers, requests: BinaryIO, replies: BinaryIO) -> None:
     """Reply to requests until the input ends.
 
     Args:
-        handlers: a function for each method of a request.
-        requests: a JSON line for each request; with the key `bytes`, that number of bytes follows the line.
-        replies: a JSON line is written here for each request, with the key `error` if it failed.
+        handlers: function that handles a request, by the name of its method.
+        requests: stream with a JSON line for each request; if it has the key `bytes`, that number of bytes
+            follows the line.
+        replies: stream to which a JSON line is written for each request, with the key `error` if it failed.
     """
     for line in requests:
         request = json.loads(line)

@@ -1,4 +1,4 @@
-"""The process in which networks run: it reads requests from standard input and writes replies to its output.
+"""Worker process that runs networks: it reads requests from standard input and writes replies to its output.
 
     python -m nas_rlm.devices.worker
 
@@ -27,7 +27,7 @@ MIN_RUNS_PER_WINDOW, MAX_RUNS = 3, 5000  # the maximum holds for the warm-up as 
 
 
 class Worker:
-    """The networks that a process has loaded, by number."""
+    """Loads and times networks; the methods are request handlers."""
 
     def __init__(self) -> None:
         self.networks: dict[int, Run] = {}
@@ -35,6 +35,9 @@ class Worker:
 
     def open(self, device: str) -> dict[str, Any]:
         """Set the device of this process, and return a description of the machine.
+
+        Args:
+            device: name of the device.
 
         Raises:
             ValueError: the device is not available here.
@@ -58,11 +61,11 @@ class Worker:
         """Load a network and do the warm-up runs.
 
         Args:
-            number: name of the network in later requests.
-            content: the ONNX file.
+            number: number that identifies the network in later requests.
+            content: bytes of the ONNX file.
 
         Returns:
-            `memory`: the growth of the process in bytes, which is valid for its first network only.
+            `memory`: growth of the peak memory of the process in bytes, valid only for its first network.
         """
         model = onnx.load_model_from_string(content)
         memory_before = _resident_bytes()
@@ -77,6 +80,10 @@ class Worker:
 
     def window(self, number: int, seconds: float) -> dict[str, Any]:
         """Run a network repeatedly for a measurement window.
+
+        Args:
+            number: number of the network.
+            seconds: length of the window.
 
         Returns:
             `times`: the duration of each run in seconds.

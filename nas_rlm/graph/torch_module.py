@@ -21,12 +21,13 @@ SLICE_END = 2**31 - 1  # a Slice to the end of an axis
 def to_torch(model: onnx.ModelProto) -> fx.GraphModule:
     """Return the torch module of an ONNX model with weights.
 
-    >>> import numpy as np, torch, search_spaces
-    >>> space = search_spaces.get("nasbench201")
-    >>> cell = space.sample(np.random.default_rng(0))
-    >>> module = to_torch(space.to_onnx(cell, weights=True))
-    >>> module(torch.zeros(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    Examples:
+        >>> import numpy as np, torch, search_spaces
+        >>> space = search_spaces.get("nasbench201")
+        >>> cell = space.sample(np.random.default_rng(0))
+        >>> module = to_torch(space.to_onnx(cell, weights=True))
+        >>> module(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
 
     Args:
         model: model of the operators in OPERATORS, with one input, one output, and weights as initialisers.

@@ -76,9 +76,10 @@ class PretrainedTokenizer:
 class FrozenEncoder:
     """A pretrained encoder whose weights do not change.
 
-    >>> encoder = load("minilm")
-    >>> encoder.states(torch.tensor([encoder.tokenizer.encode("int main() {}")])).shape
-    torch.Size([1, 7, 384])
+    Examples:
+        >>> encoder = load("minilm")
+        >>> encoder.states(torch.tensor([encoder.tokenizer.encode("int main() {}")])).shape
+        torch.Size([1, 7, 384])
 
     Args:
         model: an encoder of transformers.

@@ -1,8 +1,9 @@
 """Numbers as digit tokens: sign, exponent sign, exponent and mantissa digits, and the tree that they form.
 
->>> scheme = NumberScheme(mantissa_digits=3)
->>> scheme.format_tokens(scheme.encode(72.5))
-'<+><-><1><7><2><5>'
+Examples:
+    >>> scheme = NumberScheme(mantissa_digits=3)
+    >>> scheme.format_tokens(scheme.encode(72.5))
+    '<+><-><1><7><2><5>'
 
 Source: section 3 of the paper.
 """

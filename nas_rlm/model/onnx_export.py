@@ -52,7 +52,8 @@ class Exportable(Protocol):
 def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool = False) -> None:
     """Export a model's network as ONNX; its surrogates are not exported.
 
-    >>> export_model(RLM.load("nas-fast"), "runs/exported")
+    Examples:
+        >>> export_model(RLM.load("nas-fast"), "runs/exported")
 
     Args:
         rlm: a model with its own encoder and tokenizer.

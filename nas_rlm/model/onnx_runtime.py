@@ -38,10 +38,11 @@ CONFIG_FILE = "config.json"
 class OnnxPredictor:
     """An exported network that predicts medians and other quantiles, with the interface of `nas_rlm.RLM`.
 
-    >>> predictor = OnnxPredictor.load("runs/exported")
-    >>> space = search_spaces.get("nasbench201")
-    >>> predictor.predict(space, [space.sample(np.random.default_rng(0))], ["accuracy"]).shape
-    (1, 1)
+    Examples:
+        >>> predictor = OnnxPredictor.load("runs/exported")
+        >>> space = search_spaces.get("nasbench201")
+        >>> predictor.predict(space, [space.sample(np.random.default_rng(0))], ["accuracy"]).shape
+        (1, 1)
 
     Args:
         encoder: session of onnxruntime.

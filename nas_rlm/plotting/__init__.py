@@ -1,4 +1,4 @@
-"""Figures: one module a figure; functions that compute what is shown apart from functions that draw it.
+"""Figures: one module per figure, with functions that compute what is shown and functions that draw it.
 
 May import: search and the packages below it.
 """

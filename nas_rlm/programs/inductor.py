@@ -48,7 +48,8 @@ class _CodeCaptured(Exception):
 def triton_program(module: nn.Module, inputs: Sequence[Any], name: str = "a module") -> str:
     """Generate the Triton program of a module for inputs of these shapes.
 
-    >>> print(triton_program(torch.nn.Softmax(-1), [torch.rand(4, 4)]))  # doctest: +SKIP
+    Examples:
+        >>> print(triton_program(torch.nn.Softmax(-1), [torch.rand(4, 4)]))  # doctest: +SKIP
 
     Args:
         module: the module, compiled for inference.

@@ -34,7 +34,8 @@ CASE_TYPES = {"args": list, "kwargs": dict, "call": str, "stdin": str}
 class Program:
     """A program and its inputs.
 
-    >>> program = Program("def f(n): return [0] * n", "f", [{"args": [1000]}])
+    Examples:
+        >>> program = Program("def f(n): return [0] * n", "f", [{"args": [1000]}])
 
     Args:
         source: Python source.
@@ -171,8 +172,9 @@ class Failure:
 def measure(program: Program, plan: Plan = DEFAULT_PLAN) -> Measurement | Failure:
     """Run a program on its inputs and measure it.
 
-    >>> measure(Program("def f(n): return [0] * n", "f", [{"args": [1000]}]), Plan(repeats=0)).memory > 8000
-    True
+    Examples:
+        >>> measure(Program("def f(n): return [0] * n", "f", [{"args": [1000]}]), Plan(repeats=0)).memory > 8000
+        True
 
     Raises:
         ValueError: the system cannot confine programs, and the plan does not trust them.

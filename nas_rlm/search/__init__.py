@@ -1,4 +1,4 @@
-"""Search: objectives, settings, algorithms, run directories, Pareto fronts.
+"""Search: objectives, settings, algorithms, active search, run directories, Pareto fronts.
 
 May import: devices, programs, rlm and the packages below them.
 """

@@ -379,7 +379,7 @@ class _SpaceCrossover(Crossover):
 class _SpaceMutation(Mutation):
     """The space's mutation, on genomes; children that were evaluated before are mutated further.
 
-    Late in a search most children were.
+    Late in a search most children were evaluated before.
     """
 
     def __init__(self, space: SearchSpace[Any], duplicates: _EvaluatedFilter) -> None:

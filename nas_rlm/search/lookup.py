@@ -210,7 +210,7 @@ def read_labels(labels: Labels) -> Table:
 
 
 def select_labels(table: Table, space: SearchSpace[Any], objectives: Sequence[str]) -> list[Row]:
-    """Return the rows of a space that have all of the table's objectives among those given.
+    """Return a space's rows of a table that have every one of `objectives` that the table measures.
 
     Args:
         table: measurements; its name stands in messages.
@@ -222,7 +222,7 @@ def select_labels(table: Table, space: SearchSpace[Any], objectives: Sequence[st
         objectives only.
 
     Raises:
-        ValueError: no row of the space has such objectives, or an architecture is not of the space.
+        ValueError: no row of the space has these objectives, or an architecture is not of the space.
 
     Warns:
         UserWarning: rows are ignored.

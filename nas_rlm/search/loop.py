@@ -70,11 +70,12 @@ def search(
 ) -> SearchResult:
     """Search a space for the architectures with the best predicted objectives.
 
-    >>> import search_spaces
-    >>> from nas_rlm import RLM
-    >>> settings = SearchSettings("nasbench201", ("accuracy", "latency/pixel3"), generations=5)
-    >>> result = search(search_spaces.get("nasbench201"), RLM.load("nas"), settings)
-    >>> best = result.architectures[result.front[0]]
+    Examples:
+        >>> import search_spaces
+        >>> from nas_rlm import RLM
+        >>> settings = SearchSettings("nasbench201", ("accuracy", "latency/pixel3"), generations=5)
+        >>> result = search(search_spaces.get("nasbench201"), RLM.load("nas"), settings)
+        >>> best = result.architectures[result.front[0]]
 
     No architecture is evaluated twice. The search ends early when the algorithm finds nothing new.
 

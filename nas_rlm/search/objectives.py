@@ -27,14 +27,15 @@ NO_FUNCTIONS: Mapping[str, ObjectiveFunction] = MappingProxyType({})
 class ObjectivePredictor:
     """A predictor that computes exact objectives, calls user functions, and leaves the rest to a model.
 
-    >>> import search_spaces
-    >>> from nas_rlm import RLM
-    >>> space = search_spaces.get("nasbench201")
-    >>> functions = {"skips": lambda cell: str(cell).count("skip_connect")}
-    >>> predictor = ObjectivePredictor(RLM.load("nas"), functions)
-    >>> cell = space.sample(np.random.default_rng(0))
-    >>> predictor.predict(space, [cell], ["accuracy", "params", "skips"]).shape
-    (1, 3, 1)
+    Examples:
+        >>> import search_spaces
+        >>> from nas_rlm import RLM
+        >>> space = search_spaces.get("nasbench201")
+        >>> functions = {"skips": lambda cell: str(cell).count("skip_connect")}
+        >>> predictor = ObjectivePredictor(RLM.load("nas"), functions)
+        >>> cell = space.sample(np.random.default_rng(0))
+        >>> predictor.predict(space, [cell], ["accuracy", "params", "skips"]).shape
+        (1, 3, 1)
 
     Args:
         model: predicts all other objectives.

@@ -234,7 +234,9 @@ class OnlineSurrogate:
         num_samples: int = 64,
         seed: int = 0,
     ) -> np.ndarray:
-        """Return samples: float64 [N, num_samples, K]; joint ones of the model, independent of surrogates.
+        """Return samples: float64 [N, num_samples, K]; those of a measured value are all equal.
+
+        Samples of the model are joint samples of its objectives; those of each surrogate are independent.
 
         Args:
             space: the search space.

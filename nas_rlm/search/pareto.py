@@ -14,8 +14,9 @@ import numpy as np
 def is_maximised(objective: str, maximised: Collection[str] = ()) -> bool:
     """Whether an objective is maximised: accuracies are, and the user's own names; all others are minimised.
 
-    >>> is_maximised("accuracy/cifar100"), is_maximised("latency/pixel3")
-    (True, False)
+    Examples:
+        >>> is_maximised("accuracy/cifar100"), is_maximised("latency/pixel3")
+        (True, False)
 
     Args:
         objective: the name.
@@ -48,8 +49,9 @@ def is_non_dominated(costs: np.ndarray) -> np.ndarray:
 def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
     """Whether each point is non-dominated, each objective in its direction; of equal points the first is.
 
-    >>> nondominated(np.array([[90.0, 5.0], [91.0, 5.0], [80.0, 2.0]]), ["accuracy", "latency/pixel3"])
-    array([False,  True,  True])
+    Examples:
+        >>> nondominated(np.array([[90.0, 5.0], [91.0, 5.0], [80.0, 2.0]]), ["accuracy", "latency/pixel3"])
+        array([False,  True,  True])
 
     Args:
         values: [N, K], in the objectives' own units.
@@ -69,8 +71,9 @@ def hypervolume(
 ) -> float:
     """Return the volume that a set of points dominates, up to a reference point.
 
-    >>> hypervolume(np.array([[90.0, 30.0]]), ["accuracy", "latency/pixel3"], [80.0, 40.0])
-    100.0
+    Examples:
+        >>> hypervolume(np.array([[90.0, 30.0]]), ["accuracy", "latency/pixel3"], [80.0, 40.0])
+        100.0
 
     Args:
         values: [N, K], in the objectives' own units; points beyond the reference add nothing.

@@ -76,9 +76,10 @@ class LocalWorkers:
 class RayCluster(LocalWorkers):
     """A connection to a Ray cluster, as a context manager.
 
-    >>> with RayCluster("local") as cluster:  # doctest: +SKIP
-    ...     rlm = cluster.distribute(RLM.load("nas"))
-    ...     rlm.predict("nasbench201", cells, ["accuracy"])
+    Examples:
+        >>> with RayCluster("local") as cluster:  # doctest: +SKIP
+        ...     rlm = cluster.distribute(RLM.load("nas"))
+        ...     rlm.predict("nasbench201", cells, ["accuracy"])
 
     Args:
         address: `auto` for the cluster of this machine, `HOST:6379` or `ray://HOST:10001` for another one,

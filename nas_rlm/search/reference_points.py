@@ -27,8 +27,9 @@ COST_MARGIN = 1.1  # reference value of a cost, relative to the maximum of rando
 def published_reference_values(space: str) -> Mapping[str, float]:
     """Return the published reference values of a space by objective, in the objectives' own units.
 
-    >>> published_reference_values("nasbench201")["latency/pixel3"]
-    40.0
+    Examples:
+        >>> published_reference_values("nasbench201")["latency/pixel3"]
+        40.0
     """
     by_space: dict[str, dict[str, float]] = json.loads(PUBLISHED.read_text())
     return by_space.get(space, {})

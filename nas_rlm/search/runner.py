@@ -288,7 +288,8 @@ def propose_architectures(
 
     Surrogates learn the labelled objectives. With fewer than ten labels a diverse initial design is returned.
 
-    >>> names = propose_architectures("nasbench201", ["accuracy", "latency/mine"], max_architectures=5)
+    Examples:
+        >>> names = propose_architectures("nasbench201", ["accuracy", "latency/mine"], max_architectures=5)
 
     Args:
         space: the search space, or the name of a registered one.

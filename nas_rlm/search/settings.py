@@ -23,8 +23,9 @@ ALGORITHMS = ("nsga2", "nsga3", "sms-emoa", "evolution", "local", "random")
 class Constraint:
     """A bound on the median of an objective, or on another of its quantiles, in the objective's own unit.
 
-    >>> Constraint.parse("latency/pixel3@0.9<=20")
-    Constraint(objective='latency/pixel3', bound=20.0, is_upper=True, level=0.9)
+    Examples:
+        >>> Constraint.parse("latency/pixel3@0.9<=20")
+        Constraint(objective='latency/pixel3', bound=20.0, is_upper=True, level=0.9)
 
     Args:
         objective: name of the objective.
@@ -40,7 +41,7 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Parse `OBJECTIVE<=NUMBER` or `OBJECTIVE>=NUMBER`, with `@QUANTILE` after the objective if wanted.
+        """Parse `OBJECTIVE<=NUMBER` or `OBJECTIVE>=NUMBER`, optionally with `@QUANTILE` after the objective.
 
         Raises:
             ValueError: the text has another form.

@@ -431,8 +431,9 @@ def chunk_size(count: int) -> int:
 
     The number of chunks is 1, 2, 4 or a multiple of 8, so that 2, 4 or 8 processes finish at the same time.
 
-    >>> chunk_size(1001)
-    126
+    Examples:
+        >>> chunk_size(1001)
+        126
 
     Args:
         count: number of architectures in all.

@@ -79,9 +79,10 @@ class NormalScoreTransform:
     Values between the observed ones are interpolated; beyond them the transform is linear with the slope of
     its tails.
 
-    >>> import numpy as np
-    >>> NormalScoreTransform(np.array([1.0, 2.0, 4.0])).inverse(np.array([0.0]))
-    array([2.])
+    Examples:
+        >>> import numpy as np
+        >>> NormalScoreTransform(np.array([1.0, 2.0, 4.0])).inverse(np.array([0.0]))
+        array([2.])
 
     Args:
         observed: the values that define the transform, float64 [M].

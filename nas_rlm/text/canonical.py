@@ -25,10 +25,11 @@ def from_onnx(
 ) -> str:
     """Return the canonical text of an ONNX model.
 
-    >>> import numpy as np, search_spaces
-    >>> space = search_spaces.get("nasbench201")
-    >>> text = from_onnx(space.to_onnx(space.sample(np.random.default_rng(0))))
-    >>> onnx.checker.check_model(onnx.parser.parse_model(text))
+    Examples:
+        >>> import numpy as np, search_spaces
+        >>> space = search_spaces.get("nasbench201")
+        >>> text = from_onnx(space.to_onnx(space.sample(np.random.default_rng(0))))
+        >>> onnx.checker.check_model(onnx.parser.parse_model(text))
 
     Weights become inputs named by their shape, values are numbered in an order that depends only on the
     graph, names and attributes with default values are dropped, and repeated subgraphs become local functions

@@ -44,13 +44,14 @@ def is_onnx_text(text: str) -> bool:
 def parse_network(text: str) -> Body:
     """Return the operators of a canonical text, with inferred shapes.
 
-    >>> import numpy as np, search_spaces
-    >>> from nas_rlm.text import from_architecture
-    >>> space = search_spaces.get("nats_size")
-    >>> network = parse_network(from_architecture(space, space.sample(np.random.default_rng(0))))
-    >>> first = network.steps[0].body.steps[0]
-    >>> first.kind, first.shape[2:]
-    ('Conv', (32, 32))
+    Examples:
+        >>> import numpy as np, search_spaces
+        >>> from nas_rlm.text import from_architecture
+        >>> space = search_spaces.get("nats_size")
+        >>> network = parse_network(from_architecture(space, space.sample(np.random.default_rng(0))))
+        >>> first = network.steps[0].body.steps[0]
+        >>> first.kind, first.shape[2:]
+        ('Conv', (32, 32))
 
     Args:
         text: canonical text, as `from_onnx` writes it.

@@ -42,10 +42,11 @@ class Statements(NamedTuple):
 def split_statements(ids: np.ndarray, kinds: np.ndarray) -> Statements:
     """Split tokenized texts into statements.
 
-    >>> kinds = np.eye(10, dtype=np.uint8)[9] * ENDS_STATEMENT
-    >>> cut = split_statements(np.array([[5, 9] * 20 + [6, 9]]), kinds)
-    >>> len(cut.unique), cut.unique_index.shape, cut.unique_index[0, -2:].tolist()
-    (2, (1, 21), [0, 1])
+    Examples:
+        >>> kinds = np.eye(10, dtype=np.uint8)[9] * ENDS_STATEMENT
+        >>> cut = split_statements(np.array([[5, 9] * 20 + [6, 9]]), kinds)
+        >>> len(cut.unique), cut.unique_index.shape, cut.unique_index[0, -2:].tolist()
+        (2, (1, 21), [0, 1])
 
     Args:
         ids: token ids, int64 [B, T], padded at the end.

@@ -29,9 +29,10 @@ _SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NUM_VALUE_NAMES
 class Tokenizer:
     """Converts text to token ids and back.
 
-    >>> tokenizer = Tokenizer.load("nas_rlm/assets/nas/tokenizer.model")
-    >>> tokenizer.decode(tokenizer.encode("v2=Add(v0,v1)")) == "v2=Add(v0,v1)"
-    True
+    Examples:
+        >>> tokenizer = Tokenizer.load("nas_rlm/assets/nas/tokenizer.model")
+        >>> tokenizer.decode(tokenizer.encode("v2=Add(v0,v1)")) == "v2=Add(v0,v1)"
+        True
 
     Args:
         proto: contents of a SentencePiece model file.

@@ -55,7 +55,8 @@ def fine_tune(
 ) -> Model:
     """Train a copy of a model further on measured rows; new objectives are added.
 
-    >>> tuned = fine_tune(rlm, rows, ["latency/mine"])  # doctest: +SKIP
+    Examples:
+        >>> tuned = fine_tune(rlm, rows, ["latency/mine"])  # doctest: +SKIP
 
     The embedding of a new objective starts at that of the known objective whose predictions rank the rows
     most similarly.

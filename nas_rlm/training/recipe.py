@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
+from pydantic import Field, StrictBool, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
 from nas_rlm.files import RECIPES, read_text
+from nas_rlm.utils.schema import (
+    NO_OTHER_KEYS,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    message,
+)
 from nas_rlm.utils.validation import suggest
+
+Parsed = TypeVar("Parsed")
 
 FORMER_TABLE_KEYS = {"lessons": "pseudo_labels", "experts": "surrogates"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class TableRecipe:
     """How one table is used.
 
@@ -32,20 +45,17 @@ class TableRecipe:
     """
 
     path: str
-    rows: int | None = None
-    sequences: int = 1
-    pseudo_labels: int | None = None
+    rows: PositiveInt | None = None
+    sequences: PositiveInt = 1
+    pseudo_labels: PositiveInt | None = None
     surrogates: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check_positive(self, self.path, "rows", "sequences", "pseudo_labels")
 
     def surrogate_objectives(self, objectives: Sequence[str]) -> list[str]:
         """Return those objectives of which surrogates are fitted."""
         return [name for name in objectives if name.split("/")[0] in self.surrogates]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class SpaceRecipe:
     """How random networks of a space are used, with graph features or a teacher's predictions as targets.
 
@@ -59,13 +69,10 @@ class SpaceRecipe:
     """
 
     space: str
-    networks: int
-    rows: int | None = None
-    sequences: int = 1
+    networks: PositiveInt
+    rows: PositiveInt | None = None
+    sequences: PositiveInt = 1
     teacher: str = ""
-
-    def __post_init__(self) -> None:
-        _check_positive(self, self.space, "networks", "rows", "sequences")
 
     @property
     def as_table(self) -> TableRecipe:
@@ -73,7 +80,7 @@ class SpaceRecipe:
         return TableRecipe(self.space, self.rows, self.sequences)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class Recipe:
     """A training of a model.
 
@@ -119,40 +126,35 @@ class Recipe:
     tables: tuple[TableRecipe, ...] = ()
     spaces: tuple[SpaceRecipe, ...] = ()
     start: str = ""
-    size: int = 4
-    statements: int = 0
+    size: PositiveInt = 4
+    statements: NonNegativeInt = 0
     encoder: str = ""
     tokenizer: str = ""
-    vocab_size: int = 8192
-    tokenizer_texts: int = 4000
-    longest_piece: int = 64
-    numbers: int = 6
-    epochs: int = 6
-    batch_size: int = 64
-    optimizer: str = "adamw"
-    learning_rate: float = 2e-3
-    warmup: int = 200
-    schedule: str = "cosine"
-    weight_decay: float = 0.05
-    clip: float = 1.0
-    ema: float = 0.999
-    noise: float = 0.0
-    precision: str = "float32"
-    validation: float = 0.1
-    by_group: bool = False
-    validate_every: int = 500
-    validation_rows: int = 500
-    patience: int = 0
-    checkpoint_every: int = 250
-    seed: int = 0
+    vocab_size: PositiveInt = 8192
+    tokenizer_texts: PositiveInt = 4000
+    longest_piece: PositiveInt = 64
+    numbers: Annotated[int, Field(strict=True, ge=2)] = 6
+    epochs: PositiveInt = 6
+    batch_size: PositiveInt = 64
+    optimizer: Literal["adamw", "adafactor", "muon"] = "adamw"
+    learning_rate: PositiveFloat = 2e-3
+    warmup: NonNegativeInt = 200
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: NonNegativeFloat = 0.05
+    clip: PositiveFloat = 1.0
+    ema: Fraction = 0.999
+    noise: NonNegativeFloat = 0.0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    validation: Fraction = 0.1
+    by_group: StrictBool = False
+    validate_every: PositiveInt = 500
+    validation_rows: PositiveInt = 500
+    patience: NonNegativeInt = 0
+    checkpoint_every: PositiveInt = 250
+    seed: NonNegativeInt = 0
 
-    def __post_init__(self) -> None:
-        if self.precision not in ("float32", "bfloat16"):
-            raise ValueError(f"precision is {self.precision!r}: expected float32 or bfloat16")
-        if self.optimizer not in ("adamw", "adafactor", "muon"):
-            raise ValueError(f"optimizer is {self.optimizer!r}: expected adamw, adafactor or muon")
-        if self.schedule not in ("cosine", "constant"):
-            raise ValueError(f"schedule is {self.schedule!r}: expected cosine or constant")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.encoder and (self.start or self.tokenizer):
             raise ValueError(
                 f"encoder is {self.encoder!r}, which has its own tokenizer and is new: expected neither start"
@@ -163,23 +165,7 @@ class Recipe:
                 "the recipe has no tables: expected a list such as [{path: nasbench201.parquet}], or spaces"
                 " such as [{space: nasbench201, networks: 1000}]"
             )
-        for name in (
-            *("size", "epochs", "batch_size", "validate_every", "validation_rows", "checkpoint_every"),
-            *("vocab_size", "tokenizer_texts", "longest_piece"),
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: expected at least 1")
-        if self.numbers < 2:
-            raise ValueError(f"numbers is {self.numbers}: expected at least 2, accuracy and another")
-        for name in ("validation", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: expected a number from 0 to below 1")
-        for name in ("noise", "weight_decay", "warmup", "patience", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: expected at least 0")
-        for name in ("learning_rate", "clip"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: expected a number above 0")
+        return self
 
     def for_table(self, table: str) -> Recipe:
         """Return the recipe of the same training on one of its tables.
@@ -196,7 +182,7 @@ class Recipe:
         return replace(self, tables=(by_name[table],), spaces=())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class SpaceTexts:
     """Texts of random architectures of a space, for the training of a tokenizer.
 
@@ -207,11 +193,11 @@ class SpaceTexts:
     """
 
     name: str
-    networks: int
-    copies: float = 1.0
+    networks: PositiveInt
+    copies: PositiveFloat = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class TokenizerRecipe:
     """A training of a tokenizer.
 
@@ -228,24 +214,23 @@ class TokenizerRecipe:
         seed: seed of the architectures.
 
     Raises:
-        ValueError: there is nothing to train on, or a space has no texts.
+        ValueError: a value is out of range, or there is nothing to train on.
     """
 
     spaces: tuple[SpaceTexts, ...] = ()
     foreign: tuple[str, ...] = ()
-    foreign_copies: int = 1
+    foreign_copies: PositiveInt = 1
     tables: tuple[str, ...] = ()
-    vocab_size: int = 8192
-    longest_piece: int = 64
-    held_out: float = 0.1
-    seed: int = 0
+    vocab_size: PositiveInt = 8192
+    longest_piece: PositiveInt = 64
+    held_out: Fraction = 0.1
+    seed: NonNegativeInt = 0
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not (self.spaces or self.foreign or self.tables):
             raise ValueError("the recipe has no texts: expected spaces, foreign networks or tables")
-        for space in self.spaces:
-            if space.networks < 1 or space.copies <= 0:
-                raise ValueError(f"{space} has no texts: expected at least 1 network and copies above 0")
+        return self
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -265,12 +250,10 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         content = {**_read_yaml(_base_path(base, path))[0], **content}
         if "base" in content:
             raise ValueError(f"{path}: its base {base!r} has a base as well: expected a recipe without one")
-    lists = {name: content.get(name, []) for name in ("tables", "spaces")}
-    if not lists.keys() & content.keys() or not all(isinstance(v, list) for v in lists.values()):
+    if not {"tables", "spaces"} & content.keys():
         raise ValueError(f"{path} is not a recipe of a training: expected keys such as tables, size, epochs")
-    tables = tuple(_table_recipe(t, path) for t in lists["tables"])
-    spaces = tuple(SpaceRecipe(**_check_keys(SpaceRecipe, s, path)) for s in lists["spaces"])
-    return Recipe(**{**_check_keys(Recipe, content, path), "tables": tables, "spaces": spaces})
+    _check_former_keys(content.get("tables"), path)
+    return _parse(Recipe, (TableRecipe, SpaceRecipe), content, path)
 
 
 def _base_path(name: Any, path: Path) -> str | Path:
@@ -281,16 +264,14 @@ def _base_path(name: Any, path: Path) -> str | Path:
     return sibling if sibling.is_file() else name
 
 
-def _table_recipe(content: Any, path: Path) -> TableRecipe:
-    """Make a table's recipe from its mapping."""
-    for former, present in FORMER_TABLE_KEYS.items():
-        if isinstance(content, dict) and former in content:
-            raise ValueError(f"{path}: the key {former!r} of a table is now called {present!r}: rename it")
-    values = _check_keys(TableRecipe, content, path)
-    surrogates = values.get("surrogates", [])
-    if not isinstance(surrogates, list):
-        raise ValueError(f"{path}: surrogates is {surrogates!r}: expected a list such as [accuracy, latency]")
-    return TableRecipe(**{**values, "surrogates": tuple(map(str, surrogates))})
+def _check_former_keys(tables: Any, path: Path) -> None:
+    """Refuse keys of tables that have another name now."""
+    for table in tables if isinstance(tables, list) else ():
+        for former, present in FORMER_TABLE_KEYS.items():
+            if isinstance(table, dict) and former in table:
+                raise ValueError(
+                    f"{path}: the key {former!r} of a table is now called {present!r}: rename it"
+                )
 
 
 def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:
@@ -304,21 +285,23 @@ def read_tokenizer_recipe(path: str | os.PathLike[str]) -> TokenizerRecipe:
         ValueError: the file is not a mapping, or has an unknown or malformed key.
     """
     content, path = _read_yaml(path)
-    lists = {name: content.get(name, []) for name in ("spaces", "foreign", "tables")}
-    for name, value in lists.items():
-        if not isinstance(value, list):
-            raise ValueError(f"{path}: {name} is {value!r}: expected a list")
-    spaces = tuple(SpaceTexts(**_check_keys(SpaceTexts, s, path)) for s in lists["spaces"])
-    values = {**_check_keys(TokenizerRecipe, content, path), "spaces": spaces}
-    return TokenizerRecipe(**{**values, **{k: tuple(map(str, lists[k])) for k in ("foreign", "tables")}})
+    return _parse(TokenizerRecipe, (SpaceTexts,), content, path)
 
 
-def _check_positive(recipe: object, owner: str, *names: str) -> None:
-    """Check that fields of a table's or space's recipe are positive integers or None."""
-    for name in names:
-        value = getattr(recipe, name)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} of {owner!r} is {value!r}: expected at least 1")
+def _parse(kind: type[Parsed], parts: Sequence[type], content: dict[str, Any], path: Path) -> Parsed:
+    """Return the recipe that a mapping describes.
+
+    Args:
+        kind: class of the recipe.
+        parts: classes of the mappings in it.
+        content: content of the file.
+        path: path of the file, for error messages.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        names = [field.name for part in (kind, *parts) for field in fields(part)]
+        raise ValueError(f"{path}: {message(error, names)}") from None
 
 
 def _read_yaml(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
@@ -335,26 +318,3 @@ def _read_yaml(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a recipe: expected keys such as tables, size, epochs")
     return content, path
-
-
-def _check_keys(kind: type, content: Any, path: Path) -> dict[str, Any]:
-    """Check the keys and number types of a mapping against the fields of a dataclass, and return it."""
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: {content!r} is not a mapping: expected keys of {kind.__name__}")
-    by_name = {f.name: f for f in fields(kind)}
-    for key, value in content.items():
-        if key not in by_name:
-            raise ValueError(f"{path}: unknown key {key!r}; {suggest(str(key), by_name)}")
-        default = by_name[key].default
-        if isinstance(default, bool):
-            if not isinstance(value, bool):
-                raise ValueError(f"{path}: {key} is {value!r}: expected true or false")
-            continue
-        if isinstance(default, float) and not isinstance(value, int | float):
-            raise ValueError(f"{path}: {key} is {value!r}: expected a number such as {default}")
-        if isinstance(default, int) and (not isinstance(value, int) or isinstance(value, bool)):
-            raise ValueError(f"{path}: {key} is {value!r}: expected an integer such as {default}")
-    for name, field in by_name.items():
-        if field.default is MISSING and name not in content:
-            raise ValueError(f"{path}: {content!r} has no {name}")
-    return dict(content)

@@ -10,8 +10,9 @@ UNITS = {"accuracy": "%", "latency": "ms", "memory": "bytes", "flops": "MACs", "
 def axis_label(objective: str) -> str:
     """Return the label of an objective's axis, with its unit.
 
-    >>> axis_label("latency/pixel3"), axis_label("flops")
-    ('latency on pixel3 (ms)', 'flops (MACs)')
+    Examples:
+        >>> axis_label("latency/pixel3"), axis_label("flops")
+        ('latency on pixel3 (ms)', 'flops (MACs)')
     """
     kind, _, qualifier = objective.partition("/")
     unit = UNITS.get(kind, "")

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Generic, Literal, TypeVar
+from weakref import WeakSet
 
 from tqdm import tqdm
 
@@ -13,9 +14,10 @@ Mode = Literal["auto", "bar", "quiet"]
 Item = TypeVar("Item")
 
 DELAY = 2.0  # seconds before a log line is written, so that short work writes none
-PARTS = 10  # log lines for the whole of the work
+MAX_LOG_LINES = 10  # of one progress log
 
 _mode: Mode = "auto"
+_active: WeakSet[Any] = WeakSet()  # bars and logs that are shown now
 
 
 def set_mode(mode: Mode) -> None:
@@ -27,6 +29,26 @@ def set_mode(mode: Mode) -> None:
     """
     global _mode
     _mode = mode
+
+
+def print_status(message: str) -> None:
+    """Write a line to stderr that says what is being done, unless the mode is `quiet`."""
+    if _mode != "quiet":
+        print(f"nas-rlm: {message}", file=sys.stderr, flush=True)
+
+
+class ProgressBar(tqdm):
+    """A bar of `tqdm` that is known to be shown until it is closed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.disable:
+            _active.add(self)
+
+    def close(self) -> None:
+        """Stop drawing the bar."""
+        super().close()
+        _active.discard(self)
 
 
 class ProgressLog(Generic[Item]):
@@ -44,13 +66,17 @@ class ProgressLog(Generic[Item]):
         self.total = len(iterable) if total is None and isinstance(iterable, Sized) else total
         self.n = initial
         self._postfix = ""
-        self._reported = self._part()
+        self._reported = self._num_tenths()
         self._start = time.monotonic()
+        _active.add(self)
 
     def __iter__(self) -> Iterator[Item]:
-        for item in self.iterable or ():
-            yield item
-            self.update()
+        try:
+            for item in self.iterable or ():
+                yield item
+                self.update()
+        finally:
+            self.close()
 
     def __enter__(self) -> ProgressLog[Item]:
         return self
@@ -58,15 +84,15 @@ class ProgressLog(Generic[Item]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _part(self) -> int:
-        return self.n * PARTS // self.total if self.total else 0
+    def _num_tenths(self) -> int:
+        return self.n * MAX_LOG_LINES // self.total if self.total else 0
 
     def update(self, n: int = 1) -> None:
         """Count finished items, and write a line when another tenth is done."""
         self.n += n
         seconds = time.monotonic() - self._start
-        if self._part() > self._reported and seconds >= DELAY:
-            self._reported = self._part()
+        if self._num_tenths() > self._reported and seconds >= DELAY:
+            self._reported = self._num_tenths()
             name = f"{self.desc}: " if self.desc else ""
             percent = 100 * self.n // (self.total or 1)
             line = f"{name}{percent}%, {self.n}/{self.total} {self.unit}, {seconds:.0f} s{self._postfix}"
@@ -81,7 +107,8 @@ class ProgressLog(Generic[Item]):
         self.desc = desc
 
     def close(self) -> None:
-        """Nothing is open; for the interface of `tqdm`."""
+        """End the log, so that the next one is not nested."""
+        _active.discard(self)
 
 
 def progress_bar(
@@ -93,11 +120,15 @@ def progress_bar(
     unit: str = "it",
     delay: float = 0.0,
     disable: bool = False,
-) -> tqdm[Any] | ProgressLog[Any]:
+) -> ProgressBar | ProgressLog[Any]:
     """Show the progress of work, in the way that `set_mode` chose.
 
-    >>> for _ in progress_bar(range(3), "count"):
-    ...     pass
+    Inside of work that shows its progress already, nothing is shown, except on a terminal: there the inner bar
+    appears after `DELAY` seconds and is removed at its end.
+
+    Examples:
+        >>> for _ in progress_bar(range(3), "count"):
+        ...     pass
 
     Args:
         iterable: items to work on; without it call `update`.
@@ -108,7 +139,17 @@ def progress_bar(
         delay: seconds before a bar is drawn.
         disable: show nothing.
     """
-    if not disable and _mode == "auto" and not sys.stderr.isatty():
+    is_terminal, is_nested = sys.stderr.isatty(), len(_active) > 0
+    is_hidden = disable or _mode == "quiet" or (is_nested and not is_terminal)
+    if not is_hidden and _mode == "auto" and not is_terminal:
         return ProgressLog(iterable, desc, total, initial, unit)
-    hidden = disable or _mode == "quiet"
-    return tqdm(iterable, desc or None, total, initial=initial, unit=unit, delay=delay, disable=hidden)
+    return ProgressBar(
+        iterable,
+        desc or None,
+        total,
+        leave=not is_nested,
+        initial=initial,
+        unit=unit,
+        delay=max(delay, DELAY) if is_nested else delay,
+        disable=is_hidden,
+    )

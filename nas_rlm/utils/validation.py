@@ -66,8 +66,9 @@ def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
 def suggest(name: str, valid: Collection[str]) -> str:
     """Return the end of an error message on an unknown name: similar valid names, or else a few of them.
 
-    >>> suggest("latency/pixel4", ["accuracy", "latency/pixel3"])
-    'did you mean latency/pixel3?'
+    Examples:
+        >>> suggest("latency/pixel4", ["accuracy", "latency/pixel3"])
+        'did you mean latency/pixel3?'
     """
     names = list(dict.fromkeys(valid))
     similar = get_close_matches(name, names, n=3, cutoff=0.4)

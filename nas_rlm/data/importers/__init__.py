@@ -1,4 +1,4 @@
-"""Importers: one module for each publisher's file format. Each reads files into rows."""
+"""Importers: a module for each benchmark's published files, with a function that reads them into rows."""
 
 from nas_rlm.data.importers.registry import FORMATS, import_benchmark
 

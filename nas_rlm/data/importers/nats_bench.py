@@ -11,7 +11,11 @@ from nas_rlm.data.tables import Row
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read test accuracies after 90 epochs and, on CIFAR-10, after 12 epochs, as means over the seeds."""
+    """Read test accuracies after 90 epochs and, on CIFAR-10, after 12 epochs, as means over the seeds.
+
+    Args:
+        path: NATS-sss-v1_0-50262.pickle.pbz2, a pickle, which can run any code.
+    """
     with bz2.open(path) as file:
         content = pickle.load(file)
         file.read()  # up to the end, which raises an error if the file is truncated

@@ -1,4 +1,4 @@
-"""The registry of benchmark file formats, and the function that reads a file of any of them."""
+"""Registry of the benchmarks' file formats, and the function that reads a file of any of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ _READ_ERRORS = (
 def import_benchmark(name: str, path: str | os.PathLike[str], allow_pickle: bool = False) -> list[Row]:
     """Read a benchmark's published file into rows of the public schema.
 
-    >>> rows = import_benchmark("nds", "nds_data/DARTS.json")
+    Examples:
+        >>> rows = import_benchmark("nds", "nds_data/DARTS.json")  # doctest: +SKIP
 
     Args:
         name: one of `FORMATS`.
