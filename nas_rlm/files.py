@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +49,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Check that files can be written to a directory, or to its nearest parent that exists.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: the directory is not writable.
     """
     target = Path(path).absolute()
     directory = next(parent for parent in (target, *target.parents) if parent.is_dir())
@@ -62,7 +64,7 @@ def check_no_link_cycle(path: Path) -> None:
     """Check that the symbolic links of a path do not form a cycle.
 
     Raises:
-        ValueError: they do.
+        ValueError: the links form a cycle.
     """
     try:
         path.resolve()
@@ -71,7 +73,7 @@ def check_no_link_cycle(path: Path) -> None:
 
 
 def _checked_target(path: str | os.PathLike[str]) -> Path:
-    """A path that is not a directory and whose parents are directories or do not exist."""
+    """Return a path, checked not to be a directory and not to have a file as parent."""
     target = Path(path)
     try:
         if not str(path).strip() or target.is_dir():
@@ -91,12 +93,12 @@ def _check_parents(path: Path) -> None:
 
 
 def _is_special(target: Path) -> bool:
-    """Whether a path is a pipe, a device or the like, which is written to instead of replaced."""
+    """Return whether a path is a pipe, a device or the like, which is written to instead of replaced."""
     return target.is_relative_to("/dev") or (target.exists() and not target.is_file())
 
 
 def _not_writable(path: str | os.PathLike[str], error: OSError) -> ValueError:
-    """The error for a path that cannot be written to."""
+    """Return the error for a path that cannot be written to."""
     return ValueError(
         f"{str(path)!r} cannot be written ({error.strerror}): expected a path in a writable directory"
     )
@@ -106,11 +108,18 @@ def _not_writable(path: str | os.PathLike[str], error: OSError) -> ValueError:
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     r"""Yield a temporary path, which replaces `path` if the block ends without an error.
 
-    Links are followed. A pipe or device is written to instead of replaced.
+    Links are followed. A pipe or device is written to instead of replaced. A replaced file keeps its
+    permissions, and a new one has those that the umask allows.
 
     Examples:
-        >>> with atomic_write("front.csv") as temporary:
-        ...     temporary.write_text("arch,accuracy\n")
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as directory:
+        ...     path = Path(directory) / "front.csv"
+        ...     with atomic_write(path) as temporary:
+        ...         _ = temporary.write_text("arch,accuracy\n")
+        ...     path.read_text()
+        'arch,accuracy\n'
 
     Raises:
         ValueError: the path cannot be written to.
@@ -121,26 +130,47 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     directory = Path(tempfile.gettempdir()) if is_special else target.parent
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=directory, prefix=f".{target.name[:32]}.", suffix=target.suffix)
+        temporary = directory / f".{target.name[:32]}.{secrets.token_hex(4)}{target.suffix}"
+        permissions = _create(temporary, None if is_special else target)
     except OSError as error:
         raise _not_writable(path, error) from None
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
         if is_special:
             with open(target, "ab") as file:
                 file.write(temporary.read_bytes())
         else:
-            os.chmod(temporary, 0o644)
+            _wait_until_on_disk(temporary)  # else a power failure could leave an empty file
+            os.chmod(temporary, permissions)
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def _create(temporary: Path, target: Path | None) -> int:
+    """Create an empty file, and return the permissions that it should have once it replaces a target.
+
+    Args:
+        temporary: the file.
+        target: the file to replace, which need not exist; None for none.
+    """
+    is_private = target is None or target.exists()  # a replaced file may be private
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if is_private else 0o666))
+    return stat.S_IMODE((target if target is not None and is_private else temporary).stat().st_mode)
+
+
+def _wait_until_on_disk(path: Path) -> None:
+    """Return when the content of a file is on disk."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def exclusive_lock(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold a lock on a file or directory, against other processes of this user on this machine.
+    """Lock a file or directory within a `with` block, against other processes of this user on this machine.
 
     Raises:
         ValueError: another process holds the lock.
@@ -175,11 +205,11 @@ def read_text(path: str | os.PathLike[str], expected: str) -> str:
     """Read a text file in UTF-8, with or without a byte order mark.
 
     Args:
-        path: of the file.
-        expected: what the file should contain, for error messages.
+        path: path of the file.
+        expected: description of a valid file, for error messages.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the path is a directory, or the file is not text.
     """
     try:

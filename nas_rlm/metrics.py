@@ -53,7 +53,7 @@ def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:
 
 
 def _correlation(measure: Callable[..., Any], predicted: np.ndarray, true: np.ndarray) -> float:
-    """The statistic of a correlation measure of scipy, or 0 where it is undefined."""
+    """Return a correlation of `scipy.stats`; 0 where it is undefined."""
     if len(true) < 2 or np.ptp(predicted) == 0 or np.ptp(true) == 0:
         return 0.0
     return float(measure(predicted, true).statistic)

@@ -1,4 +1,4 @@
-"""RLM: load, predict, sample, fine-tune and save models. The public face of the package."""
+"""The class RLM, the main interface of the package: load, predict, sample, fine-tune and save models."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class RLM(Ensemble):
         (10, 2)
 
     Args:
-        network: the encoder-decoder.
+        network: encoder-decoder network.
         tokenizer: tokenizer of the network.
-        trained_on: by space, the rows and objectives that the network was trained on.
-        temperatures: by space and objective, divisors of the network's logits that calibrate intervals, see
+        trained_on: number of rows and objectives that the network was trained on, by space.
+        temperatures: divisors of the network's logits that calibrate intervals, by space and objective, see
             `nas_rlm.surrogates.calibration`.
-        surrogates: by space, surrogates that are combined with the network, see
+        surrogates: surrogates that are combined with the network, by space, see
             `nas_rlm.surrogates.graph_surrogate`.
     """
 

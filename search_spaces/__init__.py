@@ -59,7 +59,7 @@ def get(name: str) -> SearchSpace[Any]:
         15625
 
     Raises:
-        ValueError: there is no such space; the message names the most similar one.
+        ValueError: no space has this name; the message suggests the most similar one.
     """
     if name in _BUILT_IN:
         module, kind = _BUILT_IN[name].split(":")

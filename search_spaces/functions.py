@@ -148,7 +148,7 @@ def node_proto(
 
 
 def _structure_key(call: Call) -> tuple[object, ...]:
-    """Return the operators, attributes and wiring of a call; equal for calls that one function can replace."""
+    """Return the operators, attributes and wiring of a call; calls with equal keys can share a function."""
     number = {call.input: 0}
     structure: list[object] = []
     for n in call.body:

@@ -73,26 +73,27 @@ def _projected(graph: Graph, x: Value, channels: int, stride: int) -> Value:
     return x if stride == 1 and x.channels == channels else conv_bn(graph, x, channels, 1, stride)
 
 
-# Each block is named as in the benchmark, and writes its layers with output channels and the stride.
-
-
 def _a22(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block a22 of the benchmark."""
     a = conv_bn_relu6(g, x, channels, 3, stride)
     return add(g, a, conv_bn(g, conv_bn_relu6(g, a, channels, 1), channels, 1))
 
 
 def _z(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block z of the benchmark."""
     a = conv_bn_relu6(g, x, channels, 3, stride)
     return add(g, a, separable(g, a, channels, 3))
 
 
 def _b23(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block b23 of the benchmark."""
     return add(
         g, _projected(g, x, channels, stride), separable(g, separable(g, x, channels, 3, stride), channels, 3)
     )
 
 
 def _j30(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block j30 of the benchmark."""
     return add(
         g,
         _projected(g, x, channels, stride),
@@ -101,52 +102,62 @@ def _j30(g: Graph, x: Value, channels: int, stride: int) -> Value:
 
 
 def _g30(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block g30 of the benchmark."""
     a = separable(g, x, channels, 3, stride)
     b = separable(g, add(g, _projected(g, x, channels, stride), a), channels, 3)
     return add(g, a, conv_bn(g, b, channels, 1))
 
 
 def _r30(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block r30 of the benchmark."""
     a = separable(g, x, channels, 3, stride)
     projection = conv_bn(g, add(g, _projected(g, x, channels, stride), a), channels, 1)
     return add(g, _projected(g, x, channels, stride), projection, separable(g, a, channels, 3))
 
 
 def _l20(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block l20 of the benchmark."""
     return conv_bn(g, conv_bn_relu6(g, x, channels, 3, stride), channels, 1)
 
 
 def _t20(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block t20 of the benchmark."""
     return add(g, conv_bn(g, x, channels, 1, stride), separable(g, x, channels, 3, stride))
 
 
 def _t31(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block t31 of the benchmark."""
     b = conv_bn_relu6(g, separable(g, x, channels, 3, stride), channels, 1)
     last = separable(g, add(g, _projected(g, x, channels, stride), b), channels, 3)
     return add(g, _projected(g, x, channels, stride), b, last)
 
 
 def _src0(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block src0 of the benchmark."""
     a = conv_bn_relu6(g, x, channels, 1, stride)
     return add(g, a, conv_bn(g, conv_bn_relu6(g, a, channels, 3), channels, 3))
 
 
 def _src1(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block src1 of the benchmark."""
     branch = conv_bn(g, conv_bn_relu6(g, x, x.channels, 3), channels, 3, stride)
     return add(g, conv_bn_relu6(g, x, channels, 1, stride), branch)
 
 
 def _src3(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block src3 of the benchmark."""
     branch = conv_bn_relu6(g, conv_bn_relu6(g, x, x.channels, 1), channels, 3, stride)
     return add(g, conv_bn(g, x, channels, 1, stride), conv_bn(g, branch, channels, 1))
 
 
 def _src7(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block src7 of the benchmark."""
     a = conv_bn(g, x, channels, 1, stride)
     return add(g, a, separable(g, separable(g, a, channels, 3), channels, 3))
 
 
 def _src8(g: Graph, x: Value, channels: int, stride: int) -> Value:
+    """Write the block src8 of the benchmark."""
     a = conv_bn(g, x, channels, 1, stride)
     return add(g, a, conv_bn(g, separable(g, a, channels, 3), channels, 1))
 

@@ -199,7 +199,7 @@ class ResNeXtB(ResNeXtA):
 
 
 def _add_shortcut(graph: Graph, x: Value, y: Value, stride: int) -> Value:
-    """Write the sum of the input `x` of a block, projected if shapes differ, and its output `y`; then ReLU."""
+    """Write the sum of a block's input `x`, projected if shapes differ, and its output `y`; then ReLU."""
     shortcut = x if stride == 1 and x.channels == y.channels else conv_bn(graph, x, y.channels, 1, stride)
     return graph.op("Relu", add(graph, shortcut, y))
 

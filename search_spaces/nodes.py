@@ -30,7 +30,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight.
+    """A weight that an operator reads.
 
     Args:
         shape: shape of the tensor.

@@ -77,8 +77,8 @@ class SNAS(SearchSpace[Network]):
         self.macro = (STEMS, STACKS, CELLS, MULTIPLIERS, (False, True))
         nodes = [g for i in range(MAX_NODES) for g in (len(OPERATORS), i + 1, i + 2)]
         self.genes = (*map(len, self.macro), MAX_NODES, *nodes)
-        of_node = (len(OPERATORS) * ((i + 1) + (i + 1) * i // 2) for i in range(MAX_NODES))
-        cells = sum(accumulate(of_node, lambda a, b: a * b))
+        num_choices = (len(OPERATORS) * ((i + 1) + (i + 1) * i // 2) for i in range(MAX_NODES))
+        cells = sum(accumulate(num_choices, lambda a, b: a * b))
         self.size = int(np.prod([len(c) for c in self.macro])) * cells
 
     def decode(self, genome: np.ndarray) -> Network:

@@ -23,7 +23,7 @@ class SearchSpace(ABC, Generic[A]):
     Attributes:
         name: name for `search_spaces.get`.
         size: number of architectures; None if it is unknown.
-        genes: number of choices of each gene; gene i of a genome is an integer from 0 to genes[i] - 1.
+        genes: number of values of each gene; gene i of a genome is an integer from 0 to genes[i] - 1.
         input_shape: channels, height and width of the networks' input, if all networks have the same.
     """
 
@@ -63,15 +63,15 @@ class SearchSpace(ABC, Generic[A]):
         """Check that an architecture belongs to the space.
 
         Raises:
-            ValueError: it does not; the message names the bad part.
+            ValueError: the architecture is not in the space; the message names the bad part.
         """
         self.parse(str(architecture))
 
     def validated(self, architecture: A) -> A:
-        """Return the architecture if it belongs to the space.
+        """Return an architecture, checked to belong to the space.
 
         Raises:
-            ValueError: it does not, or it is not an architecture at all.
+            ValueError: the architecture is not in the space, or has another type.
         """
         try:
             self.validate(architecture)
@@ -90,7 +90,7 @@ class SearchSpace(ABC, Generic[A]):
         return str(architecture)
 
     def sample(self, rng: np.random.Generator) -> A:
-        """Return a random architecture."""
+        """Return a random architecture, by sampling uniform genomes until one has an architecture."""
         while True:
             candidate = self._decode_or_none(rng.integers(self.genes))
             if candidate is not None:
@@ -127,7 +127,7 @@ class SearchSpace(ABC, Generic[A]):
 
     @cached_property
     def _variable_genes(self) -> np.ndarray:
-        """Indices of genes with more than one choice."""
+        """Indices of genes with more than one possible value."""
         return np.flatnonzero(np.array(self.genes) > 1)
 
     def _decode_or_none(self, genome: np.ndarray) -> A | None:

@@ -1,3 +1,14 @@
+"""The notebooks run, and their stored outputs are complete and small.
+
+`python -m tests.test_notebooks [NAME ...]` runs notebooks and stores their outputs, without warnings and
+progress.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -6,14 +17,66 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+WITH_PICTURES = {"ablations", "own_device", "pareto_densities", "quickstart"}
+MAX_BYTES = 400_000
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def executed(path: Path) -> nbformat.NotebookNode:
+    """Return a notebook with new outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(path.parent)}}
+    return NotebookClient(notebook, timeout=300, resources=resources, record_timing=False).execute()
+
+
+def outputs(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def has_picture(notebook: nbformat.NotebookNode) -> bool:
+    return any("image/png" in output.get("data", {}) for output in outputs(notebook))
+
+
+@each_notebook
 def test_a_notebook_runs_from_top_to_bottom(path, shipped_rlm, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("NAS_RLM_DATA", raising=False)
+    notebook = executed(path)
+    assert outputs(notebook)
+    assert has_picture(notebook) == (path.stem in WITH_PICTURES)
+
+
+@each_notebook
+def test_stored_outputs_are_complete_and_small(path):
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert outputs
-    assert any("image/png" in output.get("data", {}) for output in outputs) or path.stem != "quickstart"
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == [*range(1, len(counts) + 1)]
+    assert has_picture(notebook) == (path.stem in WITH_PICTURES)
+    assert all(output.output_type != "error" and output.get("name") != "stderr" for output in outputs(notebook))
+    assert path.stat().st_size < MAX_BYTES
+
+
+@each_notebook
+def test_stored_outputs_have_no_path_of_a_machine(path):
+    text = json.dumps([{k: v for k, v in o.items() if k != "data"} for o in outputs(nbformat.read(path, 4))])
+    for directory in (str(ROOT), str(Path.home()), tempfile.gettempdir() + "/"):
+        assert directory not in text
+
+
+def store_outputs(path: Path) -> None:
+    """Run a notebook and write it with its outputs."""
+    notebook = executed(path)
+    notebook.metadata.language_info = {"name": "python"}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    for path in NOTEBOOKS:
+        if path.stem in (sys.argv[1:] or path.stem):
+            store_outputs(path)
+            print(path.name)

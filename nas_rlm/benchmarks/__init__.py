@@ -1,4 +1,4 @@
-"""Benchmarks: accuracy, few labels, devices, search, programs, speed, ablations, and the baselines.
+"""Benchmarks: accuracy, few labels, devices, search, programs, speed, ablations, and their baselines.
 
 May import: every package but cli.
 """

@@ -1,6 +1,6 @@
-"""The paper's ablations at this project's scale: one choice is varied, all else is equal.
+"""The paper's ablations at a small scale: one choice is varied, all else is equal.
 
-Source: section 6 of the paper (tables 5, 7, 8 and 9, and figures 7 to 9).
+`nas_rlm.plotting.ablations` draws them. Source: section 6 of the paper (tables 5 and 7 to 9, figures 7 to 9).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 import search_spaces
 from nas_rlm.benchmarks import baselines
@@ -27,34 +26,35 @@ from nas_rlm.model import encoders
 from nas_rlm.model.checkpoint import AnyTokenizer
 from nas_rlm.model.network import Config, KeyValueCache, Memory, Network
 from nas_rlm.model.numbers import MINUS, PLUS, ZERO, NumberScheme
-from nas_rlm.plotting.style import HUES, INK, MUTED
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx
 from nas_rlm.training.dataset import make_dataset
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit
+from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 
-BATCH, HELD = 32, 1000
-SAMPLES = 16  # of a number as text, of which the median counts
+BATCH_SIZE = 32
+MAX_TEST_ROWS = 1000
+NUM_SAMPLES = 16  # of a number as text; the prediction is their median
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is varied, and what all trials share.
+    """The settings of one training.
 
     Args:
-        spaces: whose accuracies are learnt, as many rows of each.
+        spaces: spaces whose accuracy is learned, with as many rows of each.
         rows: labelled rows of each space.
-        steps: batches of 32.
-        size: the network's dial.
+        steps: training steps, batches of 32.
+        size: size of the network, see `nas_rlm.model.network.Config`.
         flat: texts without functions.
-        generic: a tokenizer that was made for English, of 30,522 pieces, instead of the shipped one.
-        plain: numbers as text, unconstrained, instead of digits on a tree.
-        head: instead of the decoder a regression head, as plain as `baselines.head` is: "raw", or
-            "normalised" to 0 … 1 in each space.
+        generic: a tokenizer for English with 30,522 pieces instead of the shipped one.
+        plain: numbers as unconstrained text instead of digits on a tree.
+        head: a regression head instead of the decoder, see `nas_rlm.benchmarks.baselines.regression_head`:
+            `raw`, or `normalised` to 0 … 1 in each space.
         length: tokens of a text that are read.
-        start: a checkpoint to start from.
+        start: checkpoint from which the training starts.
     """
 
     spaces: tuple[str, ...] = ("nasbench101", "nasbench201")
@@ -69,8 +69,8 @@ class Trial:
     start: str = ""
 
 
-FEW = Trial(rows=200, steps=300, size=4)
-LONG = Trial(spaces=("nasbench201",), rows=2000, steps=400)
+FEW_LABELS = Trial(rows=200, steps=300, size=4)
+LONG_TEXTS = Trial(spaces=("nasbench201",), rows=2000, steps=400)
 ABLATIONS: dict[str, dict[str, Trial]] = {
     "heads": {
         "decoder": Trial(),
@@ -78,10 +78,10 @@ ABLATIONS: dict[str, dict[str, Trial]] = {
         "head, raw": Trial(head="raw"),
     },
     "numbers": {"digits": Trial(), "as text": Trial(plain=True)},
-    "tokenizer": {"learned, 8K": LONG, "generic, 30.5K": replace(LONG, generic=True)},
+    "tokenizer": {"learned, 8K": LONG_TEXTS, "generic, 30.5K": replace(LONG_TEXTS, generic=True)},
     "length": {f"{n} tokens": Trial(length=n) for n in (16, 32, 64, 128)},
-    "text": {"outlined": LONG, "flat": replace(LONG, flat=True)},
-    "pretraining": {"from nothing": FEW, "pretrained": replace(FEW, start="pretrained")},
+    "text": {"outlined": LONG_TEXTS, "flat": replace(LONG_TEXTS, flat=True)},
+    "pretraining": {"from scratch": FEW_LABELS, "pretrained": replace(FEW_LABELS, start="pretrained")},
     "joint": {
         "together": Trial(steps=3000),
         "NAS-Bench-101 alone": Trial(spaces=("nasbench101",)),
@@ -91,13 +91,14 @@ ABLATIONS: dict[str, dict[str, Trial]] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a trial reached on held-out rows of one space.
+class TrialResult:
+    """The result of a trial on the test rows of one space.
 
     Args:
-        tokens: the median of a text, as it is read.
-        spearman, kendall: of accuracy.
-        seconds: of the whole trial.
+        tokens: median number of tokens that are read of a text.
+        spearman: Spearman correlation of predicted and measured accuracy.
+        kendall: Kendall's tau of them.
+        seconds: time of the complete trial.
     """
 
     tokens: float
@@ -107,107 +108,91 @@ class Outcome:
 
 
 Key = tuple[str, str, int, str]
-KEYS = ("ablation", "trial", "seed", "space")  # what an outcome is of
+KEY_NAMES = ("ablation", "trial", "seed", "space")
 
 
-def run(
-    name: str, seeds: Sequence[int] = (0, 1), done: Mapping[Key, Outcome] | None = None
-) -> Iterator[tuple[Key, Outcome]]:
-    """The trials of one of `ABLATIONS`, one after the other.
+def run_ablation(
+    name: str,
+    seeds: Sequence[int] = (0, 1),
+    finished: Mapping[Key, TrialResult] | None = None,
+    progress: bool = False,
+) -> Iterator[tuple[Key, TrialResult]]:
+    """Run the trials of an ablation.
 
     Args:
-        name: of the ablation.
-        seeds: each trial is run with each.
-        done: what is known. Of this ablation it is left out, and of the same trial in another one it is told
-            again instead of being run twice.
+        name: one of `ABLATIONS`.
+        seeds: seeds of each trial.
+        finished: results that are not computed again. The result of the same trial in another ablation is
+            yielded instead of running it twice.
+        progress: show a progress bar.
+
+    Yields:
+        Ablation, trial, seed and space, and the result, as soon as each is available.
 
     Raises:
         ValueError: there is no such ablation.
     """
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {suggest(name, ABLATIONS)}")
-    known: dict[tuple[Trial, int], dict[str, Outcome]] = {}
-    for (ablation, label, seed, space), outcome in (done or {}).items():
+    finished = finished or {}
+    by_trial: dict[tuple[Trial, int], dict[str, TrialResult]] = {}
+    for (ablation, label, seed, space), result in finished.items():
         if trial := ABLATIONS.get(ablation, {}).get(label):
-            known.setdefault((trial, seed), {})[space] = outcome
-    for seed in seeds:
-        for label, trial in ABLATIONS[name].items():
-            found = known.get((trial, seed)) or _outcomes(trial, seed)
-            for space, outcome in found.items():
-                key = name, label, seed, space
-                if key not in (done or {}):
-                    yield key, outcome
+            by_trial.setdefault((trial, seed), {})[space] = result
+    trials = [(seed, label, trial) for seed in seeds for label, trial in ABLATIONS[name].items()]
+    for seed, label, trial in progress_bar(trials, name, unit="trial", disable=not progress):
+        results = by_trial.get((trial, seed)) or _run_trial(trial, seed)
+        for space, result in results.items():
+            key = name, label, seed, space
+            if key not in finished:
+                yield key, result
 
 
-def figure(outcomes: Mapping[Key, Outcome]) -> Figure:
-    """A panel for each ablation: Kendall's tau of each trial and space, and how far seeds differ."""
-    spaces = list(dict.fromkeys(space for *_, space in outcomes))
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for (ablation, trial, _, space), outcome in outcomes.items():
-        of_trial = found.setdefault(ablation, {}).setdefault(trial, {})
-        of_trial.setdefault(space, []).append(outcome.kendall)
-    heights = [len(trials) for trials in found.values()]
-    drawn = Figure(figsize=(7, 0.6 * sum(heights) + 0.7 * len(heights)), layout="constrained")
-    panels = drawn.subplots(len(found), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
-    for panel, (name, trials) in zip(panels, found.items(), strict=True):
-        for row, of_trial in enumerate(trials.values()):
-            for k, (space, values) in enumerate(of_trial.items()):
-                hue, y = HUES[spaces.index(space)], row + 0.3 * (k - (len(of_trial) - 1) / 2)
-                panel.plot([min(values), max(values)], [y, y], color=hue, linewidth=4, alpha=0.3)
-                panel.plot(np.mean(values), y, "o", color=hue, label=space)
-        panel.set_yticks(range(len(trials)), list(trials))
-        panel.set_ylim(len(trials) - 0.5, -0.5)
-        panel.set_title(name, loc="left", color=INK)
-        panel.tick_params(colors=MUTED)
-    panels[-1].set_xlabel("Kendall's tau on held-out networks; dot: mean, bar: all seeds")
-    handles = {label: h for p in panels for h, label in zip(*p.get_legend_handles_labels(), strict=True)}
-    drawn.legend(
-        handles.values(), handles.keys(), loc="outside upper right", frameon=False, ncols=len(handles)
-    )
-    return drawn
-
-
-def _outcomes(trial: Trial, seed: int) -> dict[str, Outcome]:
-    """Of each space what a trial reaches."""
+def _run_trial(trial: Trial, seed: int) -> dict[str, TrialResult]:
+    """Run a trial and return its result for each space."""
     start = time.perf_counter()
-    ranks = list(_ranks(trial, seed))
+    correlations = list(_train_and_evaluate(trial, seed))
     seconds = time.perf_counter() - start
-    return {space: Outcome(tokens, rho, tau, seconds) for space, tokens, rho, tau in ranks}
+    return {space: TrialResult(tokens, rho, tau, seconds) for space, tokens, rho, tau in correlations}
 
 
-def _ranks(trial: Trial, seed: int) -> Iterator[tuple[str, float, float, float]]:
-    """Each space of a trial with its median of tokens, Spearman and Kendall."""
-    sides = [_rows(space, trial.rows, seed) for space in trial.spaces]
-    rlm = _new(trial, seed)
-    known = [(rows, _texts(rows, trial.flat)) for rows, _ in sides]
-    asked = [(rows, _texts(rows, trial.flat)) for _, rows in sides]
+def _train_and_evaluate(trial: Trial, seed: int) -> Iterator[tuple[str, float, float, float]]:
+    """Yield each space of a trial with its median number of tokens, Spearman and Kendall correlation."""
+    rlm = _initial_model(trial, seed)
+    train, test = [], []
+    for space in trial.spaces:
+        train_rows, test_rows = _train_test_rows(space, trial.rows, seed)
+        train.append((train_rows, _texts(train_rows, trial.flat)))
+        test.append((test_rows, _texts(test_rows, trial.flat)))
     if trial.head:
-        predicted = _by_head(rlm, known, asked, trial, seed)
+        predictions = _predict_with_head(rlm, train, test, trial, seed)
     else:
-        share = trial.steps * BATCH // len(known)
-        use = TableRecipe("", rows=share)
-        examples = [make_dataset(rlm, rows, use, texts) for rows, texts in known]
-        fit(rlm, examples, _recipe(trial, seed))
-        predict = _as_text if trial.plain else _median
-        predicted = [predict(rlm, texts) for _, texts in asked]
-    for space, (rows, texts), found in zip(trial.spaces, asked, predicted, strict=True):
+        use = TableRecipe("", rows=trial.steps * BATCH_SIZE // len(train))
+        datasets = [make_dataset(rlm, rows, use, texts) for rows, texts in train]
+        fit(rlm, datasets, _recipe(trial, seed))
+        predict = _predict_numbers_as_text if trial.plain else _predict_medians
+        predictions = [predict(rlm, texts) for _, texts in test]
+    for space, (rows, texts), predicted in zip(trial.spaces, test, predictions, strict=True):
         true = np.array([row.targets["accuracy"] for row in rows])
         tokens = float(np.median([len(rlm.token_ids(text)) for text in texts]))
-        yield space, tokens, spearman(found, true), kendall(found, true)
+        yield space, tokens, spearman(predicted, true), kendall(predicted, true)
 
 
-def _rows(space: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
-    """Labelled and held-out rows of a space, on the sides that the shipped model's recipe gives them."""
+def _train_test_rows(space: str, count: int, seed: int) -> tuple[list[Row], list[Row]]:
+    """Random training and test rows of a space, from the split of the shipped model's recipe."""
     table = tables.read(tables.data_directory() / "architectures" / f"{space}.parquet")
     rng = np.random.default_rng(seed)
-    known, held = (
-        [side.rows[i] for i in rng.permutation(len(side))[:most]]
-        for side, most in zip(split(table.where_measured("accuracy")), (count, HELD), strict=True)
+    train, test = (
+        [part.rows[i] for i in rng.permutation(len(part))[:max_rows]]
+        for part, max_rows in zip(
+            split(table.where_measured("accuracy")), (count, MAX_TEST_ROWS), strict=True
+        )
     )
-    return [row.select(["accuracy"]) for row in known], held
+    return [row.select(["accuracy"]) for row in train], test
 
 
 def _texts(rows: Sequence[Row], flat: bool) -> list[str]:
+    """Texts of rows, with or without functions."""
     if not flat:
         return texts_of_rows(rows)
     space = search_spaces.get(rows[0].space)
@@ -215,12 +200,12 @@ def _texts(rows: Sequence[Row], flat: bool) -> list[str]:
 
 
 def _recipe(trial: Trial, seed: int) -> Recipe:
-    """Of a decoder that takes its steps in one epoch, or of a head that goes through its rows as often."""
-    passes = round(trial.steps * BATCH / (trial.rows * len(trial.spaces))) if trial.head else 1
+    """A recipe with all steps in one epoch of a decoder, or with as many epochs of a regression head."""
+    epochs = round(trial.steps * BATCH_SIZE / (trial.rows * len(trial.spaces))) if trial.head else 1
     return Recipe(
         (TableRecipe(""),),
-        epochs=max(1, passes),
-        batch_size=BATCH,
+        epochs=max(1, epochs),
+        batch_size=BATCH_SIZE,
         optimizer="muon",
         learning_rate=2e-3 if not trial.start else 5e-4,
         warmup=50,
@@ -230,8 +215,8 @@ def _recipe(trial: Trial, seed: int) -> Recipe:
     )
 
 
-def _new(trial: Trial, seed: int) -> RLM:
-    """A model as it is before its training."""
+def _initial_model(trial: Trial, seed: int) -> RLM:
+    """A model before its training."""
     if trial.start:
         return RLM.load(trial.start).copy_for_training(("accuracy",))
     tokenizer: AnyTokenizer = (
@@ -239,39 +224,43 @@ def _new(trial: Trial, seed: int) -> RLM:
         if trial.generic
         else Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
     )
-    kind = _ConfigOfText if trial.plain else Config
-    config = kind(tokenizer.vocab_size, ("accuracy",), trial.size, trial.length)
+    config_type = _NumbersAsTextConfig if trial.plain else Config
+    config = config_type(tokenizer.vocab_size, ("accuracy",), trial.size, trial.length)
     torch.manual_seed(seed)
     return RLM(Network(config, tokenizer.kinds()), tokenizer)
 
 
-Labelled = tuple[list[Row], list[str]]  # rows and their texts
+RowsAndTexts = tuple[list[Row], list[str]]
 
 
-def _by_head(
-    rlm: RLM, known: Sequence[Labelled], asked: Sequence[Labelled], trial: Trial, seed: int
+def _predict_with_head(
+    rlm: RLM, train: Sequence[RowsAndTexts], test: Sequence[RowsAndTexts], trial: Trial, seed: int
 ) -> list[np.ndarray]:
-    """Predictions for each space's asked rows by a regression head."""
-    values = []
-    for rows, _ in known:
-        of_space = np.array([row.targets["accuracy"] for row in rows])
-        low, high = (of_space.min(), of_space.max()) if trial.head == "normalised" else (0.0, 1.0)
-        values.append((of_space - low) / ((high - low) or 1.0))
-    texts = [text for part in (*known, *asked) for text in part[1]]
-    first = np.concatenate(values)
-    found = baselines.head(rlm, texts, np.arange(len(first)), first, _recipe(trial, seed))[len(first) :]
-    ends = np.cumsum([len(rows) for rows, _ in asked])[:-1]
-    return np.split(found, ends)
+    """Predictions of each space's test rows by a regression head."""
+    labels = []
+    for rows, _ in train:
+        accuracy = np.array([row.targets["accuracy"] for row in rows])
+        low, high = (accuracy.min(), accuracy.max()) if trial.head == "normalised" else (0.0, 1.0)
+        labels.append((accuracy - low) / ((high - low) or 1.0))
+    texts = [text for _, part in (*train, *test) for text in part]
+    train_labels = np.concatenate(labels)
+    num_train = len(train_labels)
+    predicted = baselines.regression_head(
+        rlm, texts, np.arange(num_train), train_labels, _recipe(trial, seed)
+    )[num_train:]
+    ends = np.cumsum([len(rows) for rows, _ in test])[:-1]
+    return np.split(predicted, ends)
 
 
-def _median(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
+def _predict_medians(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
+    """Predicted medians of accuracy [N]."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that texts are cropped
+        warnings.simplefilter("ignore", UserWarning)  # of cropped texts
         return rlm.predict_text(texts, ["accuracy"])[:, 0]
 
 
 class NumbersAsText(NumberScheme):
-    """Numbers as they are printed, two places after the point, with the tokens that digits leave over.
+    """Numbers as decimal text with two decimals, in the tokens of digits.
 
     >>> NumbersAsText().encode(72.5)
     [9, 4, 0, 7, 2, 1]
@@ -282,40 +271,42 @@ class NumbersAsText(NumberScheme):
         return 6
 
     def encode(self, value: float) -> list[int]:
-        """Digits, PLUS for the point, and MINUS where the number has ended."""
-        written = [PLUS if c == "." else ZERO + int(c) for c in f"{value:.2f}"]
-        return (written + [MINUS] * self.length)[: self.length]
+        """Return digits, `PLUS` for the decimal point, and `MINUS` after the end of the number."""
+        tokens = [PLUS if c == "." else ZERO + int(c) for c in f"{value:.2f}"]
+        return (tokens + [MINUS] * self.length)[: self.length]
 
     def decode(self, tokens: Sequence[int]) -> float:
-        """The number, or NaN where the tokens are none."""
-        written = "".join("." if t == PLUS else " " if t == MINUS else str(t - ZERO) for t in tokens)
+        """Return the number, or NaN if the tokens do not form one."""
+        text = "".join("." if t == PLUS else " " if t == MINUS else str(t - ZERO) for t in tokens)
         try:
-            return float(written)
+            return float(text)
         except ValueError:
             return math.nan
 
 
-class _ConfigOfText(Config):
+class _NumbersAsTextConfig(Config):
+    """The configuration of a network that writes numbers as text."""
+
     @property
     def scheme(self) -> NumberScheme:
         return NumbersAsText()
 
 
-def _as_text(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
-    """The median of samples without constraint, of those that are numbers."""
+def _predict_numbers_as_text(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
+    """The median of those unconstrained samples that are numbers [N]."""
     network, scheme = rlm.network, rlm.network.config.scheme
     generator = torch.Generator().manual_seed(0)
 
-    def decode(memory: Memory, read: list[str]) -> np.ndarray:
+    def decode(memory: Memory, batch_texts: list[str]) -> np.ndarray:
         caches = [KeyValueCache() for _ in network.decoder]
-        unread = torch.full((memory.batch * SAMPLES, 1), network.config.objective_ids(["accuracy"])[0])
-        written = []
+        token = torch.full((memory.batch * NUM_SAMPLES, 1), network.config.objective_ids(["accuracy"])[0])
+        tokens = []
         for _ in range(scheme.length):
-            logits = network.decode(unread, memory, caches)[:, -1]
-            unread = torch.multinomial(logits.softmax(1), 1, generator=generator)
-            written.append(unread)
-        drawn = np.array([scheme.decode(row) for row in torch.cat(written, 1).tolist()])
-        numbers = [row[np.isfinite(row)] for row in drawn.reshape(memory.batch, SAMPLES)]
+            logits = network.decode(token, memory, caches)[:, -1]
+            token = torch.multinomial(logits.softmax(1), 1, generator=generator)
+            tokens.append(token)
+        values = np.array([scheme.decode(row) for row in torch.cat(tokens, 1).tolist()])
+        numbers = [row[np.isfinite(row)] for row in values.reshape(memory.batch, NUM_SAMPLES)]
         return np.array([[np.median(row) if len(row) else 0.0] for row in numbers])
 
     return rlm.decode_texts(texts, decode, (1,), batch_size=64, progress=False)[:, 0]

@@ -1,7 +1,7 @@
-"""How well a new device is known from a few networks that were measured on it, and from other devices.
+"""How well a new device is predicted from a few networks measured on it, and from other devices.
 
-Source: the protocol of HELP (Lee et al. 2021) and NASFLAT (Akhauri and Abdelfattah 2024); here nothing is
-known of the networks that are asked, on no device.
+Source: the protocol of HELP (Lee et al. 2021) and NASFLAT (Akhauri and Abdelfattah 2024); here the test
+networks are not measured on any device.
 """
 
 from __future__ import annotations
@@ -28,49 +28,63 @@ from nas_rlm.surrogates.fitting import fit_graph_surrogates, zero_label_surrogat
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.utils.progress import progress_bar
 
-POOL = 1000  # networks that can be measured
-SELECTIONS = ("random", "chosen")
+POOL_SIZE = 1000  # networks from which samples are drawn
+SELECTIONS = ("random", "chosen")  # at random, or by `nas_rlm.devices.sample_selection`
 
-# The devices of HELP and NASFLAT; the largest batch is another one in each table.
+# The devices of HELP and NASFLAT; the largest batch size differs between tables.
 SOURCES = (
     *("1080ti_1", "1080ti_32", "1080ti_{}", "silver_4114", "silver_4210r"),
     *("samsung_a50", "pixel3", "essential_ph_1", "samsung_s7"),
 )
 TARGETS = ("titan_rtx_{}", "gold_6226", "fpga", "pixel2", "raspi4", "eyeriss")
-LARGEST = {"nasbench201": "256", "fbnet": "64"}
+LARGEST_BATCH = {"nasbench201": "256", "fbnet": "64"}
+
+Key = tuple[str, str, int]
+KEY_NAMES = ("target", "selection", "seed")
 
 
 @dataclass(frozen=True)
-class Score:
-    """How a device is told from few samples.
+class DeviceResult:
+    """How well a device is predicted from a few samples.
 
     Args:
-        spearman, kendall: over the networks that are asked.
-        error: median of the absolute errors, relative to what was measured.
-        flops: Spearman of multiply-accumulates over the same ones.
-        best: Spearman of the known device that is most like it on the samples; of a cost where none is known.
-        seconds: to learn it.
+        spearman: Spearman correlation of predictions and measurements of the test networks.
+        kendall: Kendall's tau of them.
+        relative_error: median absolute error, relative to the measurement.
+        spearman_flops: Spearman correlation of multiply-accumulates and measurements.
+        spearman_nearest: Spearman correlation of the predictions of the known device that is most similar on
+            the samples; of a cost if no device is known.
+        seconds: time to fit the surrogate.
     """
 
     spearman: float
     kendall: float
-    error: float
-    flops: float
-    best: float
+    relative_error: float
+    spearman_flops: float
+    spearman_nearest: float
     seconds: float
 
 
-class Transfer:
-    """Devices on which the networks of one table were measured, some of them known.
+class DeviceTransfer:
+    """A table of networks that were measured on several devices, split for the prediction of a new device.
 
     Args:
-        table: of one space.
-        held: share of its networks that are asked, and are not among those that can be measured; with 0 all
-            are asked that were not measured to learn from.
-        seed: which ones.
+        table: rows of one space.
+        test_share: share of the networks that are test networks, from which no samples are drawn; with 0 all
+            networks but the samples are test networks.
+        seed: seed of the split.
+
+    Attributes:
+        devices: names of the latencies of the table.
+        rows: rows with a latency.
+        pool_indices: indices of the networks from which samples are drawn.
+        test_indices: indices of the test networks.
+
+    Raises:
+        ValueError: the table does not have rows of exactly one space with a latency.
     """
 
-    def __init__(self, table: Table, held: float = 0.1, seed: int = 0) -> None:
+    def __init__(self, table: Table, test_share: float = 0.1, seed: int = 0) -> None:
         self.devices = [name for name in table.objectives if name.startswith(LATENCY_PREFIX)]
         self.rows = [row for row in table.rows if any(row.is_measured(name) for name in self.devices)]
         spaces = {row.space for row in self.rows}
@@ -80,136 +94,164 @@ class Transfer:
                 " latency: expected rows of one space"
             )
         self.name, self.space = table.name, spaces.pop()
-        is_held = [held > 0 and is_held_out(key, held, seed) for key in keys_of_rows(self.rows)]
-        able = np.random.default_rng(0).permutation([i for i, h in enumerate(is_held) if not h])
-        self.pool = sorted(able[:POOL].tolist())
-        self.asked = [i for i, h in enumerate(is_held) if h or not held]
+        is_test = [test_share > 0 and is_held_out(key, test_share, seed) for key in keys_of_rows(self.rows)]
+        candidates = np.random.default_rng(0).permutation([i for i, test in enumerate(is_test) if not test])
+        self.pool_indices = sorted(candidates[:POOL_SIZE].tolist())
+        self.test_indices = [i for i, test in enumerate(is_test) if test or not test_share]
 
-    def split(self) -> tuple[list[str], list[str]]:
-        """The known and the new devices of HELP and NASFLAT.
+    def help_devices(self) -> tuple[list[str], list[str]]:
+        """Return the latencies of the known and of the new devices of HELP and NASFLAT.
 
         Raises:
-            ValueError: the table does not have them.
+            ValueError: the table does not have one of them.
         """
-        largest = LARGEST.get(self.space, "1")
-        parts = [[f"{LATENCY_PREFIX}{name.format(largest)}" for name in part] for part in (SOURCES, TARGETS)]
-        for name in (*parts[0], *parts[1]):
+        largest = LARGEST_BATCH.get(self.space, "1")
+        sources, targets = (
+            [f"{LATENCY_PREFIX}{name.format(largest)}" for name in names] for names in (SOURCES, TARGETS)
+        )
+        for name in (*sources, *targets):
             if name not in self.devices:
                 raise ValueError(f"{self.name} has no {name}: that split is of HW-NAS-Bench and HELP")
-        return parts[0], parts[1]
+        return sources, targets
 
     @cached_property
-    def counted(self) -> dict[int, Mapping[str, float]]:
-        """What is counted in those that can be measured or are asked, by position."""
-        some = sorted({*self.pool, *self.asked})
-        found = synthetic.graph_features_of_texts(texts_of_rows([self.rows[i] for i in some]), MAX_CHAIN_LENGTH)
-        return dict(zip(some, found, strict=True))
+    def raw_features(self) -> dict[int, Mapping[str, float]]:
+        """Graph features of the pool and the test networks, by index."""
+        indices = sorted({*self.pool_indices, *self.test_indices})
+        texts = texts_of_rows([self.rows[i] for i in indices])
+        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)
+        return dict(zip(indices, features, strict=True))
 
-    def scores(
+    def run(
         self,
         surrogates: Mapping[str, Sequence[GraphSurrogate]],
         targets: Sequence[str],
-        samples: int,
+        num_samples: int,
         seeds: Sequence[int],
-        done: Collection[tuple[str, str, int]] = (),
+        finished: Collection[Key] = (),
         progress: bool = False,
-    ) -> Iterator[tuple[str, str, int, Score]]:
-        """Learn each new device from few networks, drawn at random or chosen.
+    ) -> Iterator[tuple[Key, DeviceResult]]:
+        """Predict each new device from a few samples, drawn at random or chosen.
 
         Args:
-            surrogates: on devices, of this space or of others.
-            targets: new devices; what surrogates of this space know of a target itself is not used.
-            samples: networks that are measured on it; with 0 only surrogates of other spaces tell of it.
-            seeds: of the draws and choices.
-            done: targets, selections and seeds that are left out.
-            progress: show a bar.
+            surrogates: surrogates of known devices, by space: of this space or of others.
+            targets: latencies of the new devices; surrogates of this space do not use what they know of them.
+            num_samples: networks measured on the new device; with 0 only surrogates of other spaces predict.
+            seeds: seeds of the selections.
+            finished: keys to skip.
+            progress: show a progress bar.
 
-        Returns:
-            As each is done: the target, how samples were selected, the seed and the score.
+        Yields:
+            Target, selection and seed, and the result, as soon as each is available.
 
         Raises:
-            ValueError: too few networks were measured on a target, or without samples nobody knows it.
+            ValueError: too few networks were measured on a target, or there are no samples and no surrogate
+                of another space predicts it.
         """
-        left = [
+        remaining = [
             (target, selection, seed)
             for target in targets
-            for selection in (SELECTIONS if samples else SELECTIONS[:1])
+            for selection in (SELECTIONS if num_samples else SELECTIONS[:1])
             for seed in seeds
-            if (target, selection, seed) not in done
+            if (target, selection, seed) not in finished
         ]
         for target in targets:
-            count = sum(self.rows[i].is_measured(target) for i in self.pool)
-            if count < samples + 2:
-                raise ValueError(f"{count} networks have {target}: expected {samples + 2} at least")
-        bar = progress_bar(left, unit="fit", disable=not progress)
-        for target, group in groupby(bar, lambda one: one[0]):
-            own = [one for e in surrogates.get(self.space, ()) if (one := e.without([target]))]
-            others = {**surrogates, self.space: own}
-            able = [i for i in self.pool if self.rows[i].is_measured(target)]
-            profiles = selection_features(own, self.space, [self.counted[i] for i in able])
-            for _, selection, seed in group:
-                drawn = np.random.default_rng([seed, samples]).permutation(len(able))[:samples].tolist()
-                some = select_samples(profiles, samples, seed) if selection == "chosen" else drawn
-                yield target, selection, seed, self._score(others, [able[k] for k in some], target)
+            count = sum(self.rows[i].is_measured(target) for i in self.pool_indices)
+            if count < num_samples + 2:
+                raise ValueError(f"{count} networks have {target}: expected {num_samples + 2} at least")
+        bar = progress_bar(remaining, "devices", unit="fit", disable=not progress)
+        for target, keys in groupby(bar, lambda key: key[0]):
+            own = [s for e in surrogates.get(self.space, ()) if (s := e.without([target]))]
+            sources = {**surrogates, self.space: own}
+            candidates = [i for i in self.pool_indices if self.rows[i].is_measured(target)]
+            features = selection_features(own, self.space, [self.raw_features[i] for i in candidates])
+            for _, selection, seed in keys:
+                if selection == "chosen":
+                    selected = select_samples(features, num_samples, seed)
+                else:
+                    order = np.random.default_rng([seed, num_samples]).permutation(len(candidates))
+                    selected = order[:num_samples].tolist()
+                samples = [candidates[k] for k in selected]
+                yield (target, selection, seed), self._evaluate(sources, samples, target)
 
-    def _score(self, others: Mapping[str, Sequence[GraphSurrogate]], measured: Sequence[int], target: str) -> Score:
-        rows = [self.rows[i].select([target]) for i in measured]
-        asked = [i for i in self.asked if i not in measured and self.rows[i].is_measured(target)]
+    def _evaluate(
+        self, sources: Mapping[str, Sequence[GraphSurrogate]], samples: Sequence[int], target: str
+    ) -> DeviceResult:
+        """Fit a surrogate of the target to the samples, and evaluate it on the test networks."""
+        rows = [self.rows[i].select([target]) for i in samples]
+        test = [i for i in self.test_indices if i not in samples and self.rows[i].is_measured(target)]
         start = time.perf_counter()
-        own = (
-            fit_graph_surrogates(rows, [target], others)[self.space][0]
+        surrogate = (
+            fit_graph_surrogates(rows, [target], sources)[self.space][0]
             if rows
-            else zero_label_surrogate(self.space, others, target)
+            else zero_label_surrogate(self.space, sources, target)
         )
         seconds = time.perf_counter() - start
-        features = own.graph_features.transform([self.counted[i] for i in asked])
-        found, true = own.predict(features, target).median, _values(self.rows, asked, target)
-        advice = own.graph_features.transform([self.counted[i] for i in measured])[:, len(own.graph_features.names) :]
-        alike = [spearman(told.numpy(), _values(self.rows, measured, target)) for told in advice.T if rows]
-        first = len(own.graph_features.names)  # of the advisers; before it are costs
-        nearest = first + int(np.argmax(alike)) if alike else 0 if rows else first
-        return Score(
-            spearman(found, true),
-            kendall(found, true),
-            float(np.median(np.abs(found / true - 1))),
-            spearman(flops([self.rows[i] for i in asked]), true),
-            spearman(features[:, nearest].numpy(), true),
-            seconds,
+        features = surrogate.graph_features.transform([self.raw_features[i] for i in test])
+        predicted, true = surrogate.predict(features, target).median, _values(self.rows, test, target)
+        num_costs = len(surrogate.graph_features.names)  # features before those of known devices
+        sample_features = surrogate.graph_features.transform([self.raw_features[i] for i in samples])
+        similarities = [
+            spearman(feature.numpy(), _values(self.rows, samples, target))
+            for feature in sample_features[:, num_costs:].T
+            if rows
+        ]
+        nearest = num_costs + int(np.argmax(similarities)) if similarities else 0 if rows else num_costs
+        return DeviceResult(
+            spearman=spearman(predicted, true),
+            kendall=kendall(predicted, true),
+            relative_error=float(np.median(np.abs(predicted / true - 1))),
+            spearman_flops=spearman(flops([self.rows[i] for i in test]), true),
+            spearman_nearest=spearman(features[:, nearest].numpy(), true),
+            seconds=seconds,
         )
 
 
-def agreement(one: Table, other: Table, target: str) -> tuple[int, float, float]:
-    """How well two measurements of the same networks agree, which no prediction can better.
+def repeatability(first: Table, second: Table, target: str) -> tuple[int, float, float]:
+    """Return how well two measurements of the same networks agree, which no prediction can exceed.
+
+    Args:
+        first: the first measurements.
+        second: measurements of some of the same networks.
+        target: the latency.
 
     Returns:
-        So many networks, Spearman, and the median of the absolute differences relative to the first one.
+        The number of networks, the Spearman correlation, and the median absolute difference relative to the
+        first measurement; NaN without networks.
     """
-    first = {network_key(row): row for row in one.where_measured(target).rows}
-    again = [row for row in other.where_measured(target).rows if network_key(row) in first]
-    a = np.array([first[network_key(row)].targets[target] for row in again])
-    b = np.array([row.targets[target] for row in again])
+    first_rows = {network_key(row): row for row in first.where_measured(target).rows}
+    repeated = [row for row in second.where_measured(target).rows if network_key(row) in first_rows]
+    a = np.array([first_rows[network_key(row)].targets[target] for row in repeated])
+    b = np.array([row.targets[target] for row in repeated])
     return len(a), spearman(a, b), float(np.median(np.abs(b / a - 1))) if len(a) else math.nan
 
 
-def _values(rows: Sequence[Row], some: Sequence[int], target: str) -> np.ndarray:
-    return np.array([rows[i].targets[target] for i in some])
+def _values(rows: Sequence[Row], indices: Sequence[int], target: str) -> np.ndarray:
+    """Measured values of some rows."""
+    return np.array([rows[i].targets[target] for i in indices])
 
 
-def summary(
-    scores: Mapping[tuple[str, str, int], Score], targets: Sequence[str], seeds: Sequence[int]
-) -> str:
-    """Figures of each target and their mean, by how samples were selected: mean and deviation over seeds."""
-    selections = [how for how in SELECTIONS if any(selection == how for _, selection, _ in scores)]
-    kinds = [(selection, figure) for selection in selections for figure in ("best", "spearman", "error")]
-    names = {"best": "best other", "spearman": "learnt", "error": "error"}
-    heads = "".join(f"{s + ': ' + names[figure]:>20}" for s, figure in kinds)
-    lines = [f"{'Spearman, relative error':<30}{'FLOPs':>8}{heads}"]
-    for name, some in (*((t, [t]) for t in targets), (f"mean of {len(targets)}", targets)):
-        costs = np.mean([scores[t, SELECTIONS[0], seeds[0]].flops for t in some])
-        told = ""
-        for selection, figure in kinds:
-            of_seeds = [np.mean([getattr(scores[t, selection, s], figure) for t in some]) for s in seeds]
-            told += f"{np.mean(of_seeds):>13.3f} ±{np.std(of_seeds):.3f}"
-        lines.append(f"{name:<30}{costs:>8.3f}{told}")
-    seconds = np.median([score.seconds for score in scores.values()])
-    return "\n".join([*lines, f"median time to learn a device: {seconds:.1f} seconds"])
+def format_results(results: Mapping[Key, DeviceResult], targets: Sequence[str], seeds: Sequence[int]) -> str:
+    """Return a text table with a line for each target and one for their mean.
+
+    Each number is the mean and the standard deviation over seeds.
+
+    Args:
+        results: see `DeviceTransfer.run`.
+        targets: the targets to show.
+        seeds: the seeds to show.
+    """
+    selections = [s for s in SELECTIONS if any(selection == s for _, selection, _ in results)]
+    fields = {"spearman_nearest": "nearest", "spearman": "predicted", "relative_error": "error"}
+    columns = [(selection, field) for selection in selections for field in fields]
+    header = "".join(f"{selection + ': ' + fields[field]:>20}" for selection, field in columns)
+    lines = [f"{'Spearman, relative error':<30}{'FLOPs':>8}{header}"]
+    for name, group in (*((t, [t]) for t in targets), (f"mean of {len(targets)}", targets)):
+        costs = np.mean([results[t, SELECTIONS[0], seeds[0]].spearman_flops for t in group])
+        cells = ""
+        for selection, field in columns:
+            by_seed = [np.mean([getattr(results[t, selection, s], field) for t in group]) for s in seeds]
+            cells += f"{np.mean(by_seed):>13.3f} ±{np.std(by_seed):.3f}"
+        lines.append(f"{name:<30}{costs:>8.3f}{cells}")
+    seconds = np.median([result.seconds for result in results.values()])
+    return "\n".join([*lines, f"median time to fit a device: {seconds:.1f} seconds"])

@@ -1,8 +1,8 @@
-"""Held-out measurements against predictions: the median, samples and baselines side by side."""
+"""Predictions compared with measurements: the model's median, the median of samples, and baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,291 +21,357 @@ from nas_rlm.training.recipe import read_recipe
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 
-LEVELS = (0.1, 0.5, 0.9)
+QUANTILE_LEVELS = (0.1, 0.5, 0.9)
 PROGRAMS = "programs"
-RECIPES = ("nas", PROGRAMS)  # whose tables the shipped models learnt from
-SAMPLES = 64
-SHARED = 20  # rows with one uid, among several, were measured in one way and have figures of their own
+SHIPPED_RECIPES = ("nas", PROGRAMS)  # whose tables the shipped models were trained on
+DEFAULT_SAMPLES = 64
+MIN_UID_ROWS = 20  # rows with one uid that are evaluated separately
+COLUMN_WIDTH = 14  # of a method, in characters
 
 
 @dataclass(frozen=True)
-class Figures:
-    """How one objective of one table is predicted.
+class Evaluation:
+    """How well one objective of one table is predicted.
 
     Args:
-        table, objective: what.
-        rows: held-out rows.
-        ranks: method to (Spearman, Kendall).
-        coverage: share of true values between the 0.1 and 0.9 quantiles; 0.8 is right.
-        uid: what all the rows share, if they are a part of the table.
-        points: measured and predicted values, float64 [2, rows]; none in a mean of several figures.
+        table: name of the table.
+        objective: the objective.
+        rows: number of test rows.
+        correlations: method to Spearman and Kendall correlation.
+        coverage: share of true values between the model's .1 and .9 quantiles; .8 is right.
+        uid: uid of the rows, if they are only a part of the table's.
+        points: measured and predicted values [2, rows]; empty in a mean of several evaluations.
     """
 
     table: str
     objective: str
     rows: int
-    ranks: dict[str, tuple[float, float]]
+    correlations: dict[str, tuple[float, float]]
     coverage: float
     uid: str = ""
     points: np.ndarray = field(default_factory=lambda: np.empty((2, 0)))
 
 
-def judge(
+def evaluate_model(
     rlm: RLM,
     data: Path | None = None,
     objectives: Sequence[str] = (),
-    samples: int = SAMPLES,
+    num_samples: int = DEFAULT_SAMPLES,
     validation: bool = False,
-) -> list[Figures]:
-    """Judge a model on a table, or on rows that it has not seen of those that it learnt from.
+) -> list[Evaluation]:
+    """Evaluate a model on a table, or on the test rows of the shipped models' tables.
+
+    >>> print(format_evaluations(evaluate_model(RLM.load("nas-fast"), num_samples=0)))
 
     Args:
         rlm: the model.
-        data: a parquet table, all of whose rows count; None for the test rows of the shipped recipe's tables
-            of the spaces that the model has seen.
-        objectives: what to judge; by default all that model and table share.
-        samples: hold the median of so many samples beside the model's own median; 0 for none.
-        validation: the recipe's validation rows, which told temperatures, instead of its test rows.
-    """
-    if samples < 0:
-        raise ValueError(f"samples is {samples}: expected 0 or more")
-    if data is not None:
-        return evaluate(rlm, whole(data, validation), objectives, samples=samples)
-    halves = sides(rlm, validation)
-    measured = list(dict.fromkeys(name for _, held in halves for name in held.objectives))
-    _check(objectives, measured, ", ".join(held.name for _, held in halves))
-    found: list[Figures] = []
-    for training, held in halves:
-        shared = [name for name in objectives if name in held.objectives]
-        if shared or not objectives:
-            found += evaluate(rlm, held, shared, training, samples)
-    return found
-
-
-def whole(data: Path, validation: bool) -> Table:
-    """A table all of whose rows are asked.
+        data: a table, with all of its rows; None for the test rows of the shipped models' tables that have
+            spaces on which the model was trained.
+        objectives: objectives to evaluate; by default all that model and table share.
+        num_samples: samples whose median is compared with the model's median; 0 for none.
+        validation: use the validation rows, which decided the temperatures, instead of the test rows.
 
     Raises:
-        ValueError: validation rows are asked for, which only the shipped model's tables have.
+        ValueError: an argument is invalid, or no row has an objective.
+    """
+    if num_samples < 0:
+        raise ValueError(f"samples is {num_samples}: expected 0 or more")
+    if data is not None:
+        return evaluate_table(rlm, read_test_table(data, validation), objectives, num_samples=num_samples)
+    pairs = train_test_tables(rlm, validation)
+    measured = list(dict.fromkeys(name for _, test in pairs for name in test.objectives))
+    _check_measured(objectives, measured, ", ".join(test.name for _, test in pairs))
+    evaluations: list[Evaluation] = []
+    for train, test in progress_bar(pairs, "evaluate", unit="table"):
+        shared = [name for name in objectives if name in test.objectives]
+        if shared or not objectives:
+            evaluations += evaluate_table(rlm, test, shared, train, num_samples)
+    return evaluations
+
+
+def read_test_table(data: Path, validation: bool) -> Table:
+    """Read a table whose rows are all test rows.
+
+    Args:
+        data: the table.
+        validation: whether validation rows were requested.
+
+    Raises:
+        ValueError: validation rows were requested, which only the shipped models' tables have.
     """
     if validation:
         raise ValueError(f"validation rows are those of the shipped model's tables, not of {str(data)!r}")
     return tables.read(data)
 
 
-def sides(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
-    """Training and test rows of the shipped models' tables, of those spaces that a model has seen.
+def train_test_tables(rlm: RLM, validation: bool = False) -> list[tuple[Table, Table]]:
+    """Return training and test rows of the shipped models' tables with spaces on which a model was trained.
 
     Args:
         rlm: the model.
-        validation: rows that told temperatures instead of test rows.
+        validation: validation rows instead of test rows.
 
     Raises:
-        ValueError: the model has seen none of them.
+        ValueError: the model was trained on none of the spaces.
     """
-    found = []
-    for name in RECIPES:
+    pairs = []
+    for name in SHIPPED_RECIPES:
         recipe = read_recipe(name)
-        for entry in recipe.tables:
-            path = tables.data_directory() / entry.path
+        for use in recipe.tables:
+            path = tables.data_directory() / use.path
             if name == PROGRAMS and not path.is_file():
-                continue  # who knows networks alone needs none of them
+                continue  # a model of networks needs no table of programs
             table = tables.read(path)
             if any(row.space in rlm.trained_on for row in table.rows):
-                training, told, test = train_validation_test_split(
+                train, validation_rows, test = train_validation_test_split(
                     table, recipe.validation, recipe.seed, recipe.by_group
                 )
-                found.append((training, told if validation else test))
-    if not found:
-        seen = ", ".join(rlm.trained_on) or "nothing"
+                pairs.append((train, validation_rows if validation else test))
+    if not pairs:
+        spaces = ", ".join(rlm.trained_on) or "no space"
         raise ValueError(
-            f"the model has seen {seen}, none of the shipped models' tables: name one of your own"
+            f"the model was trained on {spaces}, and not on the shipped models' tables: give a table to"
+            " evaluate on"
         )
-    return found
+    return pairs
 
 
-def evaluate(
+def evaluate_table(
     rlm: RLM,
-    held: Table,
+    test: Table,
     objectives: Sequence[str] = (),
-    training: Table | None = None,
-    samples: int = SAMPLES,
-) -> list[Figures]:
-    """Judge a model on a table.
+    train: Table | None = None,
+    num_samples: int = DEFAULT_SAMPLES,
+) -> list[Evaluation]:
+    """Evaluate a model on a table.
 
     Args:
         rlm: the model.
-        held: rows that it never saw.
-        objectives: what to judge; all that model and table share by default.
-        training: rows for baselines that learn; without it they are left out.
-        samples: hold the median of so many samples beside the model's own median; 0 for none.
+        test: rows on which the model was not trained.
+        objectives: objectives to evaluate; by default all that model and table share.
+        train: training rows of baselines; without them only baselines that need no training are compared.
+        num_samples: samples whose median is compared with the model's median; 0 for none.
+
+    Returns:
+        An evaluation of each objective, and of each large group of rows with one uid.
 
     Raises:
         ValueError: the table or the model does not have an objective, or they share none.
     """
-    _check(objectives, held.objectives, held.name)
+    names = _evaluated_objectives(rlm, test, objectives)
+    texts = texts_of_rows(test.rows)
+    quantiles = predict_rows(rlm, test.rows, texts, names)
+    samples = _sample_medians(rlm, test.rows, texts, names, num_samples) if num_samples else np.empty(0)
+    if test.has_only_programs:
+        costs = {"length": baselines.program_length(texts), "loops": baselines.loop_depth(texts)}
+    else:
+        costs = _network_costs(test.rows)
+    predict_baseline = _trained_baseline(train, test) if train and find_spec("sklearn") else None
+    evaluations = []
+    for k, objective in enumerate(progress_bar(names, desc="baselines", unit="objective", delay=2)):
+        measured, true = _measured(test, objective)
+        if len(true) < 2:
+            raise ValueError(f"{test.name} has {len(true)} rows with {objective}: ranks need 2 at least")
+        predictions = {"median": quantiles[measured, k, 1]}
+        if num_samples:
+            predictions[f"{num_samples} samples"] = samples[measured, k]
+        predictions |= {name: values[measured] for name, values in costs.items()}
+        if predict_baseline:
+            predictions |= predict_baseline(objective, measured)
+        for uid, part in _indices_by_uid([test.rows[i] for i in measured]).items():
+            part_predictions = {name: values[part] for name, values in predictions.items()}
+            low, _, high = quantiles[measured[part], k].T
+            share = coverage(low, high, true[part])
+            evaluations.append(_evaluation(test.name, objective, true[part], part_predictions, share, uid))
+    return evaluations
+
+
+def _evaluation(
+    table: str,
+    objective: str,
+    true: np.ndarray,
+    predictions: Mapping[str, np.ndarray],
+    share: float,
+    uid: str,
+) -> Evaluation:
+    """The evaluation of predictions by method."""
+    correlations = {name: (spearman(p, true), kendall(p, true)) for name, p in predictions.items()}
+    points = np.stack([true, predictions["median"]])
+    return Evaluation(table, objective, len(true), correlations, share, uid, points)
+
+
+def _evaluated_objectives(rlm: RLM, test: Table, objectives: Sequence[str]) -> list[str]:
+    """The given objectives, or all final ones that model and table share.
+
+    Raises:
+        ValueError: the table or the model does not have an objective, or they share none.
+    """
+    _check_measured(objectives, test.objectives, test.name)
     if objectives:
         rlm.check(objectives)
-    known = [o for o in held.objectives if o in rlm.objectives and _is_final(o)]
-    asked = list(objectives) or [o for o in known if len(held.where_measured(o)) > 1]
-    if not asked:
+        return list(objectives)
+    shared = [o for o in test.objectives if o in rlm.objectives and _is_final(o)]
+    names = [o for o in shared if len(test.where_measured(o)) > 1]
+    if not names:
         raise ValueError(
-            f"{held.name} has no objective that the model knows, with 2 rows at least;"
-            f" it has {', '.join(held.objectives) or 'no rows'}"
+            f"{test.name} has no objective that the model knows, with 2 rows at least;"
+            f" it has {', '.join(test.objectives) or 'no rows'}"
         )
-    texts = texts_of_rows(held.rows)
-    decoded = predicted(rlm, held.rows, texts, asked)
-    drawn = _sampled(rlm, held.rows, texts, asked, samples) if samples else np.empty(0)
-    costs = _of_programs(texts) if held.has_only_programs else _costs(held.rows)
-    rival = _learner(training, held) if training and find_spec("sklearn") else None
-    figures = []
-    for k, objective in enumerate(progress_bar(asked, desc="compare", unit="objective")):
-        measured, true = _measured(held, objective)
-        if len(true) < 2:
-            raise ValueError(f"{held.name} has {len(true)} rows with {objective}: ranks need 2 at least")
-        low, median, high = decoded[measured, k].T
-        methods = {"median": median}
-        if samples:
-            methods[f"{samples} samples"] = drawn[measured, k]
-        methods |= {name: values[measured] for name, values in costs.items()}
-        if rival:
-            methods |= rival(objective, measured)
-        for uid, part in _parts([held.rows[i] for i in measured]).items():
-            t = true[part]
-            ranks = {name: (spearman(p[part], t), kendall(p[part], t)) for name, p in methods.items()}
-            inside = coverage(low[part], high[part], t)
-            points = np.stack([t, median[part]])
-            figures.append(Figures(held.name, objective, len(t), ranks, inside, uid, points))
-    return figures
+    return names
 
 
-def _parts(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Positions of all rows, under no uid, and of those that were measured in one way."""
-    parts = {uid: [i for i, row in enumerate(rows) if row.uid == uid] for uid in {row.uid for row in rows}}
-    large = {uid: np.array(part) for uid, part in sorted(parts.items()) if len(part) >= SHARED}
-    return {"": np.arange(len(rows))} | (
-        {uid: part for uid, part in large.items() if uid} if len(large) > 1 else {}
-    )
+def _indices_by_uid(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Indices of all rows, under the empty uid, and of the rows of each frequent uid if there are several."""
+    by_uid: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        by_uid.setdefault(row.uid, []).append(i)
+    frequent = {uid: np.array(part) for uid, part in sorted(by_uid.items()) if len(part) >= MIN_UID_ROWS}
+    separate = {uid: part for uid, part in frequent.items() if uid} if len(frequent) > 1 else {}
+    return {"": np.arange(len(rows))} | separate
 
 
 def _measured(table: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the rows that were measured for an objective, and their values."""
+    """Indices of the rows with an objective, and their values."""
     rows = [i for i, row in enumerate(table.rows) if row.is_measured(objective)]
     return np.array(rows, dtype=int), np.array([table.rows[i].targets[objective] for i in rows])
 
 
-def show(figures: Sequence[Figures]) -> str:
-    """Figures as text: a line an objective, and means over each table's latencies, all and by batch size."""
-    methods = list(dict.fromkeys(m for f in figures for m in f.ranks))
-    wide = 1 + max([12, *(len(f.table) for f in figures)])
-    head = (
-        f"{'table':<{wide}}{'objective':<34}{'rows':>6}"
-        + "".join(f"{m:>14}" for m in methods)
+def format_evaluations(evaluations: Sequence[Evaluation]) -> str:
+    """Return a text table: a line for each objective, and means over each table's latencies.
+
+    Args:
+        evaluations: evaluations of any tables.
+    """
+    methods = list(dict.fromkeys(method for e in evaluations for method in e.correlations))
+    width = 1 + max([12, *(len(e.table) for e in evaluations)])
+    header = (
+        f"{'table':<{width}}{'objective':<34}{'rows':>6}"
+        + "".join(f"{method:>{COLUMN_WIDTH}}" for method in methods)
         + f"{'coverage':>10}"
     )
-    lines = ["Spearman / Kendall of each method; coverage of the model's 80 % interval", head]
-    lines += [_line(f, methods, wide) for f in figures]
-    for table in dict.fromkeys(f.table for f in figures):
+    lines = ["Spearman / Kendall of each method; coverage of the model's 80 % interval", header]
+    lines += [_format_line(e, methods, width) for e in evaluations]
+    for table in dict.fromkeys(e.table for e in evaluations):
         latencies = [
-            f for f in figures if f.table == table and f.objective.startswith("latency/") and not f.uid
+            e for e in evaluations if e.table == table and e.objective.startswith("latency/") and not e.uid
         ]
-        batches = [f.objective.rpartition("_")[2] for f in latencies]
-        for batch in ["", *sorted({b for b in batches if b.isdecimal()}, key=int)]:
-            some = [f for f, b in zip(latencies, batches, strict=True) if not batch or b == batch]
-            if len(some) > 1:
-                lines.append(_line(_mean_of(some, batch), methods, wide))
+        batch_sizes = [e.objective.rpartition("_")[2] for e in latencies]
+        for size in ["", *sorted({s for s in batch_sizes if s.isdecimal()}, key=int)]:
+            group = [e for e, s in zip(latencies, batch_sizes, strict=True) if not size or s == size]
+            if len(group) > 1:
+                lines.append(_format_line(_mean_of_latencies(group, size), methods, width))
     return "\n".join(lines)
 
 
-def _line(f: Figures, methods: Sequence[str], wide: int) -> str:
-    shown = "".join(
-        f"{f.ranks[m][0]:>7.3f} /{f.ranks[m][1]:>5.3f}" if m in f.ranks else " " * 14 for m in methods
+def _format_line(e: Evaluation, methods: Sequence[str], width: int) -> str:
+    cells = "".join(
+        f"{e.correlations[m][0]:>7.3f} /{e.correlations[m][1]:>5.3f}"
+        if m in e.correlations
+        else " " * COLUMN_WIDTH
+        for m in methods
     )
-    objective = f"{f.objective} of {f.uid}" if f.uid else f.objective
-    return f"{f.table:<{wide}}{objective:<34}{f.rows:>6}{shown}{f.coverage:>10.2f}"
+    objective = f"{e.objective} of {e.uid}" if e.uid else e.objective
+    return f"{e.table:<{width}}{objective:<34}{e.rows:>6}{cells}{e.coverage:>10.2f}"
 
 
-def _mean_of(figures: Sequence[Figures], batch: str) -> Figures:
-    """The mean of figures of one table, of one batch size if there is one."""
-    methods = dict.fromkeys(m for f in figures for m in f.ranks)
-    ranks = {m: np.mean([f.ranks[m] for f in figures if m in f.ranks], axis=0) for m in methods}
-    pairs = {m: (float(rho), float(tau)) for m, (rho, tau) in ranks.items()}
-    name = f"mean of {len(figures)} latencies" + (f", _{batch}" if batch else "")
-    inside = float(np.mean([f.coverage for f in figures]))
-    return Figures(figures[0].table, name, sum(f.rows for f in figures), pairs, inside)
+def _mean_of_latencies(evaluations: Sequence[Evaluation], batch_size: str) -> Evaluation:
+    """The mean of evaluations of one table's latencies, with one batch size if it is given."""
+    methods = dict.fromkeys(m for e in evaluations for m in e.correlations)
+    means = {
+        m: np.mean([e.correlations[m] for e in evaluations if m in e.correlations], axis=0) for m in methods
+    }
+    correlations = {m: (float(rho), float(tau)) for m, (rho, tau) in means.items()}
+    name = f"mean of {len(evaluations)} latencies" + (f", _{batch_size}" if batch_size else "")
+    share = float(np.mean([e.coverage for e in evaluations]))
+    return Evaluation(evaluations[0].table, name, sum(e.rows for e in evaluations), correlations, share)
 
 
-def _check(objectives: Sequence[str], known: Sequence[str], name: str) -> None:
+def _check_measured(objectives: Sequence[str], measured: Sequence[str], name: str) -> None:
+    """Refuse an objective that no row has.
+
+    Raises:
+        ValueError: no row has it.
+    """
     for objective in objectives:
-        if objective not in known:
-            raise ValueError(f"{name}: no row has {objective!r}; {suggest(objective, known)}")
+        if objective not in measured:
+            raise ValueError(f"{name}: no row has {objective!r}; {suggest(objective, measured)}")
 
 
 def _is_final(objective: str) -> bool:
-    """Neither a cost that is counted, nor an accuracy after a part of the training."""
+    """Whether an objective is neither an exact cost nor the accuracy after a part of the training."""
     return objective not in EXACT_OBJECTIVES and not objective.endswith("ep")
 
 
-def _costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """The cost baselines that are known or can be counted for every row."""
+def _network_costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """The costs that every row has or that can be computed for every row."""
     spaces = search_spaces.names()
-    counters = {"flops": baselines.flops, "params": baselines.params}
+    costs = {"flops": baselines.flops, "params": baselines.params}
     return {
-        name: count(rows)
-        for name, count in counters.items()
+        name: compute(rows)
+        for name, compute in costs.items()
         if all(name in row.targets or row.space in spaces for row in rows)
     }
 
 
-def _of_programs(texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """What tells of programs without learning."""
-    return {"length": baselines.length(texts), "loops": baselines.loop_depth(texts)}
+def _trained_baseline(train: Table, test: Table) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
+    """A function from an objective and indices of test rows to predictions of a trained baseline."""
+    if test.has_only_programs:
+        train_texts, test_texts = texts_of_rows(train.rows), texts_of_rows(test.rows)
+
+        def predict_neighbours(objective: str, indices: np.ndarray) -> dict[str, np.ndarray]:
+            measured, values = _measured(train, objective)
+            known_texts, queried_texts = [train_texts[i] for i in measured], [test_texts[i] for i in indices]
+            return {"neighbours": baselines.neighbours(known_texts, values, queried_texts)}
+
+        return predict_neighbours
+    train_features = np.array(baselines.space_features(train.rows))
+    test_features = np.array(baselines.space_features(test.rows))
+
+    def predict_trees(objective: str, indices: np.ndarray) -> dict[str, np.ndarray]:
+        measured, values = _measured(train, objective)
+        return {"trees": baselines.trees(train_features[measured], values, test_features[indices])}
+
+    return predict_trees
 
 
-def _learner(known: Table, held: Table) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
-    """What a baseline that learns from known rows tells of held-out ones: of a number, at some positions."""
-    if held.has_only_programs:
-        texts, others = texts_of_rows(known.rows), texts_of_rows(held.rows)
-
-        def by_words(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
-            seen, values = _measured(known, objective)
-            found = baselines.neighbours([texts[i] for i in seen], values, [others[i] for i in asked])
-            return {"neighbours": found}
-
-        return by_words
-    features, of_others = np.array(baselines.features(known.rows)), np.array(baselines.features(held.rows))
-
-    def by_counts(objective: str, asked: np.ndarray) -> dict[str, np.ndarray]:
-        seen, values = _measured(known, objective)
-        return {"trees": baselines.trees(features[seen], values, of_others[asked])}
-
-    return by_counts
-
-
-def predicted(rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str]) -> np.ndarray:
-    """What a model tells of rows, each as one of its space: quantiles at `LEVELS`, float64 [N, K, 3]."""
-    found = np.empty((len(rows), len(objectives), len(LEVELS)))
-    for space, part in by_space(rows).items():
-        some = [texts[i] for i in part]
-        found[part] = rlm.predict_text(some, objectives, LEVELS, progress=True, space=space)
-    return found
-
-
-def _sampled(
-    rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str], samples: int
+def predict_rows(
+    rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str]
 ) -> np.ndarray:
-    """The medians of joint samples, float64 [N, K]."""
-    found = np.empty((len(rows), len(objectives)))
-    for space, part in by_space(rows).items():
-        some = [texts[i] for i in part]
-        joint = rlm.sample_text(some, objectives, samples, progress=True, space=space)
-        found[part] = np.median(joint, axis=1)
-    return found
+    """Return predicted quantiles of rows, each predicted as part of its space.
+
+    Args:
+        rlm: the model.
+        rows: N rows of any spaces.
+        texts: their texts.
+        objectives: K objectives.
+
+    Returns:
+        Quantiles at `QUANTILE_LEVELS` [N, K, 3].
+    """
+    quantiles = np.empty((len(rows), len(objectives), len(QUANTILE_LEVELS)))
+    for space, indices in indices_by_space(rows).items():
+        space_texts = [texts[i] for i in indices]
+        quantiles[indices] = rlm.predict_text(
+            space_texts, objectives, QUANTILE_LEVELS, progress=True, space=space
+        )
+    return quantiles
 
 
-def by_space(rows: Sequence[Row]) -> dict[str, list[int]]:
-    """The positions of each space's rows."""
-    found: dict[str, list[int]] = {}
+def _sample_medians(
+    rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str], num_samples: int
+) -> np.ndarray:
+    """Medians of joint samples [N, K]."""
+    medians = np.empty((len(rows), len(objectives)))
+    for space, indices in indices_by_space(rows).items():
+        space_texts = [texts[i] for i in indices]
+        samples = rlm.sample_text(space_texts, objectives, num_samples, progress=True, space=space)
+        medians[indices] = np.median(samples, axis=1)
+    return medians
+
+
+def indices_by_space(rows: Sequence[Row]) -> dict[str, list[int]]:
+    """Return the indices of the rows of each space."""
+    indices: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        found.setdefault(row.space, []).append(i)
-    return found
+        indices.setdefault(row.space, []).append(i)
+    return indices

@@ -1,7 +1,7 @@
-"""How well predictors rank a space after a handful of trained networks: the same splits for every method.
+"""How well predictors rank a space after a few labels, with the same random splits for every method.
 
 Source: the protocol of section 4.3 of the paper, of PINAT (Lu et al. 2023) and of FLAN (Akhauri and
-Abdelfattah 2024): random labelled architectures, all the others ranked.
+Abdelfattah 2024): random labelled architectures, and all others as test rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from nas_rlm.benchmarks import baselines
-from nas_rlm.benchmarks.baselines.head import FEW
+from nas_rlm.benchmarks.baselines.regression_head import FEW_LABELS_RECIPE
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, spearman
@@ -26,54 +26,60 @@ from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 
+ZERO_LABEL_METHODS = {
+    "flops",
+    "params",
+    "gaussian-process",
+    "rlm",
+}  # methods that need no labels of the space
+
 
 @dataclass(frozen=True)
 class Task:
-    """Labelled architectures, and those to be ranked.
+    """A random split of a table into labelled rows and test rows.
 
     Args:
-        rows: of one space.
-        known: positions of M labelled ones.
-        asked: positions of the N others, none of which computes the same as a labelled one.
-        objective: what is labelled.
-        seed: of the draw, and of the methods.
+        rows: rows of one space.
+        train_indices: indices of the M labelled rows.
+        test_indices: indices of the N test rows; none computes the same function as a labelled one.
+        objective: the label.
+        seed: seed of the split and of the methods.
     """
 
     rows: Sequence[Row]
-    known: np.ndarray
-    asked: np.ndarray
+    train_indices: np.ndarray
+    test_indices: np.ndarray
     objective: str
     seed: int
 
     @cached_property
     def values(self) -> np.ndarray:
-        """What was measured of each row, float64."""
+        """The measured values of all rows."""
         return np.array([row.targets[self.objective] for row in self.rows])
 
     @property
-    def labelled(self) -> list[Row]:
-        """The labelled rows, with this one number and no other."""
-        return [self.rows[i].select([self.objective]) for i in self.known]
+    def train_rows(self) -> list[Row]:
+        """The labelled rows, with the objective as their only target."""
+        return [self.rows[i].select([self.objective]) for i in self.train_indices]
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels, float64 [M]."""
-        found: np.ndarray = self.values[self.known]
-        return found
+        """The labels [M]."""
+        labels: np.ndarray = self.values[self.train_indices]
+        return labels
 
 
-UNLABELLED = {"flops", "params", "process", "rlm"}  # methods that need no labels of the space
-Method = Callable[[Task], np.ndarray]  # from a task to predictions for all its rows
+Method = Callable[[Task], np.ndarray]  # from a task to predictions of all its rows
 
 
 @dataclass(frozen=True)
-class Score:
-    """How one method ranks the architectures of one task.
+class FewShotResult:
+    """How well a method ranks the test rows.
 
     Args:
-        kendall, spearman: rank correlations over all asked rows.
-        seconds: wall time of training and prediction. What methods share counts for the first that needs it:
-            texts and features of a table, and for `rlm-alone` the training of `rlm`.
+        kendall: Kendall's tau of predictions and measurements.
+        spearman: Spearman correlation of them.
+        seconds: time of training and prediction.
     """
 
     kendall: float
@@ -81,133 +87,165 @@ class Score:
     seconds: float
 
 
-def few_shot(
+def run_few_shot(
     table: Table,
-    labels: int,
+    num_labels: int,
     methods: dict[str, Method],
     seeds: Sequence[int] = range(5),
     objective: str = "accuracy",
-    done: Collection[tuple[str, int]] = (),
+    finished: Collection[tuple[str, int]] = (),
     progress: bool = False,
-) -> Iterator[tuple[str, int, Score]]:
-    """Judge methods on the same random splits.
+) -> Iterator[tuple[str, int, FewShotResult]]:
+    """Evaluate methods on the same random splits.
 
     Args:
         table: measured rows of one space.
-        labels: so many are known to the methods; all others are asked. With 0 of them, only `UNLABELLED`.
-        methods: name to method.
-        seeds: a split each.
-        objective: what to rank by.
-        done: methods and seeds that are left out.
-        progress: show a bar.
+        num_labels: number of labelled rows; all others are test rows. With 0, only `ZERO_LABEL_METHODS`.
+        methods: name to method, see `make_methods`.
+        seeds: seeds, one split each.
+        objective: the objective to rank by.
+        finished: methods and seeds to skip.
+        progress: show a progress bar.
 
-    Returns:
-        As each is done: a method's name, the seed and the score.
+    Yields:
+        Method, seed and result, as soon as each is available.
 
     Raises:
-        ValueError: fewer rows than labels and two to ask, or a method that needs labels where there are none.
+        ValueError: the table has fewer rows than labels and two test rows, or a method needs labels.
     """
-    if not labels and objective != ACCURACY:
-        raise ValueError(f"without labels only {ACCURACY} can be asked for, not {objective}")
-    if not labels and not methods.keys() <= UNLABELLED:
+    if not num_labels and objective != ACCURACY:
+        raise ValueError(f"without labels only {ACCURACY} can be predicted, not {objective}")
+    if not num_labels and not methods.keys() <= ZERO_LABEL_METHODS:
         raise ValueError(
-            f"without labels there are {', '.join(sorted(UNLABELLED))}; got {', '.join(methods)}"
+            f"without labels the methods are {', '.join(sorted(ZERO_LABEL_METHODS))};"
+            f" got {', '.join(methods)}"
         )
-    left = {seed: [name for name in methods if (name, seed) not in done] for seed in seeds}
-    with progress_bar(total=sum(map(len, left.values())), unit="fit", disable=not progress) as bar:
-        for task in tasks(table, labels, [seed for seed, names in left.items() if names], objective):
-            true = task.values[task.asked]
-            for name in left[task.seed]:
+    remaining = {seed: [name for name in methods if (name, seed) not in finished] for seed in seeds}
+    num_fits = sum(map(len, remaining.values()))
+    with progress_bar(total=num_fits, desc="few-shot", unit="fit", disable=not progress) as bar:
+        seeds_left = [seed for seed, names in remaining.items() if names]
+        for task in make_tasks(table, num_labels, seeds_left, objective):
+            true = task.values[task.test_indices]
+            for name in remaining[task.seed]:
                 bar.set_description(f"{name}, seed {task.seed}")
                 start = time.perf_counter()
-                found = methods[name](task)[task.asked]
+                predicted = methods[name](task)[task.test_indices]
                 seconds = time.perf_counter() - start
                 bar.update()
-                yield name, task.seed, Score(kendall(found, true), spearman(found, true), seconds)
+                result = FewShotResult(kendall(predicted, true), spearman(predicted, true), seconds)
+                yield name, task.seed, result
 
 
-def tasks(table: Table, labels: int, seeds: Sequence[int], objective: str = "accuracy") -> Iterator[Task]:
-    """Random splits: a task for each seed; see `few_shot`."""
+def make_tasks(
+    table: Table, num_labels: int, seeds: Sequence[int], objective: str = "accuracy"
+) -> Iterator[Task]:
+    """Yield a random split for each seed.
+
+    Args:
+        table: measured rows of one space.
+        num_labels: number of labelled rows.
+        seeds: seeds of the splits.
+        objective: the label.
+
+    Raises:
+        ValueError: the table has rows of several spaces, or too few rows.
+    """
     rows = table.where_measured(objective).rows
     spaces = {row.space for row in rows}
     if len(spaces) > 1:
         raise ValueError(f"{table.name} has rows of {', '.join(sorted(spaces))}; expected one space")
-    if labels < 0 or labels == 1 or len(rows) < labels + 2:
+    if num_labels < 0 or num_labels == 1 or len(rows) < num_labels + 2:
         raise ValueError(
-            f"{labels} labels of {len(rows)} rows with {objective} in {table.name};"
+            f"{num_labels} labels of {len(rows)} rows with {objective} in {table.name};"
             " expected none or at least 2 labels, and 2 rows more than labels"
         )
     keys = np.array(keys_of_rows(rows))
     for seed in seeds:
-        order = np.random.default_rng([seed, labels]).permutation(len(rows))
-        known = order[:labels]
-        asked = np.flatnonzero(~np.isin(keys, keys[known]))
-        yield Task(rows, known, asked, objective, seed)
+        order = np.random.default_rng([seed, num_labels]).permutation(len(rows))
+        train_indices = order[:num_labels]
+        test_indices = np.flatnonzero(~np.isin(keys, keys[train_indices]))
+        yield Task(rows, train_indices, test_indices, objective, seed)
 
 
-def methods_of(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str, Method]:
-    """What can be held against each other on a table: costs, learners on features and graphs, text.
+def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[str, Method]:
+    """Return the methods that can be compared on a table, by name.
+
+    `flops` and `params` rank by cost; `trees` and `mlp` learn from the genome, `gcn` from the cell's graph;
+    `gaussian-process` is the model's surrogate on graph features; `head-raw` and `head-normalised` are a
+    regression head on the model's encoder; `rlm` is the fine-tuned model, `rlm-network` without surrogates.
 
     Args:
         table: rows of one space.
-        rlm: a model that has seen no label of it; its surrogates of other spaces advise.
-        objective: of the tasks.
+        rlm: a model that was not trained on labels of the table. Its surrogates of other spaces are source
+            surrogates.
+        objective: the objective of the tasks.
     """
     rows = table.where_measured(objective).rows
     space = rows[0].space
+    sources = graph_surrogates(rlm.surrogates)
 
     @cache
     def texts() -> list[str]:
         return texts_of_rows(rows)
 
     @cache
-    def features() -> np.ndarray:
-        return baselines.features(rows)
-
-    tuned: dict[tuple[int, int], RLM] = {}
-
-    def fine_tuned(task: Task, alone: bool = False) -> np.ndarray:
-        key = task.seed, len(task.known)
-        if key not in tuned:
-            tuned.clear()
-            if task.labelled:
-                tuned[key] = rlm.fine_tune(task.labelled, [task.objective], seed=task.seed)
-            else:
-                tuned[key] = rlm.with_objectives([task.objective])
-                tuned[key].surrogates = {space: [zero_label_surrogate(space, graph_surrogates(rlm.surrogates))]}
-        return tuned[key].predict_text(texts(), [task.objective], space="" if alone else space)[:, 0]
+    def space_features() -> np.ndarray:
+        return baselines.space_features(rows)
 
     @cache
-    def counts() -> tuple[GraphFeatures, Tensor]:
-        usual = graph_features_of_space(space)
+    def graph_features() -> tuple[GraphFeatures, Tensor]:
+        features = graph_features_of_space(space)
         if objective == ACCURACY:
-            usual = replace(usual, sources=space_sources(space, rows, graph_surrogates(rlm.surrogates)))
-        return usual, usual.from_texts(texts())
+            features = replace(features, sources=space_sources(space, rows, sources))
+        return features, features.from_texts(texts())
 
-    def process(task: Task) -> np.ndarray:
-        if not task.labelled:
-            known = zero_label_surrogate(space, graph_surrogates(rlm.surrogates))
-            return known.predict(known.graph_features.from_texts(texts()), task.objective).median
-        usual, every = counts()
-        expert = GraphSurrogate.fit(usual, every[task.known], task.labels[:, None], [task.objective])
-        return expert.predict(every, task.objective).median
+    fine_tuned: dict[tuple[int, int], RLM] = {}  # only the model of the current task
+
+    def predict_fine_tuned(task: Task, with_surrogates: bool = True) -> np.ndarray:
+        key = task.seed, len(task.train_indices)
+        if key not in fine_tuned:
+            fine_tuned.clear()
+            if len(task.train_indices):
+                fine_tuned[key] = rlm.fine_tune(task.train_rows, [task.objective], seed=task.seed)
+            else:
+                fine_tuned[key] = rlm.with_objectives([task.objective])
+                fine_tuned[key].surrogates = {space: [zero_label_surrogate(space, sources)]}
+        model_space = space if with_surrogates else ""
+        return fine_tuned[key].predict_text(texts(), [task.objective], space=model_space)[:, 0]
+
+    def gaussian_process(task: Task) -> np.ndarray:
+        if not len(task.train_indices):
+            prior = zero_label_surrogate(space, sources)
+            return prior.predict(prior.graph_features.from_texts(texts()), task.objective).median
+        features, values = graph_features()
+        labels = task.labels[:, None]
+        surrogate = GraphSurrogate.fit(features, values[task.train_indices], labels, [task.objective])
+        return surrogate.predict(values, task.objective).median
 
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
-        values = (task.labels - mean) / deviation
-        found = baselines.head(rlm, texts(), task.known, values, replace(FEW, seed=task.seed))
-        return mean + found * deviation
+        labels = (task.labels - mean) / deviation
+        recipe = replace(FEW_LABELS_RECIPE, seed=task.seed)
+        predicted = baselines.regression_head(rlm, texts(), task.train_indices, labels, recipe)
+        return mean + predicted * deviation
 
-    found: dict[str, Method] = {
+    def trees(task: Task) -> np.ndarray:
+        return baselines.trees(space_features()[task.train_indices], task.labels, space_features())
+
+    def mlp(task: Task) -> np.ndarray:
+        train_features = space_features()[task.train_indices]
+        return baselines.mlp(train_features, task.labels, space_features(), task.seed)
+
+    methods: dict[str, Method] = {
         "flops": lambda task: baselines.flops(rows),
         "params": lambda task: baselines.params(rows),
-        "trees": lambda task: baselines.trees(features()[task.known], task.labels, features()),
-        "mlp": lambda task: baselines.mlp(features()[task.known], task.labels, features(), task.seed),
+        "trees": trees,
+        "mlp": mlp,
     }
-    if space in baselines.CELLS:
-        found["gcn"] = lambda task: baselines.gcn(task.labelled, task.labels, rows, task.seed)
-    found["process"] = process
-    found["head-raw"] = head
-    found["head-normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std() or 1.0)
-    found["rlm"] = fine_tuned
-    found["rlm-alone"] = lambda task: fine_tuned(task, alone=True)
-    return found
+    if space in baselines.CELL_SPACES:
+        methods["gcn"] = lambda task: baselines.gcn(task.train_rows, task.labels, rows, task.seed)
+    methods["gaussian-process"] = gaussian_process
+    methods["head-raw"] = head
+    methods["head-normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std() or 1.0)
+    methods["rlm"] = predict_fine_tuned
+    methods["rlm-network"] = lambda task: predict_fine_tuned(task, with_surrogates=False)
+    return methods

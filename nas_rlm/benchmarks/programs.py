@@ -1,6 +1,6 @@
-"""How well programs are told that a model has not seen: of problems that it has seen, or of new ones.
+"""How well a model predicts programs: new programs of known problems, or programs of new problems.
 
-Source: section 5.2 of the paper, which has the same problems on both sides.
+Source: section 5.2 of the paper, in which training and test programs are of the same problems.
 """
 
 from __future__ import annotations
@@ -13,37 +13,41 @@ from pathlib import Path
 import numpy as np
 
 from nas_rlm.benchmarks import baselines
-from nas_rlm.benchmarks.evaluation import LEVELS, by_space, predicted
-from nas_rlm.benchmarks.ranking import LEAST, Within, within
+from nas_rlm.benchmarks.evaluation import QUANTILE_LEVELS, indices_by_space, predict_rows
+from nas_rlm.benchmarks.ranking import MIN_PROGRAMS, ProblemRankings, rank_within_problems
 from nas_rlm.data import tables
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.trainer import claim_run_directory, train_from_recipe
+from nas_rlm.utils.progress import progress_bar
 
-LEARNT = ("network", "rlm")  # what one training gives: the network alone, and with its expert
-METHODS = ("length", "loops", "neighbours", "words", *LEARNT)
-SPLITS = {"program": False, "problem": True}  # what is not on both sides
-KEYS = ("split", "objective", "method", "seed")
+TRAINED_METHODS = ("network", "rlm")  # of one training: the network, and the network with its surrogates
+METHODS = ("length", "loops", "neighbours", "ngrams", *TRAINED_METHODS)
+SPLITS = {"program": False, "problem": True}  # whether all programs of a problem are in the same subset
 Key = tuple[str, str, str, int]
+KEY_NAMES = ("split", "objective", "method", "seed")
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What a method tells of test rows.
+class ProgramResult:
+    """How well a method predicts the test rows.
 
     Args:
-        rows: so many.
-        spearman, kendall: over all of them.
-        coverage: of 80 % intervals; 0 where a method has none.
-        problems: with programs enough to be ranked among each other.
-        good: the share of these with a Spearman above .5.
-        best, lucky: how often the program that is told to take least does, and how often a random one.
-        seconds: of learning, and of telling.
+        rows: number of test rows.
+        spearman: Spearman correlation of predictions and measurements.
+        kendall: Kendall's tau of them.
+        coverage: share of true values in 80 % intervals; 0 for a method without intervals.
+        problems: problems with enough programs for a ranking.
+        good_share: share of these problems with a Spearman correlation above .5.
+        top1: how often the program with the smallest prediction has the smallest value of its problem.
+        random_top1: how often a random program has.
+        seconds: time of training and prediction.
     """
 
     rows: int
@@ -51,159 +55,199 @@ class Judgement:
     kendall: float
     coverage: float
     problems: int
-    good: float
-    best: float
-    lucky: float
+    good_share: float
+    top1: float
+    random_top1: float
     seconds: float
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a method tells of rows: quantiles at `LEVELS`, float64 [N, 3], alike where it has no doubts."""
+class TimedPredictions:
+    """Predictions of a method.
+
+    Args:
+        quantiles: quantiles at `QUANTILE_LEVELS` [N, 3]; all equal for a method without intervals.
+        seconds: time of training and prediction.
+    """
 
     quantiles: np.ndarray
     seconds: float
 
 
-def trials(
+def programs_benchmark(
     path: Path,
     recipe: Recipe,
-    folder: Path,
+    models_directory: Path,
     split: str = "program",
     seeds: Sequence[int] = range(5),
     methods: Sequence[str] = METHODS,
-    done: Collection[Key] = (),
-) -> Iterator[tuple[Key, Judgement]]:
-    """Learn from one side of a table and tell the other, for each seed.
+    finished: Collection[Key] = (),
+    progress: bool = False,
+) -> Iterator[tuple[Key, ProgramResult]]:
+    """Train each method on the training rows of a table and evaluate it on the test rows.
 
     Args:
-        path: of the table.
-        recipe: of the training, of which the table is one.
-        folder: where models are kept, so that trainings which were interrupted go on.
+        path: the table.
+        recipe: recipe of the training, which has the table.
+        models_directory: directory of the trained models; interrupted trainings continue.
         split: one of `SPLITS`.
-        seeds: of sides and training.
+        seeds: seeds of splits and trainings.
         methods: some of `METHODS`.
-        done: what is left out.
+        finished: keys to skip.
+        progress: show a progress bar.
 
-    Returns:
-        As each is done: split, objective, method and seed, and the judgement.
+    Yields:
+        Split, objective, method and seed, and the result, as soon as each is available.
 
     Raises:
-        ValueError: a model's folder holds another training, or the recipe has no surrogates.
+        ValueError: a model's directory holds another training, or the recipe has no surrogates.
     """
     table = tables.read(path)
-    for seed in seeds:
-        model, own, training, test = _parts(table, recipe, folder, split, seed)
-        wanted = [
-            (objective, method)
-            for objective in table.objectives
-            for method in methods
-            if (split, objective, method, seed) not in done and len(test.where_measured(objective)) > 1
-        ]
-        for objective, method in wanted:
-            known, asked = training.where_measured(objective), test.where_measured(objective)
-            if method in LEARNT:
-                told = _learnt(method, own, model, asked, objective)
-            elif method == "words":
-                told = _expert(own, known, asked, objective)
-            else:
-                told = _plain(method, known, asked, objective)
-            yield (split, objective, method, seed), judged(told, asked, objective)
+    splits = {seed: _split_table(table, recipe, models_directory, split, seed) for seed in seeds}
+    remaining = [
+        (split, objective, method, seed)
+        for seed in seeds
+        for objective in table.objectives
+        for method in methods
+        if (split, objective, method, seed) not in finished
+        and len(splits[seed].test.where_measured(objective)) > 1
+    ]
+    for key in progress_bar(remaining, "programs", unit="method", disable=not progress):
+        _, objective, method, seed = key
+        predictions = _predict(method, splits[seed], objective)
+        test = splits[seed].test.where_measured(objective)
+        yield key, evaluate_predictions(predictions, test, objective)
 
 
-def judged(told: Told, asked: Table, objective: str, least: int = LEAST) -> Judgement:
-    """What a method's numbers are worth."""
-    true = asked.column(objective)
-    low, median, high = told.quantiles.T
-    inside = coverage(low, high, true) if (low < high).any() else 0.0
-    ranked = in_problems(told, asked, objective, least)
-    best, lucky = (float(np.mean(v)) if len(v) else 0.0 for v in (ranked.best, ranked.lucky))
-    rho, tau = spearman(median, true), kendall(median, true)
-    return Judgement(len(true), rho, tau, inside, len(ranked.ranks), ranked.good, best, lucky, told.seconds)
-
-
-def in_problems(told: Told, asked: Table, objective: str, least: int = LEAST) -> Within:
-    """What a method's ranking is worth within problems."""
-    groups = [row.group for row in asked.rows]
-    return within(groups, asked.column(objective), told.quantiles[:, 1], least)
-
-
-def ranked(
-    path: Path, recipe: Recipe, folder: Path, split: str, seeds: Sequence[int], objective: str = ""
-) -> tuple[str, Within]:
-    """What models' rankings are worth within problems; those that are not there are trained.
+def evaluate_predictions(
+    predictions: TimedPredictions, test: Table, objective: str, min_programs: int = MIN_PROGRAMS
+) -> ProgramResult:
+    """Compare predictions with measurements.
 
     Args:
-        path: of the table.
-        recipe: of the training, of which the table is one.
-        folder: where models are kept.
+        predictions: predictions of the test rows.
+        test: test rows with the objective.
+        objective: the objective.
+        min_programs: smallest number of programs of a problem that is ranked.
+    """
+    true = test.column(objective)
+    low, median, high = predictions.quantiles.T
+    problems = [row.group for row in test.rows]
+    rankings = rank_within_problems(problems, true, median, min_programs)
+    top1, random_top1 = (float(np.mean(v)) if len(v) else 0.0 for v in (rankings.top1, rankings.random_top1))
+    return ProgramResult(
+        rows=len(true),
+        spearman=spearman(median, true),
+        kendall=kendall(median, true),
+        coverage=coverage(low, high, true) if (low < high).any() else 0.0,
+        problems=len(rankings.correlations),
+        good_share=rankings.good_share,
+        top1=top1,
+        random_top1=random_top1,
+        seconds=predictions.seconds,
+    )
+
+
+def problem_rankings(
+    path: Path,
+    recipe: Recipe,
+    models_directory: Path,
+    split: str,
+    seeds: Sequence[int],
+    objective: str = "",
+) -> tuple[str, ProblemRankings]:
+    """Return how well models rank programs within problems; models that are missing are trained.
+
+    Args:
+        path: the table.
+        recipe: recipe of the training, which has the table.
+        models_directory: directory of the trained models.
         split: one of `SPLITS`.
-        seeds: of sides and training.
-        objective: the number; by default the table's first.
+        seeds: seeds of splits and trainings.
+        objective: the objective; by default the table's first.
 
     Returns:
-        Its name, and what is counted over all seeds, in each of which a problem counts anew.
+        The objective, and the rankings of all seeds, in each of which a problem counts as another one.
     """
     table = tables.read(path)
     objective = objective or table.objectives[0]
-    groups: list[str] = []
-    true, told = [], []
+    problems: list[str] = []
+    true, predicted = [], []
     for seed in seeds:
-        model, own, _, test = _parts(table, recipe, folder, split, seed)
-        asked = test.where_measured(objective)
-        found = _learnt("rlm", own, model, asked, objective)
-        groups += [f"{seed}:{row.group}" for row in asked.rows]
-        true.append(asked.column(objective))
-        told.append(found.quantiles[:, 1])
-    return objective, within(groups, np.concatenate(true), np.concatenate(told))
+        parts = _split_table(table, recipe, models_directory, split, seed)
+        test = parts.test.where_measured(objective)
+        predictions = _predict("rlm", parts, objective)
+        problems += [f"{seed}:{row.group}" for row in test.rows]
+        true.append(test.column(objective))
+        predicted.append(predictions.quantiles[:, 1])
+    return objective, rank_within_problems(problems, np.concatenate(true), np.concatenate(predicted))
 
 
-def _parts(
-    table: Table, recipe: Recipe, folder: Path, split: str, seed: int
-) -> tuple[Path, Recipe, Table, Table]:
-    """Of a seed the model's folder, its recipe, and the rows that it learns from and is asked about."""
-    training, _, test = train_validation_test_split(table, recipe.validation, seed, SPLITS[split])
-    own = replace(recipe.for_table(table.name), seed=seed, by_group=SPLITS[split])
-    return folder / f"{table.name}-{split}-{seed}", own, training, test
+@dataclass(frozen=True)
+class _Split:
+    """Training and test rows of one seed, and the training of its model."""
+
+    train: Table
+    test: Table
+    recipe: Recipe
+    model_directory: Path
 
 
-def _plain(method: str, known: Table, asked: Table, objective: str) -> Told:
-    """What a baseline tells."""
-    start, texts = time.perf_counter(), texts_of_rows(asked.rows)
-    if method == "neighbours":
-        found = baselines.neighbours(texts_of_rows(known.rows), known.column(objective), texts)
+def _split_table(table: Table, recipe: Recipe, models_directory: Path, split: str, seed: int) -> _Split:
+    """Split a table, and make the recipe of its model."""
+    by_group = SPLITS[split]
+    train, _, test = train_validation_test_split(table, recipe.validation, seed, by_group)
+    own_recipe = replace(recipe.for_table(table.name), seed=seed, by_group=by_group)
+    return _Split(train, test, own_recipe, models_directory / f"{table.name}-{split}-{seed}")
+
+
+def _predict(method: str, split: _Split, objective: str) -> TimedPredictions:
+    """Train a method and predict the test rows that have an objective."""
+    train, test = split.train.where_measured(objective), split.test.where_measured(objective)
+    start = time.perf_counter()
+    if method in TRAINED_METHODS:
+        quantiles = _predict_with_model(method, split, test, objective)
+    elif method == "ngrams":
+        quantiles = _predict_with_ngrams(split.recipe, train, test, objective)
     else:
-        found = {"length": baselines.length, "loops": baselines.loop_depth}[method](texts)
-    return Told(np.repeat(found[:, None], len(LEVELS), 1), time.perf_counter() - start)
+        values = _predict_with_baseline(method, train, test, objective)
+        quantiles = np.repeat(values[:, None], len(QUANTILE_LEVELS), 1)
+    return TimedPredictions(quantiles, time.perf_counter() - start)
 
 
-def _expert(recipe: Recipe, known: Table, asked: Table, objective: str) -> Told:
-    """What surrogates tell, one for each language, which learn this number alone."""
-    start = time.perf_counter()
+def _predict_with_baseline(method: str, train: Table, test: Table, objective: str) -> np.ndarray:
+    """Predictions of a baseline [N]."""
+    texts = texts_of_rows(test.rows)
+    if method == "neighbours":
+        return baselines.neighbours(texts_of_rows(train.rows), train.column(objective), texts)
+    return {"length": baselines.program_length, "loops": baselines.loop_depth}[method](texts)
+
+
+def _predict_with_ngrams(recipe: Recipe, train: Table, test: Table, objective: str) -> np.ndarray:
+    """Quantiles [N, 3] of n-gram surrogates, one for each language, fitted to this objective only."""
     (use,) = recipe.tables
-    surrogates = fit_surrogates(known.rows, use.surrogate_objectives([objective]), by_group=recipe.by_group)
-    texts = texts_of_rows(asked.rows)
-    found = np.full((len(texts), len(LEVELS)), np.nan)
-    for space, part in by_space(asked.rows).items():
-        (belief,) = predictive_distributions(surrogates.get(space, ()), [texts[i] for i in part], [objective])
-        if belief:
-            found[part] = belief.quantiles(LEVELS)
-    if np.isnan(found).all():
-        raise ValueError(f"no expert on {objective} has learnt: expected some in the recipe")
-    found = np.where(np.isnan(found), np.nanmedian(found, axis=0), found)  # a language with few programs
-    return Told(found, time.perf_counter() - start)
+    surrogates = fit_surrogates(train.rows, use.surrogate_objectives([objective]), by_group=recipe.by_group)
+    texts = texts_of_rows(test.rows)
+    quantiles = np.full((len(texts), len(QUANTILE_LEVELS)), np.nan)
+    for space, indices in indices_by_space(test.rows).items():
+        (distribution,) = predictive_distributions(
+            surrogates.get(space, ()), [texts[i] for i in indices], [objective]
+        )
+        if distribution:
+            quantiles[indices] = distribution.quantiles(QUANTILE_LEVELS)
+    if np.isnan(quantiles).all():
+        raise ValueError(f"no surrogate of {objective} was fitted: expected surrogates in the recipe")
+    # a language with too few programs for a surrogate gets the median of the others
+    return np.where(np.isnan(quantiles), np.nanmedian(quantiles, axis=0), quantiles)
 
 
-def _learnt(method: str, recipe: Recipe, folder: Path, asked: Table, objective: str) -> Told:
-    """What a model tells, or its network alone; it is trained where it is not there."""
-    from nas_rlm.rlm import RLM
-
-    start = time.perf_counter()
-    claim_run_directory(folder, recipe, resume=True)
-    if not (folder / "config.json").is_file():
-        train_from_recipe(recipe, folder, resume=True)
-    rlm = RLM.load(folder)
-    texts = texts_of_rows(asked.rows)
+def _predict_with_model(method: str, split: _Split, test: Table, objective: str) -> np.ndarray:
+    """Quantiles [N, 3] of the trained model, or of its network; a missing model is trained."""
+    claim_run_directory(split.model_directory, split.recipe, resume=True)
+    if not (split.model_directory / "config.json").is_file():
+        train_from_recipe(split.recipe, split.model_directory, resume=True)
+    rlm = RLM.load(split.model_directory)
+    texts = texts_of_rows(test.rows)
     rlm.surrogates = rlm.surrogates if method == "rlm" else {}
-    found = predicted(rlm, asked.rows, texts, [objective])[:, 0]
-    return Told(found, time.perf_counter() - start)
+    quantiles: np.ndarray = predict_rows(rlm, test.rows, texts, [objective])[:, 0]
+    return quantiles

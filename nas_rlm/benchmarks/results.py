@@ -1,100 +1,105 @@
-"""Results as JSON lines: added one by one, so that a benchmark which was interrupted goes on."""
+"""Benchmark results as JSON lines: appended one by one, so that an interrupted benchmark can continue."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nas_rlm.files import check_target
+from nas_rlm.utils.json_lines import append_records, read_lines, truncate_after
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Found = TypeVar("Found", bound="DataclassInstance")
-PLACES = 4
+Result = TypeVar("Result", bound="DataclassInstance")
+DEFAULT_DECIMALS = 4
 
 
-class Results(Generic[Found]):
-    """What a benchmark found in one setting, in a file that may hold what it found in others too.
+class Results(Generic[Result]):
+    """The results of a benchmark with certain settings, in a file that may hold those of other settings too.
+
+    >>> results = Results(Path("runs/few-shot.jsonl"), FewShotResult, {"space": "fbnet"}, ("method", "seed"))
+    >>> results.add(("trees", 0), result)
 
     Args:
-        path: of the file; None for none.
-        kind: a dataclass of figures, which is what is found each time.
-        setting: names and values of what all have in common.
-        keys: names of what tells one from the others.
-        places: of figures, in the file.
+        path: the file of JSON lines; None to keep the results in memory only.
+        result_type: a dataclass of numbers.
+        settings: names and values that all of these results have in common.
+        key_names: names of the values that identify a result, such as method and seed.
+        decimals: decimals of the numbers in the file.
 
     Attributes:
-        found: by the values of their keys, the newest last.
+        records: results by the values of their key, in the order in which they were added.
 
     Raises:
-        ValueError: the path is a directory, or a line of the file is no such result; a last line that was
-            written in part is dropped.
+        ValueError: the path is a directory, or a line of the file is not a result of this benchmark. A last
+            line that is incomplete is removed from the file.
     """
 
     def __init__(
         self,
         path: Path | None,
-        kind: type[Found],
-        setting: Mapping[str, Any],
-        keys: Sequence[str],
-        places: int = PLACES,
+        result_type: type[Result],
+        settings: Mapping[str, Any],
+        key_names: Sequence[str],
+        decimals: int = DEFAULT_DECIMALS,
     ) -> None:
-        self.path, self._setting, self._keys, self._places = path, dict(setting), tuple(keys), places
-        self._figures = [field.name for field in fields(kind)]
-        self.found: dict[tuple[Any, ...], Found] = {}
-        for record in self._records(path) if path else ():
-            if all(record[name] == value for name, value in setting.items()):
-                figures = {name: record[name] for name in self._figures}
-                self.found[tuple(record[name] for name in keys)] = kind(**figures)
+        self.path, self._settings, self._decimals = path, dict(settings), decimals
+        self._key_names = tuple(key_names)
+        self._field_names = [field.name for field in fields(result_type)]
+        self.records: dict[tuple[Any, ...], Result] = {}
+        for record in self._read(path) if path else ():
+            if all(record[name] == value for name, value in settings.items()):
+                key = tuple(record[name] for name in key_names)
+                self.records[key] = result_type(**{name: record[name] for name in self._field_names})
 
-    def add(self, key: Sequence[Any], found: Found) -> None:
-        """Note a result and wait until it is on disk."""
-        self.found[tuple(key)] = found
+    def add(self, key: Sequence[Any], result: Result) -> None:
+        """Add a result, and return when it is on disk.
+
+        Args:
+            key: values of `key_names`.
+            result: the result.
+        """
+        self.records[tuple(key)] = result
         if self.path is not None:
-            rounded = {name: round(figure, self._places) for name, figure in asdict(found).items()}
-            record = {**self._setting, **dict(zip(self._keys, key, strict=True)), **rounded}
+            rounded = {name: round(number, self._decimals) for name, number in asdict(result).items()}
+            record = {**self._settings, **dict(zip(self._key_names, key, strict=True)), **rounded}
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "a") as file:
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_records(self.path, [record])
 
-    def _records(self, path: Path) -> list[dict[str, Any]]:
+    def _read(self, path: Path) -> list[dict[str, Any]]:
+        """Return the records of all settings in a file, without an incomplete last line."""
         check_target(path)
         if path.exists() and not path.is_file():
-            raise ValueError(f"{str(path)!r} is no regular file: expected a new one, or results")
-        content = path.read_bytes() if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
+            raise ValueError(f"{str(path)!r} is not a regular file: expected a new one, or results")
+        lines, incomplete = read_lines(path)
         records = []
-        for number, line in enumerate(whole.splitlines(), 1):
+        for number, line in enumerate(lines, 1):
             try:
                 records.append(self._checked(json.loads(line)))
             except (ValueError, TypeError, KeyError, RecursionError):
                 raise ValueError(
-                    f"{str(path)!r} line {number} is no result of this benchmark: {line[:80]!r}"
+                    f"{str(path)!r} line {number} is not a result of this benchmark: {line[:80]!r}"
                 ) from None
-        rest = content[len(whole) :]
-        first = [*self._setting, *self._keys][0]
-        if rest and not (records or rest.startswith(f'{{"{first}": '.encode())):
-            raise ValueError(f"{str(path)!r} is no file of results: it holds {rest[:80]!r}")
-        if rest:
-            os.truncate(path, len(whole))
+        first_name = [*self._settings, *self._key_names][0]
+        if incomplete and not (records or incomplete.startswith(f'{{"{first_name}": '.encode())):
+            raise ValueError(f"{str(path)!r} is not a file of results: it holds {incomplete[:80]!r}")
+        if incomplete:
+            truncate_after(path, lines)
         return records
 
     def _checked(self, record: dict[str, Any]) -> dict[str, Any]:
-        """A record that has all names, with numbers as figures.
+        """Return a record that has all names, and numbers for all fields.
 
         Raises:
-            KeyError, TypeError: it has not.
+            KeyError, TypeError: a name is missing, or a value has the wrong type.
         """
-        hash(tuple(record[name] for name in self._keys))
-        if not all(type(record[name]) in (int, float) for name in self._figures):
+        hash(tuple(record[name] for name in self._key_names))
+        if not all(type(record[name]) in (int, float) for name in self._field_names):
             raise TypeError
-        if not self._setting.keys() <= record.keys():
+        if not self._settings.keys() <= record.keys():
             raise KeyError
         return record

@@ -1,4 +1,4 @@
-"""How fast: predictions and their parts, beside the plain way; learning; and how time and memory grow."""
+"""Speed: predictions and their parts, compared with a baseline; training; and growth of time and memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 import search_spaces
-from nas_rlm.benchmarks.baselines.plain import Plain
-from nas_rlm.benchmarks.timing import Cases, Timing, Work, timed
+from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
+from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
 from nas_rlm.model import decoding
 from nas_rlm.model.batching import pad
@@ -34,266 +34,296 @@ from nas_rlm.text.statements import split_statements
 from nas_rlm.training.dataset import make_dataset
 from nas_rlm.training.recipe import TableRecipe, read_recipe
 from nas_rlm.training.trainer import fit
+from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import MEDIAN
 from search_spaces import SearchSpace
 
 SPACES = ("nasbench201", "nasbench101", "fbnet", "ofa_mbv3", "nds_darts")
-ASKED = 5  # accuracy and four latencies
-BATCH = 64
-SAMPLES = 64
-LABELS = 100
-MOST = 10**7  # networks or runs
-STEPS = 20  # of pretraining
-SIDE = 2048  # of the matrices that tell what the machine can do
-CROPS = (64, 128, 256, 512, 1024, 2048)
+MAX_OBJECTIVES = 5  # accuracy and four latencies
+BATCH_SIZE = 64
+NUM_SAMPLES = 64
+NUM_LABELS = 100  # of a fine-tuning
+NUM_STEPS = 20  # of pretraining
+MATRIX_SIZE = 2048  # rows and columns of the matrix product
+TEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048)  # tokens
+MAX_SETTING = 10**7  # networks, runs or evaluations
+
+PredictNetworks = Callable[[SearchSpace[Any], Sequence[Any]], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SpeedSettings:
     """What is measured.
 
     Args:
-        count: networks of a run.
-        runs: that count, after one that does not.
-        most: networks at once, where it is measured how time grows with them.
-        evaluations: of a search, a square number.
-        seed: of the networks.
-        model: the name or folder of what is measured, for commands.
+        count: networks per run.
+        runs: number of timed runs, after an untimed one.
+        max_count: largest number of networks in the part `growth`.
+        evaluations: evaluations of a search, a square number.
+        seed: seed of the networks.
+        model: name or directory of the model, for commands.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     count: int = 1000
     runs: int = 3
-    most: int = 10_000
+    max_count: int = 10_000
     evaluations: int = 10_000
     seed: int = 0
     model: str = "nas"
 
     def __post_init__(self) -> None:
-        for name, least in (("count", 1), ("runs", 1), ("most", 1), ("evaluations", 4), ("seed", 0)):
-            if not least <= getattr(self, name) <= MOST:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected {least} to {MOST:,}")
+        minima = {"count": 1, "runs": 1, "max_count": 1, "evaluations": 4, "seed": 0}
+        for name, minimum in minima.items():
+            if not minimum <= getattr(self, name) <= MAX_SETTING:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected {minimum} to {MAX_SETTING:,}")
         if isqrt(self.evaluations) ** 2 != self.evaluations:
             raise ValueError(f"evaluations is {self.evaluations}, expected a square number such as 10000")
 
-    def networks(self, space: SearchSpace[Any], run: int, count: int | None = None) -> list[Any]:
-        """Random ones, others in each run."""
+    def sample(self, space: SearchSpace[Any], run: int, count: int | None = None) -> list[Any]:
+        """Return random architectures, different ones for each run.
+
+        Args:
+            space: the search space.
+            run: index of the run.
+            count: number of architectures; by default that of the settings.
+        """
         rng = np.random.default_rng([self.seed, run])
         return [space.sample(rng) for _ in range(count or self.count)]
 
 
-def objectives_of(rlm: RLM, space: str) -> list[str]:
-    """Accuracy and latencies that a model can be asked for, those first that it has seen in a space."""
-    seen = rlm.trained_on[space].objectives if space in rlm.trained_on else ()
-    known = sorted(rlm.objectives, key=lambda name: (name != "accuracy", name not in seen))
-    found = [name for name in known if name == "accuracy" or name.startswith("latency/")][:ASKED]
-    if not found:
-        raise ValueError("the model knows no accuracy and no latency: expected one such as nas or nas-fast")
-    return found
+def measured_objectives(rlm: RLM, space: str) -> list[str]:
+    """Return accuracy and up to four latencies of a model, first those on which it was trained in a space.
+
+    Args:
+        rlm: the model.
+        space: name of the space.
+
+    Raises:
+        ValueError: the model has neither accuracy nor latencies.
+    """
+    trained = rlm.trained_on[space].objectives if space in rlm.trained_on else ()
+    ordered = sorted(rlm.objectives, key=lambda name: (name != "accuracy", name not in trained))
+    objectives = [name for name in ordered if name == "accuracy" or name.startswith("latency/")]
+    if not objectives:
+        raise ValueError("the model has no accuracy and no latency: expected a model such as nas or nas-fast")
+    return objectives[:MAX_OBJECTIVES]
 
 
-def end_to_end(rlm: RLM, plan: Plan) -> Cases:
-    """From genotypes to numbers."""
+def time_end_to_end(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time predictions from architectures to numbers, for each space."""
 
-    def work(space: SearchSpace[Any], drawn: Sequence[Any]) -> None:
-        rlm.predict(space, drawn, objectives_of(rlm, space.name))
+    def work(space: SearchSpace[Any], architectures: Sequence[Any]) -> None:
+        rlm.predict(space, architectures, measured_objectives(rlm, space.name))
 
-    yield from one_by_one(work, plan)
+    yield from time_spaces(work, settings)
 
 
-def one_by_one(work: Callable[[SearchSpace[Any], Sequence[Any]], None], plan: Plan) -> Cases:
-    """Spaces, none of which is compared to another: each has what it remembers for itself."""
+def time_spaces(work: PredictNetworks, settings: SpeedSettings) -> Cases:
+    """Time work on random architectures of each of `SPACES`, one space after the other.
+
+    Args:
+        work: the work, from a space and its architectures.
+        settings: numbers of networks and runs.
+    """
     for name in SPACES:
         space = search_spaces.get(name)
-        drawn = [plan.networks(space, run) for run in range(plan.runs + 1)]
-        yield from timed({name: partial(_of_run, work, space, drawn)}, plan.runs)
+        by_run = [settings.sample(space, run) for run in range(settings.runs + 1)]
+        yield from time_cases({name: partial(_work_on_run, work, space, by_run)}, settings.runs)
 
 
-def _of_run(
-    work: Callable[[SearchSpace[Any], Sequence[Any]], None],
-    space: SearchSpace[Any],
-    drawn: Sequence[Sequence[Any]],
-    run: int,
+def _work_on_run(
+    work: PredictNetworks, space: SearchSpace[Any], by_run: Sequence[Sequence[Any]], run: int
 ) -> int:
-    work(space, drawn[run])
-    return len(drawn[run])
+    """Do the work on the architectures of a run, and return their number."""
+    work(space, by_run[run])
+    return len(by_run[run])
 
 
-def text(rlm: RLM, plan: Plan) -> Cases:
-    """From genotypes to tokens, on one core."""
+def time_text(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time texts and their token ids, on one core, for each space."""
 
-    def work(space: SearchSpace[Any], drawn: Sequence[Any]) -> None:
-        for one in from_architectures(space, drawn):
-            rlm.token_ids(one)
+    def work(space: SearchSpace[Any], architectures: Sequence[Any]) -> None:
+        for text in from_architectures(space, architectures):
+            rlm.token_ids(text)
 
-    yield from one_by_one(work, plan)
+    yield from time_spaces(work, settings)
 
 
-def encoder(rlm: RLM, plan: Plan) -> Cases:
-    """From tokens to what the decoder reads."""
+def time_encoder(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time the encoder, from token ids to states, for each space."""
     cases = {}
     for name in SPACES:
-        batches = _batches(rlm, search_spaces.get(name), plan)
-        cases[name] = partial(_encoded, rlm, batches)
-    return timed(cases, plan.runs)
+        batches = _token_batches(rlm, search_spaces.get(name), settings)
+        cases[name] = partial(_encode, rlm, batches)
+    return time_cases(cases, settings.runs)
 
 
 @torch.inference_mode()
-def _encoded(rlm: RLM, batches: Sequence[Tensor], _: int) -> int:
+def _encode(rlm: RLM, batches: Sequence[Tensor], _: int) -> int:
+    """Encode batches, and return the number of texts."""
     for batch in batches:
         rlm.network.encode(batch)
     return sum(map(len, batches))
 
 
-def _batches(rlm: RLM, space: SearchSpace[Any], plan: Plan) -> list[Tensor]:
-    texts = from_architectures(space, plan.networks(space, 0))
+def _token_batches(rlm: RLM, space: SearchSpace[Any], settings: SpeedSettings) -> list[Tensor]:
+    """Padded token ids of random networks, as the model reads them."""
+    texts = from_architectures(space, settings.sample(space, 0))
     return [torch.from_numpy(pad([ids for _, ids in batch])) for batch in rlm.in_batches(texts)]
 
 
-def experts(rlm: RLM, plan: Plan) -> Cases:
-    """From texts to what experts believe of them."""
+def time_surrogates(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time the surrogates, from texts to predictive distributions, for each space that has surrogates."""
 
     def work(name: str, run: int) -> int:
         space = search_spaces.get(name)
-        texts = from_architectures(space, plan.networks(space, run))
+        texts = from_architectures(space, settings.sample(space, run))
         start = time.perf_counter()
-        predictive_distributions(rlm.surrogates.get(name, ()), texts, objectives_of(rlm, name))
-        waited.append(time.perf_counter() - start)
+        surrogates = rlm.surrogates.get(name, ())
+        predictive_distributions(surrogates, texts, measured_objectives(rlm, name))
+        elapsed.append(time.perf_counter() - start)
         return len(texts)
 
     for name in (name for name in SPACES if name in rlm.surrogates):
-        waited: list[float] = []
-        for case, timing in timed({name: partial(work, name)}, plan.runs):
-            each = waited[-plan.runs :]
-            yield case, replace(timing, seconds=float(np.median(each)), spread=max(each) - min(each))
+        elapsed: list[float] = []  # without the time of the texts
+        for case, timing in time_cases({name: partial(work, name)}, settings.runs):
+            times = elapsed[-settings.runs :]
+            yield case, replace(timing, seconds=float(np.median(times)), spread=max(times) - min(times))
 
 
-def decoder(rlm: RLM, plan: Plan) -> Cases:
-    """From what the encoder made of networks of NAS-Bench-201 to their numbers, without experts."""
+def time_decoder(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time quantiles, samples, and samples of a baseline, on encoded networks of NAS-Bench-201."""
     space = search_spaces.get("nasbench201")
-    batches = _batches(rlm, space, plan)
-    objectives = objectives_of(rlm, space.name)
-    network, generator = rlm.network, torch.Generator().manual_seed(plan.seed)
-    plain = Plain(network.config).eval()
+    batches = _token_batches(rlm, space, settings)
+    objectives = measured_objectives(rlm, space.name)
+    network, generator = rlm.network, torch.Generator().manual_seed(settings.seed)
+    baseline = UncachedDecoder(network.config).eval()
     with torch.inference_mode():
         memories = [network.encode(batch) for batch in batches]
-        states = [_read(network, batch) for batch in batches]
+        states = [_states_and_padding(network, batch) for batch in batches]
 
     def quantiles(names: Sequence[str], _: int) -> int:
         return sum(len(decoding.quantile(network, memory, names, MEDIAN)) for memory in memories)
 
-    def samples(names: Sequence[str], number: int, _: int) -> int:
-        return sum(len(decoding.sample(network, m, names, number, generator)) for m in memories)
+    def samples(names: Sequence[str], count: int, _: int) -> int:
+        return sum(len(decoding.sample(network, m, names, count, generator)) for m in memories)
 
-    def plainly(_: int) -> int:
-        some = states[: max(1, len(states) // 8)]  # it is slow
-        asked = network.config.objective_ids(objectives[:1])[0]
-        return sum(len(plain.median(*each, asked, SAMPLES, generator)) for each in some)
+    def baseline_samples(_: int) -> int:
+        subset = states[: max(1, len(states) // 8)]  # it is slow
+        token = network.config.objective_ids(objectives[:1])[0]
+        return sum(len(baseline.median(*batch, token, NUM_SAMPLES, generator)) for batch in subset)
 
     cases: dict[str, Work] = {}
     for k in (1, len(objectives)):
         cases[f"quantile, {k} objectives"] = partial(quantiles, objectives[:k])
-        for number in (16, SAMPLES):
-            cases[f"{number} samples, {k} objectives"] = partial(samples, objectives[:k], number)
-    return timed({**cases, f"plain, {SAMPLES} samples, 1 objectives": plainly}, plan.runs)
+        for count in (16, NUM_SAMPLES):
+            cases[f"{count} samples, {k} objectives"] = partial(samples, objectives[:k], count)
+    cases[f"uncached, {NUM_SAMPLES} samples, 1 objectives"] = baseline_samples
+    return time_cases(cases, settings.runs)
 
 
-def _read(network: Network, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """What the encoder makes of texts, and where it only fills up."""
+def _states_and_padding(network: Network, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Encoder states of texts, and where they are padding."""
     states, padding = network.states(ids)
     return states.float(), padding[:, 0, 0] < 0
 
 
-def learning(rlm: RLM, plan: Plan) -> Cases:
-    """Fine-tuning on a hundred labels, and tokens a second in pretraining."""
+def time_training(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time fine-tuning on a hundred labels, and pretraining in tokens."""
     space = search_spaces.get("nasbench201")
-    drawn = plan.networks(space, 0, 2 * BATCH * STEPS)
-    told = rlm.predict(space, drawn, ["accuracy"])[:, 0]
-    rows = [Row(space.name, str(a), {"accuracy": float(v)}) for a, v in zip(drawn, told, strict=True)]
-    start = RLM.load("pretrained")
+    architectures = settings.sample(space, 0, 2 * BATCH_SIZE * NUM_STEPS)
+    predicted = rlm.predict(space, architectures, ["accuracy"])[:, 0].tolist()
+    rows = [Row(space.name, str(a), {"accuracy": v}) for a, v in zip(architectures, predicted, strict=True)]
+    pretrained = RLM.load("pretrained")
 
-    def tuned(_: int) -> int:
-        start.fine_tune(rows[:LABELS], ["accuracy"])
-        return LABELS
+    def fine_tune(_: int) -> int:
+        pretrained.fine_tune(rows[:NUM_LABELS], ["accuracy"])
+        return NUM_LABELS
 
     recipe = replace(read_recipe("nas"), start="", epochs=1)
-    texts = from_architectures(space, drawn[: recipe.batch_size * STEPS])
-    shown = make_dataset(rlm, rows[: len(texts)], TableRecipe(""), texts)
+    texts = from_architectures(space, architectures[: recipe.batch_size * NUM_STEPS])
+    dataset = make_dataset(rlm, rows[: len(texts)], TableRecipe(""), texts)
 
-    def pretrained(_: int) -> int:
-        fit(rlm.with_objectives(()), [shown], recipe)
-        return sum(map(len, shown.ids))
+    def pretrain(_: int) -> int:
+        fit(rlm.with_objectives(()), [dataset], recipe)
+        return sum(map(len, dataset.ids))
 
-    yield from timed({f"fine-tuning, {LABELS} labels": tuned}, plan.runs, warm=False)
-    yield from timed({"pretraining, tokens": pretrained}, plan.runs)
+    yield from time_cases({f"fine-tuning, {NUM_LABELS} labels": fine_tune}, settings.runs, warm_up=False)
+    yield from time_cases({"pretraining, tokens": pretrain}, settings.runs)
 
 
-def growth(rlm: RLM, plan: Plan) -> Cases:
-    """How time and memory grow: with networks at once, tokens of a text, numbers that are asked, samples."""
+def time_growth(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time growing numbers of networks, of tokens of a text, of objectives and of samples."""
     space = search_spaces.get("fbnet")
-    objectives = objectives_of(rlm, space.name)
-    some = plan.networks(space, 0, BATCH)
+    objectives = measured_objectives(rlm, space.name)
+    batch = settings.sample(space, 0, BATCH_SIZE)
 
-    def predict(count: int, run: int) -> int:
-        rlm.predict(space, plan.networks(space, run, count), objectives)
+    def predict_networks(count: int, run: int) -> int:
+        rlm.predict(space, settings.sample(space, run, count), objectives)
         return count
 
     @torch.inference_mode()
-    def read(tokens: int, run: int) -> int:
-        rng = np.random.default_rng([plan.seed, run])
-        drawn = rng.integers(1, rlm.network.config.vocab_size, (BATCH, tokens))
-        memory = rlm.network.encode(torch.from_numpy(drawn))
+    def predict_tokens(length: int, run: int) -> int:
+        rng = np.random.default_rng([settings.seed, run])
+        ids = rng.integers(1, rlm.network.config.vocab_size, (BATCH_SIZE, length))
+        memory = rlm.network.encode(torch.from_numpy(ids))
         return len(decoding.quantile(rlm.network, memory, objectives, MEDIAN))
 
-    def ask(names: Sequence[str], _: int) -> int:
-        return len(rlm.predict(space, some, names))
+    def predict_objectives(names: Sequence[str], _: int) -> int:
+        return len(rlm.predict(space, batch, names))
 
-    def draw(samples: int, _: int) -> int:
-        return len(rlm.sample(space, some, objectives, samples))
+    def sample(count: int, _: int) -> int:
+        return len(rlm.sample(space, batch, objectives, count))
 
-    powers = [10**k for k in range(len(str(plan.most))) if 10**k <= plan.most]
-    yield from timed({f"{n:,} networks": partial(predict, n) for n in powers}, plan.runs)
-    yield from timed({f"{n:,} tokens": partial(read, n) for n in CROPS}, plan.runs)
+    powers = range(len(str(settings.max_count)))
+    counts = [10**k for k in powers if 10**k <= settings.max_count]
+    yield from time_cases({f"{n:,} networks": partial(predict_networks, n) for n in counts}, settings.runs)
+    yield from time_cases({f"{n:,} tokens": partial(predict_tokens, n) for n in TEXT_LENGTHS}, settings.runs)
     numbers = [n for n in (1, 2, 5, 10, 20) if n <= len(rlm.objectives)]
-    asked = {f"{n} objectives": partial(ask, rlm.objectives[:n]) for n in numbers}
-    drawn = {f"{n} samples": partial(draw, n) for n in (1, 16, 64, 256)}
-    yield from timed(asked | drawn, plan.runs)
+    cases = {f"{n} objectives": partial(predict_objectives, rlm.objectives[:n]) for n in numbers}
+    sample_cases = {f"{n} samples": partial(sample, n) for n in (1, 16, 64, 256)}
+    yield from time_cases(cases | sample_cases, settings.runs)
 
 
-def searching(rlm: RLM, plan: Plan) -> Cases:
-    """Evaluations of NSGA-II on NAS-Bench-201, and how long they take without network, and without text."""
-    space, side = search_spaces.get("nasbench201"), int(plan.evaluations**0.5)
+def time_search(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time NSGA-II on NAS-Bench-201: complete, without the network, and without the network and the text."""
+    space, side = search_spaces.get("nasbench201"), int(settings.evaluations**0.5)
 
     def work(predictor: Any, run: int) -> int:
-        asked = ("accuracy", "latency/pixel3")
-        settings = SearchSettings(space.name, asked, population=side, generations=side, seed=plan.seed + run)
-        return len(search(space, predictor, settings).architectures)
+        objectives = ("accuracy", "latency/pixel3")
+        seed = settings.seed + run
+        search_settings = SearchSettings(space.name, objectives, population=side, generations=side, seed=seed)
+        return len(search(space, predictor, search_settings).architectures)
 
     cases = {
         "NSGA-II": partial(work, rlm),
-        "without network": partial(work, _Reader(rlm.network, rlm.tokenizer)),
-        "without network and text": partial(work, _Anything()),
+        "without network": partial(work, _TextOnlyModel(rlm.network, rlm.tokenizer)),
+        "without network and text": partial(work, _ArbitraryPredictor()),
     }
-    return timed(cases, plan.runs)
+    return time_cases(cases, settings.runs)
 
 
-class _Reader(RLM):
-    """A model that makes texts and their tokens, and then tells anything."""
+class _TextOnlyModel(RLM):
+    """A model that makes texts and token ids, and predicts arbitrary numbers without its network."""
 
     def predict_text(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = BATCH_SIZE,
         progress: bool = False,
         space: str = "",
     ) -> np.ndarray:
-        read = [str(self.token_ids(text)) for text in texts]
-        return _anything(read, objectives, len(quantiles or MEDIAN))
+        token_ids = [str(self.token_ids(text)) for text in texts]
+        return _arbitrary_numbers(token_ids, objectives, len(quantiles or MEDIAN))
 
 
-class _Anything:
-    """A predictor that knows nothing and takes no time."""
+class _ArbitraryPredictor:
+    """A predictor of arbitrary numbers that takes no time."""
 
     def predict(
         self,
@@ -302,81 +332,104 @@ class _Anything:
         objectives: Sequence[str],
         quantiles: Sequence[float],
     ) -> np.ndarray:
-        return _anything(list(map(str, architectures)), objectives, len(quantiles))
+        return _arbitrary_numbers(list(map(str, architectures)), objectives, len(quantiles))
 
 
-def _anything(names: Sequence[str], objectives: Sequence[str], levels: int) -> np.ndarray:
-    """Numbers of what is so called, float64 [N, K, levels]."""
-    drawn = [[hash((name, o)) % 1000 for o in objectives] for name in names]
-    return np.repeat(np.array(drawn, dtype=float)[:, :, None], levels, 2)
+def _arbitrary_numbers(names: Sequence[str], objectives: Sequence[str], num_levels: int) -> np.ndarray:
+    """Numbers [N, K, num_levels] that depend on nothing but the names."""
+    numbers = [[hash((name, o)) % 1000 for o in objectives] for name in names]
+    return np.repeat(np.array(numbers, dtype=float)[:, :, None], num_levels, 2)
 
 
-def start(rlm: RLM, plan: Plan) -> Cases:
-    """A command that predicts one network, from its start to its end."""
+def time_command(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time the command that predicts one network, from start to end."""
     space = search_spaces.get("nasbench201")
-    with TemporaryDirectory() as folder:
-        asked = Path(folder) / "archs.txt"
-        asked.write_text(f"{plan.networks(space, 0, 1)[0]}\n")
-        command = [sys.executable, "-m", "nas_rlm", "predict", "--space", space.name, "--archs", str(asked)]
-        command += ["--objectives", ",".join(objectives_of(rlm, space.name)), "--model", plan.model]
+    with TemporaryDirectory() as directory:
+        archs = Path(directory) / "archs.txt"
+        archs.write_text(f"{settings.sample(space, 0, 1)[0]}\n")
+        command = [sys.executable, "-m", "nas_rlm", "predict", "--space", space.name, "--archs", str(archs)]
+        objectives = ",".join(measured_objectives(rlm, space.name))
+        command += ["--objectives", objectives, "--model", settings.model]
 
         def work(_: int) -> int:
             subprocess.run(command, check=True, capture_output=True)
             return 1
 
-        yield from timed({"predict": work}, plan.runs)
+        yield from time_cases({"predict": work}, settings.runs)
 
 
-def roofline(rlm: RLM, plan: Plan) -> Cases:
-    """What the machine multiplies, and what the encoder does of it: billions of operations."""
-    kind = torch.bfloat16
-    a, b = (torch.randn(SIDE, SIDE, dtype=kind) for _ in range(2))
+def time_roofline(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time a matrix product and the encoder, in billions of operations."""
+    a, b = (torch.randn(MATRIX_SIZE, MATRIX_SIZE, dtype=torch.bfloat16) for _ in range(2))
 
-    def multiplied(_: int) -> int:
+    def multiply(_: int) -> int:
         torch.mm(a, b)
-        return round(2 * SIDE**3 / 1e9)
+        return round(2 * MATRIX_SIZE**3 / 1e9)
 
-    yield from timed({"matrix product, bfloat16": multiplied}, plan.runs)
+    yield from time_cases({"matrix product, bfloat16": multiply}, settings.runs)
     for name in SPACES:
-        batches = _batches(rlm, search_spaces.get(name), plan)
-        done = sum(operations(rlm.network, batch) for batch in batches) / 1e9
-        for case, timing in timed({f"encoder, {name}": partial(_encoded, rlm, batches)}, plan.runs):
-            yield case, replace(timing, units=done)
+        batches = _token_batches(rlm, search_spaces.get(name), settings)
+        gflop = sum(count_operations(rlm.network, batch) for batch in batches) / 1e9
+        for case, timing in time_cases({f"encoder, {name}": partial(_encode, rlm, batches)}, settings.runs):
+            yield case, replace(timing, units=gflop)
 
 
-def operations(network: Network, ids: Tensor) -> float:
-    """Floating-point operations with which padded texts [B, T] are encoded, statements of which are known."""
+def count_operations(network: Network, ids: Tensor) -> float:
+    """Return the floating-point operations of encoding texts whose statements are cached.
+
+    Args:
+        network: the network.
+        ids: padded token ids [B, T].
+    """
     config, width = network.config, network.config.width
-    places = split_statements(ids.numpy(), network.kinds.numpy()).unique_index if config.statement_layers else ids
-    texts, long = places.shape
+    positions = (
+        split_statements(ids.numpy(), network.kinds.numpy()).unique_index if config.statement_layers else ids
+    )
+    batch_size, length = positions.shape
     matrices = config.size * 12 * width**2 + config.decoder_layers * 2 * width**2
-    return texts * (2.0 * long * matrices + config.size * 4.0 * long**2 * width)
+    return batch_size * (2.0 * length * matrices + config.size * 4.0 * length**2 * width)
 
 
-PARTS: Mapping[str, Callable[[RLM, Plan], Cases]] = {
-    "end-to-end": end_to_end,
-    "text": text,
-    "encoder": encoder,
-    "experts": experts,
-    "decoder": decoder,
-    "roofline": roofline,
-    "learning": learning,
-    "search": searching,
-    "start": start,
-    "growth": growth,
+PARTS: Mapping[str, Callable[[RLM, SpeedSettings], Cases]] = {
+    "end-to-end": time_end_to_end,
+    "text": time_text,
+    "encoder": time_encoder,
+    "surrogates": time_surrogates,
+    "decoder": time_decoder,
+    "roofline": time_roofline,
+    "learning": time_training,
+    "search": time_search,
+    "start": time_command,
+    "growth": time_growth,
 }
-KEYS = ("part", "case")
+Key = tuple[str, str]
+KEY_NAMES = ("part", "case")
 
 
-def measured(
-    rlm: RLM, plan: Plan, parts: Sequence[str], done: Mapping[tuple[Any, ...], Timing]
-) -> Iterator[tuple[tuple[str, str], Timing]]:
-    """Parts with their cases, each when all of it is measured; those that are done are left out."""
-    for part in parts:
-        if any(key[0] == part for key in done):
-            continue
+def measure_parts(
+    rlm: RLM,
+    settings: SpeedSettings,
+    parts: Sequence[str],
+    finished: Collection[Key] = (),
+    progress: bool = False,
+) -> Iterator[tuple[Key, Timing]]:
+    """Measure some of `PARTS`.
+
+    Args:
+        rlm: the model.
+        settings: what is measured.
+        parts: names of parts.
+        finished: keys; a part with one of them is skipped.
+        progress: show a progress bar.
+
+    Yields:
+        Part and case, and the timing, as soon as all cases of a part are measured.
+    """
+    finished_parts = {part for part, _ in finished}
+    remaining = [part for part in parts if part not in finished_parts]
+    for part in progress_bar(remaining, "speed", unit="part", disable=not progress):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is guessed is told as fast
-            cases = list(PARTS[part](rlm, plan))
+            warnings.simplefilter("ignore")  # such as predictions of spaces without training data
+            cases = list(PARTS[part](rlm, settings))
         for case, timing in cases:
             yield (part, case), timing

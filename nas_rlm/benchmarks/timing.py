@@ -1,6 +1,6 @@
-"""How long work takes, and the memory that it needs.
+"""Time and memory of repeated work.
 
-Cases that are compared take turns, so that a machine which becomes slower in between is so for all of them.
+Cases that are compared run in turns, so that a machine that slows down affects all of them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-MIB = 2**20
+MIB = 2**20  # bytes
 
-Work = Callable[[int], int]  # from the number of a run to how much was done in it
+Work = Callable[[int], int]  # from the index of a run to the number of units that it processed
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What a case takes.
+    """Time and memory of a case.
 
     Args:
-        units: of work in a run: networks, evaluations, tokens, or billions of operations.
-        seconds: of a run, the median of several.
-        spread: seconds between the fastest and the slowest.
-        memory: MiB by which the process grew at most; 0 where the system does not tell.
+        units: units of work in a run: networks, evaluations, tokens, or billions of operations.
+        seconds: median time of a run.
+        spread: difference in seconds between the slowest and the fastest run.
+        memory: largest growth of the process in a run, in MiB; 0 where the system does not report it.
     """
 
     units: float
@@ -42,44 +42,51 @@ class Timing:
 
     @property
     def per_second(self) -> float:
-        """Units a second."""
+        """Units per second."""
         return self.units / self.seconds
 
 
 Cases = Iterator[tuple[str, Timing]]
 
 
-def timed(cases: Mapping[str, Work], runs: int, warm: bool = True) -> Cases:
-    """Each case with what it takes; they take turns.
+def time_cases(cases: Mapping[str, Work], runs: int, warm_up: bool = True) -> Cases:
+    """Measure cases that run in turns.
+
+    >>> dict(time_cases({"sum": lambda run: sum(range(1000)) and 1000}, runs=3))["sum"].units
+    1000
 
     Args:
-        cases: by name.
-        runs: of each, that count.
-        warm: run each once before.
+        cases: name to work.
+        runs: number of timed runs of each case.
+        warm_up: run each case once before, without timing it.
+
+    Yields:
+        The name and the timing of each case.
     """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     units: dict[str, float] = {}
     memory = dict.fromkeys(cases, 0.0)
-    for run in range(-warm, runs):
+    for run in range(-warm_up, runs):
         for name, work in cases.items():
-            before = _resident(reset=True)
+            memory_before = _peak_memory(reset=True)
             start = time.perf_counter()
-            done = work(run + 1)
+            num_units = work(run + 1)
             elapsed = time.perf_counter() - start
             if run >= 0:
                 seconds[name].append(elapsed)
-                units[name] = done
-                memory[name] = max(memory[name], _resident() - before)
-    for name, each in seconds.items():
-        yield name, Timing(units[name], float(np.median(each)), max(each) - min(each), memory[name] / MIB)
+                units[name] = num_units
+                memory[name] = max(memory[name], _peak_memory() - memory_before)
+    for name, times in seconds.items():
+        median = float(np.median(times))
+        yield name, Timing(units[name], median, max(times) - min(times), memory[name] / MIB)
 
 
-def _resident(reset: bool = False) -> float:
-    """The most bytes that were resident since the last reset, where the system tells that."""
+def _peak_memory(reset: bool = False) -> float:
+    """The largest resident size of the process since the last reset, in bytes; 0 if the system has none."""
     status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not (status.is_file() and os.access(clear, os.W_OK)):
         return 0.0
     if reset:
         clear.write_text("5")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-    return 1024.0 * int(found[1]) if found else 0.0
+    match = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    return 1024.0 * int(match[1]) if match else 0.0

@@ -1,4 +1,4 @@
-"""How good and how fast: fronts looked up in a table of measurements, texts a second."""
+"""Tokens of texts, and texts per second."""
 
 from __future__ import annotations
 
@@ -19,32 +19,35 @@ from search_spaces import SearchSpace
 
 @dataclass(frozen=True)
 class TextSpeed:
-    """What texts of a space cost.
+    """Lengths of the texts of a space's networks, and how fast they are made.
 
     Args:
-        tokens, mean: of a network, the median and the mean.
-        most: of the longest.
-        per_second: networks from genotype to token ids on one core, once as many have been read before.
+        median_tokens: median number of tokens of a text.
+        mean_tokens: mean number of tokens.
+        max_tokens: tokens of the longest text.
+        per_second: networks per second from architecture to token ids, on one core, with warm caches.
     """
 
-    tokens: float
-    mean: float
-    most: int
+    median_tokens: float
+    mean_tokens: float
+    max_tokens: int
     per_second: float
 
 
-def text_speed(space: SearchSpace[Any], tokenizer: AnyTokenizer, count: int, seed: int = 0) -> TextSpeed:
-    """Measure the way from random genotypes to token ids.
+def measure_text_speed(
+    space: SearchSpace[Any], tokenizer: AnyTokenizer, count: int, seed: int = 0
+) -> TextSpeed:
+    """Measure lengths and speed of the texts of random networks.
 
     Args:
-        space: where the genotypes come from.
-        tokenizer: whose tokens are counted.
-        count: of networks.
-        seed: of the draw.
+        space: the search space.
+        tokenizer: the tokenizer.
+        count: number of networks; as many others are read first to fill the caches.
+        seed: seed of the networks.
     """
     rng = np.random.default_rng(seed)
-    warm, architectures = ([space.sample(rng) for _ in range(count)] for _ in range(2))
-    for text in from_architectures(space, warm):
+    warm_up, architectures = ([space.sample(rng) for _ in range(count)] for _ in range(2))
+    for text in from_architectures(space, warm_up):
         tokenizer.encode(text)
     with gc_paused():  # as `RLM.predict` does
         start = time.perf_counter()
@@ -53,22 +56,29 @@ def text_speed(space: SearchSpace[Any], tokenizer: AnyTokenizer, count: int, see
     return TextSpeed(float(np.median(lengths)), float(np.mean(lengths)), max(lengths), count / elapsed)
 
 
-def table_tokens(table: Table, tokenizer: AnyTokenizer, count: int, seed: int = 0) -> list[int]:
-    """Tokens of the texts of rows of a table: of so many that are drawn, or of all if there are fewer."""
-    drawn = np.random.default_rng(seed).permutation(len(table))[:count]
-    return [len(tokenizer.encode(text)) for text in texts_of_rows([table.rows[i] for i in drawn])]
+def count_table_tokens(table: Table, tokenizer: AnyTokenizer, max_rows: int, seed: int = 0) -> list[int]:
+    """Return the number of tokens of the texts of a table's rows.
+
+    Args:
+        table: the table.
+        tokenizer: the tokenizer.
+        max_rows: number of random rows; all rows if the table has fewer.
+        seed: seed of the rows.
+    """
+    indices = np.random.default_rng(seed).permutation(len(table))[:max_rows]
+    return [len(tokenizer.encode(text)) for text in texts_of_rows([table.rows[i] for i in indices])]
 
 
 @dataclass(frozen=True)
-class ForeignTokens:
-    """What the text of an exported network costs.
+class ExportedTokens:
+    """Tokens of the text of a network that torch exported.
 
     Args:
-        exporter: "dynamo" or "torchscript".
-        operators: of the exported graph.
-        flat: tokens without functions.
-        outlined: tokens of the text that a model reads.
-        unknown: bytes for which the tokenizer has no piece, in the latter.
+        exporter: `dynamo` or `torchscript`.
+        operators: operators of the exported graph.
+        flat: tokens of the text without functions.
+        outlined: tokens of the text that the model reads, with repeated blocks as functions.
+        unknown: bytes of that text for which the tokenizer has no piece.
     """
 
     exporter: str
@@ -78,11 +88,16 @@ class ForeignTokens:
     unknown: int
 
 
-def foreign_tokens(name: str, tokenizer: AnyTokenizer) -> list[ForeignTokens]:
-    """Measure a reference network of `nas_rlm.data.reference_networks`, by each exporter that can write it."""
-    found = []
+def count_exported_tokens(name: str, tokenizer: AnyTokenizer) -> list[ExportedTokens]:
+    """Return the tokens of a reference network, for each exporter that can write it.
+
+    Args:
+        name: a network of `nas_rlm.data.reference_networks`.
+        tokenizer: the tokenizer.
+    """
+    counts = []
     for exporter, model in export_all(name):
         flat, outlined = (tokenizer.encode(from_onnx(model, outlined=o)) for o in (False, True))
         unknown = tokenizer.num_unknown(outlined)
-        found.append(ForeignTokens(exporter, len(model.graph.node), len(flat), len(outlined), unknown))
-    return found
+        counts.append(ExportedTokens(exporter, len(model.graph.node), len(flat), len(outlined), unknown))
+    return counts

@@ -11,42 +11,68 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-# each adds its verbs to the application
-from nas_rlm.cli import (
+from nas_rlm.cli import (  # each module adds its verbs to the application
     bench,
-    bench_devices,
-    bench_programs,
-    bench_speed,
     data,
+    evaluate,
+    export,
+    export_model,
+    finetune,
     measure,
     plot,
     predict,
     profile,
     propose,
+    rank,
     report,
     search,
+    snas,
+    spaces,
+    tokenizer,
     train,
 )
 from nas_rlm.cli.app import app
+from nas_rlm.utils.progress import set_mode
 
 __all__ = [
     "bench",
-    "bench_devices",
-    "bench_programs",
-    "bench_speed",
     "data",
+    "evaluate",
+    "export",
+    "export_model",
+    "finetune",
     "main",
     "measure",
     "plot",
     "predict",
     "profile",
     "propose",
+    "rank",
     "report",
     "search",
+    "snas",
+    "spaces",
+    "tokenizer",
     "train",
 ]
 
-LONGEST = 1000  # characters of an error
+MAX_ERROR_LENGTH = 1000  # characters
+ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
+
+# Verbs in the order of the help.
+VERBS = (
+    *("spaces", "export", "predict", "rank"),
+    *("search", "propose", "plot", "report"),
+    *("finetune", "evaluate", "train", "tokenizer", "export-model"),
+    *("profile", "data", "measure", "snas", "bench"),
+)
+BENCHMARKS = (
+    *("few-shot", "search", "devices", "measure", "programs", "in-context", "reliability", "ablation"),
+    *("speed", "text", "foreign", "references"),
+)
+for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):
+    for _position, _name in enumerate(_names):
+        _parent[_name].sort_key = _position
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,21 +82,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
 
     Args:
-        arguments: without the program's name; None for those of the process.
+        arguments: the arguments without the program's name; None for those of the process.
 
     Returns:
-        0, or 2 after one line on stderr if the input was bad.
+        The exit code: 0, or 2 after one line on stderr if the input was bad, or 130 if interrupted.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # busily waiting threads crawl beside other work
     os.environ.setdefault(
-        "THP_MEM_ALLOC_ENABLE", "1"
-    )  # torch's large tensors come in large pages: no slow faults
+        "OMP_WAIT_POLICY", "passive"
+    )  # threads that wait actively slow down other processes
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages for large tensors avoid page faults
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be Unicode
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be Unicode
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
+            app.meta(arguments, exit_on_error=False, print_error=False, result_action="return_none")
     except (CycloptsError, ValueError, OSError, OverflowError) as error:
         print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
         return 2
@@ -82,17 +108,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nas-rlm: error: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("nas-rlm: interrupted; search and train go on with --resume", file=sys.stderr)
+        print("nas-rlm: interrupted; search and train continue with --resume", file=sys.stderr)
         return 130
+    finally:
+        set_mode("auto")
     return 0
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line."""
     print(f"nas-rlm: warning: {message}", file=sys.stderr)
 
 
+def _rejected_value(error: Exception) -> str:
+    """Return one line on a value that pydantic rejected, or an empty text for another error."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None or not isinstance(error, pydantic.ValidationError):
+        return ""
+    from nas_rlm.utils.schema import message
+
+    return message(error)
+
+
 def _reason(error: Exception) -> str:
+    """Return the message of an error in one line of limited length."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    reason = " ".join(str(error).split())
-    return reason if len(reason) <= LONGEST else f"{reason[: LONGEST - 300]} … {reason[-300:]}"
+    reason = " ".join((_rejected_value(error) or str(error)).split())
+    if len(reason) <= MAX_ERROR_LENGTH:
+        return reason
+    head_length = MAX_ERROR_LENGTH - ERROR_TAIL_LENGTH
+    return f"{reason[:head_length]} … {reason[-ERROR_TAIL_LENGTH:]}"

@@ -1,18 +1,20 @@
-"""The application, the types of its options, and what several commands need."""
+"""The application, its global options, the types of options, and functions that several verbs share."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 import nas_rlm
+from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
     from nas_rlm.search.ray_cluster import LocalWorkers
+
+MIN_LEVEL, MAX_LEVEL = 0.001, 0.999  # quantile levels
 
 app = App(
     name="nas-rlm",
@@ -21,63 +23,102 @@ app = App(
     help_format="markdown",
     suppress_keyboard_interrupt=False,
 )
+app.meta.group_parameters = Group("Global options", sort_key=100)
 
 
 def _split(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:
     return tuple(part.strip() for token in tokens for part in token.value.split(",") if part.strip())
 
 
-def _levels(kind: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
-    parts = _split(kind, tokens)
+def _parse_levels(type_: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
+    texts = _split(type_, tokens)
     try:
-        levels = tuple(float(part) for part in parts)
+        levels = tuple(float(text) for text in texts)
     except ValueError:
         levels = ()
-    names = {f"{level:g}" for level in levels}
-    if not levels or len(names) < len(levels) or not all(0.001 <= level <= 0.999 for level in levels):
+    distinct = {f"{level:g}" for level in levels}
+    is_in_range = all(MIN_LEVEL <= level <= MAX_LEVEL for level in levels)
+    if not levels or len(distinct) < len(levels) or not is_in_range:
         raise ValueError(
-            f"{','.join(parts)!r} is no list of different levels between .001 and .999: try .1,.9"
+            f"{','.join(texts)!r} is not a list of different levels between .001 and .999: try .1,.9"
         )
     return levels
 
 
-def _whole(_: Any, tokens: Sequence[Any]) -> int:
+def _parse_integer(_: Any, tokens: Sequence[Any]) -> int:
     try:
         return int(tokens[0].value)
     except ValueError:
         raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
-Names = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
-Levels = Annotated[tuple[float, ...], Parameter(converter=_levels, n_tokens=1, negative="")]
-Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
-Many = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
-Flag = Annotated[bool, Parameter(negative="")]
+CommaList = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
+SpaceList = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
+QuantileLevels = Annotated[tuple[float, ...], Parameter(converter=_parse_levels, n_tokens=1, negative="")]
+Integer = Annotated[int, Parameter(converter=_parse_integer, n_tokens=1)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@app.meta.default
+def run_verb(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    quiet: Flag = False,
+    progress: Flag = False,
+) -> None:
+    """Run a verb with the global options.
+
+    Args:
+        tokens: the command line without global options.
+        quiet: show no progress bars and no status lines, only results, warnings and errors.
+        progress: draw progress bars even if stderr is not a terminal. Without it, a file gets at most a line
+            for each tenth of the work.
+    """
+    if quiet and progress:
+        raise ValueError("--quiet and --progress exclude each other: give one of them")
+    set_mode("quiet" if quiet else "bar" if progress else "auto")
+    app(tokens, exit_on_error=False, print_error=False, result_action="return_none")
+
+
+def check_minimum(option: str, value: int, minimum: int) -> None:
+    """Refuse a number that is too small.
+
+    Args:
+        option: name of the option, such as `--seeds`.
+        value: its value.
+        minimum: the smallest valid value.
+
+    Raises:
+        ValueError: the value is smaller.
+    """
+    if value < minimum:
+        raise ValueError(f"{option} is {value}, expected at least {minimum}")
 
 
 def load(model: str) -> RLM:
-    """A model by its folder or shipped name; torch is imported here and not before."""
+    """Return a model by its directory or shipped name; torch is imported here and not before."""
     from nas_rlm.rlm import RLM
 
     return RLM.load(model)
 
 
-def workers(ray: str) -> LocalWorkers:
-    """Return the workers that predict and measure, see `nas_rlm.search.ray_cluster`."""
-    from nas_rlm.search.ray_cluster import connect_workers
+def connect_workers(ray: str) -> LocalWorkers:
+    """Return the workers that predict and measure, see `nas_rlm.search.ray_cluster`.
+
+    Args:
+        ray: address of a Ray cluster; empty for this process.
+    """
+    from nas_rlm.search import ray_cluster
 
     if ray:
         announce_ray(ray)
-    return connect_workers(ray)
+    return ray_cluster.connect_workers(ray)
 
 
 def announce_ray(ray: str) -> None:
-    """Say on stderr that Ray is being connected, which may take half a minute."""
-    print(f"nas-rlm: connecting to Ray ({ray})", file=sys.stderr)
+    """Print a status line before connecting to Ray, which can take half a minute."""
+    print_status(f"connecting to Ray ({ray})")
 
 
-def bar(items: Sequence[Any], what: str) -> Any:
-    """Items behind a progress bar, which shows itself after two seconds."""
-    from nas_rlm.utils.progress import progress_bar
-
-    return progress_bar(items, desc=what, unit="net", delay=2)
+def show_progress(items: Sequence[Any], description: str) -> Any:
+    """Return an iterable over items that shows its progress after two seconds."""
+    return progress_bar(items, desc=description, unit="net", delay=2)

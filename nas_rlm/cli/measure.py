@@ -1,20 +1,22 @@
-"""measure: what programs take."""
+"""measure python, measure triton: memory and time of programs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
-from nas_rlm.cli.app import Flag, Whole, app
+from nas_rlm.cli.app import Flag, Integer, app, check_minimum
 from nas_rlm.files import check_target
 
 if TYPE_CHECKING:
+    from nas_rlm.data import Row, Table
     from nas_rlm.programs.python_runner import Program
 
-measure = app.command(App(name="measure", help="Measure what programs take, in processes of their own."))
+measure = app.command(App(name="measure", help="Measure memory and time of programs."))
 
 
 @measure.command(name="python")
@@ -27,83 +29,86 @@ def measure_python(
     apps: Path | None = None,
     cases: Path | None = None,
     entry: str = "",
-    warmup: Whole = 3,
-    repeats: Whole = 11,
+    warmup: Integer = 3,
+    repeats: Integer = 11,
     seconds: float = 10.0,
-    memory: Whole = 2 * 2**30,
+    memory: Integer = 2 * 2**30,
     no_counts: Flag = False,
     trust: Flag = False,
-    jobs: Whole = 1,
+    jobs: Integer = 1,
 ) -> None:
-    """Measure peak memory, time and counts of Python programs, as a table that finetune reads.
+    """Measure memory, time and counts of Python programs.
 
-    Each run is a fresh process without network, which may not write, start processes or take more time and
-    memory than it is given; it can read what you can read. The same command again goes on where the table
-    ends; a program that fails is a row with its error.
+    The output is a table for finetune. Each run is a separate process without network access. It cannot write
+    files, start processes or exceed its time and memory; it can read what you can read. The same command
+    continues an interrupted run. A program that fails has a row with its error.
 
     Args:
-        files: programs, which share their inputs.
-        out: the parquet table.
-        programs: instead of files, JSON lines with name, source, cases and entry each, and perhaps problem.
-        solutions: instead of files, a table of solutions of --problems, which are measured again; how far its
-            own numbers rank them alike is told.
-        problems: compressed JSON lines with problem, preamble, entry_point, test and statement
-            each, as LeetCodeDataset.
+        files: programs with the same inputs.
+        out: the parquet table, with memory in bytes and latency in milliseconds.
+        programs: instead of files, JSON lines with the fields name, source, cases and entry, and optionally
+            problem.
+        solutions: instead of files, a table of solutions of --problems to measure again; the correlation with
+            its own values is printed.
+        problems: compressed JSON lines with the fields problem, preamble, entry_point, test and statement, as
+            in LeetCodeDataset.
         apps: instead of files, train.jsonl or test.jsonl of APPS.
-        cases: the inputs of files, a JSON list such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
-            default one that is empty.
-        entry: the function of files that is called, such as 'Solution().solve'; by default all is run.
-        warmup: timed runs on each input that are thrown away.
-        repeats: timed runs on each input that count; 0 measures memory and counts alone.
-        seconds: that a timed run may take; one in which allocations or lines are noted may take six times as
-            many.
-        memory: bytes that a run may have.
-        no_counts: lines and calls are not counted.
-        trust: run programs also where the system has nothing to keep them from doing harm.
-        jobs: programs measured at a time; their times disturb each other.
+        cases: JSON list of inputs of the files, such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
+            default a single empty input.
+        entry: function of the files that is called, such as 'Solution().solve'; by default the file is run.
+        warmup: untimed runs for each input.
+        repeats: timed runs for each input; 0 measures only memory and counts.
+        seconds: limit of a timed run. Runs that record allocations or lines may take six times as long.
+        memory: limit of a run in bytes.
+        no_counts: do not count lines and calls.
+        trust: run programs even if the system has nothing that isolates them.
+        jobs: number of programs measured at a time; more than 1 disturbs their times.
     """
-    import json
-
     from nas_rlm.programs.apps import read_apps
     from nas_rlm.programs.leetcode import rank_agreement, read_solutions
     from nas_rlm.programs.python_runner import Plan
     from nas_rlm.programs.table import measure_programs, read_cases, read_programs
 
-    if [bool(files), *(one is not None for one in (programs, solutions, apps))].count(True) != 1:
+    sources = [bool(files), *(path is not None for path in (programs, solutions, apps))]
+    if sources.count(True) != 1:
         raise ValueError("give either files, --programs, --apps, or --solutions and --problems")
     if (solutions is None) != (problems is None):
         raise ValueError("--solutions and --problems go together: give both or none")
     if not files and (cases or entry):
         raise ValueError(
-            "programs that are no files have inputs and entries of their own: --cases is for files"
+            "--cases and --entry are for files: other programs have their own inputs and entries"
         )
-    if jobs < 1:
-        raise ValueError(f"--jobs is {jobs}, expected at least 1")
+    check_minimum("--jobs", jobs, 1)
     check_target(out)
     plan = Plan(warmup, repeats, seconds, memory, not no_counts, trust)
-    known = None
+    earlier_table: Table | None = None
     if programs:
-        found = read_programs(programs)
+        by_name = read_programs(programs)
     elif apps:
-        found = read_apps(apps)
+        by_name = read_apps(apps)
     elif solutions and problems:
-        known, found = read_solutions(solutions, problems)
+        earlier_table, by_name = read_solutions(solutions, problems)
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
-        found = {str(path): _program(path, entry, inputs) for path in files}
-    table = measure_programs(found, out, plan, jobs, progress=True)
-    rows = [row for row in table.rows if row.identifier in found]
+        by_name = {str(path): _read_program(path, entry, inputs) for path in files}
+    table = measure_programs(by_name, out, plan, jobs, progress=True)
+    rows = [row for row in table.rows if row.identifier in by_name]
     failed = [row for row in rows if not row.is_measured("memory")]
     print(f"{len(rows) - len(failed):,} programs with memory: {out}")
-    if failed:
-        reason = json.loads(failed[0].metainformation)["error"]
-        print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
-    if known:
-        for objective, (count, rho) in rank_agreement(table, known).items():
-            print(f"Spearman with {objective} of {known.name}: {rho:.3f}, {count:,} solutions, no two alike")
+    _print_failure(failed)
+    if earlier_table:
+        for objective, (count, rho) in rank_agreement(table, earlier_table).items():
+            print(
+                f"Spearman with {objective} of {earlier_table.name}: {rho:.3f}, {count:,} different solutions"
+            )
 
 
-def _program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
+def _read_program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
+    """A program of a file.
+
+    Raises:
+        ValueError: the file is not a valid program, with its path.
+    """
     from nas_rlm.programs.python_runner import Program
     from nas_rlm.programs.source import read_source
 
@@ -114,53 +119,56 @@ def _program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Progra
         raise ValueError(f"{path}: {error}") from None
 
 
+def _print_failure(failed: Sequence[Row]) -> None:
+    """Print how many rows failed, and the error of the first one."""
+    if failed:
+        reason = json.loads(failed[0].metainformation)["error"]
+        print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
+
+
 @measure.command(name="triton")
 def measure_triton(
     *files: Path,
     out: Path,
     pairs: Path | None = None,
     entry: str = "",
-    windows: Whole = 5,
+    windows: Integer = 5,
     seconds: float = 1.0,
     limit: float = 900.0,
     interpret: Flag = False,
 ) -> None:
-    """Measure how long Triton kernels take on this machine's GPU, as a table that finetune reads.
+    """Measure latency of Triton kernels on this machine's GPU.
 
-    A file has kernels, get_inputs() and something to call with what that gives: call(args), a class ModelNew
-    or a function that is named. Of a file with a torch module instead TorchInductor makes kernels. They run
-    as any program of yours does, in processes of their own. The same command again goes on where the table
-    ends; a kernel that fails is a row with its error.
+    The output is a table for finetune. A file has kernels, get_inputs(), and what is called with its result:
+    call(args), a class ModelNew, or the function of --entry. For a file with a torch module, TorchInductor
+    generates the kernels. Kernels run with your permissions, in separate processes. The same command
+    continues an interrupted run. A kernel that fails has a row with its error.
 
     Args:
-        files: kernels, or torch modules.
-        out: the parquet table.
+        files: kernels or torch modules.
+        out: the parquet table, with latency in milliseconds.
         pairs: instead of files, a parquet or JSON file of KernelBook.
-        entry: the torch module of the files, or the function that is called; by default the last module.
-        windows: of runs; the median of their means counts.
-        seconds: that a window takes at least.
+        entry: torch module of the files, or function that is called; by default the last module.
+        windows: number of time windows; the median of their mean latencies counts.
+        seconds: shortest length of a window.
         limit: seconds that compiling a kernel, or a window of its runs, may take.
-        interpret: check kernels in Triton's interpreter, without a GPU: whether they run, and compute what
-            their module does. Its times are its own.
+        interpret: check kernels in Triton's interpreter, without a GPU: whether they run, and compute the
+            same as their module. These times are not comparable with those of a GPU.
     """
-    import json
-
     from nas_rlm.programs.triton_runner import Plan, measure_kernels, read_kernel, read_kernelbook
 
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")
     check_target(out)
     plan = Plan(windows, seconds, interpret, limit)
-    found = read_kernelbook(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
-    table = measure_kernels(found, out, plan, progress=True)
-    rows = [row for row in table.rows if row.identifier in found]
+    kernels = read_kernelbook(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
+    table = measure_kernels(kernels, out, plan, progress=True)
+    rows = [row for row in table.rows if row.identifier in kernels]
     failed = [row for row in rows if not row.targets]
     print(f"{len(rows) - len(failed):,} kernels with latency: {out}")
     wrong = [row for row in rows if json.loads(row.metainformation).get("matches") is False]
     if wrong:
         print(
-            f"{len(wrong):,} compute something else than their modules, the first one: {wrong[0].identifier}"
+            f"{len(wrong):,} compute other results than their modules, the first one: {wrong[0].identifier}"
         )
-    if failed:
-        reason = json.loads(failed[0].metainformation)["error"]
-        print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
+    _print_failure(failed)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import Many, app
+from nas_rlm.cli.app import SpaceList, app
 
 
 @app.command
-def plot(directory: Path, *, pair: Many = (), data: Path | None = None, out: Path | None = None) -> None:
+def plot(directory: Path, *, pair: SpaceList = (), data: Path | None = None, out: Path | None = None) -> None:
     """Draw the picture of a search again, finished or not.
 
     Args:

@@ -1,17 +1,25 @@
-"""profile: measure networks on a device."""
+"""profile: measured latency and memory of networks on a device."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import Flag, Many, Whole, app, load, workers
-from nas_rlm.cli.predict import read_architectures
+from nas_rlm.cli.app import Flag, Integer, SpaceList, app, check_minimum, connect_workers, load
+from nas_rlm.cli.prediction import read_architectures
 from nas_rlm.files import check_target
 
-UNSTEADY = 0.1  # windows that differ by more tell little of networks that are alike
+if TYPE_CHECKING:
+    from nas_rlm.data import Table
+    from nas_rlm.devices import Device
+    from search_spaces import SearchSpace
+
+MAX_SPREAD = 0.1  # between the windows of a network; above it, similar networks cannot be distinguished
+MAX_SECONDS = 60  # of a window
 
 
 @app.command
@@ -21,67 +29,64 @@ def profile(
     out: Path,
     space: str | None = None,
     archs: Path | None = None,
-    arch: Many = (),
-    sample: Whole = 0,
-    choose: Whole = 0,
+    arch: SpaceList = (),
+    sample: Integer = 0,
+    choose: Integer = 0,
     model: str = "nas",
-    seed: Whole = 0,
-    windows: Whole = 5,
+    seed: Integer = 0,
+    windows: Integer = 5,
     seconds: float = 0.2,
     memory: Flag = False,
     python: str = "",
     limit: float = 900.0,
     ray: str = "",
 ) -> None:
-    """Measure how long networks take on a device, as a table that finetune reads.
+    """Measure latency and memory of networks on a device.
 
-    The same command again goes on where the table ends, and another device gets columns of its own. A network
-    that a runtime cannot run is a row with its error. On another machine, over ssh:
-    --python 'ssh box nas-rlm/.venv/bin/python'.
+    The output is a table for finetune. The same command continues an interrupted run, and another device adds
+    columns. A network that the runtime cannot run has a row with its error. Another machine is measured over
+    ssh: --python 'ssh box nas-rlm/.venv/bin/python'.
 
     Args:
         files: ONNX files with weights, instead of architectures of a space.
-        device: runtime, place, threads and batch, such as onnxruntime-cpu-1t, openvino-cpu-2t, ncnn-cpu-1t,
-            torch-compile-cpu-1t or torch-cuda-b32.
-        out: the parquet table.
-        space: the search space; of files what networks like them are called in the table.
-        archs: a file with an architecture a line.
-        arch: architectures, in the space's notation.
-        sample: draw this many at random as well.
-        choose: measure only so many of these, which together tell most of the others.
-        model: whose latencies tell which: a checkpoint folder, or the name of a shipped model.
-        seed: of the draw, the choice and the order.
-        windows: times that each network is measured, with others in between.
-        seconds: of each of them.
-        memory: measure memory as well, in a process for each network.
-        python: a command that starts the Python where networks run; by default this one.
+        device: runtime, processor, threads and batch size, such as onnxruntime-cpu-1t, openvino-cpu-2t,
+            ncnn-cpu-1t, torch-compile-cpu-1t or torch-cuda-b32.
+        out: the parquet table, with latencies in milliseconds and memory in bytes.
+        space: the search space. With files: the name of their space in the table.
+        archs: a file with one architecture per line.
+        arch: architectures in the notation of the space.
+        sample: number of random architectures to add.
+        choose: measure only this many of them, the most informative ones for the others.
+        model: the model whose surrogates of latencies are used for --choose: a checkpoint directory, or the
+            name of a shipped model.
+        seed: seed of the random architectures, of --choose and of the order.
+        windows: number of time windows in which each network is measured; other networks run in between.
+        seconds: length of a window.
+        memory: measure memory as well, in a separate process for each network.
+        python: command that starts Python where the networks run; by default this Python.
         limit: seconds that compiling a network, or a window of its runs, may take.
-        ray: a cluster whose machines, all alike, share the networks: auto, HOST:6379 or ray://HOST:10001.
+        ray: address of a Ray cluster of identical machines that share the networks: auto, HOST:6379 or
+            ray://HOST:10001.
     """
-    from nas_rlm.data.synthetic import graph_features_of_texts
     from nas_rlm.devices import Device
     from nas_rlm.devices.connection import check_timeout
-    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork, measurement_details
-    from nas_rlm.devices.measurements import profile as run
+    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
+    from nas_rlm.devices.measurements import profile as measure
     from nas_rlm.devices.profiler import Plan
-    from nas_rlm.devices.sample_selection import select_samples, selection_features
-    from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
-    from nas_rlm.surrogates.registry import graph_surrogates
-    from nas_rlm.text import from_architectures
 
-    for name, value, least in (
-        ("--sample", sample, 0),
-        ("--seed", seed, 0),
-        ("--choose", choose, 0),
-        ("--windows", windows, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{name} is {value}, expected at least {least}")
-    if not 0 < seconds <= 60:
-        raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most 60")
+    numbers = {
+        "--sample": (sample, 0),
+        "--seed": (seed, 0),
+        "--choose": (choose, 0),
+        "--windows": (windows, 1),
+    }
+    for name, (value, minimum) in numbers.items():
+        check_minimum(name, value, minimum)
+    if not 0 < seconds <= MAX_SECONDS:
+        raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most {MAX_SECONDS}")
     check_timeout(limit, seconds, "--limit")
     check_target(out)
-    where = Device.parse(device)
+    parsed_device = Device.parse(device)
     networks: list[Network]
     if files:
         if archs or arch or sample or choose:
@@ -89,32 +94,66 @@ def profile(
                 "ONNX files are measured as they are: --archs, --arch, --sample and --choose are for spaces"
             )
         networks = [OnnxFileNetwork(path, space or "") for path in files]
+    elif space is None:
+        raise ValueError("nothing to measure: give ONNX files, or --space with --sample, --archs or --arch")
     else:
-        if space is None:
-            raise ValueError(
-                "nothing to measure: give ONNX files, or --space with --sample, --archs or --arch"
-            )
-        known, rng = search_spaces.get(space), np.random.default_rng(seed)
-        some = [known.parse(a) for a in arch]
-        some += [a for _, a in read_architectures(known, archs)] if archs else []
-        some += [known.sample(rng) for _ in range(sample)]
-        if not some:
-            raise ValueError("nothing to measure: give --sample N, --archs FILE or --arch ARCHITECTURE …")
+        search_space = search_spaces.get(space)
+        architectures = _architectures(search_space, archs, arch, sample, seed)
         if choose:
-            counts = [*graph_features_of_texts(from_architectures(known, some), MAX_CHAIN_LENGTH)]
-            told = selection_features(graph_surrogates(load(model).surrogates).get(space, ()), space, counts)
-            some = [some[i] for i in select_samples(told, choose, seed)]
-        networks = [SpaceNetwork(known, a) for a in some]
+            architectures = _select_informative(search_space, architectures, choose, model, seed)
+        networks = [SpaceNetwork(search_space, architecture) for architecture in architectures]
     plan = Plan(windows, seconds, seed, memory, python, limit)
-    with workers(ray) as there:
-        table = run(networks, where, out, plan, progress=True, measure_function=there.measure)
-    found = [measurement_details(row).get(str(where), {}) for row in table.rows]
-    failed = [entry["error"] for entry in found if "error" in entry]
-    spreads = [entry["spread"] for entry in found if "spread" in entry]
-    print(f"{len(spreads):,} networks with latency/{where}: {out}")
+    with connect_workers(ray) as workers:
+        table = measure(networks, parsed_device, out, plan, progress=True, measure_function=workers.measure)
+    _print_summary(table, parsed_device, out)
+
+
+def _architectures(
+    space: SearchSpace[Any], archs: Path | None, arch: Sequence[str], sample: int, seed: int
+) -> list[Any]:
+    """The architectures of the options, and random ones.
+
+    Raises:
+        ValueError: there are none.
+    """
+    rng = np.random.default_rng(seed)
+    architectures = [space.parse(text) for text in arch]
+    architectures += [a for _, a in read_architectures(space, archs)] if archs else []
+    architectures += [space.sample(rng) for _ in range(sample)]
+    if not architectures:
+        raise ValueError("nothing to measure: give --sample N, --archs FILE or --arch ARCHITECTURE …")
+    return architectures
+
+
+def _select_informative(
+    space: SearchSpace[Any], architectures: Sequence[Any], count: int, model: str, seed: int
+) -> list[Any]:
+    """The architectures whose measurements are the most informative for the others."""
+    from nas_rlm.data.synthetic import graph_features_of_texts
+    from nas_rlm.devices.sample_selection import select_samples, selection_features
+    from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+    from nas_rlm.surrogates.registry import graph_surrogates
+    from nas_rlm.text import from_architectures
+
+    texts = from_architectures(space, architectures)
+    graph_features = [*graph_features_of_texts(texts, MAX_CHAIN_LENGTH)]
+    surrogates = graph_surrogates(load(model).surrogates).get(space.name, ())
+    features = selection_features(surrogates, space.name, graph_features)
+    return [architectures[i] for i in select_samples(features, count, seed)]
+
+
+def _print_summary(table: Table, device: Device, out: Path) -> None:
+    """Print how many networks were measured, how much windows differ, and an error."""
+    from nas_rlm.devices.measurements import measurement_details
+
+    details = [measurement_details(row).get(str(device), {}) for row in table.rows]
+    errors = [entry["error"] for entry in details if "error" in entry]
+    spreads = [entry["spread"] for entry in details if "spread" in entry]
+    print(f"{len(spreads):,} networks with latency/{device}: {out}")
     if spreads:
-        print(f"windows of a network differ by {np.median(spreads):.1%} (median), {max(spreads):.1%} at most")
-    if spreads and np.median(spreads) > UNSTEADY:
-        print("this machine is busy, or its clock changes: measure again where nothing else runs")
-    if failed:
-        print(f"{len(failed):,} cannot run there, the first one: {failed[0]}")
+        median = np.median(spreads)
+        print(f"windows of a network differ by {median:.1%} (median), {max(spreads):.1%} at most")
+        if median > MAX_SPREAD:
+            print("this machine is busy, or its clock speed changes: measure again when it is idle")
+    if errors:
+        print(f"{len(errors):,} cannot run there, the first one: {errors[0]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import Many, Names, Whole, app
+from nas_rlm.cli.app import CommaList, Integer, SpaceList, app
 from nas_rlm.files import check_target, write_text
 
 
@@ -12,20 +12,21 @@ from nas_rlm.files import check_target, write_text
 def propose(
     *,
     space: str,
-    objectives: Names,
-    count: Whole = 10,
+    objectives: CommaList,
+    count: Integer = 10,
     data: Path | None = None,
-    constraint: Many = (),
+    constraint: SpaceList = (),
     model: str = "nas",
-    population: Whole = 50,
-    generations: Whole = 20,
-    seed: Whole = 0,
+    population: Integer = 50,
+    generations: Integer = 20,
+    seed: Integer = 0,
     out: Path | None = None,
 ) -> None:
-    """Select the architectures to train or measure next: those that may add most to the front.
+    """Select the architectures to train or measure next.
 
-    Surrogates learn from a table of labels. Add measurements to the table and propose again. While the table
-    has fewer than ten rows, a diverse initial design is proposed.
+    They are those that may add most to the front. Surrogates learn from a table of labels. Add measurements
+    to the table and propose again. While the table has fewer than ten rows, a diverse initial design is
+    proposed.
 
     Args:
         space: the search space.

@@ -9,7 +9,9 @@ from nas_rlm.cli.app import app
 
 @app.command
 def report(directory: Path) -> None:
-    """Write front.csv, front/, the pictures and report.html of a search again, from its log alone.
+    """Write the results of a search again, from its log.
+
+    These are front.csv, front/, the pictures and report.html.
 
     Args:
         directory: the run directory, of a search that is finished or not.

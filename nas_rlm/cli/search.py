@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import Flag, Many, Names, Whole, announce_ray, app
+from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, announce_ray, app
 
 
 @app.command
 def search(
     *,
     space: str,
-    objectives: Names,
+    objectives: CommaList,
     out: Path,
-    constraint: Many = (),
+    constraint: SpaceList = (),
     model: str = "nas",
     algorithm: str = "nsga2",
-    population: Whole = 50,
-    generations: Whole = 20,
-    seed: Whole = 0,
-    function: Many = (),
-    maximise: Names = (),
-    sample: Whole = 200,
+    population: Integer = 50,
+    generations: Integer = 20,
+    seed: Integer = 0,
+    function: SpaceList = (),
+    maximise: CommaList = (),
+    sample: Integer = 200,
     data: Path | None = None,
     measure: str = "",
-    budget: Whole = 0,
+    budget: Integer = 0,
     python: str = "",
     ray: str = "",
     resume: Flag = False,
 ) -> None:
-    """Search a space for the architectures with the best predicted trade-offs.
+    """Search a space for the best predicted trade-offs.
 
     First prints the ranges of the objectives over random architectures, and how many of these meet each
     constraint. The run directory then has front.csv (the front, best in the first objective first), front/

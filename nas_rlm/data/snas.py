@@ -26,6 +26,7 @@ import search_spaces
 from nas_rlm.data.images import IMAGE_SIZE, Images
 from nas_rlm.data.tables import Row
 from nas_rlm.files import exclusive_lock, write_bytes
+from nas_rlm.utils.json_lines import append_records, read_lines
 from nas_rlm.utils.progress import progress_bar
 
 CHANNEL_MEANS, CHANNEL_STDS = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10
@@ -105,15 +106,13 @@ def generate(images: Images, out: Path, count: int, budget: Budget | None = None
     failed = sum("error" in record for record in existing)
     with (
         exclusive_lock(out),
-        open(out, "a") as file,
         progress_bar(total=count, initial=len(existing), desc="snas", unit="net") as bar,
     ):
         for i in range(len(existing), count):
             architecture = space.sample(np.random.default_rng([budget.seed, i]))
             record = {"uid": f"snas-{budget.seed}-{i}", **train_architecture(architecture, images, budget, i)}
             failed += "error" in record
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+            append_records(out, [record])
             bar.update()
     return max(count, len(existing)), failed
 
@@ -317,8 +316,8 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"no records at {str(path)!r}")
     records: list[dict[str, Any]] = []
-    *lines, last = path.read_bytes().split(b"\n")
-    for number, line in enumerate([*lines, last] if last else lines, 1):
+    lines, incomplete = read_lines(path)
+    for number, line in enumerate([*lines, incomplete] if incomplete else lines, 1):
         try:
             record = json.loads(line)
             if not set(record) >= RECORD_KEYS:
@@ -346,8 +345,7 @@ def _existing_records(path: Path, budget: Budget) -> list[dict[str, Any]]:
                 raise ValueError(f"{str(path)!r} has records with {name} {record.get(name)!r}, not {value!r}")
         if record["arch_str"] != str(space.sample(np.random.default_rng([budget.seed, i]))):
             raise ValueError(f"{str(path)!r} line {i + 1} is not network {i} of seed {budget.seed}")
-    content = path.read_bytes()
-    if content and not content.endswith(b"\n"):
-        lines = content.split(b"\n")[: len(records)]
-        write_bytes(path, b"".join(line + b"\n" for line in lines))
+    lines, incomplete = read_lines(path)
+    if incomplete:
+        write_bytes(path, b"".join([*lines, incomplete + b"\n"][: len(records)]))
     return records

@@ -69,9 +69,9 @@ def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
 
 
 def _split_by_hash(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:
-    """Split a table into a table more than there are fractions: table k has the rows that k of them hold out.
+    """Split a table into `len(fractions) + 1` tables; table k has the rows that k of the fractions hold out.
 
-    The fractions are in decreasing order, so each holds out a subset of the rows of the one before it.
+    The fractions decrease, so that each holds out a subset of the rows that the previous one holds out.
     """
     keys = keys_of_rows(table.rows)
     if by_group and any(row.is_program and not row.group for row in table.rows):

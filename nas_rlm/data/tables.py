@@ -83,11 +83,11 @@ class Row:
 
 @dataclass
 class Table:
-    """The rows of one file.
+    """A named list of rows, as a file contains it.
 
     Args:
-        name: name of the file, without its suffix.
-        rows: its rows.
+        name: name of the table: that of its file, without suffix.
+        rows: measured architectures or programs.
     """
 
     name: str

@@ -2,7 +2,8 @@
 
 A device is a runtime with its settings, named for example `onnxruntime-cpu-2t`. A worker is the process that
 loads and runs networks, on this machine or, over ssh, on another one. A run is one forward pass; a window is
-a short series of runs of one network. A plan has the settings of a measurement, such as the number of windows.
+a short series of runs of one network. A plan has the settings of a measurement, such as the number of
+windows.
 """
 
 from nas_rlm.devices.device import Device

@@ -19,7 +19,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class Device:
-    """A runtime with a device type, a number of threads and a batch size; its string is its name.
+    """A runtime with a device type, a number of threads and a batch size; `str` returns its name.
 
     Examples:
         >>> str(Device.parse("onnxruntime"))

@@ -22,14 +22,14 @@ _tables: list[dict[Any, Any]] = []
 
 
 def memoized(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Return the function with an unbounded cache of its results, which `clear` empties."""
+    """Return the function with an unbounded cache of its results that `clear` empties."""
     cached: Any = cache(function)
     _caches.append(cached)
     return cast("Callable[_Arguments, _Result]", cached)
 
 
 def cache_table() -> dict[Any, Any]:
-    """Return a new dictionary, which `clear` empties."""
+    """Return a new dictionary for cached results that `clear` empties."""
     table: dict[Hashable, Any] = {}
     _tables.append(table)
     return table

@@ -24,12 +24,11 @@ def canonical_order(
 
     Args:
         form: structure of the graph, see `Form`.
-        leaf_hashes: for each node a hash of its leaves, which decides between nodes of equal structure; or
-            empty.
+        leaf_hashes: a hash of the leaves of each node, which orders nodes of equal structure; may be empty.
 
     Returns:
-        For each node in order its position in `form` and the order of its operands, None if that is
-        unchanged. None instead of the list if leaves have to decide and `leaf_hashes` is empty.
+        For each node in canonical order, its position in `form` and the order of its operands (None if
+        unchanged). None instead of the list if the order depends on leaves and `leaf_hashes` is empty.
     """
     inputs, nodes, outputs = form
     depth = [0] * inputs
@@ -84,7 +83,7 @@ def canonical_order(
 
 @lru_cache(maxsize=4)  # canonical_order is called again for the same form if leaves have to decide
 def _colour_values(form: Form) -> list[int]:
-    """Return for each value a hash of everything it depends on and everything that depends on it."""
+    """Return for each value a hash of its ancestors and descendants in the graph."""
     inputs, nodes, outputs = form
     up = [_hash_ints((1, i)) for i in range(inputs)]
     for label, commutes, values, outs in nodes:
@@ -127,8 +126,8 @@ def _colour_with_leaves(form: Form, leaf_hashes: tuple[int, ...], colour: list[i
 def _break_ties(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> list[int]:
     """Return for each value a colour that is unique among the operands of each commutative operator.
 
-    If tied values are read only once each, every order of them gives the same graph, and ties stay.
-    Otherwise choices depend on each other, so that the values are coloured again after each choice.
+    If tied values are read only once each, every order of them gives the same graph, and ties remain.
+    Otherwise the order of one pair affects that of others, so that values are coloured again after each.
     """
     inputs, nodes, outputs = form
     num_equal, readers = Counter(colour), Counter(v for _, _, values, _ in nodes for v in values)

@@ -15,7 +15,7 @@ MULTIPLYING_OPERATORS = ("Conv", "Gemm", "MatMul")
 
 
 def operator_kind(op: Operator) -> int | None:
-    """Return the index in OPERATOR_KINDS; None for any other operator, such as a sum or a linear layer."""
+    """Return an operator's index in OPERATOR_KINDS; None for any other one, such as a sum or linear layer."""
     if op.kind in ("MaxPool", "AveragePool"):
         return OPERATOR_KINDS.index("pools")
     if op.kind != "Conv" or not op.weights:
@@ -74,8 +74,9 @@ class Costs:
     def totals(self) -> dict[str, float]:
         """Return the network's `flops`, `params` and `activations`, and the costs `KIND/COST` of each kind.
 
-        `KIND/sides` sums the heights of outputs in pixels, `KIND/roots` and `KIND/logs` the square roots and
-        binary logarithms of multiply-accumulates.
+        KIND is one of OPERATOR_KINDS and COST one of COST_NAMES. `flops` and `macs` are multiply-accumulates,
+        `sides` sums the heights of outputs in pixels, `roots` and `logs` sum the square roots and binary
+        logarithms of the operators' multiply-accumulates.
         """
         totals = dict(zip(("flops", "params", "activations"), self.network_sums, strict=True))
         for kind, sums in zip(OPERATOR_KINDS, self.kind_sums, strict=True):
@@ -85,8 +86,9 @@ class Costs:
     def layer_totals(self) -> dict[str, float]:
         """Return the costs `LAYER@STAGE:COST` of layers of one operator, kernel and stage.
 
-        A stage is the number of times that the image side was halved, as in `Conv3x3@1:macs`. The latency of
-        a network is nearly a linear function of these numbers.
+        An example is `Conv3x3@1:macs`. The stage is the number of times that the image side was halved. COST
+        is `number`, `activations`, `macs` or `roots`, see `totals`. A network's latency is nearly a linear
+        function of these costs.
         """
         totals: dict[str, float] = {}
         for (name, side), sums in self.layer_sums.items():
@@ -98,6 +100,7 @@ class Costs:
 
 
 def _add(sums: list[float], terms: Sequence[float], times: int = 1) -> None:
+    """Add `times` times the terms to the sums, in place."""
     for k, value in enumerate(terms):
         sums[k] += value * times
 

@@ -28,8 +28,8 @@ class RewriteGraph:
 
     Args:
         model: model without local functions; large weights have no values.
-        initializer_names: initialisers of the original model, to tell its weights from computed constants: a
-            trained bias can be zero by chance, but a computed zero is always zero.
+        initializer_names: initialisers of the original model, to distinguish its weights from computed
+            constants: a trained bias can be zero by chance, but a computed zero is always zero.
 
     Attributes:
         nodes: nodes in order.
@@ -103,7 +103,7 @@ class RewriteGraph:
         return live[::-1]
 
     def rewrite_node(self, node: NodeProto, rules: Mapping[str, Rule]) -> list[NodeProto] | None:
-        """Return the nodes that replace a node; None if it is unchanged."""
+        """Return the nodes by which a rule or folding replaces a node; None if the node is unchanged."""
         if node.domain not in ("", "ai.onnx"):
             return None
         if self.fold_constant(node):
@@ -112,7 +112,7 @@ class RewriteGraph:
         return rule(self, node) if rule else None
 
     def fold_constant(self, node: NodeProto) -> bool:
-        """Compute the outputs of a node from constant inputs or known shapes; return False if impossible."""
+        """Record the outputs of a node as constants if they can be computed; return False if they cannot."""
         if node.op_type == "Shape" and node.input[0] in self.shapes:
             shape = self.shapes[node.input[0]]
             start, end = get_attribute(node, "start", 0), get_attribute(node, "end", len(shape))
@@ -158,7 +158,7 @@ class RewriteGraph:
         return name
 
     def new_name(self, shape: tuple[int, ...] | None = None) -> str:
-        """Return an unused name for a value, and record the shape of the value if it is given."""
+        """Return an unused name for a value, and record the shape of the value unless it is None."""
         self.num_new_names += 1
         name = f"normal_{self.num_new_names}"
         if shape is not None:
@@ -166,7 +166,7 @@ class RewriteGraph:
         return name
 
     def exclusive_producer(self, name: str, kind: str) -> NodeProto | None:
-        """Return the node that defines a value, if the node is of a kind and the value is read only once."""
+        """Return the node that defines a value if its operator is `kind` and the value is read once, or None."""
         node = self.producers.get(name)
         return node if node is not None and node.op_type == kind and self.readers[name] == 1 else None
 

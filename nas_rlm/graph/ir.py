@@ -1,4 +1,8 @@
-"""Intermediate representation of a network: nodes, leaves (weights and constants) and blocks."""
+"""Intermediate representation of a network: nodes, leaves (weights and constants) and blocks.
+
+See `nas_rlm.graph` for the terms. A signature is a text that is equal for objects that differ only in sizes,
+and a label is a hash of it.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +42,19 @@ class Leaf:
 
     @cached_property
     def signature(self) -> str:
-        """The leaf without its sizes, which may differ between repeats of a block."""
+        """The leaf as text without its sizes, which may differ between repeats of a block."""
         if self.value is None:
             return f"{self.type}{'[]' * len(self.shape)}"
         return self.type if self.is_size else f"{self.type}{list(self.shape)}={self.value}"
 
     @cached_property
     def tag(self) -> str:
-        """A string that is unique to the leaf; it decides ties in the canonical order."""
+        """A string that is unique to the leaf; it breaks ties in the canonical order."""
         return repr(self)
 
     @property
     def is_fixed(self) -> bool:
-        """True if the leaf is fixed in the body of a block, and not passed as an argument."""
+        """True if the leaf is part of the body of a block; False if calls pass it as an argument."""
         return self.value is not None and not self.is_size
 
     @property
@@ -114,9 +118,9 @@ class Spec:
     Args:
         op: ONNX operator, with its domain if that is not ONNX's own; empty for a call.
         attrs: attributes as ONNX text.
-        pattern: inputs of the operation; leaves of commutative operators are sorted.
+        pattern: inputs of the operation, see `Pattern`; leaves of commutative operators are sorted.
         callee: called block; None for an operator.
-        chain: operations that this one stands for, if it is a chain of several.
+        chain: operations that this one replaces, if it is a chain of several; otherwise empty.
 
     Attributes:
         commutes: True if the order of the inputs does not matter.
@@ -152,11 +156,11 @@ class Spec:
 
     @property
     def chain(self) -> tuple[Spec, ...]:
-        """The operations that this one stands for: itself, or the members of a chain."""
+        """The operations of a chain; otherwise only this operation."""
         return self._chain or (self,)
 
     def as_text(self, numbers: Sequence[int]) -> str:
-        """Return the operation as text without sizes, its values given by number."""
+        """Return the operation as text without sizes, with these numbers for the values that it reads."""
         remaining = iter(numbers)
         args = [str(next(remaining)) if a is ... else "" if a is None else a.signature for a in self.pattern]
         name = f"[{self.callee.signature}]" if self.callee else self.op
@@ -182,7 +186,7 @@ def call_spec(callee: Block, leaves: Iterable[StaticInput]) -> Spec:
 
 @memoized
 def chain_spec(chain: tuple[Spec, ...]) -> Spec:
-    """Return one operation for a chain of them, each of which reads only the output of the previous one."""
+    """Return one operation that replaces a chain of operations."""
     if len(chain) == 1:
         return chain[0]
     labels = " ".join(f"{s.label:x}" for s in chain)
@@ -223,7 +227,7 @@ class Block:
         input_types: ONNX types of the inputs of a network, such as `float[1,3,32,32]`; empty for a function.
         output_types: ONNX types of the outputs of a network; empty for a function.
         is_canonical: True if the nodes are known to be in canonical order.
-        tags: for each parameter, the leaves that all calls pass for it, if the calls are known.
+        tags: for each parameter, the tags of the leaves that all calls pass for it; empty if unknown.
     """
 
     inputs: tuple[int, ...]
@@ -266,17 +270,17 @@ class Block:
 
     @cached_property
     def has_stable_text(self) -> bool:
-        """True if all called blocks are named by content, so that its text is the same in all networks."""
+        """True if all called blocks are named by content, so that the text is the same in all networks."""
         return all(n.spec.callee is None or n.spec.callee.is_named_by_content for n in self.nodes)
 
     @cached_property
     def is_named_by_content(self) -> bool:
-        """True if its function is named by a hash of the content: layers, and units of layers."""
+        """True for layers and units of layers, whose functions are named by a hash of their content."""
         return self.is_layer or (self.is_unit and self.has_stable_text)
 
     @cached_property
     def form(self) -> Form:
-        """The structure: operation labels and wiring, values numbered in the order of definition."""
+        """The labels of the operations and the wiring, for `canonical_order`."""
         number = {v: i for i, v in enumerate(self.inputs)}
         described = []
         for n in self.nodes:
@@ -293,14 +297,15 @@ class Block:
 
     @property
     def canonical(self) -> Block:
-        """The block without dead code, its nodes in an order that depends only on the graph.
+        """The block without dead code, its nodes in canonical order.
 
-        The result is not marked as canonical if leaves decided a tie, since calls may pass other leaves.
+        `is_canonical` of the result is False if leaves broke a tie, since calls may pass other leaves.
         """
         return self if self.is_canonical else self._ordered
 
     @cached_property
     def _ordered(self) -> Block:
+        """The block in canonical order, computed even if the nodes are marked as canonical."""
         order = canonical_order(self.form, ())
         is_tied = order is None
         if order is None:
@@ -316,14 +321,14 @@ class Block:
         return Block(self.inputs, self.outputs, nodes, *types, not is_tied, self.tags)
 
     def _leaf_hash(self, node: Node) -> int:
-        """Return a hash of the leaves of a node."""
+        """Return a hash of the leaves of a node, with parameters replaced by the tags of the block."""
         tags = self.tags
         leaves = node.spec.leaves
         return _hash_tags(tuple([tags[a.index] if tags and isinstance(a, Param) else a.tag for a in leaves]))
 
     @cached_property
     def signature(self) -> str:
-        """The structure as text; equal for blocks that differ only in shapes and integer constants."""
+        """The nodes as text; equal for blocks that differ only in shapes and integer constants."""
         ordered = self.canonical
         number = {v: i for i, v in enumerate(ordered.inputs)}
         lines = []
@@ -343,7 +348,7 @@ class Block:
         return Block(self.inputs, self.outputs, nodes, self.input_types, self.output_types, tags=self.tags)
 
     def with_specs(self, specs: Iterable[Spec]) -> Block:
-        """Return a copy whose nodes perform the same operations on other leaves; the order is kept."""
+        """Return a copy with operations that differ from the old ones only in their leaves."""
         nodes = [Node(s, n.values, n.outs) for s, n in zip(specs, self.nodes, strict=True)]
         types = self.input_types, self.output_types
         return Block(self.inputs, self.outputs, nodes, *types, self.is_canonical, self.tags)
@@ -351,11 +356,12 @@ class Block:
 
 @memoized
 def _hash_tags(tags: tuple[str, ...]) -> int:
+    """Return a hash of tags, the same on every machine."""
     return stable_hash(repr(list(tags)))
 
 
 def stable_hash(text: str) -> int:
-    """Return a 64-bit hash that is the same in every process and on every machine."""
+    """Return a 64-bit hash of a text that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

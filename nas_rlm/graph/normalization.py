@@ -85,7 +85,7 @@ def _drop_weight_values(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _set_open_batch_to_one(graph: onnx.GraphProto) -> None:
-    """Set an open batch dimension, the first one of each input, to 1."""
+    """Set the batch dimension of each input, the first one, to 1 if its size is open."""
     open_first = set()
     for value in graph.input:
         dims = value.type.tensor_type.shape.dim

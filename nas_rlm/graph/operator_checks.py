@@ -51,7 +51,7 @@ def check_operator_shapes(model: onnx.ModelProto) -> None:
 
 
 def _check_node(node: NodeProto, shapes: Shapes) -> None:
-    """Check attributes, and the weight and bias of convolutions and linear layers."""
+    """Raise a ValueError if the attributes, weight or bias of an operator do not fit its input shapes."""
     for a in node.attribute:
         if a.type == AttributeProto.FLOAT and not math.isfinite(a.f):
             raise ValueError(f"{a.name} of {node.op_type} is {a.f}: expected a finite number")
@@ -69,7 +69,7 @@ def _check_node(node: NodeProto, shapes: Shapes) -> None:
 
 
 def _check_conv(node: NodeProto, image: tuple[int, ...], weight: tuple[int, ...]) -> None:
-    """Check channels, groups and kernel of a convolution."""
+    """Raise a ValueError if channels, groups or kernel do not fit the shapes of image and weight."""
     groups, kernel = get_attribute(node, "group", 1), get_attribute(node, "kernel_shape", weight[2:])
     description = f"a Conv of {groups} groups reads {image[1]} channels with a weight of shape {list(weight)}"
     if groups < 1 or weight[0] % groups:

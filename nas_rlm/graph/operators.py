@@ -9,7 +9,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator.
+    """An operator with the shapes of its weights and output.
 
     Args:
         kind: name of the ONNX operator.

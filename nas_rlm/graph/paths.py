@@ -1,6 +1,8 @@
 """Features of the paths of a network from its inputs to its outputs, and of operators that follow each other.
 
-A function through which only one value flows is evaluated once for all calls with equal incoming chains.
+Only operators of OPERATOR_KINDS, such as convolutions, count on a path. A chain is a sequence of these
+operators and of merges (MERGE_OPERATORS) that follow each other. Calls of a function with one argument and
+equal incoming chains are computed once.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def path_features(network: Body, max_chain_length: int) -> dict[str, float]:
     """Return features of the paths from the inputs of a network to its outputs.
 
     Args:
-        network: as `nas_rlm.text.parser.parse_network` returns it.
+        network: a network, see `nas_rlm.text.parser.parse_network`.
         max_chain_length: longest chain of operators that is counted; 0 counts no chains.
 
     Returns:
@@ -41,7 +43,7 @@ def path_features(network: Body, max_chain_length: int) -> dict[str, float]:
     reached = [state for state in states if state is not None]
     if not reached:
         return {}
-    paths = _PathStatistics.joined([state.paths for state in reached])
+    paths = _PathStatistics.union([state.paths for state in reached])
     num_operators = [*counts.kinds, sum(counts.kinds)]
     features = {"paths": paths.log_number / math.log(2)}
     for k, name in enumerate(PATH_COUNTS):
@@ -56,17 +58,17 @@ def path_features(network: Body, max_chain_length: int) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class _Flow:
-    """The flow of values through a function, without sizes; equal flows are one object.
+    """The operators of a function that matter for paths, without sizes; equal flows are one object.
 
-    Values are numbered, inputs first. Element-wise operators on one value and operators whose output a
-    multiplication by zero cuts off are left out.
+    Values are numbered, inputs first. Element-wise operators on one value are left out, and operators whose
+    output is multiplied by zero.
 
     Args:
         num_inputs: number of inputs.
         steps: operators of OPERATOR_KINDS, operators that merge several values, and calls.
         outputs: numbers of the output values; NO_VALUE for an output that no input reaches.
         num_values: number of values.
-        needed: cache of `_needed_values`.
+        needed: cached results of `_needed_values`.
     """
 
     num_inputs: int
@@ -80,9 +82,9 @@ class _Step(NamedTuple):
     """An operator or a call in a flow.
 
     Args:
-        kind: index in OPERATOR_KINDS, if the operator is of a kind.
-        name: name of the kind or of the merge, if there is one.
-        callee: flow of the called function, for a call.
+        kind: index in OPERATOR_KINDS; None for any other operator and for a call.
+        name: name of the kind, or of a merge operator as in MERGE_OPERATORS; None without one.
+        callee: flow of the called function; None for an operator.
         inputs: numbers of the values that it reads; NO_VALUE for an argument that no input reaches.
         outputs: numbers of the values that it defines.
     """
@@ -96,11 +98,12 @@ class _Step(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def _flow_of(body: Body) -> _Flow:
+    """Return the flow of a function."""
     return _flow(*_describe_flow(body))
 
 
 def _describe_flow(body: Body) -> tuple[int, tuple[_Step, ...], tuple[int, ...], int]:
-    """Return the arguments of the `_Flow` of a function."""
+    """Return the arguments from which `_flow` makes the flow of a function."""
     number = {name: k for k, name in enumerate(body.inputs)}
     num_values = len(number)
     steps = []
@@ -154,13 +157,13 @@ def _needed_values(flow: _Flow, outputs: frozenset[int]) -> frozenset[int]:
 
 
 class _ValueState(NamedTuple):
-    """What is computed about a value.
+    """Features of the paths from the inputs to a value.
 
     Args:
-        paths: statistics of the paths from the inputs to the value.
-        last_kinds: how often each kind is the last one before the value; FUNCTION_START if no operator came
-            since the function began.
-        chains: chains of operators that end at the value, each with the share of paths that it stands for.
+        paths: statistics of these paths.
+        last_kinds: how often each operator kind is the last one before the value; FUNCTION_START stands for
+            no operator since the start of the function.
+        chains: weight of each chain of operators that ends at the value, as a fraction of the paths.
     """
 
     paths: _PathStatistics
@@ -173,7 +176,7 @@ class _Counts:
 
     Attributes:
         kinds: number of operators of each kind.
-        pairs: how often one kind follows another; FUNCTION_START for the first of a function.
+        pairs: how often one kind follows another; FUNCTION_START comes before the first one of a function.
         chains: how often each chain of operators occurs.
     """
 
@@ -183,7 +186,7 @@ class _Counts:
         self.chains: defaultdict[str, float] = defaultdict(float)
 
     def add(self, callee: _Counts, last_kinds: Mapping[int, int]) -> None:
-        """Add the counts of a called function, given the kinds that precede the call."""
+        """Add the counts of a called function; `last_kinds` counts the operator kinds before the call."""
         for k, n in enumerate(callee.kinds):
             self.kinds[k] += n
         for (j, k), n in callee.pairs.items():
@@ -240,7 +243,7 @@ def _follow_call(
     max_chain_length: int,
     counts: _Counts,
 ) -> list[_ValueState | None]:
-    """Follow the paths through a called function; results for a single argument are cached."""
+    """Follow the paths through a called function, as `_follow`; results for a single argument are cached."""
     present = [(k, state) for k, state in enumerate(arguments) if state is not None]
     if len(present) != 1:
         if not present:
@@ -262,7 +265,7 @@ def _follow_single_input(
     max_chain_length: int,
     chains: tuple[tuple[tuple[str, ...], float], ...],
 ) -> tuple[list[_ValueState | None], _Counts]:
-    """Follow the paths from one input of a function, as if they began there, with these incoming chains."""
+    """Follow the paths from the input at `position`, as if they began there, with these incoming chains."""
     counts = _Counts()
     input_states: list[_ValueState | None] = [None] * flow.num_inputs
     input_states[position] = _ValueState(_PathStatistics.start(), {FUNCTION_START: 1}, dict(chains))
@@ -270,11 +273,11 @@ def _follow_single_input(
 
 
 def _after_call(argument: _ValueState, result: _ValueState) -> _ValueState:
-    """Combine the state of an argument with the state of a result, which assumes that paths begin there."""
+    """Return the state of a result; `result` is its state if paths began at the argument."""
     last_kinds = Counter({k: n for k, n in result.last_kinds.items() if k != FUNCTION_START})
     for k, n in argument.last_kinds.items():
         last_kinds[k] += n * result.last_kinds.get(FUNCTION_START, 0)
-    paths = argument.paths.followed(result.paths)
+    paths = argument.paths.concatenated(result.paths)
     return _ValueState(paths, {k: n for k, n in last_kinds.items() if n}, result.chains)
 
 
@@ -284,7 +287,7 @@ def _after_operator(
     """Return the state of the output of an operator, and count the operator."""
     if step.kind is None and len(inputs) == 1:
         return inputs[0]
-    paths = _PathStatistics.joined([state.paths for state in inputs])
+    paths = _PathStatistics.union([state.paths for state in inputs])
     last_kinds: Mapping[int, int] = inputs[0].last_kinds
     if len(inputs) > 1:
         summed: Counter[int] = Counter()
@@ -292,7 +295,7 @@ def _after_operator(
             summed.update(state.last_kinds)
         last_kinds = summed
     if step.kind is not None:
-        paths = paths.through(step.kind)
+        paths = paths.with_operator(step.kind)
         counts.kinds[step.kind] += 1
         for k, n in last_kinds.items():
             counts.pairs[k, step.kind] += n
@@ -307,7 +310,7 @@ def _extend_chains(
     max_chain_length: int,
     counts: defaultdict[str, float],
 ) -> Mapping[tuple[str, ...], float]:
-    """Return the chains that end at an operator, and count them."""
+    """Return the weights of the chains that end at an operator, and add the chains to `counts`."""
     incoming: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for state in inputs:
         for chain, number in state.chains.items():
@@ -350,7 +353,7 @@ class _PathStatistics:
         return cls(0.0, zeros, zeros, zeros, zeros)
 
     @classmethod
-    def joined(cls, branches: Sequence[_PathStatistics]) -> _PathStatistics:
+    def union(cls, branches: Sequence[_PathStatistics]) -> _PathStatistics:
         """Return the statistics of the union of the paths of several values."""
         if len(branches) == 1:
             return branches[0]
@@ -370,8 +373,8 @@ class _PathStatistics:
         maximum = tuple(map(max, zip(*(p.maximum for p in branches), strict=True)))
         return cls(top + math.log(total), mean, variance, minimum, maximum)
 
-    def followed(self, other: _PathStatistics) -> _PathStatistics:
-        """Return the statistics of all concatenations of one of these paths with one of the other ones."""
+    def concatenated(self, other: _PathStatistics) -> _PathStatistics:
+        """Return the statistics of the paths that join each of these paths to each path of `other`."""
 
         def add(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
             return tuple(map(operator.add, a, b))
@@ -384,7 +387,7 @@ class _PathStatistics:
             add(self.maximum, other.maximum),
         )
 
-    def through(self, kind: int) -> _PathStatistics:
+    def with_operator(self, kind: int) -> _PathStatistics:
         """Return the statistics of the same paths with one more operator of a kind."""
 
         def increment(counts: tuple[float, ...]) -> tuple[float, ...]:
@@ -400,4 +403,5 @@ class _PathStatistics:
 
 
 def _weighted_sum(weights: Sequence[float], values: Sequence[float]) -> float:
+    """Return the sum of the values times their weights."""
     return math.fsum(w * v for w, v in zip(weights, values, strict=True))

@@ -39,7 +39,7 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
         max_bytes: maximum size of the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is not an ONNX model or is larger than `max_bytes`.
     """
     if isinstance(source, onnx.ModelProto):
@@ -65,7 +65,7 @@ def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_
 
 
 def _load_small_tensors(model: onnx.ModelProto, path: Path) -> None:
-    """Load small tensors from external data files, since integers and scalars enter the text by value."""
+    """Load small tensors from external data files, since the text has the values of integers and scalars."""
     for tensor in model.graph.initializer:
         is_small = int(np.prod(tensor.dims)) <= MAX_FOLDED_ELEMENTS
         if tensor.data_location == TensorProto.EXTERNAL and is_small:
@@ -128,11 +128,12 @@ def read_graph(model: onnx.ModelProto) -> Block:
 
 
 def _type_name(elem_type: int) -> str:
+    """Return the name of an ONNX element type, such as `float`."""
     return TensorProto.DataType.Name(elem_type).lower()
 
 
 def _shape_text(tensor_type: onnx.TypeProto.Tensor, symbols: dict[str, str]) -> str:
-    """Return a shape as ONNX text, open sizes renamed N0, N1, ... in `symbols`."""
+    """Return a shape as ONNX text; names of open sizes become N0, N1, ..., recorded in `symbols`."""
     dims = []
     for d in tensor_type.shape.dim:
         if d.HasField("dim_value"):
@@ -149,7 +150,7 @@ def _float_text(value: float) -> str:
 
 
 def constant_leaf(array: np.ndarray) -> Leaf:
-    """Return a leaf with the value of a small integer or scalar constant; with only the shape otherwise."""
+    """Return the leaf of a constant: with its value if it is a scalar or a few integers, else its shape."""
     if (
         array.dtype == object
         or array.size > MAX_CONSTANT_ELEMENTS
@@ -163,7 +164,7 @@ def constant_leaf(array: np.ndarray) -> Leaf:
 
 
 def _tensor_leaf(tensor: TensorProto) -> Leaf:
-    """Return the leaf of an initialiser: by value if it is small and no weight, otherwise by shape."""
+    """Return the leaf of an initialiser: with its value if it is small and not a weight, else its shape."""
     elements = int(np.prod(tensor.dims)) if tensor.dims else 1
     kind = _type_name(tensor.data_type)
     is_weight = elements > MAX_CONSTANT_ELEMENTS or (
@@ -177,12 +178,12 @@ def _tensor_leaf(tensor: TensorProto) -> Leaf:
 def operator_spec(
     kind: str, attributes: Sequence[AttributeProto], pattern: Pattern, domain: str = "", opset: int = OPSET
 ) -> Spec:
-    """Return the operation of an operator, without attributes that have their default values.
+    """Return an operator as an operation, without attributes that have their default values.
 
     Args:
         kind: name of the operator.
         attributes: attributes of the operator.
-        pattern: inputs of the operator.
+        pattern: inputs of the operator, see `nas_rlm.graph.ir.Pattern`.
         domain: domain of the operator; empty for ONNX's own.
         opset: version of the operator set that defines the defaults.
 
@@ -216,14 +217,14 @@ def operator_spec(
 
 
 def _as_size(constant: Leaf) -> Leaf:
-    """Return a constant marked as one that depends on the sizes of the network."""
+    """Return a constant with `is_size` set."""
     if constant.value is None:
         return constant
     return leaf(constant.type, constant.shape, constant.value, is_size=True)
 
 
 def _is_default(kind: str, domain: str, opset: int, name: str, value: object) -> bool:
-    """Return True if an attribute has its default value, or repeats the shape of the weight."""
+    """Return True if an attribute has its default value, or is the kernel shape, which the weight implies."""
     if name in _DEFAULT_VALUES and isinstance(value, list):
         return all(v == _DEFAULT_VALUES[name] for v in value)
     if name == "kernel_shape" and kind in _GROUPED_OPERATORS:
@@ -239,7 +240,7 @@ def _is_default(kind: str, domain: str, opset: int, name: str, value: object) ->
 
 
 class _Reader:
-    """Converts the nodes of an ONNX model without local functions."""
+    """Reader of an ONNX model without local functions; a scope maps names of values to ids or leaves."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
@@ -358,6 +359,7 @@ def _attribute_text(kind: int, value: object) -> str:
 
 
 def _scalar_text(value: object) -> str:
+    """Return a string, float or integer as ONNX text."""
     if isinstance(value, bytes):
         return '"' + value.decode("utf-8", "replace").replace("\\", "\\\\").replace('"', '\\"') + '"'
     return _float_text(value) if isinstance(value, float) else str(int(value))  # type: ignore[call-overload]

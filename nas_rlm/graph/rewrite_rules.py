@@ -1,4 +1,7 @@
-"""Rewrite rules that replace the variants which exporters write for one computation by a single form."""
+"""Rewrite rules that replace the variants which exporters write for one computation by a single form.
+
+A rule returns the nodes that replace a node, or None if it does not apply.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def _batch_norm(graph: RewriteGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _cast(graph: RewriteGraph, node: NodeProto) -> list[NodeProto] | None:
-    """Drop a cast to the type that the input has."""
+    """Drop a cast to the type that the input already has."""
     is_same = graph.types.get(node.input[0]) == get_attribute(node, "to", 0)
     return _drop(graph, node) if is_same else None
 
@@ -133,7 +136,7 @@ def _slice(graph: RewriteGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _slice_arguments(graph: RewriteGraph, node: NodeProto) -> dict[int, tuple[int, int, int]] | None:
-    """Return start, end and step of each axis of a Slice as written; None if they are not constant."""
+    """Return start, end and step of each axis of a Slice as in the file; None if they are not constant."""
     arrays = [graph.constants.get(name) for name in node.input[1:]]
     if any(a is None for a in arrays) or len(arrays) < 3:
         return None
@@ -144,11 +147,11 @@ def _slice_arguments(graph: RewriteGraph, node: NodeProto) -> dict[int, tuple[in
 
 def _normalized_slice(graph: RewriteGraph, node: NodeProto) -> dict[int, tuple[int, int, int]] | None:
     """Return start, end and step of each axis of a Slice, axes counted from 0, ends limited to SLICE_END."""
-    as_written, shape = _slice_arguments(graph, node), graph.shapes.get(node.input[0])
-    if as_written is None or shape is None:
+    arguments, shape = _slice_arguments(graph, node), graph.shapes.get(node.input[0])
+    if arguments is None or shape is None:
         return None
     bounds = {}
-    for axis, (start, end, step) in as_written.items():
+    for axis, (start, end, step) in arguments.items():
         axis %= len(shape)
         bounds[axis] = (start, int(SLICE_END) if step > 0 and end >= shape[axis] else end, step)
     return bounds
@@ -161,7 +164,7 @@ def _pad(graph: RewriteGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _cast_like(graph: RewriteGraph, node: NodeProto) -> list[NodeProto] | None:
-    """Cast a constant in advance."""
+    """Replace the cast of a constant by the cast constant."""
     value, kind = graph.constants.get(node.input[0]), graph.types.get(node.input[1], 0)
     if value is None or not kind:
         return None

@@ -42,7 +42,7 @@ def to_torch(model: onnx.ModelProto) -> fx.GraphModule:
 
 
 class _Translator:
-    """Translates the nodes of a model one by one.
+    """Translator of the nodes of a model to torch modules and functions.
 
     Args:
         model: model without local functions.
@@ -78,7 +78,7 @@ class _Translator:
         return fx.GraphModule(self.root, self.graph)
 
     def operand(self, node: NodeProto, position: int = 0) -> Any:
-        """Return an input of a node: an fx value, a float for a constant scalar, or a buffer."""
+        """Return an input of a node as an operand in torch: an fx node, a buffer, or a float for a scalar."""
         name = node.input[position]
         if name in self.values:
             return self.values[name]
@@ -112,10 +112,11 @@ class _Translator:
 
 
 Attributes = dict[str, Any]  # attributes of a node by name
-Translate = Callable[[_Translator, NodeProto, Attributes], fx.Node]
+Translate = Callable[[_Translator, NodeProto, Attributes], fx.Node]  # adds a node to the torch graph
 
 
 def _constant(node: NodeProto) -> np.ndarray:
+    """Return the value of a Constant node."""
     (attribute,) = node.attribute
     value = onnx.helper.get_attribute_value(attribute)
     if attribute.name == "value":
@@ -134,6 +135,7 @@ def _split_padding(attributes: Attributes) -> tuple[tuple[int, int], list[int]]:
 
 
 def _conv(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate a 2-d convolution to `nn.Conv2d`, after `F.pad` if the padding is asymmetric."""
     weight = t.parameter(node, 1)
     if weight.ndim != 4:
         raise ValueError(f"a Conv has a weight of shape {list(weight.shape)}: expected a 2-d convolution")
@@ -157,6 +159,7 @@ def _conv(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
 
 
 def _batch_norm(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate batch normalization to `nn.BatchNorm2d`."""
     scale = t.parameter(node, 1)
     layer = nn.BatchNorm2d(len(scale), attributes.get("epsilon", 1e-5), 1 - attributes.get("momentum", 0.9))
     layer.weight, layer.bias = scale, t.parameter(node, 2)
@@ -166,6 +169,7 @@ def _batch_norm(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.N
 
 
 def _gemm(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate a matrix product with a weight to `nn.Linear`."""
     if (
         attributes.get("transA", 0)
         or attributes.get("alpha", 1.0) != 1.0
@@ -182,6 +186,7 @@ def _gemm(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
 
 
 def _pool(t: _Translator, node: NodeProto, attributes: Attributes, function: Callable[..., Any]) -> fx.Node:
+    """Translate a pool to `function`, such as `F.max_pool2d`."""
     pads, extra_padding = _split_padding(attributes)
     if extra_padding:
         raise ValueError(
@@ -193,21 +198,29 @@ def _pool(t: _Translator, node: NodeProto, attributes: Attributes, function: Cal
         "padding": pads,
         "ceil_mode": bool(attributes.get("ceil_mode", 0)),
     }
+    dilations = tuple(attributes.get("dilations", (1, 1)))
+    if function is F.max_pool2d:
+        options["dilation"] = dilations
+    elif dilations != (1, 1):
+        raise ValueError(f"dilations {list(dilations)} of {node.op_type} are not supported: expected none")
     return t.call(function, t.operand(node), **options)
 
 
 def _average_pool(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate an average pool, which by default does not count padding."""
     pool = _pool(t, node, attributes, F.avg_pool2d)
     pool.kwargs = {**pool.kwargs, "count_include_pad": bool(attributes.get("count_include_pad", 0))}
     return pool
 
 
 def _clip(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate Clip with constant bounds to `torch.clamp`."""
     low, high = (float(t.array(node, i)) if len(node.input) > i and node.input[i] else None for i in (1, 2))
     return t.call(torch.clamp, t.operand(node), low, high)
 
 
 def _slice(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate Slice with constant bounds to an index."""
     starts, ends, axes = (t.array(node, i).tolist() for i in (1, 2, 3))
     steps = t.array(node, 4).tolist() if len(node.input) > 4 else [1] * len(starts)
     if min(steps) < 1 or min(axes) < 0:
@@ -219,19 +232,23 @@ def _slice(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
 
 
 def _index(x: torch.Tensor, index: tuple[slice, ...]) -> torch.Tensor:
+    """Return the elements of a tensor at an index."""
     return x[index]
 
 
 def _reshape(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate Reshape to a constant shape."""
     shape = t.array(node, 1).tolist()
     return t.call(_reshaped, t.operand(node), tuple(shape))
 
 
 def _reshaped(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Reshape a tensor, where size 0 keeps the size of the same axis."""
     return x.reshape([x.shape[i] if size == 0 else size for i, size in enumerate(shape)])
 
 
 def _hard_sigmoid(t: _Translator, node: NodeProto, attributes: Attributes) -> fx.Node:
+    """Translate HardSigmoid, to `F.hardsigmoid` if the slope is 1/6."""
     alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
     if abs(alpha - 1 / 6) < 1e-6 and beta == 0.5:
         return t.call(F.hardsigmoid, t.operand(node))
@@ -239,11 +256,12 @@ def _hard_sigmoid(t: _Translator, node: NodeProto, attributes: Attributes) -> fx
 
 
 def _clamped_line(x: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
+    """Return `alpha * x + beta`, clamped to the range from 0 to 1."""
     return (alpha * x + beta).clamp(0, 1)
 
 
 def _elementwise(function: Callable[..., Any]) -> Translate:
-    """Return the translation to a function of all inputs, for an operator without attributes."""
+    """Return the translation of an operator without attributes to a function of all its inputs."""
     return lambda t, node, attributes: t.call(function, *(t.operand(node, i) for i in range(len(node.input))))
 
 

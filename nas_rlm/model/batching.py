@@ -33,13 +33,16 @@ def make_batches(
     """Tokenize each distinct text and group the texts into batches of similar length.
 
     Args:
-        texts: of networks or programs.
-        encode: returns the token ids of a text.
+        texts: ONNX texts of networks, or programs.
+        encode: function that returns the token ids of a text.
         max_length: token sequences are truncated to this length.
         batch_size: maximum number of texts in a batch; `MAX_BATCH_TOKENS` also limits it.
 
     Raises:
         ValueError: a text is empty, or batch_size is not a positive integer.
+
+    Returns:
+        Batches of pairs of a text and its token ids.
 
     Warns:
         UserWarning: a text is truncated.
@@ -75,9 +78,9 @@ def gather_predictions(
 
     Args:
         texts: N texts.
-        batches: of the distinct texts, from `make_batches`.
-        predictions: of each batch, float [B, *shape]; consumed one by one.
-        shape: of the predictions of one text.
+        batches: batches of the distinct texts, from `make_batches`.
+        predictions: predictions of each batch, float [B, *shape]; consumed one by one.
+        shape: shape of the predictions of one text.
         progress: show a progress bar.
 
     Returns:

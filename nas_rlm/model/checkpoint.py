@@ -38,7 +38,7 @@ class SavedSurrogate(Protocol):
         """Return the tensors by name."""
 
     def description(self) -> dict[str, Any]:
-        """Return the kind of the surrogate, its objectives and all else that is not a tensor."""
+        """Return the kind of the surrogate, its objectives and all other properties that are not tensors."""
 
 
 S = TypeVar("S", bound=SavedSurrogate)
@@ -51,7 +51,7 @@ class TrainedOn:
 
     Args:
         rows: number of architectures.
-        objectives: with labels in these rows.
+        objectives: names of the objectives with labels for them.
     """
 
     rows: int
@@ -63,11 +63,11 @@ class Checkpoint(Generic[S]):
     """The content of a checkpoint.
 
     Args:
-        network: the network.
-        tokenizer: of the texts.
-        trained_on: by search space.
-        temperatures: of the network, by search space and objective.
-        surrogates: by search space.
+        network: encoder-decoder network.
+        tokenizer: tokenizer of the network's texts.
+        trained_on: numbers of rows and objectives that the network was trained on, by search space.
+        temperatures: divisors of the network's logits, by search space and objective.
+        surrogates: surrogates of each search space.
     """
 
     network: Network
@@ -78,14 +78,14 @@ class Checkpoint(Generic[S]):
 
 
 def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S]:
-    """Read a checkpoint, also one with the file and key names of older versions.
+    """Read a checkpoint of this or an older version of the package.
 
     Args:
         name: a directory, or the name of a shipped model.
-        from_saved: makes a surrogate from its tensors and its description.
+        from_saved: function that makes a surrogate from its tensors and its description.
 
     Raises:
-        FileNotFoundError: there is no such directory or shipped model.
+        FileNotFoundError: there is no directory or shipped model with this name.
         ValueError: a file is missing, damaged or belongs to another checkpoint.
     """
     directory = _directory(name)
@@ -139,8 +139,8 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
     if checkpoint.surrogates:
         tensors = {
             f"{space}.{i}.{name}": tensor.contiguous()
-            for space, of_space in checkpoint.surrogates.items()
-            for i, surrogate in enumerate(of_space)
+            for space, surrogates in checkpoint.surrogates.items()
+            for i, surrogate in enumerate(surrogates)
             for name, tensor in surrogate.tensors().items()
         }
         with atomic_write(target / SURROGATES_FILE) as temporary:
@@ -152,8 +152,8 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
         "trained_on": {space: asdict(entry) for space, entry in checkpoint.trained_on.items()},
         "temperatures": checkpoint.temperatures,
         "surrogates": {
-            space: [surrogate.description() for surrogate in of_space]
-            for space, of_space in checkpoint.surrogates.items()
+            space: [surrogate.description() for surrogate in surrogates]
+            for space, surrogates in checkpoint.surrogates.items()
         },
     }
     write_text(target / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
@@ -165,7 +165,7 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
 def objective_temperatures(temperatures: Temperatures, space: str, objectives: Sequence[str]) -> list[float]:
     """Return the temperature of each objective in a space.
 
-    It is the space's own; else the geometric mean over the spaces that have one; else 1.
+    If the space has none for an objective, it is the geometric mean over the spaces that have one, or 1.
     """
     own = temperatures.get(space, {})
     result = []
@@ -179,8 +179,8 @@ def check_shapes(tensors: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple
     """Check that tensors exist, have the expected shapes and are of floating point.
 
     Args:
-        tensors: by name.
-        shapes: the expected shape of each required tensor.
+        tensors: tensors by name.
+        shapes: expected shape of each required tensor, by name.
 
     Raises:
         ValueError: a tensor is missing or has another shape or dtype.
@@ -221,7 +221,7 @@ def _temperatures(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
 
 
 def _tokenizer(config: Config, path: Path) -> AnyTokenizer:
-    """The tokenizer of the frozen encoder, or without one that of a file."""
+    """The tokenizer of the frozen encoder; without a frozen encoder, the tokenizer in the file `path`."""
     if not config.encoder:
         if not path.is_file():
             raise ValueError(f"{path.parent} is not a checkpoint: {path.name} missing")
@@ -236,7 +236,7 @@ def _tokenizer(config: Config, path: Path) -> AnyTokenizer:
 
 
 def _directory(name: str | os.PathLike[str]) -> Path:
-    """The directory of a checkpoint or a shipped model."""
+    """The directory of a checkpoint, or of the shipped model with that name."""
     shipped = sorted(p.name for p in ASSETS.iterdir() if p.is_dir()) if ASSETS.is_dir() else []
     if str(name) in shipped:
         return ASSETS / str(name)
@@ -267,8 +267,8 @@ def _read_surrogates(
     """The surrogates of each space.
 
     Args:
-        directory: the checkpoint.
-        saved: the content of config.json.
+        directory: directory of the checkpoint.
+        saved: content of its config.json.
         from_saved: see `load`.
     """
     is_legacy = LEGACY_SURROGATES_KEY in saved
@@ -283,16 +283,16 @@ def _read_surrogates(
         return {
             space: [
                 from_saved(tensors_with_prefix(tensors, f"{space}.{i}."), description)
-                for i, description in enumerate(of_space)
+                for i, description in enumerate(saved_surrogates)
             ]
-            for space, of_space in descriptions.items()
+            for space, saved_surrogates in descriptions.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} does not fit {CONFIG_FILE}: {error}") from None
 
 
 def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, checked to be finite; tensors of labels, "values", can have NaN."""
+    """The tensors of a file, checked to be finite; only labels, tensors named "values", can have NaN."""
     try:
         tensors: dict[str, torch.Tensor] = load_file(path)
     except SafetensorError as error:

@@ -1,7 +1,8 @@
 """Constrained decoding of numbers: ancestral samples and exact quantiles of the digit tree.
 
-A surrogate's predictive distribution multiplies the network's probabilities of each digit. The product has a
-temperature of its own, since the errors of the two are correlated.
+The digits of a number are decoded from the sign on, as a walk down the digit tree (`DigitTree`). With a
+surrogate, the network's probabilities of each digit are multiplied by those of the surrogate's predictive
+distribution. The product has its own temperature, since the errors of the two are correlated.
 
 Source: section 3 of the paper (constrained decoding). The exact quantiles and the product with surrogates
 are additions of this package.
@@ -52,11 +53,11 @@ def sample(
     """Draw samples from the model's joint distribution over all objectives.
 
     Args:
-        network: the model.
+        network: encoder-decoder network.
         memory: B encoded texts.
         objectives: K names. Each is conditioned on those before it; beyond `Config.max_numbers` of them, on
             the first and the most recent ones.
-        num_samples: n samples of each text.
+        num_samples: number n of samples of each text.
         generator: random number generator on the network's device.
         temperatures: K divisors of the logits, see `nas_rlm.surrogates.calibration`; 1 by default.
         distributions: K distributions of surrogates, multiplied with the network's; none by default.
@@ -94,12 +95,12 @@ def quantile(
 ) -> np.ndarray:
     """Return exact quantiles of the model's marginal distribution of each objective.
 
-    At each digit, the walk takes the child whose interval of cumulative probability contains the level. So
-    one pass finds the smallest number at which the distribution function reaches the level. All objectives
-    and levels are decoded in parallel.
+    At each digit, the walk takes the child whose interval of cumulative probability contains the level. This
+    finds the smallest number at which the distribution function reaches the level in a single decoding. All
+    objectives and levels are decoded in parallel.
 
     Args:
-        network: the model.
+        network: encoder-decoder network.
         memory: B encoded texts.
         objectives: K names.
         quantiles: Q levels between 0 and 1.
@@ -134,7 +135,7 @@ def _per_objective(
     temperatures: Sequence[float] | None,
     distributions: SurrogateDistributions | None,
 ) -> Iterator[tuple[int, float, SurrogateDistribution | None]]:
-    """The token, temperature and surrogate distribution of each objective."""
+    """The token, temperature and surrogate distribution (or None) of each objective."""
     k = len(objectives)
     return zip(
         network.config.objective_ids(objectives),
@@ -147,8 +148,13 @@ def _per_objective(
 class _Prefix:
     """The tokens that the decoder has read before the next number of a sample.
 
-    After `Config.max_numbers` numbers, as many as a sequence of the training has, a new sequence starts that
-    has only the first number.
+    Training sequences have at most `Config.max_numbers` numbers. After that, a new sequence starts with only
+    the first number.
+
+    Args:
+        network: encoder-decoder network.
+        memory: B encoded texts.
+        rows: number of samples of all texts.
     """
 
     def __init__(self, network: Network, memory: Memory, rows: int) -> None:
@@ -159,7 +165,7 @@ class _Prefix:
         self.after_first = self.caches, self.unread
 
     def before(self, objective: int) -> tuple[list[KeyValueCache], Tensor]:
-        """Return caches to extend, and the tokens [rows, t] not yet in them, the last one the objective's."""
+        """Return caches, and the tokens [rows, t] not yet in them; the last one is `objective`, its token."""
         if self.num_written == self.max_numbers:
             (self.caches, self.unread), self.num_written = self.after_first, 1
         return [copy(c) for c in self.caches], F.pad(self.unread, (0, 1), value=objective)
@@ -173,19 +179,19 @@ class _Prefix:
 
 
 class _QuantileWalk:
-    """Chooses the child whose interval of cumulative probability contains the level.
+    """A rule that chooses the child whose interval of cumulative probability contains a quantile level.
 
     The level is then rescaled to that interval.
 
     Args:
-        level: float64 [rows, 1].
+        level: quantile levels, float64 [rows, 1].
     """
 
     def __init__(self, level: Tensor) -> None:
         self.level = level
 
     def __call__(self, probabilities: Tensor) -> Tensor:
-        """Return the index [rows, 1] of the chosen child, given probabilities [rows, 10]."""
+        """Return the index [rows, 1] of the chosen child, for probabilities of the children [rows, 10]."""
         edges = F.pad(probabilities.cumsum(1), (1, 0))
         # Scaled by the rounded sum, the level never lies beyond the last child of positive probability.
         target = self.level * edges[:, -1:]
@@ -207,17 +213,17 @@ def _decode_number(
     """Decode one number for each row, digit by digit.
 
     Args:
-        network: the model.
+        network: encoder-decoder network.
         memory: B encoded texts.
-        unread: int64 [rows, t], tokens not yet in the caches, the last one an objective's.
-        caches: of the tokens before, extended in place.
+        unread: int64 [rows, t], tokens not yet in the caches; the last one is that of an objective.
+        caches: keys and values of the earlier tokens, extended in place.
         temperatures: float64 [rows, 1], divisors of the logits.
-        distributions: one for each of the rows / B decodings of a text.
-        choose: from the probabilities of the valid children, float64 [rows, 10] in ascending order of the
-            numbers below them, to the index of one, int64 [rows, 1].
+        distributions: a surrogate distribution or None for each of the rows / B decodings of a text.
+        choose: function of the probabilities of the children, float64 [rows, 10] in ascending order of the
+            numbers below them, that returns the index of one child, int64 [rows, 1].
 
     Returns:
-        int64 [rows, length]; the last digit is not yet in the caches.
+        Digits, int64 [rows, length]; the last one is not yet in the caches.
     """
     scheme = network.config.scheme
     children, next_states = (t.to(unread.device) for t in tree_tensors(scheme))
@@ -245,7 +251,7 @@ def _surrogate_factors(edges: np.ndarray, distributions: SurrogateDistributions)
 
     Args:
         edges: float64 [rows, 11], see `DigitTree.edges`.
-        distributions: one for each of the rows of a text.
+        distributions: a surrogate distribution or None for each of the rows / B decodings of a text.
 
     Returns:
         float64 [rows, 10] and [rows, 1].

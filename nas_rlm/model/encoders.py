@@ -33,8 +33,8 @@ class PretrainedTokenizer:
     Its ids are those of the encoder plus `ID_OFFSET`, so that 0 is padding.
 
     Args:
-        tokenizer: a fast tokenizer of transformers.
-        directory: the encoder's directory.
+        tokenizer: fast tokenizer of transformers.
+        directory: directory of the encoder.
     """
 
     def __init__(self, tokenizer: Any, directory: Path) -> None:
@@ -55,9 +55,9 @@ class PretrainedTokenizer:
         return digest.hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, with the special tokens at its ends; none for an empty text.
+        """Return the token ids of a text, with special tokens at its ends; an empty list for an empty text.
 
-        Special tokens that are spelled out in the text are treated as text.
+        Special tokens that occur in the text itself are treated as text.
         """
         if not text:
             return []
@@ -79,11 +79,11 @@ class FrozenEncoder:
     Examples:
         >>> encoder = load("minilm")
         >>> encoder.states(torch.tensor([encoder.tokenizer.encode("int main() {}")])).shape
-        torch.Size([1, 7, 384])
+        torch.Size([1, 8, 384])
 
     Args:
-        model: an encoder of transformers.
-        tokenizer: its tokenizer.
+        model: encoder of transformers.
+        tokenizer: tokenizer of the encoder.
     """
 
     def __init__(self, model: Any, tokenizer: PretrainedTokenizer) -> None:
@@ -101,7 +101,7 @@ class FrozenEncoder:
         """Return the hidden states of texts; those of each text are cached in half precision.
 
         Args:
-            ids: int64 [B, T] of `tokenizer`, padded with 0.
+            ids: token ids of `tokenizer`, int64 [B, T], padded with 0.
 
         Returns:
             float32 [B, T, width], zeros at the padding.
@@ -126,7 +126,7 @@ class FrozenEncoder:
         return states
 
     def _add_to_cache(self, key: bytes, states: Tensor) -> None:
-        """Cache states, and evict the least recently used ones."""
+        """Cache the states of a text, and evict the least recently used ones beyond MAX_CACHE_BYTES."""
         self._cache[key] = states
         self._cache_bytes += states.nbytes
         while self._cache_bytes > MAX_CACHE_BYTES and len(self._cache) > 1:
@@ -139,11 +139,11 @@ def load(name: str) -> FrozenEncoder:
     """Load a pretrained encoder.
 
     Args:
-        name: "minilm", or a directory with a model and a fast tokenizer of transformers. Of encoder-decoder
-            models such as T5Gemma, the encoder is used.
+        name: "minilm", or a directory with a model and a fast tokenizer of transformers. If it is an
+            encoder-decoder model such as T5Gemma, its encoder is used.
 
     Raises:
-        ValueError: a required package is not installed, or the directory has no such model.
+        ValueError: a required package is not installed, or the directory has no model or fast tokenizer.
     """
     try:
         from transformers import AutoModel, AutoTokenizer

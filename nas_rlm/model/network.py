@@ -48,10 +48,12 @@ class Config:
         size: the only scaling parameter: `size` encoder layers of width 32 * size with `size` heads, and a
             third as many decoder layers.
         max_length: texts are truncated to this number of tokens.
-        exponent_digits, mantissa_digits: see `NumberScheme`.
-        max_numbers: maximum of numbers in one decoder sequence during training; see
+        exponent_digits: digits of a number's exponent, see `NumberScheme`.
+        mantissa_digits: digits of a number's mantissa, see `NumberScheme`.
+        max_numbers: maximum number of numbers in one decoder sequence during training; see
             `nas_rlm.model.decoding`.
-        relational: use a quarter of the encoder's heads for statements and a quarter for references.
+        relational: use a quarter of the encoder's heads as statement heads and a quarter as reference heads,
+            see `AttentionMask`.
         encoder: name of a frozen pretrained encoder that replaces the encoder layers, see
             `nas_rlm.model.encoders.load`; "" for none.
         encoder_width: width of the frozen encoder's states.
@@ -108,7 +110,7 @@ class Config:
 
     @property
     def scheme(self) -> NumberScheme:
-        """How numbers are written as digit tokens."""
+        """Scheme by which numbers are written as digit tokens."""
         return NumberScheme(self.exponent_digits, self.mantissa_digits)
 
     def objective_ids(self, names: Sequence[str]) -> list[int]:
@@ -119,26 +121,26 @@ class Config:
 
 @cache
 def has_bfloat16() -> bool:
-    """Return whether the CPU computes in bfloat16."""
+    """Return whether the CPU has instructions for bfloat16."""
     # Some versions of PyTorch have no get_capabilities.
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Compute softmax attention under an additive mask.
+    """Compute softmax attention with an additive mask.
 
-    In bfloat16 on a CPU it uses plain matrix products, which are faster there than the fused kernel, in the
-    backward pass several times. The batch is split so that the scores fit into the CPU's cache.
+    In bfloat16 on a CPU it uses plain matrix products. They are faster there than the fused kernel, several
+    times so in the backward pass. The batch is split so that the scores fit into the CPU's cache.
 
     Args:
-        q: [B, H, t, HEAD_WIDTH].
-        k: [B, H, T, HEAD_WIDTH].
-        v: [B, H, T, HEAD_WIDTH].
+        q: queries [B, H, t, HEAD_WIDTH].
+        k: keys [B, H, T, HEAD_WIDTH].
+        v: values [B, H, T, HEAD_WIDTH].
         mask: added to the scores, broadcast to [B, H, t, T].
 
     Returns:
-        [B, H, t, HEAD_WIDTH].
+        Outputs [B, H, t, HEAD_WIDTH].
     """
     if q.dtype != torch.bfloat16 or q.device.type != "cpu":
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -164,7 +166,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, rotary: Rotary, mask: Tensor, cache: KeyValueCache | None = None) -> Tensor:
-        """Return the outputs [B, t, width] of states [B, t, width], under an additive mask."""
+        """Return the outputs [B, t, width] of states [B, t, width], with an additive mask."""
         b, t, d = x.shape
         qkv = self.qkv(x).view(b, t, 3, d // HEAD_WIDTH, HEAD_WIDTH).permute(2, 0, 3, 1, 4)
         (q, k), v = rotate(qkv[:2], rotary), qkv[2]
@@ -191,7 +193,7 @@ class CrossAttention(nn.Module):
         return k, v
 
     def forward(self, x: Tensor, key_value: KeyValue, mask: Tensor) -> Tensor:
-        """Attend from decoder states [B * n, t, D] to B texts; n decodings share a text's keys and values."""
+        """Return the outputs [B * n, t, D] of decoder states, n of each text, that attend to B texts."""
         rows, t, d = x.shape
         k, v = key_value
         b = k.shape[0]
@@ -219,15 +221,15 @@ class FeedForward(nn.Module):
 
 
 class TokenGroup(NamedTuple):
-    """Sets of tokens of similar size; the tokens of a set attend only to each other.
+    """Token sets of similar size; the tokens of a set attend only to each other.
 
-    Tokens are numbered over the whole batch and both kinds of special heads.
+    Tokens are numbered across the batch and both kinds of special heads, see `_token_sets`.
 
     Args:
         tokens: int64 [sets, size], the tokens of each set, padded with its last token.
         padding_mask: additive mask [sets, 1, 1, size] of the padding.
-        is_token: int64, indices into the flattened `tokens` that are not padding.
-        targets: int64, the tokens at `is_token`.
+        is_token: int64, indices of the entries of the flattened `tokens` that are not padding.
+        targets: int64, numbers of the tokens at `is_token`.
     """
 
     tokens: Tensor
@@ -238,19 +240,19 @@ class TokenGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class AttentionMask:
-    """Which tokens or statements each head of the encoder attends to, for a batch of texts.
+    """Attention mask of the encoder for a batch of texts: the tokens or statements each head attends to.
 
-    Most heads attend to the whole text. A statement head attends within a token's own statement. A reference
-    head attends from the name of a value to the same name within the same graph or function: where the value
-    is defined and where it is used. All other tokens attend only to themselves there. These sets are small,
-    so they are gathered and computed separately, which is cheap in long texts.
+    Regular heads attend to the entire text. In the special heads, each token attends only to a small set. In
+    a statement head, the set is the token's own statement. In a reference head, it is all occurrences of the
+    name of a value in the same scope: where the value is defined and where it is used; other tokens attend to
+    themselves. These sets are gathered and computed separately, which is cheap in long texts.
 
     Args:
         padding: additive mask of the padding, [B, 1, 1, T].
         rotary: rotary table of the positions.
         special_heads: number of statement heads, equal to that of reference heads.
         groups: token sets of the statement and reference heads; tokens are numbered as [B, T, 2].
-        per_head: additive mask [B, H, T, T], if given instead of `padding` and `groups`.
+        per_head: additive mask [B, H, T, T] of each head; replaces `padding` and `groups` unless it is None.
     """
 
     padding: Tensor
@@ -264,10 +266,10 @@ class AttentionMask:
         """Return the mask over the tokens of texts.
 
         Args:
-            ids: int64 [B, T].
+            ids: token ids, int64 [B, T].
             kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
-            special_heads: number of statement heads and of reference heads.
-            dtype: of the additive masks.
+            special_heads: number of statement heads, equal to that of reference heads.
+            dtype: dtype of the additive masks.
         """
         padding = _padding_mask(ids == PAD, dtype)
         rotary = rotary_table(0, ids.shape[1], ids.device)
@@ -287,8 +289,8 @@ class AttentionMask:
     def from_statements(cls, split: Statements, config: Config, x: Tensor) -> AttentionMask:
         """Return the mask over statements.
 
-        Three quarters of the heads attend to all statements, a quarter to the adjacent ones and to those that
-        share a value's name by definition and use.
+        Three quarters of the heads attend to all statements. A quarter attends to adjacent statements, and
+        between the first statement with a name, which defines the value, and those that read it.
 
         Args:
             split: B texts of up to S statements.
@@ -317,12 +319,12 @@ def _token_sets(ids: np.ndarray, kinds: np.ndarray) -> list[tuple[np.ndarray, np
     """Token sets of statement and reference heads, grouped by size rounded up to a power of two.
 
     Args:
-        ids: int64 [B, T].
-        kinds: uint8 [vocab_size].
+        ids: token ids, int64 [B, T].
+        kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
 
     Returns:
-        For each size, tokens int64 [sets, size] and is_padding bool [sets, size]. A token at [b, t] is number
-        2 * (b * T + t) in a statement head, one more in a reference head.
+        For each size, the numbers of the tokens, int64 [sets, size], and is_padding, bool [sets, size]. The
+        token at [b, t] has the number 2 * (b * T + t) in statement heads, and one more in reference heads.
     """
     kind, row_offset = kinds[ids], np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
     is_end = (kind & ENDS_STATEMENT) > 0
@@ -370,7 +372,7 @@ class EncoderAttention(Attention):
 
 
 def _attend_within(q: Tensor, k: Tensor, v: Tensor, groups: Sequence[TokenGroup]) -> Tensor:
-    """Attention of tokens [tokens, heads, HEAD_WIDTH] within their sets; other tokens keep their value."""
+    """Attention of tokens [tokens, heads, HEAD_WIDTH] within their sets; other tokens return their value."""
     attended = v
     for tokens, padding_mask, is_token, targets in groups:
         queries, keys, values = (tensor[tokens].transpose(1, 2) for tensor in (q, k, v))
@@ -380,7 +382,7 @@ def _attend_within(q: Tensor, k: Tensor, v: Tensor, groups: Sequence[TokenGroup]
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the text, then the feed-forward block."""
+    """A layer of the encoder: self-attention over the text, then the feed-forward block."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -397,7 +399,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the decoder tokens, cross-attention to the text, then the feed-forward block."""
+    """A layer of the decoder: self-attention, cross-attention to the text, then the feed-forward block."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -425,7 +427,7 @@ class DecoderLayer(nn.Module):
             causal: additive mask [t, cached tokens + t].
             key_value: cross-attention keys and values of B texts.
             padding: additive mask [B, 1, 1, T] of the texts.
-            cache: of the tokens before, extended in place.
+            cache: keys and values of the earlier tokens, extended in place; None without a cache.
         """
         x = x + self.attention(self.norm_attention(x), rotary, causal, cache)
         x = x + self.cross(self.norm_cross(x), key_value, padding)
@@ -444,7 +446,7 @@ class StatementEncoder(nn.Module):
     The cache is emptied when a weight changes or `MAX_CACHED_STATEMENTS` is exceeded.
 
     Args:
-        width: of the states.
+        width: width of the states.
         layers: number of encoder layers, which attend within a statement.
     """
 
@@ -455,17 +457,17 @@ class StatementEncoder(nn.Module):
         self._states = torch.empty(0, width)
         self._versions: tuple[tuple[int, int], ...] = ()
 
-    def forward(self, statements: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
+    def forward(self, statements: list[bytes], embedding: nn.Module, kinds: Tensor) -> Tensor:
         """Return the states [S, width] of statements.
 
         Args:
-            statements: S different ones, each the bytes of its int64 token ids.
-            pieces: the token embedding.
+            statements: S distinct statements, each as the bytes of its int64 token ids.
+            embedding: token embedding.
             kinds: uint8 [vocab_size], see `Tokenizer.kinds`.
         """
         if torch.is_grad_enabled():
-            return self._encode_uncached(statements, pieces, kinds)
-        weights = [*pieces.parameters(), *self.parameters()]
+            return self._encode_uncached(statements, embedding, kinds)
+        weights = [*embedding.parameters(), *self.parameters()]
         versions = weight_versions(weights)
         if versions != self._versions or len(self._rows) + len(statements) > MAX_CACHED_STATEMENTS:
             self._rows, self._versions = {}, versions
@@ -480,28 +482,28 @@ class StatementEncoder(nn.Module):
                 batch = [new[i] for i in members[start : start + STATEMENT_BATCH_SIZE]]
                 first = len(self._rows)
                 self._states[first : first + len(batch)] = self._encode_batch(
-                    batch, length, pieces, kinds, STATEMENT_BATCH_SIZE
+                    batch, length, embedding, kinds, STATEMENT_BATCH_SIZE
                 )
                 self._rows.update((statement, first + i) for i, statement in enumerate(batch))
         return self._states[torch.tensor([self._rows[statement] for statement in statements])]
 
-    def _encode_uncached(self, statements: list[bytes], pieces: nn.Module, kinds: Tensor) -> Tensor:
+    def _encode_uncached(self, statements: list[bytes], embedding: nn.Module, kinds: Tensor) -> Tensor:
         """States [S, width] computed with gradients; arguments as for `forward`."""
         groups = group_by_length(statements)
         states = torch.cat(
             [
-                self._encode_batch([statements[i] for i in members], length, pieces, kinds)
+                self._encode_batch([statements[i] for i in members], length, embedding, kinds)
                 for length, members in groups.items()
             ]
         )
         return states[torch.from_numpy(order_after_grouping(groups)).to(states.device)]
 
     def _encode_batch(
-        self, statements: Sequence[bytes], length: int, pieces: nn.Module, kinds: Tensor, num_rows: int = 0
+        self, statements: Sequence[bytes], length: int, embedding: nn.Module, kinds: Tensor, num_rows: int = 0
     ) -> Tensor:
         """States of statements of at most `length` tokens, in a batch padded to at least `num_rows` rows."""
         tokens = torch.from_numpy(pad_statements(statements, length, num_rows)).to(kinds.device)
-        x = pieces(tokens)
+        x = embedding(tokens)
         mask = AttentionMask.from_tokens(tokens, kinds, 0, _matmul_dtype(x))
         for layer in self.layers:
             x = layer(x, mask)
@@ -534,11 +536,11 @@ class Memory:
 
 
 class Network(nn.Module):
-    """Encoder-decoder from text tokens to digit logits.
+    """An encoder-decoder that predicts the digits of numbers from the tokens of a text.
 
     Args:
-        config: sizes and objectives.
-        kinds: uint8 [vocab_size], the tokenizer's `kinds()`.
+        config: hyperparameters and objectives.
+        kinds: flags of the tokens, uint8 [vocab_size], see `Tokenizer.kinds`.
     """
 
     kinds: Tensor
@@ -565,7 +567,7 @@ class Network(nn.Module):
         self._initialize()
 
     def _initialize(self) -> None:
-        """Initialize residual branches small, so that a short training starts near the identity."""
+        """Initialize the weights; residual branches are small, so that layers start near the identity."""
         nn.init.normal_(self.pieces.weight, std=0.1)
         nn.init.normal_(self.tokens.weight, std=0.1)
         stacks = [
@@ -584,7 +586,7 @@ class Network(nn.Module):
         Without gradients, matrix products are computed in bfloat16 if the CPU supports it.
 
         Args:
-            ids: int64 [B, T], padded with 0.
+            ids: token ids, int64 [B, T], padded with 0.
         """
         weight = self.pieces.weight
         is_float32_on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
@@ -596,7 +598,7 @@ class Network(nn.Module):
         return Memory([cast(DecoderLayer, layer).cross.project(x) for layer in self.decoder], padding)
 
     def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the encoder's states of texts [B, T].
+        """Return the encoder's states of texts, whose token ids are [B, T].
 
         Returns:
             States [B, S, width] and the additive padding mask [B, 1, 1, S]. S is T, or with statement layers
@@ -618,7 +620,7 @@ class Network(nn.Module):
         return self.norm_memory(x), mask.padding
 
     def _name_states(self, names: Tensor) -> Tensor:
-        """States [B, S, width] of the names [B, S, N] of statements: of the first name and the sum of all."""
+        """States [B, S, width] of names [B, S, N], from the first name and the sum of all."""
         sums = [
             F.embedding_bag(columns.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=PAD)
             for columns in (names[:, :, :1], names)
@@ -630,12 +632,12 @@ class Network(nn.Module):
         """Return the logits of the digit that follows each decoder token.
 
         Args:
-            tokens: int64 [B * n, t]; n decodings of each text, those of one text adjacent.
+            tokens: decoder tokens, int64 [B * n, t]; the n decodings of one text are adjacent.
             memory: B encoded texts, from `encode`.
-            caches: one for each layer, of the tokens decoded before; extended in place.
+            caches: keys and values of the earlier tokens, one cache for each layer; extended in place.
 
         Returns:
-            [B * n, t, NUM_DIGIT_TOKENS].
+            Logits [B * n, t, NUM_DIGIT_TOKENS].
         """
         x = self.tokens(tokens)
         start, t = caches[0].length if caches else 0, tokens.shape[1]
@@ -672,14 +674,14 @@ class KeyValueCache:
 
 
 def rotary_table(start: int, length: int, device: torch.device) -> Rotary:
-    """Return the cosines and sines [length, HEAD_WIDTH / 2] of the positions from `start`."""
+    """Return the cosines and sines [length, HEAD_WIDTH / 2] of `length` positions from `start` on."""
     frequency = 1.0 / 10000 ** (torch.arange(0, HEAD_WIDTH, 2, device=device) / HEAD_WIDTH)
     angle = torch.arange(start, start + length, device=device)[:, None] * frequency[None]
     return torch.cos(angle), torch.sin(angle)
 
 
 def rotate(x: Tensor, rotary: Rotary) -> Tensor:
-    """Rotate each pair of a head's two halves [..., t, HEAD_WIDTH] by the angle of its position."""
+    """Apply rotary position embedding to [..., t, HEAD_WIDTH]; it pairs element i with i + HEAD_WIDTH / 2."""
     cos, sin = (table.to(x.dtype) for table in rotary)
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)

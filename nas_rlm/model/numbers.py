@@ -24,7 +24,7 @@ TOKEN_NAMES = ("<+>", "<->", *(f"<{d}>" for d in range(10)))
 
 @dataclass(frozen=True)
 class NumberScheme:
-    """A number is an integer mantissa without leading zeros, times a power of ten.
+    """A scheme that writes numbers as tokens: an integer mantissa without leading zeros, times a power of 10.
 
     The tokens of a number are its sign, the exponent's sign, `exponent_digits` digits of the exponent and
     `mantissa_digits` digits of the mantissa. Zero has the most negative exponent and a mantissa of zeros, so
@@ -139,7 +139,7 @@ class NumberScheme:
         return tokens[::-1] if is_negative else tokens
 
     def format_tokens(self, tokens: Sequence[int]) -> str:
-        """Return tokens in the notation of the paper."""
+        """Return tokens in the notation of the paper, such as `<+><-><1><7>`."""
         return "".join(TOKEN_NAMES[t] if 0 <= t < NUM_DIGIT_TOKENS else f"<{t}?>" for t in tokens)
 
     @staticmethod
@@ -157,10 +157,11 @@ class DigitTree:
     """The tree of a scheme's numbers as lookup tables, to walk a batch of prefixes without a loop over rows.
 
     The valid next tokens depend on the position and on a state: the sign, the exponent's sign, whether all
-    exponent digits so far are 0, whether all are 9, and whether the number is zero. State 0 is the root.
+    exponent digits so far are 0, whether all are 9, and whether the number is zero. State 0 is the root. The
+    numbers below a prefix are those that start with its tokens.
 
     Args:
-        scheme: of the numbers.
+        scheme: scheme of the numbers.
 
     Attributes:
         children: int64 [positions, states, 10], valid next tokens in ascending order of the numbers below
@@ -196,11 +197,11 @@ class DigitTree:
             self.next_states[position, index, token] = next_index
 
     def edges(self, digits: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return the edges between the intervals of numbers below each child of a prefix.
+        """Return, for each prefix, the edges that separate the numbers below its children.
 
         Args:
-            digits: int [rows, position], prefixes.
-            states: int [rows], their states.
+            digits: prefixes, int [rows, position].
+            states: states of the prefixes, int [rows].
 
         Returns:
             float64 [rows, 11], ascending: midpoints between the numbers of adjacent children, and as first
@@ -218,7 +219,7 @@ class DigitTree:
     def _extreme(
         self, digits: np.ndarray, states: np.ndarray, children: np.ndarray, largest: bool
     ) -> np.ndarray:
-        """The smallest or largest number below each child, float64 [rows, 10]."""
+        """The smallest or largest number below each child of prefixes, float64 [rows, 10]; see `edges`."""
         position = digits.shape[1]
         tokens = np.empty((*children.shape, self.scheme.length), dtype=np.int64)
         tokens[:, :, :position] = digits[:, None]
@@ -232,7 +233,7 @@ class DigitTree:
         return self.scheme.decode_array(tokens)
 
     def _state(self, prefix: Sequence[int]) -> tuple[object, ...]:
-        """What the valid next tokens after a prefix depend on, besides its length."""
+        """The state of a prefix, see `DigitTree`."""
         exponent = prefix[2 : 2 + self.scheme.exponent_digits]
         mantissa = prefix[2 + self.scheme.exponent_digits :]
         return (

@@ -53,13 +53,16 @@ def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool 
     """Export a model's network as ONNX; its surrogates are not exported.
 
     Examples:
-        >>> export_model(RLM.load("nas-fast"), "runs/exported")
+        >>> from tempfile import TemporaryDirectory
+        >>> from nas_rlm import RLM
+        >>> with TemporaryDirectory() as directory:
+        ...     export_model(RLM.load("nas-fast"), directory)
 
     Args:
-        rlm: a model with its own encoder and tokenizer.
-        directory: a new or empty directory.
-        int8: quantize the weights of matrix products to 8 bits, which takes half the time on CPUs with 8-bit
-            instructions.
+        rlm: model without a frozen encoder.
+        directory: new or empty directory.
+        int8: quantize the weights of matrix products to 8 bits, which halves the time of predictions on CPUs
+            with 8-bit instructions.
 
     Raises:
         ValueError: the model has a frozen encoder, the directory is not empty, or int8 needs onnxruntime.
@@ -145,11 +148,11 @@ def _export(
     """A module as a serialized ONNX graph.
 
     Args:
-        module: the module.
+        module: torch module.
         inputs: example inputs.
-        input_names: of the graph.
-        output_names: of the graph.
-        axes: names of the dynamic axes of inputs and outputs.
+        input_names: names of the inputs of the graph.
+        output_names: names of the outputs of the graph.
+        axes: for each input and output, the names of its dynamic axes by their indices.
     """
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the TorchScript exporter is deprecated, but needs no other package
@@ -186,7 +189,7 @@ def _quantize(graph: bytes) -> bytes:
 
 
 def _rms_norm(norm: nn.RMSNorm, x: Tensor) -> Tensor:
-    """RMS normalization by basic operators."""
+    """RMS normalization written in basic operators."""
     eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * norm.weight
 
@@ -199,7 +202,7 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, x: Tensor) -> Tensor:
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Softmax attention by basic operators; see `nas_rlm.model.network.attend`."""
+    """Softmax attention written in basic operators; see `nas_rlm.model.network.attend`."""
     return torch.matmul((torch.matmul(q * HEAD_WIDTH**-0.5, k.transpose(2, 3)) + mask).softmax(-1), v)
 
 
@@ -221,7 +224,7 @@ def _split_heads(projected: Tensor, num_tensors: int) -> tuple[Tensor, ...]:
 
 
 def _encoder_layers(layers: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
-    """States after encoder layers, under one additive mask for each head."""
+    """States [B, t, width] after encoder layers, with an additive mask that is broadcast to [B, H, t, t]."""
     b, t, _ = x.shape
     for layer in cast(Sequence[EncoderLayer], layers):
         q, k, v = _split_heads(layer.attention.qkv(_rms_norm(layer.norm_attention, x)), 3)
@@ -240,7 +243,7 @@ def _memory(network: Network, x: Tensor, is_padding: Tensor) -> tuple[Tensor, ..
 
 
 class _StatementEncoder(nn.Module):
-    """States of statements, each encoded by itself."""
+    """A module that returns the states of statements, each encoded by itself."""
 
     def __init__(self, encoder: StatementEncoder, pieces: nn.Module) -> None:
         super().__init__()
@@ -256,7 +259,7 @@ class _StatementEncoder(nn.Module):
 
 
 class _EncoderOverStatements(nn.Module):
-    """Keys and values of each decoder layer and the padding mask, from the states and names of statements."""
+    """A module from the states and names of statements to the outputs of `_memory`."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -265,10 +268,10 @@ class _EncoderOverStatements(nn.Module):
     def forward(
         self, states: Tensor, names: Tensor, is_padding: Tensor, sources: Tensor
     ) -> tuple[Tensor, ...]:
-        """Encode texts of S statements.
+        """Return the outputs of `_memory` for texts of S statements.
 
         Args:
-            states: [B, S, width].
+            states: states of the statements [B, S, width].
             names: int64 [B, S, N], see `nas_rlm.text.statements.Statements`.
             is_padding: bool [B, S].
             sources: bool [B, S, S], see `nas_rlm.text.statements.Statements`.
@@ -286,7 +289,7 @@ class _EncoderOverStatements(nn.Module):
 
 
 class _EncoderOverTokens(nn.Module):
-    """Keys and values of each decoder layer and the padding mask, from tokens; attention masks are dense."""
+    """A module from tokens to the outputs of `_memory`; attention masks are dense."""
 
     ends_statement: Tensor
     ends_scope: Tensor
@@ -300,7 +303,7 @@ class _EncoderOverTokens(nn.Module):
             self.register_buffer(name, (network.kinds & kind) > 0)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """Encode padded texts [B, T]."""
+        """Return the outputs of `_memory` for padded texts, token ids [B, T]."""
         x = _encoder_layers(self.network.encoder, self.network.pieces(ids), self._mask(ids))
         return _memory(self.network, x, ids == PAD)
 
@@ -325,14 +328,14 @@ class _EncoderOverTokens(nn.Module):
 
 
 class _Decoder(nn.Module):
-    """Logits of the next digit; the few digits before it are decoded again, without a cache."""
+    """A module that returns the logits of the next digit; it has no cache, since numbers are short."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, digits: Tensor, *memory: Tensor) -> Tensor:
-        """Return logits [rows, NUM_DIGIT_TOKENS] for decoder tokens [rows, t] and the encoder's outputs."""
+        """Return logits [rows, NUM_DIGIT_TOKENS] of decoder tokens [rows, t] for the outputs of `_memory`."""
         net, padding = self.network, memory[-1]
         rows, t = digits.shape
         b = padding.shape[0]

@@ -39,21 +39,23 @@ class OnnxPredictor:
     """An exported network that predicts medians and other quantiles, with the interface of `nas_rlm.RLM`.
 
     Examples:
-        >>> predictor = OnnxPredictor.load("runs/exported")
+        >>> import numpy as np, search_spaces
         >>> space = search_spaces.get("nasbench201")
-        >>> predictor.predict(space, [space.sample(np.random.default_rng(0))], ["accuracy"]).shape
+        >>> arch = space.sample(np.random.default_rng(0))
+        >>> predictor = OnnxPredictor.load("runs/exported")  # doctest: +SKIP
+        >>> predictor.predict(space, [arch], ["accuracy"]).shape  # doctest: +SKIP
         (1, 1)
 
     Args:
-        encoder: session of onnxruntime.
-        decoder: session of onnxruntime.
-        tokenizer: of the texts.
-        objectives: that the network can predict.
-        trained_on: by search space, the objectives that the network was trained on.
-        temperatures: by search space, the temperature of each objective; the key "" is for other spaces.
+        encoder: onnxruntime session of the encoder.
+        decoder: onnxruntime session of the decoder.
+        tokenizer: tokenizer of the texts.
+        objectives: objectives that the network can predict.
+        trained_on: objectives that the network was trained on, by search space.
+        temperatures: temperature of each objective, by search space; the key "" is for other spaces.
         max_length: texts are truncated to this number of tokens.
-        scheme: of the numbers.
-        statement_encoder: session of onnxruntime, for networks with statement layers.
+        scheme: scheme of the numbers.
+        statement_encoder: onnxruntime session of the statement layers; None for a network without them.
     """
 
     encoder: Any
@@ -71,7 +73,7 @@ class OnnxPredictor:
         """Read a directory that `nas_rlm.model.onnx_export.export_model` wrote.
 
         Raises:
-            FileNotFoundError: there is no such directory, or a file is missing.
+            FileNotFoundError: the directory does not exist, or a file is missing.
             ValueError: onnxruntime is not installed, a file is damaged, or an older version of this package
                 wrote the directory.
         """
@@ -129,18 +131,18 @@ class OnnxPredictor:
         """Predict objectives of architectures; see `nas_rlm.RLM.predict`.
 
         Args:
-            space: a search space or its name.
+            space: search space or its name.
             architectures: N architectures or their strings.
             objectives: K names.
             quantiles: Q levels; None for the median only.
-            batch_size: texts in a batch.
+            batch_size: maximum number of texts in a batch.
             progress: show a progress bar.
 
         Returns:
             float64 [N, K] medians, or [N, K, Q].
 
         Raises:
-            ValueError: an unknown space, objective or architecture.
+            ValueError: the space, an objective or an architecture is unknown.
 
         Warns:
             UserWarning: the network was not trained on an objective of the space.
@@ -195,7 +197,7 @@ class OnnxPredictor:
         """Check that objectives are distinct names that the network can predict.
 
         Raises:
-            ValueError: they are not.
+            ValueError: a name is unknown or repeated, or there are none.
         """
         check_objective_names(objectives)
         for name in objectives:
@@ -264,17 +266,17 @@ class OnnxPredictor:
 
 
 def is_exported(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a directory has a graph that `nas_rlm.model.onnx_export.export_model` wrote."""
+    """Return whether a directory contains a graph that `nas_rlm.model.onnx_export.export_model` wrote."""
     graphs = STATEMENT_ENCODER_FILE, ENCODER_FILE, DECODER_FILE
     return any((Path(directory) / name).is_file() for name in graphs)
 
 
 def _read_checked(path: Path, sha256: str) -> bytes:
-    """The content of a file whose checksum is verified.
+    """The content of a file, whose checksum is verified.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: its checksum is another one.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file has another checksum.
     """
     if not path.is_file():
         raise FileNotFoundError(
@@ -298,7 +300,7 @@ def _temperatures(saved: Mapping[str, Sequence[Any]], num_objectives: int) -> di
 
 
 def _session(session: Any, name: str, content: Mapping[str, bytes]) -> Any:
-    """An onnxruntime session of a graph."""
+    """An onnxruntime session of the graph in the file `name`; `session` is `onnxruntime.InferenceSession`."""
     try:
         return session(content[name], providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime does not document its exceptions

@@ -20,8 +20,8 @@ def read_apps(path: Path) -> dict[str, Program]:
             input_output, where the last two are JSON within JSON.
 
     Returns:
-        A program for each solution, by the identifiers of its problem and solution, such as `17/0`. Solutions
-        that are called have an entry; all others read standard input.
+        The program of each solution, by the identifiers of its problem and solution, such as `17/0`. A
+        solution is a function to call, with an entry, or a script that reads standard input.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-# Variable of a program: for each argument of `call`, the name of a parameter or the number of an input.
+# Variable of a program: for each argument of `call`, the name of a parameter or the index of an input.
 ARGUMENTS = "ARGUMENTS"
 DEFAULT_COMPUTE_CAPABILITY, WARP_SIZE = 86, 32  # of the GPU on which the paper measured kernels
 HEADER = '''"""What TorchInductor makes of {name}."""
@@ -42,23 +42,23 @@ reinterpret_tensor = torch._C._dynamo.guards._reinterpret_tensor
 
 
 class _CodeCaptured(Exception):
-    """Stops Inductor after it has generated its code, which need not run."""
+    """Stops Inductor once it has generated its code, since the code is not run."""
 
 
 def triton_program(module: nn.Module, inputs: Sequence[Any], name: str = "a module") -> str:
-    """Generate the Triton program of a module for inputs of these shapes.
+    """Generate the Triton program of a torch module, for inputs with the shapes of the examples.
 
     Examples:
         >>> print(triton_program(torch.nn.Softmax(-1), [torch.rand(4, 4)]))  # doctest: +SKIP
 
     Args:
         module: the module, compiled for inference.
-        inputs: inputs of its forward pass, on the device for which the program is generated.
+        inputs: examples of the inputs of its forward pass, on the device for which the program is generated.
         name: name of the module in the program's docstring.
 
     Returns:
         A Python file with kernels, a function `call`, which takes a list of tensors, and `ARGUMENTS`, which
-        identifies these tensors: names of parameters and buffers, and numbers of inputs.
+        identifies these tensors: names of parameters and buffers, and indices of inputs.
 
     Raises:
         ValueError: Inductor cannot compile the module as one graph, generates no Triton kernel, or needs
@@ -86,7 +86,7 @@ def triton_program(module: nn.Module, inputs: Sequence[Any], name: str = "a modu
 
 
 def _run_inductor(module: nn.Module, inputs: Sequence[Any]) -> tuple[str, list[str | int]]:
-    """Return the code that Inductor generates, and what the arguments of its `call` are."""
+    """Return the code that Inductor generates, and the name or index of each argument of its `call`."""
     from torch._inductor import compile_fx, config
     from torch._inductor.graph import GraphLowering
 
@@ -127,7 +127,7 @@ def _run_inductor(module: nn.Module, inputs: Sequence[Any]) -> tuple[str, list[s
 def _identify_arguments(
     examples: Sequence[Any], module: nn.Module, inputs: Sequence[Any]
 ) -> Iterator[str | int]:
-    """Yield for each argument of a graph the name of the parameter or buffer, or the number of the input."""
+    """Yield for each argument of a graph the name of the parameter or buffer, or the index of the input."""
     tensors: list[tuple[str | int, Any]] = [
         *module.named_parameters(),
         *module.named_buffers(),
@@ -148,7 +148,7 @@ def _identify_arguments(
 
 @contextmanager
 def _compile_for_triton() -> Iterator[None]:
-    """Provide a target GPU to Triton where there is none, and its compiler instead of its interpreter."""
+    """Within the context, Triton has a target GPU even where there is none, and compiles, not interprets."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 

@@ -30,12 +30,12 @@ IMPLICIT_IMPORTS = (
 
 @dataclass(frozen=True)
 class _Problem:
-    """A problem.
+    """A problem of LeetCodeDataset.
 
     Args:
-        preamble: source that its solutions need.
+        preamble: source that its solutions need, such as imports.
         entry: expression of the function to call.
-        cases: calls of its tests.
+        cases: inputs from the calls in its tests, see `Program`.
         statement: text of the problem.
     """
 

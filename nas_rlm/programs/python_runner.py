@@ -41,10 +41,10 @@ class Program:
         source: Python source.
         entry: expression of the function to call, such as `Solution().solve`; empty for a script that reads
             its standard input.
-        cases: inputs, each one of `{"args": […], "kwargs": {…}}` with JSON values,
-            `{"call": "candidate(tree([1]))"}`, an expression that may use names of the program, or
-            `{"stdin": "…"}`.
-        problem: name of the problem that the program solves, if known.
+        cases: inputs of the program. An input of a function is `{"args": […], "kwargs": {…}}` with JSON
+            values, or `{"call": "candidate(tree([1]))"}`, an expression that calls the function as
+            `candidate` and may use names of the program. An input of a script is `{"stdin": "…"}`.
+        problem: name of the problem that the program solves; may be empty.
 
     Raises:
         ValueError: the source is empty or not Unicode, the entry or a call is not an expression, there is no
@@ -102,9 +102,9 @@ class Plan:
         repeats: number of timed runs on each input that count; 0 to measure no time.
         seconds_per_run: time limit of a timed run; a run that traces allocations or lines may take
             `UNTIMED_SLOWDOWN` times as long.
-        memory_limit: address space of a run in bytes.
+        memory_limit: limit of the address space of a run in bytes.
         count_lines: do one more run on each input that counts lines and calls.
-        trusted: run programs even where the system cannot keep them from writing and from networks.
+        trusted: run programs even where the system cannot confine them.
 
     Raises:
         ValueError: a number is out of range.
@@ -142,11 +142,15 @@ class Measurement:
 
     Args:
         memory: growth of the peak of Python's allocations during the call or script, in bytes (tracemalloc).
-        allocated, blocks: bytes and blocks that the program's own lines allocated and did not free.
+        allocated: bytes that the program's own lines allocated and did not free.
+        blocks: memory blocks that the program's own lines allocated and did not free.
         rss: peak resident memory in bytes of a process without tracing, including the interpreter.
-        lines, calls: executed lines and calls of the program, summed over its inputs; None if not counted.
-        depth: deepest call stack; None if not counted.
-        wall, cpu: seconds of a run on all inputs: min, median, mean, p90, max, deviation; None if not timed.
+        lines: executed lines of the program, summed over its inputs; None if not counted.
+        calls: function calls of the program, summed over its inputs; None if not counted.
+        depth: maximum depth of the call stack; None if not counted.
+        wall: statistics of the wall time on all inputs together, in seconds: min, median, mean, p90, max and
+            deviation (the standard deviation) over the rounds; None if not timed.
+        cpu: the same statistics of the CPU time.
         runs: number of timed runs on each input.
     """
 
@@ -164,7 +168,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why a program could not be measured, with the number of the input."""
+    """The reason why a program could not be measured.
+
+    Args:
+        error: the error message, with the index of the input.
+    """
 
     error: str
 
@@ -173,11 +181,16 @@ def measure(program: Program, plan: Plan = DEFAULT_PLAN) -> Measurement | Failur
     """Run a program on its inputs and measure it.
 
     Examples:
-        >>> measure(Program("def f(n): return [0] * n", "f", [{"args": [1000]}]), Plan(repeats=0)).memory > 8000
+        >>> program = Program("def f(n): return [0] * n", "f", [{"args": [1000]}])
+        >>> measure(program, Plan(repeats=0)).memory > 8000
         True
 
+    Args:
+        program: the program with its inputs.
+        plan: settings of the measurement.
+
     Raises:
-        ValueError: the system cannot confine programs, and the plan does not trust them.
+        ValueError: the system cannot confine programs, and `plan.trusted` is false.
     """
     if not plan.trusted and (layers := missing_layers()):
         raise ValueError(
@@ -214,7 +227,7 @@ def measure(program: Program, plan: Plan = DEFAULT_PLAN) -> Measurement | Failur
 
 @cache
 def missing_layers() -> tuple[str, ...]:
-    """Return the layers of the sandbox that this system lacks, usually none on Linux."""
+    """Return the names of the sandbox's layers that this system lacks; normally empty on Linux."""
     probe = Program("pass", "", [{"stdin": ""}])
     (active,) = _run_worker(probe, DEFAULT_PLAN, [(PROBE_LAYERS, 0)]) or [{}]
     required = {
@@ -242,7 +255,7 @@ def _run_worker(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -
         runs: kind of measurement and index of the input of each run.
 
     Returns:
-        The answer of each run up to the first error; fewer if the worker ended.
+        The result of each run up to the first error; fewer if the worker ended.
     """
     paths = sysconfig.get_paths()
     job = {
@@ -276,12 +289,12 @@ def _run_worker(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -
 
 
 def _summarise(times: Sequence[dict[str, Any]], name: str, num_cases: int) -> dict[str, float] | None:
-    """Return statistics over the rounds of the time on all inputs, in seconds.
+    """Return statistics of the time of a round in seconds; a round runs each input once.
 
     Args:
-        times: nanoseconds of each run, round by round.
+        times: wall and CPU time of each run in nanoseconds, round by round.
         name: `wall` or `cpu`.
-        num_cases: number of runs in a round.
+        num_cases: number of inputs.
     """
     if not times:
         return None

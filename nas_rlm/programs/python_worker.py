@@ -1,4 +1,4 @@
-"""The process that runs one Python program: each run is a fresh copy of it.
+"""Worker process that runs one Python program; each run is a new fork of it.
 
 It is started as `python -P -s -S -B python_worker.py` with a job as JSON on its standard input, and writes a
 JSON line for each run, up to the first error. The process that runs the program is forked after common
@@ -38,7 +38,7 @@ PRELOADED_MODULES = (
 
 
 def main() -> None:
-    """Do the job on standard input, see `nas_rlm.programs.python_runner`."""
+    """Run the program of the job on standard input, and write the result of each run as a JSON line."""
     _raise_stack_limit()
     job = json.loads(sys.stdin.buffer.read())
     sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _raise_stack_limit() -> None:
-    """Raise the stack limit and execute this process again, since the limit applies from its start."""
+    """Raise the stack limit and restart this process, since the limit only applies from its start."""
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
     limit = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
     if soft != limit:
@@ -70,7 +70,7 @@ def _raise_stack_limit() -> None:
 def _run_with_timeout(
     job: dict[str, Any], kind: str, case: dict[str, Any], sandbox: ModuleType
 ) -> dict[str, Any]:
-    """Run the program once in a child process, and return its validated answer or an error."""
+    """Run the program once in a child process, and return its validated result or an error."""
     read_end, write_end = os.pipe()
     guard = os.fork()
     if not guard:
@@ -124,7 +124,7 @@ def _run_confined(
     write_end: int,
     in_namespaces: bool,
 ) -> NoReturn:
-    """Confine this process, run the program and write the answer to the pipe."""
+    """Confine this process, run the program and write the result to the pipe."""
     try:
         null_device = os.open(os.devnull, os.O_RDWR)
         os.dup2(null_device, 1)
@@ -162,7 +162,7 @@ def _set_stdin(text: str) -> None:
 
 
 def _run_program(source: str, entry: str, kind: str, case: dict[str, Any]) -> dict[str, Any]:
-    """Run a program once on one input, and return what this kind of run measures."""
+    """Run a program once on one input, and return the measurements of this kind of run."""
     code = compile(source, PROGRAM_NAME, "exec")
     if not entry:
         return MEASUREMENTS[kind](lambda: _execute_script(code))
@@ -189,14 +189,14 @@ def _execute_script(code: CodeType) -> None:
 
 
 def _measure_time(work: Callable[[], Any]) -> dict[str, Any]:
-    """Return wall and CPU time in nanoseconds."""
+    """Run a function, and return its wall and CPU time in nanoseconds."""
     wall, cpu = time.perf_counter_ns(), time.process_time_ns()
     work()
     return {"wall": time.perf_counter_ns() - wall, "cpu": time.process_time_ns() - cpu}
 
 
 def _measure_memory(work: Callable[[], Any]) -> dict[str, Any]:
-    """Return the growth of the peak, and the bytes and blocks that the program's own lines still hold."""
+    """Run a function, and return the growth of the memory peak and what the program's lines did not free."""
     import gc
     import tracemalloc
 
@@ -221,7 +221,7 @@ def _measure_memory(work: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _count_lines(work: Callable[[], Any]) -> dict[str, Any]:
-    """Return the numbers of executed lines and calls of the program, and its deepest call stack."""
+    """Run a function, and return the program's numbers of lines and calls, and the depth of its stack."""
     lines = calls = depth = max_depth = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -256,7 +256,7 @@ ANSWER_KEYS = {
 
 
 def _validate(output: bytes, kind: str) -> dict[str, Any]:
-    """Return a run's answer with its resident memory, or an error; the program may have written anything."""
+    """Return a run's result with its resident memory, or an error; the program may have written anything."""
     if len(output) >= MAX_ANSWER_BYTES:
         return {"error": "it wrote to the pipe of its answer"}
     answer_line, _, guard_line = output.rpartition(b"\n")

@@ -1,8 +1,8 @@
 """Confinement of the current process: no writing, no network, no control of other processes.
 
-There are several layers: resource limits, and on Linux namespaces, Landlock and seccomp, as far as the kernel
-has them; on every system an audit hook of the interpreter, which names what a program may not do. The audit
-hook does not stop code that is made to break out of the interpreter; the layers of Linux do.
+The layers are resource limits; on Linux, also namespaces, Landlock and seccomp, where the kernel supports
+them; and an audit hook of the interpreter, which gives clear error messages. The audit hook does not stop
+code that is written to break out of the interpreter; the layers of the kernel do.
 
 This file uses only the standard library, because it is imported by processes without other packages.
 """
@@ -25,7 +25,8 @@ SECCOMP_MODE_FILTER = 2
 # Landlock: system calls, and the rights to restrict by the version of the kernel interface that has them.
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 LANDLOCK_GET_VERSION = 1
-WRITE_RIGHTS = {1: 0b1111111110010, 2: 1 << 13, 3: 1 << 14}  # write, remove, make; refer; truncate
+# Write, remove, make; refer; truncate; commands to devices.
+WRITE_RIGHTS = {1: 0b1111111110010, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
 TCP_RIGHTS = {4: 0b11}  # bind, connect
 SCOPES = {6: 0b11}  # abstract sockets and signals outside the sandbox
 RIGHT_WRITE_FILE, RULE_PATH_BENEATH = 0b10, 1
@@ -36,9 +37,11 @@ BPF_LOAD, BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT, BPF_RETURN =
 BPF_JUMPS = (BPF_JUMP_EQUAL, BPF_JUMP_GREATER_EQUAL, BPF_JUMP_ANY_BIT)
 OFFSET_SYSCALL, OFFSET_ARCHITECTURE, OFFSET_FIRST_ARGUMENT = 0, 4, 16
 X32_SYSCALLS = 0x40000000  # the first number of a second system call table of x86-64
-# For each machine: its audit architecture, the numbers of clone and clone3, and the system calls to refuse:
-# sockets and programs; signals, and access to other processes; attributes of files; sessions, and what
-# outlives the parent; shared memory and queues; io_uring, bpf and other ways around a filter.
+# For each machine: its audit architecture; the numbers of clone and clone3; the system calls to refuse, which
+# are sockets and programs, signals and access to other processes, attributes of files, sessions and what
+# outlives the parent, shared memory and queues, keys, priorities, and io_uring, bpf and other ways around a
+# filter; and the calls to refuse unless their first argument, a process, is 0 for the caller: limits,
+# scheduling and the choice of cores.
 SYSCALLS = {
     "x86_64": (
         0xC000003E,
@@ -47,10 +50,14 @@ SYSCALLS = {
             *(41, 57, 58, 59, 322),
             *(62, 129, 200, 234, 297, 424, 101, 310, 311),
             *(90, 91, 268, 452, 92, 93, 94, 260, 188, 189, 190, 197, 198, 199, 132, 235, 261, 280),
+            *(463, 466, 469),
             *(112, 109, 157),
             *(29, 64, 68, 240),
+            *(248, 249, 250),
+            *(141, 251),
             *(425, 321, 165, 308, 272, 161),
         ),
+        (302, 142, 144, 203, 314),
     ),
     "aarch64": (
         0xC00000B7,
@@ -59,10 +66,14 @@ SYSCALLS = {
             *(198, 221, 281),
             *(129, 138, 130, 131, 240, 424, 117, 270, 271),
             *(52, 53, 452, 54, 55, 5, 6, 7, 14, 15, 16, 88),
+            *(463, 466, 469),
             *(157, 154, 167),
             *(194, 190, 186, 180),
+            *(217, 218, 219),
+            *(140, 30),
             *(425, 280, 40, 268, 97, 51),
         ),
+        (261, 118, 119, 122, 274),
     ),
 }
 # Prefixes of the refused audit events, see the table of audit events in Python's documentation.
@@ -75,10 +86,10 @@ REFUSED_EVENTS = (
 
 
 def enter_namespaces() -> bool:
-    """Enter new network and process namespaces, the latter from the next child on.
+    """Enter a new network namespace, and a new process namespace in which the next child starts.
 
     Returns:
-        Whether the system allows it.
+        Whether the system supports and allows it.
     """
     if sys.platform != "linux":
         return False
@@ -96,14 +107,14 @@ def die_with_parent() -> None:
 
 
 def confine(memory_bytes: int, cpu_seconds: int) -> list[str]:
-    """Give up all rights that a computing program does not need, for good.
+    """Restrict this process permanently: no writing, no network, no control of other processes.
 
     Args:
-        memory_bytes: limit of the address space.
-        cpu_seconds: limit of the CPU time.
+        memory_bytes: limit of the address space in bytes.
+        cpu_seconds: limit of the CPU time in seconds.
 
     Returns:
-        The layers of the operating system that are active: `landlock` refuses writing, `seccomp` refuses
+        Names of the active layers of the operating system: `landlock` refuses writing, `seccomp` refuses
         networks and control of other processes.
     """
     _set_resource_limits(memory_bytes, cpu_seconds)
@@ -129,7 +140,7 @@ def _set_resource_limits(memory_bytes: int, cpu_seconds: int) -> None:
 
 
 def _apply_landlock() -> bool:
-    """Refuse to write files and to connect, except to the null device; return whether the kernel can."""
+    """Refuse writing, except to the null device, and connections; return whether the kernel supports it."""
     library = ctypes.CDLL(None, use_errno=True)
     version = library.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_GET_VERSION)
     if version < 1:
@@ -156,12 +167,12 @@ def _apply_landlock() -> bool:
 
 
 def _apply_seccomp() -> bool:
-    """Refuse the system calls in `SYSCALLS`; return whether they are known for this machine."""
+    """Refuse the system calls in `SYSCALLS`; return whether that works on this machine."""
     if platform.machine() not in SYSCALLS:
         return False
-    architecture, (clone, clone3), refused = SYSCALLS[platform.machine()]
-    allow = 8 + len(refused)  # index of the first of the last three instructions
-    deny, unknown = allow + 1, allow + 2
+    architecture, (clone, clone3), refused, refused_for_others = SYSCALLS[platform.machine()]
+    check_process = 8 + len(refused) + len(refused_for_others)  # index of the last five instructions
+    allow, deny, unknown = check_process + 2, check_process + 3, check_process + 4
     # Code, value, and the indices of the next instruction if the comparison holds and if not.
     program = [
         (BPF_LOAD, OFFSET_ARCHITECTURE, 0, 0),
@@ -174,6 +185,12 @@ def _apply_seccomp() -> bool:
         (BPF_LOAD, OFFSET_FIRST_ARGUMENT, 0, 0),
         (BPF_JUMP_ANY_BIT, CLONE_THREAD, allow, deny),
         *((BPF_JUMP_EQUAL, number, deny, index + 1) for index, number in enumerate(refused, 8)),
+        *(
+            (BPF_JUMP_EQUAL, number, check_process, index + 1 if index + 1 < check_process else allow)
+            for index, number in enumerate(refused_for_others, 8 + len(refused))
+        ),
+        (BPF_LOAD, OFFSET_FIRST_ARGUMENT, 0, 0),
+        (BPF_JUMP_EQUAL, 0, allow, deny),
         *((BPF_RETURN, action, 0, 0) for action in (ACTION_ALLOW, ACTION_EPERM, ACTION_ENOSYS)),
     ]
 
@@ -202,7 +219,7 @@ def _apply_seccomp() -> bool:
 
 
 def _make_audit_hook() -> Callable[[str, tuple[Any, ...]], None]:
-    """Return an audit hook that refuses events; it holds all that it uses, out of a program's reach."""
+    """Return an audit hook that refuses events; its variables are local, so no program can change them."""
     refused, null_device, error = REFUSED_EVENTS, os.devnull, PermissionError
     write_flags = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

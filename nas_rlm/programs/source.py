@@ -1,4 +1,4 @@
-"""Source files of programs: reading them, and the spaces of the published programs that they resemble."""
+"""Source files of programs: how they are read, and which spaces of the paper's programs they resemble."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def is_program(path: Path) -> bool:
 
 
 def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Read a program and find the spaces of similar programs.
+    """Read a program, and select the spaces of similar programs in the paper's tables.
 
     Triton kernels are similar to those of KBSS. Python that defines functions and reads no input is similar
     to the solutions of APPS, whose memory is that of a call. All other programs are similar to the
     submissions of CDSS, whose memory is that of the process.
 
+    Args:
+        path: the source file.
+
     Returns:
-        The source, and the names of the spaces, that of the user's own tables first.
+        The source, and the names of the spaces, the one of tables measured here first.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -43,6 +46,9 @@ def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
 
 def read_source(path: Path) -> str:
     """Read the source of a program.
+
+    Args:
+        path: the source file, in UTF-8.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -30,7 +30,7 @@ class ProgramResult(NamedTuple):
     Args:
         source: its source.
         targets: value of each measured objective; empty if it failed.
-        details: everything else about the measurement, or the error.
+        details: other values of the measurement, or the error.
     """
 
     source: str
@@ -60,8 +60,7 @@ def measure_programs(
         The table, with `memory` (bytes) and, in `metainformation`, the details or the error.
 
     Raises:
-        ValueError: see `update_table`; or the system cannot confine programs, and the plan does not trust
-            them.
+        ValueError: the system cannot confine programs, and `plan.trusted` is false; or see `update_table`.
     """
 
     def results(missing: Sequence[str]) -> Generator[ProgramResult]:
@@ -85,7 +84,7 @@ def measure_programs(
 
 
 def _program_digest(program: Program, plan: Plan) -> str:
-    """Return the digest of all that a measurement depends on, with the names of existing tables."""
+    """Return the digest of a program and its plan; the keys must not change, or existing tables mismatch."""
     content = {"source": program.source, "entry": program.entry, "cases": program.cases}
     settings = {
         "warmup": plan.warmup,
@@ -111,14 +110,14 @@ def update_table(
     groups: Mapping[str, str],
     progress: bool = False,
 ) -> Table:
-    """Add the programs that a table does not have yet.
+    """Measure the programs that a table lacks, and add them to it.
 
     Args:
         out: the parquet table; its other rows are kept.
-        space: space of the programs in the table.
-        digests: by name of each program, the digest of the program and the settings.
-        results: yields the results of the programs with these names, in order.
-        groups: by name, the problem that a program solves, where it is known.
+        space: name of the space of the table's rows.
+        digests: digest of each program and its plan, by the program's name.
+        results: function that measures the programs with the given names and yields their results in order.
+        groups: problem that a program solves, by the program's name; may be empty or missing.
         progress: whether to show a progress bar.
 
     Returns:
@@ -160,7 +159,7 @@ def update_table(
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded in UTF-8; names of files may not be."""
+    """Return whether a text can be encoded in UTF-8, unlike some names of files."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -182,7 +181,7 @@ def _read_rows(out: Path, space: str) -> dict[str, Row]:
 
 
 def _drop_outdated_failures(rows: dict[str, Row], digests: Mapping[str, str], out: Path) -> None:
-    """Remove failures with another digest, so that they are measured again; refuse such measurements."""
+    """Remove failed rows with another digest, to measure them again; raise for a measured one."""
     for name in digests.keys() & rows.keys():
         if json.loads(rows[name].metainformation).get("digest") != digests[name]:
             if rows[name].targets:
@@ -194,7 +193,7 @@ def _drop_outdated_failures(rows: dict[str, Row], digests: Mapping[str, str], ou
 
 @contextmanager
 def _periodic_writes(rows: Mapping[str, Row], out: Path) -> Iterator[Callable[[], None]]:
-    """Yield a function that writes the table if `WRITE_INTERVAL` has passed; write it at the end as well."""
+    """Yield a function that writes the table every `WRITE_INTERVAL` seconds; write it at the end as well."""
     last_write = time.monotonic()
 
     def write_if_due() -> None:
@@ -218,7 +217,7 @@ def read_programs(path: Path) -> dict[str, Program]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line is not such a program, or a name occurs twice.
+        ValueError: a line is not a valid program, or a name occurs twice.
     """
     if path.is_file() and path.stat().st_size > MAX_PROGRAMS_BYTES:
         raise ValueError(f"{path} is larger than {MAX_PROGRAMS_BYTES:,} bytes")
@@ -253,7 +252,10 @@ def _parse_program(line: str) -> tuple[str, Program]:
 
 
 def read_cases(path: Path) -> Sequence[dict[str, Any]]:
-    """Read inputs from a JSON list, see `Program`.
+    """Read the inputs of a program from a JSON list, see `nas_rlm.programs.python_runner.Program`.
+
+    Args:
+        path: the JSON file.
 
     Raises:
         FileNotFoundError: there is no such file.

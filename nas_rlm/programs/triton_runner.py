@@ -63,8 +63,8 @@ class Plan:
     """Settings of the measurement of kernels.
 
     Args:
-        windows: number of windows.
-        seconds_per_window: minimum length of each window.
+        windows: number of windows, each a series of runs.
+        seconds_per_window: minimum length of each window in seconds.
         interpret: run in Triton's interpreter instead of on a GPU, to check what kernels compute; the latency
             is that of the interpreter.
         timeout: seconds that compiling a kernel, or a window, may take.
@@ -97,9 +97,10 @@ class Latency:
     """The latency of a kernel.
 
     Args:
-        median, deviation: median and standard deviation of the windows' mean latencies, in ms.
+        median: median over the windows of the mean latency in a window, in ms.
+        deviation: standard deviation of these means, in ms.
         runs: number of runs in all windows.
-        order: how the kernel is called; the first way that works.
+        order: order of the arguments with which the kernel is called, such as "parameters, inputs".
         matches: whether its outputs equal those of the torch module; None without a module.
     """
 
@@ -112,7 +113,11 @@ class Latency:
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why a kernel could not be measured."""
+    """The reason why a kernel could not be measured.
+
+    Args:
+        error: the error message.
+    """
 
     error: str
 
@@ -134,7 +139,8 @@ def measure_kernels(
         The table, with `latency/DEVICE` (ms) and, in `metainformation`, the details or the error.
 
     Raises:
-        ValueError: there is no GPU, and the plan does not interpret; or see `update_table`.
+        ValueError: there is no GPU, and `plan.interpret` is false; or see
+            `nas_rlm.programs.table.update_table`.
     """
     with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
         environment = worker.open(interpret=plan.interpret)
@@ -157,7 +163,7 @@ def measure_kernels(
 
 
 def _kernel_digest(kernel: Kernel, plan: Plan, device: str) -> str:
-    """Return the digest of all that a latency depends on, with the names of existing tables."""
+    """Return the digest of a kernel, its plan and device; the keys must not change, or tables mismatch."""
     settings = {
         "windows": plan.windows,
         "seconds": plan.seconds_per_window,
@@ -169,8 +175,12 @@ def _kernel_digest(kernel: Kernel, plan: Plan, device: str) -> str:
 def measure(kernel: Kernel, plan: Plan = DEFAULT_PLAN) -> Latency | Failure:
     """Measure a kernel in a process of its own.
 
+    Args:
+        kernel: the kernel.
+        plan: settings of the measurement.
+
     Raises:
-        ValueError: there is no GPU, and the plan does not interpret.
+        ValueError: there is no GPU, and `plan.interpret` is false.
     """
     with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
         worker.open(interpret=plan.interpret)
@@ -242,7 +252,11 @@ def _entry_name(record: Mapping[str, Any]) -> str:
 
 
 def read_kernel(path: Path, entry: str = "") -> Kernel:
-    """Read a Python file: a Triton program, or a torch module if it has no Triton kernel.
+    """Read a kernel from a Python file: a Triton program, or a torch module if it has no Triton kernel.
+
+    Args:
+        path: the Python file.
+        entry: name of the module or function; the last module of the file by default.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -1,4 +1,4 @@
-"""The process in which Triton kernels run, on a GPU or in Triton's interpreter.
+"""Worker process that runs Triton kernels, on a GPU or in Triton's interpreter.
 
     python -m nas_rlm.programs.triton_worker
 
@@ -49,7 +49,7 @@ Candidate = tuple[str, Callable[[], Callable[[], Any]]]
 
 
 class Worker:
-    """The kernels that a process has loaded, by number."""
+    """Loads and times kernels; the public methods are request handlers."""
 
     def __init__(self) -> None:
         self.kernels: dict[int, Callable[[], Any]] = {}
@@ -58,8 +58,11 @@ class Worker:
     def open(self, interpret: bool) -> dict[str, Any]:
         """Select the GPU or the interpreter.
 
+        Args:
+            interpret: use Triton's interpreter.
+
         Returns:
-            `device`: its name; and the versions of Triton, torch and CUDA.
+            `device`: name of the device; and the versions of Triton, torch and CUDA.
 
         Raises:
             ValueError: there is no GPU, and `interpret` is false.
@@ -99,12 +102,12 @@ class Worker:
         """Load a program, find out how to call it, and do the warm-up runs.
 
         Args:
-            number: name of the kernel in later requests.
+            number: number that identifies the kernel in later requests.
             content: JSON with the fields of `nas_rlm.programs.triton_runner.Kernel`.
 
         Returns:
-            `order`: how it is called; `matches`: whether its outputs equal those of the torch module, None
-            without a module.
+            `order`: order of its arguments; `matches`: whether its outputs equal those of the torch module,
+            None without a module.
         """
         kernel = json.loads(content)
         scope = _execute_file(kernel["source"], "kernel")
@@ -125,6 +128,10 @@ class Worker:
 
     def window(self, number: int, seconds: float) -> dict[str, Any]:
         """Run a kernel repeatedly, increasing the number of runs until they fill the window.
+
+        Args:
+            number: number of the kernel.
+            seconds: minimum length of the window.
 
         Returns:
             `time`: mean duration of a run in ms; `runs`: number of runs.
@@ -185,7 +192,7 @@ class Worker:
         inputs: list[Any],
         entry: str,
     ) -> Iterator[Candidate]:
-        """Yield the ways in which a program may be called, the most likely first.
+        """Yield candidate calls of a program, each with a description, in the order in which to try them.
 
         Args:
             scope: names that the program defines.
@@ -280,11 +287,11 @@ def _prepare_list_call(
     weights: dict[str, Tensor],
     inputs: Sequence[Any],
 ) -> Callable[[], Any]:
-    """Return the call of a function that takes a list; each call gets a new list, which may be cleared.
+    """Return the call of a function that takes a list; it gets a new list each time, since it may clear it.
 
     Args:
         function: `call` of a program.
-        arguments: names of weights and numbers of inputs, in order.
+        arguments: names of weights and indices of inputs, in order.
         weights: parameters and buffers of the module.
         inputs: inputs of the module.
     """
@@ -296,7 +303,7 @@ def _prepare_list_call(
 def _argument_orders(
     declared: Sequence[str | int] | None, weights: list[str], num_inputs: int
 ) -> Iterator[tuple[str, Sequence[str | int]]]:
-    """Yield the orders in which `call` may take weights, by name, and inputs, by number.
+    """Yield orders in which `call` may take its arguments: names of weights and indices of inputs.
 
     Args:
         declared: order that the program declares, see `nas_rlm.programs.inductor`.
@@ -330,7 +337,7 @@ def _tensors(outputs: Any) -> list[Tensor]:
 
 
 def _execute_file(source: str, name: str) -> dict[str, Any]:
-    """Execute a source as a file, from which Triton reads its functions, and return the names it defines."""
+    """Execute a source, and return the names it defines; it is a file, since Triton reads kernels from it."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / f"{name}.py"
         path.write_text(source)
@@ -357,7 +364,7 @@ def _restore_grid_helper() -> None:
 
 
 def _replace_gpu_functions() -> None:
-    """Let programs that were written for a GPU use the CPU instead."""
+    """Replace functions of torch and Triton, so that programs that were written for a GPU run on the CPU."""
     from torch._inductor.runtime import triton_helpers
 
     guards: Any = torch._C._dynamo.guards

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 import search_spaces
 from nas_rlm.files import check_writable, write_text
 from nas_rlm.search.feasibility import Feasibility
 from nas_rlm.search.result import FAILED, MEASURED, NO_STATUS, SearchResult
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.utils.json_lines import append_records, read_lines, truncate_after
+from nas_rlm.utils.schema import message
 
 MEASUREMENTS = "measured.parquet"  # networks that were measured during the search
-TUPLE_SETTINGS = ("objectives", "constraints", "maximised", "functions")  # lists in JSON
-FIRST_OPTIONAL_SETTING = "device"  # files of earlier versions lack this setting and those after it
 MAX_MAGNITUDE = 1e300  # of a logged number
 
 
@@ -86,10 +86,9 @@ class SearchLog:
     def __init__(self, path: Path, settings: SearchSettings) -> None:
         self.path = path
         self.objectives, self.quantile_levels = settings.all_objectives, settings.quantile_levels
-        content = path.read_bytes() if path.exists() else b""
-        self.lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
+        self.lines, _ = read_lines(path)
         self.evaluations = [self._parse(line, number) for number, line in enumerate(self.lines, 1)]
-        self._position = self._byte_offset = self._generation = 0
+        self._position = self._generation = 0
 
     def replay(self, architectures: Sequence[str]) -> np.ndarray | None:
         """Return the logged predictions [N, K, Q] of the next generation.
@@ -111,9 +110,9 @@ class SearchLog:
         if len(logged) < len(architectures):
             self.lines, self.evaluations = self.lines[: self._position], self.evaluations[: self._position]
             if self.path.exists():
-                os.truncate(self.path, self._byte_offset)
+                truncate_after(self.path, self.lines)
             return None
-        self._advance(self.lines[self._position : end])
+        self._advance(len(architectures))
         return np.array([e.values for e in logged])
 
     def finish(self) -> None:
@@ -141,14 +140,9 @@ class SearchLog:
             | ({"status": status[architecture]} if architecture in status else {})
             for architecture, quantiles in zip(architectures, values, strict=True)
         ]
-        lines = [json.dumps(record).encode() + b"\n" for record in records]
-        with open(self.path, "ab") as file:
-            file.write(b"".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
-        self.lines += lines
+        self.lines += append_records(self.path, records)
         self.evaluations += _to_evaluations(self._generation, architectures, values, status)
-        self._advance(lines)
+        self._advance(len(architectures))
 
     def _parse(self, line: bytes, number: int) -> Evaluation:
         """The evaluation of a line."""
@@ -163,9 +157,8 @@ class SearchLog:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{self.path} line {number} is not an evaluation: {line[:80]!r}") from None
 
-    def _advance(self, lines: list[bytes]) -> None:
-        self._position += len(lines)
-        self._byte_offset += sum(map(len, lines))
+    def _advance(self, num_lines: int) -> None:
+        self._position += num_lines
         self._generation += 1
 
 
@@ -253,7 +246,9 @@ def check_search(directory: Path, settings: SearchSettings, resume: bool) -> Non
 
 
 def read_settings(directory: Path) -> SearchSettings:
-    """Return the settings of a run directory; those of earlier versions may lack settings that came later.
+    """Return the settings of a run directory.
+
+    Settings that a file of an earlier version lacks have their defaults.
 
     Raises:
         FileNotFoundError: there is no settings.json.
@@ -263,20 +258,12 @@ def read_settings(directory: Path) -> SearchSettings:
     if not path.is_file():
         raise FileNotFoundError(f"{directory} holds no search: there is no settings.json")
     try:
-        stored = json.loads(path.read_text())
-        names = [f.name for f in fields(SearchSettings)]
-        required = names[: names.index(FIRST_OPTIONAL_SETTING)]
-        if not set(required) <= set(stored) <= set(names):
-            raise ValueError(f"it has {', '.join(map(str, stored))}")
-        for name in [n for n in TUPLE_SETTINGS if n in stored]:
-            if not isinstance(stored[name], list) or not all(isinstance(o, str) for o in stored[name]):
-                raise ValueError(f"{name} is {stored[name]!r}, expected a list of texts")
-            stored[name] = tuple(stored[name])
-        return SearchSettings(**stored)
-    except KeyError as error:
-        raise ValueError(f"{path} is not what nas-rlm search writes: it has no {error}") from None
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is not what nas-rlm search writes: {error}") from None
+        return TypeAdapter(SearchSettings).validate_python(json.loads(path.read_text()))
+    except ValidationError as error:
+        reason = message(error, [field.name for field in fields(SearchSettings)])
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    raise ValueError(f"{path} is not what nas-rlm search writes: {reason}")
 
 
 def read_evaluations(directory: Path) -> list[Evaluation]:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import ConfigDict, StrictInt
 
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.surrogates.predictive import MIN_LABELS
+from nas_rlm.utils.schema import NO_OTHER_KEYS
 from search_spaces import SearchSpace
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
@@ -108,15 +110,17 @@ class SearchSettings:
     objectives: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     algorithm: str = "nsga2"
-    population: int = 50
-    generations: int = 20
-    seed: int = 0
+    population: StrictInt = 50
+    generations: StrictInt = 20
+    seed: StrictInt = 0
     model: str = ""
     device: str = ""
-    budget: int = 0
+    budget: StrictInt = 0
     maximised: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     data: str = ""
+
+    __pydantic_config__: ClassVar[ConfigDict] = NO_OTHER_KEYS  # applies where pydantic reads settings
 
     def __post_init__(self) -> None:
         if not self.objectives:

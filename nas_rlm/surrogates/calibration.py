@@ -2,8 +2,9 @@
 
 Training makes a model overconfident where rows are few. Its logits divided by a temperature above 1 give
 wider intervals around nearly the same median (Guo et al. 2017, On Calibration of Modern Neural Networks).
-Where there is a surrogate, the network's logits have the temperature at which both together rank held-out
-rows best. Their product has a second temperature, since their errors are correlated.
+With a surrogate, predictions use the product of the probabilities of network and surrogate. The network
+temperature then is the one at which the product ranks held-out rows best. A second, combined temperature
+divides the logarithm of the product, since the errors of the two are correlated.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from nas_rlm.utils.validation import MEDIAN
 TEMPERATURES = tuple(float(t) for t in np.geomspace(0.5, 6.0, 11))
 INTERVAL = (0.1, 0.9)  # quantile levels
 TARGET_COVERAGE = INTERVAL[1] - INTERVAL[0]
-# Of a network beside a surrogate; the default comes first, since the first of equals is chosen.
+# Of a network with a surrogate; the default comes first, since the first of equals is chosen.
 NETWORK_TEMPERATURES = [DEFAULT_NETWORK_TEMPERATURE * 1.45**k for k in (0, 1, -1, 2, -2, -3, -4, -5, -6)]
 MIN_ROWS, MAX_ROWS = 20, 500  # held-out rows of an objective
 PRIOR_ROWS = 60  # weight of a default temperature, in rows
@@ -39,13 +40,14 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
     """Set temperatures of a model and its surrogates so that 80 % intervals cover 80 % of held-out values.
 
     Args:
-        rlm: the model; temperatures of each space and objective with at least `MIN_ROWS` rows are replaced.
-        held_out: tables of rows that it was not trained on.
-        prior_rows: weight of the default temperatures, in rows; at least `PRIOR_ROWS` for the network's
-            temperature beside a surrogate, since rank correlations of few rows are noisy.
+        rlm: the model; the temperatures of each space and objective with at least `MIN_ROWS` rows are
+            replaced.
+        held_out: tables of rows that the model was not trained on.
+        prior_rows: weight of the default temperatures, in rows; at least `PRIOR_ROWS` for the network
+            temperature with a surrogate, since rank correlations of few rows are noisy.
         progress: show a progress bar.
     """
-    own = {space: dict(of_space) for space, of_space in rlm.temperatures.items()}
+    temperatures = {space: dict(by_objective) for space, by_objective in rlm.temperatures.items()}
     surrogates = dict(rlm.surrogates)
     parts = [(t, space) for t in held_out for space in dict.fromkeys(row.space for row in t.rows)]
     for table, space in progress_bar(parts, "calibrate", unit="table", disable=not progress):
@@ -54,25 +56,30 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
         values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= MIN_ROWS}
         if not values:
             continue
-        texts, of_space = texts_of_rows(part.rows), surrogates.get(space, ())
+        texts, space_surrogates = texts_of_rows(part.rows), surrogates.get(space, ())
         fitted = fit_temperatures(rlm, texts, values)
-        own[space] = own.get(space, {}) | _shrink(DEFAULT_TEMPERATURE, fitted, values, prior_rows)
+        fitted = _shrink(DEFAULT_TEMPERATURE, fitted, values, prior_rows)
+        temperatures[space] = temperatures.get(space, {}) | fitted
         covered = {
-            n: v for n, v in values.items() if any(n in surrogate.objectives for surrogate in of_space)
+            n: v
+            for n, v in values.items()
+            if any(n in surrogate.objectives for surrogate in space_surrogates)
         }
         if covered:
-            beside = fit_network_temperatures(rlm, texts, covered, of_space)
-            beside = _shrink(DEFAULT_NETWORK_TEMPERATURE, beside, covered, max(prior_rows, PRIOR_ROWS))
-            combined = fit_temperatures(rlm, texts, covered, of_space, beside)
+            network = fit_network_temperatures(rlm, texts, covered, space_surrogates)
+            network = _shrink(DEFAULT_NETWORK_TEMPERATURE, network, covered, max(prior_rows, PRIOR_ROWS))
+            combined = fit_temperatures(rlm, texts, covered, space_surrogates, network)
             combined = _shrink(DEFAULT_COMBINED_TEMPERATURE, combined, covered, prior_rows)
-            surrogates[space] = [_with_temperatures(one, combined, beside) for one in of_space]
-    rlm.temperatures, rlm.surrogates = own, surrogates
+            surrogates[space] = [
+                _with_temperatures(surrogate, combined, network) for surrogate in space_surrogates
+            ]
+    rlm.temperatures, rlm.surrogates = temperatures, surrogates
 
 
 def _with_temperatures(
     surrogate: Surrogate, combined: Mapping[str, float], network: Mapping[str, float]
 ) -> Surrogate:
-    """Return a copy of a surrogate with temperatures of those objectives that it has."""
+    """Return a copy of a surrogate with new temperatures of its objectives."""
     names = surrogate.objectives
     return replace(
         surrogate,
@@ -88,7 +95,7 @@ def _select(temperatures: Mapping[str, float], names: Collection[str]) -> dict[s
 def _shrink(
     default: float, fitted: Mapping[str, float], values: Mapping[str, np.ndarray], prior_rows: int
 ) -> dict[str, float]:
-    """Return geometric means of fitted and default temperatures, weighted by their numbers of rows."""
+    """Return the geometric mean of each fitted temperature and the default, weighted by rows."""
     counts = {name: np.isfinite(v).sum() for name, v in values.items()}
     weights = {name: count / (count + prior_rows) for name, count in counts.items()}
     return {name: float(fitted[name] ** w * default ** (1 - w)) for name, w in weights.items()}
@@ -106,21 +113,20 @@ def fit_temperatures(
     Args:
         rlm: the model.
         texts: N texts that it was not trained on.
-        values: by objective, float64 [N], NaN where it is not measured.
-        surrogates: that predict each of the objectives. Without them, the temperatures are those of the
-            network; with them, of network and surrogate combined.
-        network_temperatures: by objective, of the network beside the surrogates.
+        values: measured values of each objective, float64 [N], NaN where there is none.
+        surrogates: surrogates for all of the objectives; empty to fit the temperatures of the network alone.
+        network_temperatures: network temperature of each objective in combination with the surrogates.
 
     Returns:
-        The temperature of each objective.
+        The combined temperature of each objective, or without surrogates that of the network.
     """
     names, fixed = list(values), network_temperatures
     grid = [([fixed[name] for name in names] if fixed else [t] * len(names), t) for t in TEMPERATURES]
     bounds = _quantiles_on_grid(rlm, texts, names, INTERVAL, grid, surrogates)
     fitted = {}
-    for (name, true), of_objective in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
+    for (name, true), intervals in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
         measured = np.isfinite(true)
-        covered = [coverage(low[measured], high[measured], true[measured]) for low, high in of_objective]
+        covered = [coverage(low[measured], high[measured], true[measured]) for low, high in intervals]
         log_temperature = np.interp(TARGET_COVERAGE, np.maximum.accumulate(covered), np.log(TEMPERATURES))
         fitted[name] = float(np.exp(log_temperature))
     return fitted
@@ -129,26 +135,26 @@ def fit_temperatures(
 def fit_network_temperatures(
     rlm: Ensemble, texts: Sequence[str], values: Mapping[str, np.ndarray], surrogates: Sequence[Surrogate]
 ) -> dict[str, float]:
-    """Fit the network's temperatures beside surrogates: those whose medians rank true values best.
+    """Fit network temperatures in combination with surrogates: those whose medians rank true values best.
 
-    Of several best ones, the closest to the default is returned.
+    Among equals, the first of `NETWORK_TEMPERATURES` is returned.
 
     Args:
         rlm: the model.
         texts: N texts that neither the network nor the surrogates were trained on.
-        values: by objective, float64 [N], NaN where it is not measured.
-        surrogates: that predict each of the objectives.
+        values: measured values of each objective, float64 [N], NaN where there is none.
+        surrogates: surrogates for all of the objectives.
 
     Returns:
-        The temperature of each objective.
+        The network temperature of each objective.
     """
     names = list(values)
     grid = [([t] * len(names), DEFAULT_COMBINED_TEMPERATURE) for t in NETWORK_TEMPERATURES]
     medians = _quantiles_on_grid(rlm, texts, names, MEDIAN, grid, surrogates)[..., 0]
     fitted = {}
-    for (name, true), of_objective in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
+    for (name, true), predictions in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
         measured = np.isfinite(true)
-        correlations = [kendall(predicted[measured], true[measured]) for predicted in of_objective]
+        correlations = [kendall(predicted[measured], true[measured]) for predicted in predictions]
         fitted[name] = NETWORK_TEMPERATURES[int(np.argmax(correlations))]
     return fitted
 
@@ -161,10 +167,18 @@ def _quantiles_on_grid(
     grid: Sequence[tuple[Sequence[float], float]],
     surrogates: Sequence[Surrogate],
 ) -> np.ndarray:
-    """Return quantiles at several pairs of temperatures: the network's by objective, and the combined one.
+    """Return quantiles of the model's predictions at several temperatures.
+
+    Args:
+        rlm: the model.
+        texts: N texts.
+        names: names of K objectives.
+        levels: Q quantile levels.
+        grid: G pairs of the network temperatures of the objectives and the combined temperature.
+        surrogates: surrogates that are combined with the network.
 
     Returns:
-        float64 [N, names, grid, levels].
+        float64 [N, K, G, Q].
     """
 
     def decode(memory: Memory, batch: list[str]) -> np.ndarray:

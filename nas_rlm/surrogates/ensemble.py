@@ -43,10 +43,10 @@ class Ensemble:
     Args:
         network: the encoder-decoder.
         tokenizer: tokenizer of the network.
-        trained_on: by space, the rows and objectives that the network was trained on.
-        temperatures: by space and objective, divisors of the network's logits, see
-            `nas_rlm.surrogates.calibration`.
-        surrogates: by space, its surrogates; of several with the same objective, the last one predicts it.
+        trained_on: for each space, the number of rows and the objectives that the network was trained on.
+        temperatures: for each space and objective, the divisor of the network's logits without surrogate,
+            see `nas_rlm.surrogates.calibration`.
+        surrogates: surrogates of each space; of several with the same objective, the last one predicts it.
     """
 
     network: Network
@@ -90,7 +90,11 @@ class Ensemble:
         return cls(saved.network, saved.tokenizer, saved.trained_on, saved.temperatures, saved.surrogates)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write a checkpoint: half-precision weights, tokenizer, surrogates and configuration."""
+        """Write a checkpoint: half-precision weights, tokenizer, surrogates and configuration.
+
+        Args:
+            directory: directory of the checkpoint.
+        """
         checkpoint.save(
             directory,
             Checkpoint(self.network, self.tokenizer, self.trained_on, self.temperatures, self.surrogates),
@@ -116,7 +120,7 @@ class Ensemble:
             objectives: K distinct names; their marginal distributions are predicted. For the joint
                 distribution see `sample`.
             quantiles: Q levels between 0 and 1; None for the median only.
-            batch_size: texts in a batch.
+            batch_size: number of texts in a batch.
             progress: show a progress bar.
 
         Returns:
@@ -141,9 +145,9 @@ class Ensemble:
             gc_paused(),
             progress_bar(total=len(unique), desc="predict", unit="net", disable=not progress) as bar,
         ):
-            for of_chunk in self.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
-                predictions.append(of_chunk)
-                bar.update(len(of_chunk))
+            for chunk in self.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
+                predictions.append(chunk)
+                bar.update(len(chunk))
         return np.concatenate(predictions)[[index[name] for name in names]]
 
     def predict_chunks(
@@ -154,7 +158,7 @@ class Ensemble:
         quantiles: Sequence[float] | None,
         batch_size: int,
     ) -> Iterator[np.ndarray]:
-        """Yield the predictions of each chunk of distinct architectures; see `predict`."""
+        """Yield the predictions for each chunk of distinct architectures; arguments as for `predict`."""
 
         def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
             texts = from_architectures(space, chunk)
@@ -179,7 +183,7 @@ class Ensemble:
             texts: N texts.
             objectives: as in `predict`.
             quantiles: as in `predict`.
-            batch_size: texts in a batch.
+            batch_size: number of texts in a batch.
             progress: show a progress bar.
             space: name of the space whose temperatures and surrogates are used; by default temperatures are
                 means over the spaces, and no surrogates are used.
@@ -275,8 +279,12 @@ class Ensemble:
     def network_temperatures(self, space: str, objectives: Sequence[str]) -> list[float]:
         """Return the divisor of the network's logits for each objective.
 
-        It is the temperature beside the space's surrogate, else the space's own, else the mean over spaces,
-        else 1.
+        It is the network temperature of the space's surrogate, else the model's temperature for the space,
+        else the mean over spaces, else 1.
+
+        Args:
+            space: name of the space.
+            objectives: names of the objectives.
         """
         own = dict(self.temperatures.get(space, {}))
         for name, surrogate in surrogate_by_objective(self.surrogates.get(space, ())).items():
@@ -285,7 +293,12 @@ class Ensemble:
         return objective_temperatures({**self.temperatures, space: own}, space, objectives)
 
     def with_objectives(self, names: Sequence[str], similar: Mapping[str, str] | None = None) -> Self:
-        """Return a copy with additional objectives, see `copy_for_training`."""
+        """Return a copy with additional objectives, which are not trained yet.
+
+        Args:
+            names: names of the additional objectives.
+            similar: see `copy_for_training`.
+        """
         copied = self.copy_for_training(tuple(dict.fromkeys([*self.objectives, *names])), similar=similar)
         copied.trained_on, copied.temperatures = self.trained_on, self.temperatures
         copied.surrogates = self.surrogates
@@ -297,13 +310,13 @@ class Ensemble:
         max_numbers: int | None = None,
         similar: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a copy of the network and tokenizer, without training record, temperatures and surrogates.
+        """Return a copy of network and tokenizer, without `trained_on`, temperatures and surrogates.
 
         Args:
-            objectives: all objectives of the copy; the embedding of a new one starts at the mean over the
-                known ones of its kind.
-            max_numbers: numbers in a sequence of the decoder; unchanged by default.
-            similar: from a new objective to a known one at whose embedding it starts instead.
+            objectives: all objectives of the copy. The embedding of a new one is the mean over this model's
+                objectives of the same kind; the kind of `latency/pixel3` is `latency`.
+            max_numbers: maximum number of numbers in a sequence of the decoder; unchanged by default.
+            similar: for a new objective, the objective of this model with whose embedding it starts instead.
         """
         config = self.network.config
         changed = replace(config, objectives=objectives, max_numbers=max_numbers or config.max_numbers)
@@ -328,12 +341,16 @@ class Ensemble:
     ) -> tuple[SearchSpace[Any], list[Any]]:
         """Return a space and its architectures, parsed where they are strings."""
         architectures = as_list(architectures, "architectures")
-        found = search_spaces.get(space) if isinstance(space, str) else space
-        self._warn_if_untrained(found.name, objectives)
-        return found, [found.parse(a) if isinstance(a, str) else found.validated(a) for a in architectures]
+        space = search_spaces.get(space) if isinstance(space, str) else space
+        self._warn_if_untrained(space.name, objectives)
+        return space, [space.parse(a) if isinstance(a, str) else space.validated(a) for a in architectures]
 
     def check_space(self, space: str, objectives: Sequence[str]) -> None:
         """Check the name of a space, and warn where predictions are unreliable.
+
+        Args:
+            space: name of the space; empty if it is unknown.
+            objectives: names of the objectives to predict.
 
         Raises:
             ValueError: neither the model nor `search_spaces` has the space.
@@ -353,7 +370,7 @@ class Ensemble:
             )
 
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
-        """Warn of objectives that the model was not trained on in a space."""
+        """Warn if the model was not trained on an objective in a space."""
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
         untrained = [name for name in objectives if name not in known]
         if self.trained_on and untrained:
@@ -371,7 +388,7 @@ class Ensemble:
         """Check that objectives are distinct names that the model can predict.
 
         Raises:
-            ValueError: they are not.
+            ValueError: an objective is repeated or unknown.
         """
         check_objective_names(objectives)
         for name in objectives:
@@ -390,13 +407,13 @@ class Ensemble:
         progress: bool,
         in_parallel: bool = True,
     ) -> np.ndarray:
-        """Encode each distinct text once, in batches of similar length, and decode with a given function.
+        """Encode each distinct text once, in batches of similar length, and apply a function to each batch.
 
         Args:
             texts: N texts.
-            decode: from B encoded texts and the texts to float64 [B, *shape].
+            decode: function from B encoded texts and the B texts to float64 [B, *shape].
             shape: shape of one text's result.
-            batch_size: texts in a batch.
+            batch_size: number of texts in a batch.
             progress: show a progress bar.
             in_parallel: distribute batches over processes; not allowed where the result of a batch depends on
                 the batches before it.
@@ -422,12 +439,17 @@ class Ensemble:
         return process_pool.mapped(function, items, key) if is_on_cpu else map(function, items)
 
     def in_batches(self, texts: Sequence[str], batch_size: int = DEFAULT_BATCH_SIZE) -> list[Batch]:
-        """Return the distinct texts with their token ids in batches of similar length."""
+        """Return the distinct texts with their token ids in batches of similar length.
+
+        Args:
+            texts: the texts.
+            batch_size: number of texts in a batch.
+        """
         return make_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
 
 
 def chunk_size(count: int) -> int:
-    """Return the number of architectures in a chunk, of which each process reads one at a time.
+    """Return the number of architectures in a chunk, the unit of work of a process.
 
     The number of chunks is 1, 2, 4 or a multiple of 8, so that 2, 4 or 8 processes finish at the same time.
 
@@ -436,7 +458,7 @@ def chunk_size(count: int) -> int:
         126
 
     Args:
-        count: number of architectures in all.
+        count: number of all architectures.
     """
     chunks = next((n for n in (8, 4, 2) if count >= n * MIN_CHUNK_SIZE), 1)
     rounds = max(1, -(-count // (chunks * MAX_CHUNK_SIZE)))

@@ -1,7 +1,9 @@
 """Graph features of networks as inputs of Gaussian processes: costs, paths, operator chains, costs of layers.
 
-A raw feature is a number that `nas_rlm.data.synthetic.graph_features` computes, by its name. `GraphFeatures`
-selects and standardises them.
+Raw features are the named numbers that `nas_rlm.data.synthetic.graph_features` computes. `GraphFeatures`
+selects and standardises them. They are in groups, in this order: costs; statistics over paths; operator
+chains, a group for each length; sums of the costs of layers; and transfer, the predictions of source
+surrogates, see `nas_rlm.surrogates.transfer`.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ COSTS, PATHS, SUMS, TRANSFER = 0, 1, MAX_CHAIN_LENGTH + 1, MAX_CHAIN_LENGTH + 2
 
 
 class FeatureSource(Protocol):
-    """A model of another space or device with predictions as features; see `nas_rlm.surrogates.transfer`."""
+    """A source surrogate, whose predictions are features; see `nas_rlm.surrogates.transfer`."""
 
     @property
     def graph_features(self) -> GraphFeatures:
-        """The features that the model uses."""
+        """The features that the source surrogate uses."""
 
     def predict(self, features: Tensor) -> Tensor:
-        """Return predictions for N networks from these features [N, D]: float64 [N]."""
+        """Return predictions for N networks from their features [N, D], float64 [N]."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
@@ -51,10 +53,10 @@ class GraphFeatures:
     """A selection of raw features with their standardisation, and predictions of source surrogates.
 
     Args:
-        names: of D raw features, ordered by group.
-        mean: of the features before standardisation (logarithms, except in SUMS), float64 [D].
-        std: their standard deviations, float64 [D].
-        sources: A surrogates of other spaces or devices; their predictions are the last A features.
+        names: names of D raw features, ordered by group.
+        mean: means of the raw features (of their logarithms, except in the group SUMS), float64 [D].
+        std: standard deviations likewise, float64 [D].
+        sources: S surrogates of other spaces or devices; their predictions are the last S features.
     """
 
     names: tuple[str, ...]
@@ -64,13 +66,13 @@ class GraphFeatures:
 
     @classmethod
     def fit(cls, raw_features: Sequence[Mapping[str, float]]) -> GraphFeatures:
-        """Select features that vary, without duplicates up to scale, and fit their standardisation.
+        """Select features that vary, without those that correlate fully, and fit their standardisation.
 
         Args:
-            raw_features: of N networks, by name.
+            raw_features: raw features of N networks by name.
         """
-        every = dict.fromkeys(name for of_network in raw_features for name in of_network)
-        names = tuple(sorted(every, key=_group))
+        all_names = dict.fromkeys(name for network_features in raw_features for name in network_features)
+        names = tuple(sorted(all_names, key=_group))
         values = _to_array(raw_features, names)
         median = np.median(values, 0)
         differs = np.abs(values - median) > MIN_RELATIVE_STD * np.maximum(1, np.abs(median))
@@ -83,11 +85,11 @@ class GraphFeatures:
 
     @classmethod
     def shared_with(cls, raw_features: Sequence[Mapping[str, float]], names: Sequence[str]) -> GraphFeatures:
-        """Fit the features of another space that mean the same in this one: costs and paths that vary.
+        """Select and standardise features of another space that this space shares: costs and paths that vary.
 
         Args:
-            raw_features: of N networks of this space, by name.
-            names: of the other space's features.
+            raw_features: raw features of N networks of this space by name.
+            names: names of the other space's features.
         """
         candidates = [name for name in names if _group(name) <= PATHS]
         if not raw_features or not candidates:
@@ -95,37 +97,43 @@ class GraphFeatures:
         values = _to_array(raw_features, candidates)
         varies = _varies(values)
         values = values[:, varies]
-        selected = tuple(name for name, does in zip(candidates, varies, strict=True) if does)
+        selected = tuple(name for name, is_selected in zip(candidates, varies, strict=True) if is_selected)
         return cls(selected, values.mean(0), values.std(0))
 
     @property
     def group_sizes(self) -> list[int]:
-        """Number of features in each group: costs, paths, chains by length, sums, transfer."""
+        """Number of features in each group: costs, paths, chains of each length, sums, transfer."""
         own = [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
         return [*own, len(self.sources)]
 
     @property
     def num_linear(self) -> int:
-        """Number of features, at the end, that a linear kernel uses: sums and transfer."""
+        """Number of features for the linear kernel, the last ones: sums and transfer."""
         return sum(self.group_sizes[SUMS:])
 
     def transform(self, raw_features: Sequence[Mapping[str, float]]) -> Tensor:
-        """Return the features of N networks, float64 [N, D + A].
+        """Return the standardised features of N networks and the predictions of the sources.
 
         Args:
-            raw_features: of N networks, by name.
+            raw_features: raw features of N networks by name.
+
+        Returns:
+            float64 [N, D + S].
         """
         if not raw_features:
             return torch.empty(0, sum(self.group_sizes), dtype=torch.float64)
         own = torch.from_numpy((_to_array(raw_features, self.names) - self.mean) / self.std)
         predictions = source_predictions(self.sources, raw_features)
-        return torch.cat([own, *(of_source[:, None] for of_source in predictions)], 1)
+        return torch.cat([own, *(predicted[:, None] for predicted in predictions)], 1)
 
     def from_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return the features of N networks, float64 [N, D + A].
+        """Return the features of N networks from their texts, see `transform`.
 
         Args:
-            texts: of N networks.
+            texts: texts of N networks.
+
+        Returns:
+            float64 [N, D + S].
         """
         return self.transform(synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH))
 
@@ -161,7 +169,7 @@ def sampled_raw_features(space: str, rows: Sequence[Row] = ()) -> list[Mapping[s
 
     Args:
         space: name of the space.
-        rows: networks that are used instead where the space is not registered, so that none can be drawn.
+        rows: networks that are used instead of random ones where the space is not registered.
     """
     if space in search_spaces.names():
         return _sampled_raw_features(space)
@@ -179,7 +187,7 @@ def random_networks(space: str, num_networks: int, seed: int = 0) -> list[Row]:
 
     Args:
         space: name of a registered search space.
-        num_networks: number of networks; at most half of the space is drawn.
+        num_networks: number of networks, but at most half of the space.
         seed: seed of the draw.
     """
     size = search_spaces.get(space).size
@@ -188,24 +196,24 @@ def random_networks(space: str, num_networks: int, seed: int = 0) -> list[Row]:
 
 
 def _varies(values: np.ndarray) -> np.ndarray:
-    """Return which columns are not constant, bool [D]."""
+    """Return for each column whether it is not constant, bool [D]."""
     varies: np.ndarray = values.std(0) > MIN_RELATIVE_STD * np.maximum(1, np.abs(values.mean(0)))
     return varies
 
 
 def _to_array(raw_features: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
-    """Return named features, float64 [N, D]: logarithms except in SUMS, since times of layers add up."""
+    """Return the named raw features, as logarithms except in SUMS, since times of layers add up: [N, D]."""
     groups = [_group(name) for name in names]
     defaults = [0.0 if group > PATHS else NO_PATH_VALUE for group in groups]
     pairs = list(zip(names, defaults, strict=True))
-    values = np.array([[of_network.get(n, default) for n, default in pairs] for of_network in raw_features])
+    values = np.array([[features.get(n, default) for n, default in pairs] for features in raw_features])
     is_log = np.array(groups) < SUMS
     values[:, is_log] = np.log1p(values[:, is_log])
     return values
 
 
 def _group(name: str) -> int:
-    """Return the group of a feature."""
+    """Return the group of a raw feature by its name."""
     if ":" in name:
         return SUMS
     if name.split("/")[-1] in (*EXACT_OBJECTIVES, *COST_NAMES):

@@ -1,4 +1,4 @@
-"""Fitting of surrogates: which surrogate is fitted to which rows, and which source surrogates it uses."""
+"""Fitting of surrogates to rows, with the choice of the source surrogates of each."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def fit_surrogates(
     existing: Mapping[str, Sequence[Surrogate]] | None = None,
     by_group: bool = False,
 ) -> dict[str, list[Surrogate]]:
-    """Fit surrogates to each space with enough labels: on graphs of networks, on n-grams of programs.
+    """Fit surrogates for each space with enough labels: on graph features of networks, n-grams of programs.
 
     Args:
         rows: measured networks and programs of any spaces.
         objectives: names of the objectives to predict.
-        existing: surrogates of each space, see `fit_graph_surrogates`.
-        by_group: the surrogates will predict programs for problems that are not among the rows.
+        existing: surrogates by space, see `fit_graph_surrogates`.
+        by_group: cross-validate over problems, for predictions of programs that solve other problems.
 
     Returns:
-        The surrogates of each space.
+        The surrogates by space.
 
     Raises:
         ValueError: a space has both networks and programs.
     """
     graph = fit_graph_surrogates(rows, objectives, graph_surrogates(existing or {}))
-    surrogates: dict[str, list[Surrogate]] = {space: [*of_space] for space, of_space in graph.items()}
+    surrogates: dict[str, list[Surrogate]] = {space: [*fitted] for space, fitted in graph.items()}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         table = Table(space, [row for row in group if row.is_program])
         names = objectives_with_enough_labels(table.rows, objectives)
@@ -85,18 +85,18 @@ def fit_graph_surrogates(
     objectives: Sequence[str],
     existing: Mapping[str, Sequence[GraphSurrogate]] | None = None,
 ) -> dict[str, list[GraphSurrogate]]:
-    """Fit graph surrogates to each space of networks with enough labels.
+    """Fit graph surrogates for each space of networks with at least `MIN_LABELS` labels of an objective.
 
-    Accuracy uses surrogates of other spaces as sources. A latency with few labels has a surrogate of its own,
-    with the same device in other spaces and other devices in the same space as sources.
+    The sources of accuracy are surrogates of other spaces. A latency with few labels has a surrogate of its
+    own, whose sources are the same device in other spaces and other devices in the same space.
 
     Args:
         rows: measured networks of any spaces.
         objectives: names of the objectives to predict.
-        existing: surrogates of each space, used as sources; by default there are none.
+        existing: surrogates by space, from which sources are taken; none by default.
 
     Returns:
-        The surrogates of each space.
+        The surrogates by space.
     """
     surrogates: dict[str, list[GraphSurrogate]] = {}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
@@ -132,7 +132,7 @@ def _fit_space(
 
 
 def _is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:
-    """Return whether an objective is a latency with so few labels that other devices are used."""
+    """Return whether an objective is a latency with at most `MAX_TRANSFER_LABELS` labels."""
     num_labels = sum(row.is_measured(objective) for row in rows)
     return objective.startswith(LATENCY_PREFIX) and num_labels <= MAX_TRANSFER_LABELS
 
@@ -143,12 +143,12 @@ def space_sources(
     existing: Mapping[str, Sequence[GraphSurrogate]],
     objective: str = ACCURACY,
 ) -> tuple[SourceSurrogate, ...]:
-    """Return source surrogates on the same objective in other spaces.
+    """Return source surrogates from other spaces for the same objective.
 
     Args:
         space: name of the target space.
         rows: networks of the target space, used where it is not registered.
-        existing: surrogates of each space.
+        existing: surrogates by space.
         objective: accuracy, or the latency on one device.
     """
     candidates = _surrogates_of_other_spaces(space, existing, objective)
@@ -162,15 +162,15 @@ def space_sources(
 def device_sources(
     space: str, rows: Sequence[Row], objective: str, existing: Mapping[str, Sequence[GraphSurrogate]]
 ) -> tuple[SourceSurrogate, ...]:
-    """Return source surrogates of a latency: other devices in its space, and its device in other spaces.
+    """Return source surrogates for a latency: other devices in its space, and its device in other spaces.
 
-    Of all candidates those are returned whose predictions have the highest rank correlation with the labels.
+    They are the `MAX_SOURCES` candidates whose predictions have the highest rank correlation with the labels.
 
     Args:
         space: name of the space.
-        rows: labelled networks of the space.
-        objective: the latency.
-        existing: surrogates of each space.
+        rows: networks of the space with labels of the latency.
+        objective: name of the latency.
+        existing: surrogates by space.
     """
     candidates = list(space_sources(space, rows, existing, objective))
     for surrogate in existing.get(space, ()):
@@ -193,25 +193,25 @@ def device_sources(
 def _surrogates_of_other_spaces(
     space: str, existing: Mapping[str, Sequence[GraphSurrogate]], objective: str
 ) -> list[GraphSurrogate]:
-    """Return the surrogate on an objective of each other space that has one."""
-    found = [
-        surrogate_by_objective(of_space).get(objective)
-        for other, of_space in existing.items()
-        if other != space
+    """Return the surrogate that predicts an objective in each other space that has one."""
+    candidates = [
+        surrogate_by_objective(surrogates).get(objective)
+        for other_space, surrogates in existing.items()
+        if other_space != space
     ]
-    return [surrogate for surrogate in found if surrogate is not None]
+    return [surrogate for surrogate in candidates if surrogate is not None]
 
 
 def zero_label_surrogate(
     space: str, existing: Mapping[str, Sequence[GraphSurrogate]], objective: str = ACCURACY
 ) -> GraphSurrogate:
-    """Return a surrogate for a space without labels: the mean of source surrogates of other spaces.
+    """Return a surrogate for a space without labels, from the mean prediction of source surrogates.
 
-    Its values are drawn from the labels of the other spaces, so that only their order is informative.
+    Its values have the distribution of the labels of the other spaces, so only their order is informative.
 
     Args:
         space: name of a registered search space.
-        existing: surrogates of each space.
+        existing: surrogates by space.
         objective: accuracy, or the latency on one device.
 
     Raises:
@@ -239,7 +239,7 @@ def zero_label_surrogate(
 
 
 def objectives_with_enough_labels(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
-    """Return the objectives of which the rows have at least `MIN_LABELS` labels."""
+    """Return the objectives with at least `MIN_LABELS` labels in the rows."""
     return [name for name in objectives if sum(row.is_measured(name) for row in rows) >= MIN_LABELS]
 
 
@@ -252,14 +252,14 @@ def fit_graph_surrogate(
     """Fit one graph surrogate to at most `MAX_LABELS` labels of each objective.
 
     Args:
-        graph_features: the features that it uses.
+        graph_features: features of the networks.
         rows: measured networks of one space.
-        objectives: K names.
-        views: see `GraphSurrogate.fit`.
+        objectives: names of K objectives.
+        views: feature groups of each Gaussian process, see `GraphSurrogate.fit`.
     """
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     labelled = [[row for row in shuffled if row.is_measured(name)][:MAX_LABELS] for name in objectives]
-    used = {id(row) for of_objective in labelled for row in of_objective}
+    used = {id(row) for labelled_rows in labelled for row in labelled_rows}
     table = Table("", [row for row in shuffled if id(row) in used])
     values = np.stack([table.column(name) for name in objectives], 1)
     features = graph_features.from_texts(texts_of_rows(table.rows))

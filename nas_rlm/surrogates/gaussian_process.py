@@ -22,19 +22,19 @@ SQRT3 = 3**0.5
 
 
 class GaussianProcess:
-    """The posterior of a Gaussian process, given training rows and hyperparameters.
+    """The posterior of a Gaussian process for training rows and hyperparameters.
 
     Hyperparameters and alpha are computed in double precision. Predictions use single precision, which is
     twice as fast and differs by a few hundredths of a standard deviation at most.
 
     Args:
-        features: of M training rows, float64 [M, D], in random order.
-        targets: float64 [M], with mean about 0 and variance about 1.
+        features: features of M training rows in random order, float64 [M, D].
+        targets: targets with mean about 0 and variance about 1, float64 [M].
         hyperparameters: D inverse length scales, then the noise variance, float64 [D + 1]; see
             `fit_hyperparameters`.
-        alpha: see `compute_alpha`, float64 [M].
-        num_linear: number of features, at the end, that the linear kernel uses; the others use the Matérn
-            kernel.
+        alpha: inverse kernel matrix times the targets, see `compute_alpha`, float64 [M].
+        num_linear: number of the last features, which the linear kernel uses; the Matérn kernel uses the
+            others.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class GaussianProcess:
         """Return means and standard deviations of noisy targets, each float64 [N].
 
         Args:
-            features: float64 [N, D].
+            features: features of N rows to predict, float64 [N, D].
         """
         scaled = features * self.inverse_length_scales
         kernel = _kernel(scaled.float(), self.scaled_features, self.num_linear)
@@ -68,27 +68,27 @@ def fit_hyperparameters(
 ) -> Tensor:
     """Fit inverse length scales and noise by maximum a posteriori marginal likelihood.
 
-    Each group of features has a gain, and the inverse length scale of a feature stays close to its group's. A
-    group without information therefore does little harm. With many rows, several blocks are fitted and the
-    results are averaged geometrically.
+    A prior keeps the inverse length scales of a group of features close to each other, so a group without
+    information does little harm. With many rows, several blocks of rows are fitted, and the geometric mean of
+    the results is returned.
 
     Args:
-        features: float64 [M, D], standardised.
+        features: standardised features of M training rows, float64 [M, D].
         group_sizes: number of features in each group, in the order of the features.
-        targets: float64 [M], with mean about 0 and variance about 1.
+        targets: targets with mean about 0 and variance about 1, float64 [M].
         num_linear: as for `GaussianProcess`.
 
     Returns:
-        float64 [D + 1], D inverse length scales and the noise variance relative to the signal variance.
+        D inverse length scales, then the noise variance relative to the signal variance, float64 [D + 1].
     """
     num_blocks = max(1, min(MAX_BLOCKS, len(targets) // BLOCK_SIZE))
     blocks = list(zip(features.split(BLOCK_SIZE), targets.split(BLOCK_SIZE), strict=True))[:num_blocks]
-    fitted = [_fit_block(block, group_sizes, of_block, num_linear) for block, of_block in blocks]
+    fitted = [_fit_block(rows, group_sizes, row_targets, num_linear) for rows, row_targets in blocks]
     return torch.stack(fitted).log().mean(0).exp()
 
 
 def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, num_linear: int) -> Tensor:
-    """Fit hyperparameters on all given rows; see `fit_hyperparameters`."""
+    """Fit hyperparameters on one block of rows; see `fit_hyperparameters`."""
     group = torch.repeat_interleave(torch.arange(len(group_sizes)), torch.tensor(group_sizes))
     sizes = torch.tensor(group_sizes, dtype=features.dtype).clamp(min=1)
     log_gains = (-0.5 * sizes.log() - 1).requires_grad_()
@@ -97,10 +97,7 @@ def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, nu
     optimizer = torch.optim.Adam([log_gains, log_scales, log_noise], lr=LEARNING_RATE)
     for _ in range(ADAM_STEPS):
         scaled = features * (log_scales + log_gains[group]).exp()
-        factor = _cholesky_factor(scaled, NOISE_FLOOR + log_noise.exp(), num_linear)
-        white = torch.linalg.solve_triangular(factor, targets[:, None], upper=False)
-        fit = -0.5 * len(targets) * (white.square().mean() + EPSILON).log()
-        log_likelihood = fit - factor.diagonal().log().sum()
+        log_likelihood = _log_likelihood(scaled, targets, NOISE_FLOOR + log_noise.exp(), num_linear)
         loss = log_scales.square().sum() / (2 * LOG_SCALE_PRIOR_STD**2) - log_likelihood
         optimizer.zero_grad()
         loss.backward()
@@ -109,11 +106,27 @@ def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, nu
     return torch.cat([inverse_length_scales, (NOISE_FLOOR + log_noise.exp())[None]]).detach()
 
 
-def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
-    """Return alpha, the inverse kernel matrix with noise times the targets, float64 [M].
+def _log_likelihood(scaled: Tensor, targets: Tensor, noise: Tensor, num_linear: int) -> Tensor:
+    """Return the log marginal likelihood for the signal variance that maximises it, up to a constant."""
+    factor = _cholesky_factor(scaled, noise, num_linear)
+    white = torch.linalg.solve_triangular(factor, targets[:, None], upper=False)
+    fit = -0.5 * len(targets) * (white.square().mean() + EPSILON).log()
+    return fit - factor.diagonal().log().sum()
 
-    It is all that posterior means need besides the features, so it is saved with the model. Arguments as for
-    `GaussianProcess`.
+
+def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
+    """Return alpha, the inverse of the kernel matrix with noise, times the targets.
+
+    Posterior means need only alpha and the features, so it is saved with the model.
+
+    Args:
+        features: features of M training rows, float64 [M, D].
+        targets: their targets, float64 [M].
+        hyperparameters: D inverse length scales, then the noise variance, float64 [D + 1].
+        num_linear: as for `GaussianProcess`.
+
+    Returns:
+        float64 [M].
     """
     factor = _cholesky_factor(features * hyperparameters[:-1], hyperparameters[-1], num_linear)
     return torch.cholesky_solve(targets[:, None], factor)[:, 0]
@@ -125,10 +138,10 @@ def posterior_mean(
     """Return posterior means in double precision, float64 [N].
 
     Args:
-        features: of N rows to predict, float64 [N, D].
-        train_features: of M training rows, float64 [M, D].
-        hyperparameters: float64 [D + 1].
-        alpha: float64 [M].
+        features: features of N rows to predict, float64 [N, D].
+        train_features: features of M training rows, float64 [M, D].
+        hyperparameters: D inverse length scales, then the noise variance, float64 [D + 1].
+        alpha: see `compute_alpha`, float64 [M].
         num_linear: as for `GaussianProcess`.
     """
     scales = hyperparameters[:-1]

@@ -1,7 +1,7 @@
 """Graph surrogates: a Gaussian process on graph features for each objective of a space's networks.
 
-A few labels teach a network of millions of weights little, and a Gaussian process on graph features much;
-with many labels it is the other way round. The predictive distribution of a surrogate is therefore a factor
+With few labels, a Gaussian process on graph features predicts better than a network with millions of weights;
+with many labels, worse. Therefore both are combined: the predictive distribution of a surrogate is a factor
 of the digit probabilities in the decoding, see `nas_rlm.model.decoding`.
 """
 
@@ -36,21 +36,21 @@ ALL_GROUPS = range(TRANSFER + 1)  # of features
 
 @dataclass(frozen=True)
 class GraphSurrogate:
-    """Gaussian processes on graph features, S for each of K objectives; their predictions are averaged.
+    """Gaussian processes on graph features, V for each of K objectives, whose predictions are averaged.
 
     Args:
-        graph_features: the features that it uses, D with those of sources.
-        features: of M labelled networks, float64 [M, D].
-        values: of K objectives, float64 [M, K], NaN where a network is not labelled.
-        objectives: K names.
-        hyperparameters: by objective, D inverse length scales and the noise variance of each of its Gaussian
-            processes, float64 [S, D + 1]; an inverse length scale is 0 where the process does not use the
-            feature.
-        alpha: by objective, see `nas_rlm.surrogates.gaussian_process.compute_alpha`, float64 [S, M], 0 where
-            a network is not labelled.
-        temperatures: by objective, of network and surrogate combined, see `nas_rlm.surrogates.calibration`.
-        network_temperatures: by objective, of the network's logits in that combination; the network's own
-            temperature by default.
+        graph_features: definition of the D features, with predictions of sources.
+        features: features of M labelled networks, float64 [M, D].
+        values: labels of K objectives, float64 [M, K], NaN where a network is not labelled.
+        objectives: names of K objectives.
+        hyperparameters: for each objective, the D inverse length scales and the noise variance of its V
+            Gaussian processes, float64 [V, D + 1]; the inverse length scale is 0 for a feature outside of
+            the view of a Gaussian process.
+        alpha: for each objective, see `nas_rlm.surrogates.gaussian_process.compute_alpha`, float64 [V, M],
+            0 where a network is not labelled.
+        temperatures: combined temperature of each objective, see `nas_rlm.surrogates.calibration`.
+        network_temperatures: network temperature of each objective in combination with this surrogate; by
+            default the one without surrogate.
     """
 
     graph_features: GraphFeatures
@@ -74,12 +74,12 @@ class GraphSurrogate:
         """Fit a surrogate to labelled networks.
 
         Args:
-            graph_features: the features that it uses.
-            features: of M labelled networks, float64 [M, D].
-            values: of K objectives, float64 [M, K], NaN where a network is not labelled.
-            objectives: K names.
-            views: for each of S Gaussian processes the feature groups that it uses, see
-                `nas_rlm.surrogates.features`.
+            graph_features: definition of the D features.
+            features: features of M labelled networks, float64 [M, D].
+            values: labels of K objectives, float64 [M, K], NaN where a network is not labelled.
+            objectives: names of K objectives.
+            views: the view of each of the V Gaussian processes of an objective: indices of the feature groups
+                that it uses, see `nas_rlm.surrogates.features`; by default one, with all groups.
         """
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
@@ -90,8 +90,8 @@ class GraphSurrogate:
             fitted = [_fit_view(graph_features, features[labelled], scores, view) for view in views]
             hyperparameters[name] = torch.stack(fitted)
             alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
-            of_views = [compute_alpha(features[labelled], scores, of_view, num_linear) for of_view in fitted]
-            alpha[name][:, labelled] = torch.stack(of_views).float().double()  # the precision of checkpoints
+            alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
+            alpha[name][:, labelled] = torch.stack(alphas).float().double()  # the precision of checkpoints
         return replace(unfitted, hyperparameters=hyperparameters, alpha=alpha)
 
     @property
@@ -116,7 +116,7 @@ class GraphSurrogate:
         return {}
 
     def gaussian_processes(self, objective: str) -> list[GaussianProcess]:
-        """Return the Gaussian processes of an objective; they are built at the first call."""
+        """Return the V Gaussian processes of an objective, which are built at the first call."""
         if objective not in self._gaussian_processes:
             labelled = self._labelled[self.objectives.index(objective)]
             scores = torch.from_numpy(self.transforms[objective].scores)
@@ -130,28 +130,31 @@ class GraphSurrogate:
         return self._gaussian_processes[objective]
 
     def _training_data(self, objective: str) -> tuple[Tensor, Tensor]:
-        """Return features and normal scores of the networks that have a label of the objective."""
+        """Return the features and normal scores of the networks with a label of the objective."""
         labelled = self._labelled[self.objectives.index(objective)]
         return self.features[labelled], torch.from_numpy(self.transforms[objective].scores)
 
     def source_for_space(
         self, objective: str, target_raw_features: Sequence[Mapping[str, float]]
     ) -> SourceSurrogate | None:
-        """Return a source surrogate on an objective for another space, see `SourceSurrogate.fit`.
+        """Return a source surrogate that predicts an objective for another space, see `SourceSurrogate.fit`.
 
         Args:
-            objective: one of this surrogate's.
-            target_raw_features: of random networks of the other space.
+            objective: one of this surrogate's objectives.
+            target_raw_features: raw features of random networks of the other space.
         """
         names = self.graph_features.names
         return SourceSurrogate.fit(names, *self._training_data(objective), target_raw_features)
 
     def source_for_device(self, objective: str, target_features: Tensor) -> SourceSurrogate | None:
-        """Return a source surrogate on an objective for another device of the same space.
+        """Return a source surrogate that predicts a latency for another device in the same space.
 
         Args:
-            objective: one of this surrogate's.
-            target_features: of random networks of the space, float64 [N, D].
+            objective: one of this surrogate's latencies.
+            target_features: features of N random networks of the space, float64 [N, D].
+
+        Returns:
+            The surrogate, or None where its predictions do not vary.
         """
         data, hyperparameters = self._training_data(objective), self.hyperparameters[objective][0]
         return SourceSurrogate.from_hyperparameters(
@@ -159,10 +162,10 @@ class GraphSurrogate:
         )
 
     def renamed(self, names: Mapping[str, str]) -> GraphSurrogate:
-        """Return a copy with other names for some objectives.
+        """Return a copy with renamed objectives.
 
         Args:
-            names: from the present name to the new one.
+            names: new names by present name.
         """
         return replace(
             self,
@@ -172,7 +175,7 @@ class GraphSurrogate:
         )
 
     def without(self, objectives: Sequence[str]) -> GraphSurrogate | None:
-        """Return a copy without some objectives, or None where no other objective is left."""
+        """Return a copy without the given objectives, or None if no objective is left."""
         columns = [k for k, name in enumerate(self.objectives) if name not in objectives]
         if len(columns) == len(self.objectives):
             return self
@@ -183,11 +186,11 @@ class GraphSurrogate:
         """Return the predictive distribution of an objective for N networks.
 
         Args:
-            features: of the networks, float64 [N, D].
-            objective: one of this surrogate's.
+            features: features of the networks, float64 [N, D].
+            objective: one of this surrogate's objectives.
         """
         posteriors = [process.posterior(features) for process in self.gaussian_processes(objective)]
-        means, stds = (torch.stack(of_processes) for of_processes in zip(*posteriors, strict=True))
+        means, stds = (torch.stack(tensors) for tensors in zip(*posteriors, strict=True))
         mean = means.mean(0)
         variance = (stds.square() + (means - mean).square()).mean(0)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
@@ -196,12 +199,12 @@ class GraphSurrogate:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
-        of_sources = {
+        source_tensors = {
             f"source{i}.{name}": tensor
             for i, source in enumerate(self.graph_features.sources)
             for name, tensor in source.tensors().items()
         }
-        return of_sources | {
+        return source_tensors | {
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
             "features": self.features.half(),
@@ -213,7 +216,7 @@ class GraphSurrogate:
         }
 
     def description(self) -> dict[str, Any]:
-        """Return the kind of surrogate, names and temperatures, for JSON."""
+        """Return the part of the surrogate that is saved as JSON: kind, names and temperatures."""
         return {
             "kind": "graph",
             "features": self.graph_features.names,
@@ -239,7 +242,7 @@ class GraphSurrogate:
             raise ValueError(f"objectives {objectives} are not distinct names")
         m, d, k = len(tensors.get("features", ())), len(names) + len(sources), len(objectives)
         shape = tensors.get("hyperparameters", torch.empty(0)).shape
-        processes = shape[1:2] if len(shape) == 3 else ()  # [K, S, …], or [K, …] where S is 1
+        processes = shape[1:2] if len(shape) == 3 else ()  # [K, V, …], or [K, …] where V is 1
         shapes = {
             "mean": (len(names),),
             "std": (len(names),),
@@ -255,8 +258,8 @@ class GraphSurrogate:
         if not all(0 < t < math.inf for t in every):
             raise ValueError("a temperature is not above 0")
         restored = tuple(
-            SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), of_source)
-            for i, of_source in enumerate(sources)
+            SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), source_names)
+            for i, source_names in enumerate(sources)
         )
         graph_features = GraphFeatures(
             tuple(names), tensors["mean"].numpy(), tensors["std"].numpy(), restored
@@ -280,7 +283,7 @@ class GraphSurrogate:
 def _fit_view(
     graph_features: GraphFeatures, features: Tensor, scores: Tensor, view: Collection[int]
 ) -> Tensor:
-    """Fit hyperparameters on some feature groups, [D + 1]; inverse length scales of other features are 0."""
+    """Fit hyperparameters [D + 1] to the features of a view; inverse length scales of the others are 0."""
     sizes = [size if group in view else 0 for group, size in enumerate(graph_features.group_sizes)]
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(graph_features.group_sizes))
     is_used = torch.isin(group, torch.tensor(sorted(view)))
@@ -291,7 +294,7 @@ def _fit_view(
 
 
 def _squeeze_single(tensor: Tensor) -> Tensor:
-    """Remove the second dimension of [K, S, …] where S is 1."""
+    """Remove the second dimension of a tensor [K, V, …] if V is 1."""
     return tensor[:, 0] if tensor.shape[1] == 1 else tensor
 
 

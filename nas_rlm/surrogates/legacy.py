@@ -21,11 +21,11 @@ _TENSORS = {
 def upgrade(
     tensors: Mapping[str, Tensor], description: Mapping[str, Any]
 ) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-    """Rename the tensors and keys of a surrogate from an older checkpoint; others are returned as they are.
+    """Rename the tensors and keys of a surrogate from an older checkpoint; present names are kept.
 
     Args:
-        tensors: of one surrogate, by name.
-        description: of the surrogate.
+        tensors: tensors of one surrogate by name.
+        description: its description from the checkpoint's configuration.
 
     Returns:
         Tensors and description with present names.

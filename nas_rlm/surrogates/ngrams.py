@@ -1,10 +1,10 @@
 """N-gram surrogates: ridge regression on token n-grams of programs.
 
-What a program needs shows in short pieces of it, such as `[0] * n` or `map(int, input().split())`, and in
-pieces that identify the problem that it solves. All n-grams of one to three tokens are hashed into a fixed
-number of buckets, so that a surrogate has one weight for each bucket. Each feature appears once more,
-multiplied by the size of the input where the first line states it, since what a kernel takes grows with its
-input.
+Short pieces of a program, such as `[0] * n` or `map(int, input().split())`, say much about its memory and
+time, and others identify the problem that it solves. All n-grams of one to three tokens are hashed into a
+fixed number of buckets, so that a surrogate has one weight for each bucket. Each feature also occurs
+multiplied by the size of the input, if the first line states it, since the latency of a kernel grows with the
+size.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ _COMMENT = re.compile(r"(?:#|//)[^\n]*")
 
 @dataclass(frozen=True)
 class NgramSurrogate:
-    """A ridge regression for each objective of programs.
+    """A ridge regression on n-gram features of programs for each objective.
 
     Args:
-        objectives: K names.
+        objectives: names of K objectives.
         idf: inverse document frequency of each bucket, float32 [NUM_BUCKETS].
-        log_size_scaling: mean and standard deviation of the logarithms of input sizes.
-        weights: by objective, float32 [NUM_FEATURES].
-        label_quantiles: by objective, evenly spaced quantiles of the labels, float64 [at most MAX_QUANTILES].
-        residual_stds: by objective, root mean squared error of scores in cross-validation.
+        log_size_scaling: mean and standard deviation of the base-2 logarithms of input sizes.
+        weights: weights of the regression of each objective, float32 [NUM_FEATURES].
+        label_quantiles: evenly spaced quantiles of the labels of each objective, float64 [Q], where Q is at
+            most MAX_QUANTILES.
+        residual_stds: root mean squared error of each objective's normal scores in cross-validation.
         temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
-        network_temperatures: likewise.
+        network_temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
     """
 
     objectives: tuple[str, ...]
@@ -78,10 +79,10 @@ class NgramSurrogate:
         """Fit a surrogate to measured programs, at most `MAX_PROGRAMS` for each objective.
 
         Args:
-            programs: M programs.
-            values: by objective, float64 [M], NaN where a program is not measured.
-            groups: the problem that each program solves, M names; cross-validation then holds out whole
-                problems. By default only equal programs share a fold.
+            programs: sources of M programs.
+            values: labels of each objective, float64 [M], NaN where a program is not measured.
+            groups: names of the problems that the M programs solve; cross-validation then keeps programs for
+                one problem in one fold. By default only equal programs share a fold.
         """
         drawn = {
             name: np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(measured)))[:MAX_PROGRAMS]
@@ -119,8 +120,8 @@ class NgramSurrogate:
         """Return the predictive distribution of an objective for N programs.
 
         Args:
-            features: of the programs, sparse [N, NUM_FEATURES].
-            objective: one of this surrogate's.
+            features: features of the programs, sparse [N, NUM_FEATURES].
+            objective: one of this surrogate's objectives.
         """
         mean = features @ self.weights[objective]
         std = np.full(len(mean), self.residual_stds[objective])
@@ -128,7 +129,7 @@ class NgramSurrogate:
         return PredictiveDistribution(self.transforms[objective], mean.astype(float), std, temperature)
 
     def without(self, objectives: Sequence[str]) -> NgramSurrogate | None:
-        """Return a copy without some objectives, or None where no other objective is left."""
+        """Return a copy without the given objectives, or None if no objective is left."""
         names = tuple(name for name in self.objectives if name not in objectives)
         return replace(self, objectives=names) if names else None
 
@@ -141,7 +142,7 @@ class NgramSurrogate:
         return tensors
 
     def description(self) -> dict[str, Any]:
-        """Return the kind of surrogate, names and numbers, for JSON."""
+        """Return the part of the surrogate that is saved as JSON: kind, names and scalars."""
         return {
             "kind": "ngrams",
             "objectives": self.objectives,
@@ -177,7 +178,7 @@ class NgramSurrogate:
             key: {str(name): float(v) for name, v in description[key].items()}
             for key in ("residual_stds", "temperatures", "network_temperatures")
         }
-        is_positive = all(0 < v < np.inf for of_key in numbers.values() for v in of_key.values())
+        is_positive = all(0 < v < np.inf for by_objective in numbers.values() for v in by_objective.values())
         if not is_positive or numbers["residual_stds"].keys() != set(names):
             raise ValueError("a residual standard deviation or a temperature is missing or not above 0")
         mean, std = map(float, description["log_size_scaling"])
@@ -187,7 +188,7 @@ class NgramSurrogate:
         return cls(names, tensors["idf"].float().numpy(), (mean, std), weights, quantiles, **numbers)
 
     def _features(self, counts: csr_matrix, log_sizes: np.ndarray) -> csr_matrix:
-        """Return tf-idf rows of unit length, these times the size, and the size."""
+        """Return tf-idf rows of unit length, the same times the size, and the size, [N, NUM_FEATURES]."""
         from scipy.sparse import csr_matrix, diags_array, hstack
 
         ngrams = counts.copy()
@@ -223,7 +224,7 @@ def _ngram_counts(programs: Sequence[str]) -> csr_matrix:
 
 
 def _log_sizes(programs: Sequence[str]) -> np.ndarray:
-    """Return the base-2 logarithm of the elements of each program's largest input, float32 [N].
+    """Return the base-2 logarithm of the number of elements of each program's largest input, float32 [N].
 
     A comment in the first line states the shapes, such as `# input: [[4096, 64], [64]]`; without it the
     result is 0.
@@ -255,7 +256,7 @@ def _gram(rows: csr_matrix) -> np.ndarray:
 
 
 def _dual_weights(gram: np.ndarray, scores: np.ndarray, penalty: float) -> np.ndarray:
-    """Solve ridge regression in its dual form: a weight for each program, float64 [M]."""
+    """Return the dual coefficients of a ridge regression, one for each program, float64 [M]."""
     from scipy.linalg import cho_factor, cho_solve
 
     regularised = gram.copy()
@@ -265,12 +266,12 @@ def _dual_weights(gram: np.ndarray, scores: np.ndarray, penalty: float) -> np.nd
 
 
 def _folds(groups: Sequence[str]) -> np.ndarray:
-    """Return a fold for each program by a hash of its group, int [M]."""
+    """Return the cross-validation fold of each program by a hash of its group, int [M]."""
     return np.array([crc32(group.encode()) % NUM_FOLDS for group in groups])
 
 
 def _select_penalty(rows: csr_matrix, scores: np.ndarray, folds: np.ndarray) -> tuple[float, float]:
-    """Return the ridge penalty of least cross-validation error, and that root mean squared error."""
+    """Return the ridge penalty with the smallest cross-validation error, and this root mean squared error."""
     gram = _gram(rows)
     errors = {}
     for penalty in RIDGE_PENALTIES:

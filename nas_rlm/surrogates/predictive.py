@@ -23,10 +23,10 @@ class PredictiveDistribution:
     """A surrogate's prediction of one objective for N rows: a normal distribution of each row's normal score.
 
     Args:
-        transform: between scores and values of the objective.
-        mean: of the scores, float64 [N].
-        std: of the scores, float64 [N].
-        temperature: divides the sum of the logarithms of the network's and the surrogate's probabilities.
+        transform: transform between normal scores and values of the objective.
+        mean: means of the scores, float64 [N].
+        std: standard deviations of the scores, float64 [N].
+        temperature: divisor of the sum of the log-probabilities of network and surrogate.
     """
 
     transform: NormalScoreTransform
@@ -40,21 +40,22 @@ class PredictiveDistribution:
         return self.transform.inverse(self.mean)
 
     def quantiles(self, levels: Sequence[float]) -> np.ndarray:
-        """Return the quantiles at the given levels in units of the objective, float64 [N, levels]."""
+        """Return the quantiles at Q levels in units of the objective, float64 [N, Q]."""
         return self.transform.inverse(self.mean[:, None] + self.std[:, None] * normal_quantiles(levels))
 
     def sample(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw one value for each row, float64 [N]."""
+        """Draw one value for each row in units of the objective, float64 [N]."""
         return self.transform.inverse(self.mean + self.std * rng.standard_normal(len(self.mean)))
 
     def interval_probabilities(self, edges: np.ndarray) -> np.ndarray:
-        """Return the probability of each interval, given that the value lies between the outer edges.
+        """Return the probability of each interval if the value is between the outer edges.
 
         Args:
-            edges: float64 [N, n, E + 1], ascending; n sets of intervals for each row.
+            edges: ascending edges of n sets of E intervals for each row, in units of the objective,
+                float64 [N, n, E + 1].
 
         Returns:
-            float64 [N, n, E]; each row sums to 1 unless all of its intervals are empty.
+            float64 [N, n, E]; each set sums to 1 unless all of its intervals are empty.
         """
         import torch
         from torch.special import log_ndtr  # scipy has it too, but is slow to import
@@ -91,8 +92,8 @@ class NormalScoreTransform:
             distances say more than their ranks.
 
     Attributes:
-        observed: as given.
-        scores: of the observed values, float64 [M].
+        observed: the values that define the transform, float64 [M].
+        scores: normal scores of these values, float64 [M].
     """
 
     def __init__(self, observed: np.ndarray, maximum: float = math.inf, use_logs: bool = False) -> None:
@@ -124,7 +125,7 @@ class NormalScoreTransform:
         return scores
 
     def _slope(self, first: int, last: int) -> float:
-        """Return the slope of the values over the scores between two knots."""
+        """Return the slope of the values over the scores between two observed values."""
         ends = [first, last]
         return float(np.diff(self._knots[ends])[0] / np.diff(self._knot_scores[ends])[0])
 

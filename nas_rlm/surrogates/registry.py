@@ -23,7 +23,11 @@ KINDS: dict[str, type[GraphSurrogate] | type[NgramSurrogate]] = {
 
 
 def from_saved(tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> Surrogate:
-    """Make a surrogate from its saved tensors and description, also those of older checkpoints.
+    """Make a surrogate of any kind from a checkpoint, also from an older one.
+
+    Args:
+        tensors: what its method `tensors` returned.
+        description: what its method `description` returned.
 
     Raises:
         ValueError: tensors and description do not fit each other, or the kind is unknown.
@@ -35,23 +39,23 @@ def from_saved(tensors: Mapping[str, Tensor], description: Mapping[str, Any]) ->
 
 
 def surrogate_by_objective(surrogates: Sequence[SurrogateT]) -> dict[str, SurrogateT]:
-    """Return for each objective the surrogate that predicts it: the last one that has it.
+    """Return the surrogate that predicts each objective: the last of those with this objective.
 
     Args:
-        surrogates: of one space.
+        surrogates: surrogates of one space.
     """
     return {name: surrogate for surrogate in surrogates for name in surrogate.objectives}
 
 
 def graph_surrogates(surrogates: Mapping[str, Sequence[Surrogate]]) -> dict[str, list[GraphSurrogate]]:
-    """Return the graph surrogates of each space.
+    """Return the graph surrogates among the surrogates of each space.
 
     Args:
-        surrogates: of each space.
+        surrogates: surrogates of any kind by space.
     """
     return {
-        space: [surrogate for surrogate in of_space if isinstance(surrogate, GraphSurrogate)]
-        for space, of_space in surrogates.items()
+        space: [surrogate for surrogate in space_surrogates if isinstance(surrogate, GraphSurrogate)]
+        for space, space_surrogates in surrogates.items()
     }
 
 
@@ -61,9 +65,9 @@ def predictive_distributions(
     """Return the predictive distribution of each objective, or None where no surrogate predicts it.
 
     Args:
-        surrogates: of one space.
-        texts: N texts of the space.
-        objectives: K names.
+        surrogates: surrogates of one space.
+        texts: texts of N networks or programs of the space.
+        objectives: names of K objectives.
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]

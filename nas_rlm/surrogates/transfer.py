@@ -23,11 +23,13 @@ MAX_FIT_LABELS = 300  # of these that hyperparameters are fitted on
 
 @dataclass(frozen=True)
 class SourceSurrogate:
-    """A Gaussian process on one objective of a source space, applied to a target space.
+    """A Gaussian process that is fitted to one objective of a source space and predicts for a target space.
+
+    Source and target may be devices, with the same space.
 
     Args:
-        graph_features: D features, standardised within the target space.
-        features: of M labelled networks of the source space, float64 [M, D].
+        graph_features: definition of the D features, standardised within the target space.
+        features: features of M labelled networks of the source space, float64 [M, D].
         hyperparameters: D inverse length scales and the noise variance, float64 [D + 1].
         alpha: see `nas_rlm.surrogates.gaussian_process.compute_alpha`, float64 [M]; scaled so that
             predictions have unit variance over random networks of the target space.
@@ -51,10 +53,10 @@ class SourceSurrogate:
         """Fit a source surrogate on the features that both spaces share.
 
         Args:
-            names: of the source space's D features.
-            features: of M labelled networks of the source space, float64 [M, D].
+            names: names of the D features of the source space.
+            features: features of M labelled networks of the source space, float64 [M, D].
             scores: normal scores of their labels, float64 [M].
-            target_raw_features: of random networks of the target space.
+            target_raw_features: raw features of random networks of the target space.
 
         Returns:
             The surrogate, or None where no shared feature or no prediction varies in the target space.
@@ -84,11 +86,11 @@ class SourceSurrogate:
         """Make a source surrogate from fitted hyperparameters.
 
         Args:
-            graph_features: D features, without sources.
-            features: of M labelled networks, float64 [M, D].
+            graph_features: definition of the D features, without sources.
+            features: features of M labelled networks, float64 [M, D].
             scores: normal scores of their labels, float64 [M].
-            hyperparameters: float64 [D + 1].
-            target_features: of random networks of the target space, float64 [N, D].
+            hyperparameters: D inverse length scales and the noise variance, float64 [D + 1].
+            target_features: features of N random networks of the target space, float64 [N, D].
 
         Returns:
             The surrogate, or None where its predictions do not vary in the target space.
@@ -103,10 +105,13 @@ class SourceSurrogate:
         return cls(graph_features, train_features, hyperparameters, alpha / std, predictions.mean() / std)
 
     def predict(self, features: Tensor) -> Tensor:
-        """Return predicted scores, float64 [N]: mean 0, variance 1 over random networks of the target space.
+        """Return predicted scores, with mean 0 and variance 1 over random networks of the target space.
 
         Args:
-            features: of N networks, float64 [N, D].
+            features: features of N networks, float64 [N, D].
+
+        Returns:
+            float64 [N].
         """
         num_linear = self.graph_features.num_linear
         means = posterior_mean(features, self.features, self.hyperparameters, self.alpha, num_linear)
@@ -153,8 +158,8 @@ def check_gaussian_process_tensors(
     """Check the saved tensors of a Gaussian process.
 
     Args:
-        tensors: by name, `std` and `hyperparameters` among them.
-        shapes: expected shapes, by name.
+        tensors: tensors by name, with `std` and `hyperparameters` among them.
+        shapes: expected shapes by name.
 
     Raises:
         ValueError: a tensor is missing or has another shape, a standard deviation or noise is not above 0, or

@@ -24,7 +24,7 @@ from search_spaces.nodes import Argument, Constant, Value, Weight
 
 
 def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block:
-    """Return the graph of an architecture, with layers and known regions as calls.
+    """Return the graph of an architecture, with layers and the regions in marked blocks as calls.
 
     Args:
         space: search space of the architecture.
@@ -39,11 +39,11 @@ def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block:
 
 @dataclass(frozen=True)
 class _RecordedBlock:
-    """A cached block of a builder.
+    """A cached block of a builder, see `search_spaces.graph.Graph.block`.
 
     Args:
         block: nodes of the block.
-        chain: operation of the whole block, if it is a chain of operators and calls.
+        chain: the block as one operation if it is a chain of operators and calls; otherwise None.
         output: output of the block; None if that is the input.
     """
 
@@ -105,7 +105,7 @@ class _RecordingGraph(Graph):
         return out
 
     def recorded_nodes(self) -> list[Node]:
-        """Return the nodes so far; chains that begin with a region are inlined if their input branches."""
+        """Return the nodes so far, with chains that begin with a region inlined if their input branches."""
         starts_with_region = [n for n in self.nodes if n.spec.chain[0].callee is not None]
         if not starts_with_region:
             return self.nodes
@@ -118,9 +118,9 @@ class _RecordingGraph(Graph):
 
 
 def _block_as_chain(block: Block) -> Spec | None:
-    """Return the operation of a block that is a chain of operators and calls; None if it is no chain.
+    """Return a block that is a chain of operators and calls as one operation; None if it is no chain.
 
-    Blocks of one form differ only in their leaves, so that the chain is searched once for each form.
+    Blocks of one form differ only in their leaves, so that the chain is computed once for each form.
     """
     leaves = [a for n in block.nodes for a in n.spec.leaves]
     first: dict[StaticInput, int] = {}
@@ -135,7 +135,7 @@ def _block_as_chain(block: Block) -> Spec | None:
 
 
 def _find_chain(block: Block) -> list[Spec] | None:
-    """Return a block as a chain of operators and calls of regions; None if it is no chain."""
+    """Return the operators and calls of regions of a block that is a chain; None if it is no chain."""
     nodes = live_nodes(block)
     last_read = {v: i for i, n in enumerate(nodes) for v in n.values}
     specs: list[Spec] = []
@@ -175,7 +175,7 @@ def _expand_chain(node: Node) -> list[Node]:
 
 @memoized
 def _operator(kind: str, arguments: tuple[Any, ...], attributes: tuple[tuple[str, Any], ...]) -> Spec:
-    """Return the operation of an operator of the builder; ... stands for a value among the arguments."""
+    """Return an operator of the builder as an operation; ... in the arguments stands for a value."""
     pattern = tuple([a if a is ... else _leaf(a) for a in arguments])
     return operator_spec(kind, [helper.make_attribute(k, v) for k, v in attributes], pattern)
 

@@ -31,10 +31,10 @@ def from_onnx(
         >>> text = from_onnx(space.to_onnx(space.sample(np.random.default_rng(0))))
         >>> onnx.checker.check_model(onnx.parser.parse_model(text))
 
-    Weights become inputs named by their shape, values are numbered in an order that depends only on the
-    graph, names and attributes with default values are dropped, and repeated subgraphs become local functions
-    (see `nas_rlm.text.outline`). In a graph with branches, values named `v` lie on a path from the input to
-    the output, and values named `d` are cut off from the input or the output by a multiplication by zero.
+    Weights become inputs named by their shape, values are numbered in canonical order, names and attributes
+    with default values are dropped, and repeated subgraphs become local functions (see
+    `nas_rlm.text.outline`). In a graph with branches, values named `v` lie on a path from the input to the
+    output, and values named `d` do not, because of a multiplication by zero.
 
     Args:
         model: a model, or the path of an ONNX file.
@@ -45,7 +45,7 @@ def from_onnx(
         ONNX text that `onnx.parser.parse_model` reads.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is not a valid ONNX model or too large, or the model has no operators or has
             control flow.
     """

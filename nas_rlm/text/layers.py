@@ -1,6 +1,7 @@
 """Layers: a weight matrix and the element-wise operators around it, such as ReLU-Conv-BN, become one block.
 
-The text of a layer is the same in every network, so that layers are cached.
+A matrix here is any operator with a weight of two or more dimensions. The text of a layer is the same in
+every network, so that layers are cached.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def with_layer_calls(block: Block) -> Block:
 
 
 def find_chains(block: Block) -> list[list[int]]:
-    """Return the positions of the nodes of each maximal chain.
+    """Return the positions of the nodes of each chain that cannot be extended.
 
-    Each node of a chain reads only the output of the previous one, which nothing else reads.
+    Each node of a chain reads only the output of the previous one, and no other node reads it.
     """
     readers = readers_by_value(block)
     outputs = set(block.outputs)
@@ -83,8 +84,9 @@ def live_nodes(block: Block) -> list[Node]:
 def _group_layers(chain: tuple[Spec, ...]) -> tuple[Spec, ...]:
     """Return a chain of operators with its layers as calls.
 
-    Operators before the first matrix of a run, such as the ReLU of pre-activation networks, also start the
-    following layers of that run; all other operators belong to the layer of the preceding matrix.
+    A run is a part of the chain without other operators than matrices and element-wise ones. If it starts
+    with element-wise operators, such as the ReLU of pre-activation networks, the same operators also start
+    the following layers. Any other operator belongs to the layer of the preceding matrix.
     """
     grouped: list[Spec] = []
     run: list[Spec] = []
@@ -115,7 +117,7 @@ def _split_run(run: list[Spec]) -> list[Spec]:
 
 @memoized
 def layer_call(specs: tuple[Spec, ...]) -> Spec:
-    """Return the call of the layer of these operators; equal leaves are passed once."""
+    """Return the call of the layer of these operators; equal leaves share one argument."""
     arguments: dict[StaticInput, int] = {}
     body = []
     for s in specs:

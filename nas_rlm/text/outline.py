@@ -1,15 +1,16 @@
 """Outlining: repeated subgraphs become blocks, which are defined once and called where they occur.
 
-Blocks are made in this order:
+Subgraphs become blocks in this order:
 
-1. layers: a weight matrix and the element-wise operators around it, such as ReLU-Conv-BN; always;
-2. regions: from a branching value to the node where its paths have joined, such as a cell; if they repeat;
-3. units: short chains with shortcuts, such as a residual unit or squeeze-and-excitation; always;
-4. cells: runs of nodes that read only the outputs of the two previous cells; if they repeat;
-5. sequences: runs along a chain of nodes, such as a stage of five equal cells; if they shorten the text.
+1. layers, always: a weight matrix and the element-wise operators around it, such as ReLU-Conv-BN;
+2. regions that repeat: from a value that several nodes read to the node where all its paths have joined, such
+   as a cell with one input;
+3. units, always: short chains with shortcuts, such as a residual unit or squeeze-and-excitation;
+4. cells that repeat: groups of nodes that read only the outputs of the two previous groups;
+5. sequences that shorten the text: runs along a chain of nodes, such as a stage of five equal cells.
 
-Layers and units do not need to repeat, so that their text is the same in every network. Any other block that
-ends up with a single call, such as a region within a sequence, is inlined again.
+Layers and units become blocks even if they do not repeat, so that their text is the same in every network.
+Any other block that has a single call in the end, such as a region within a sequence, is inlined again.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
     """Return a network with its repeated subgraphs as calls of blocks.
 
     Args:
-        network: graph of layers and operators. Regions that are already calls, as `regions.call_node` makes
-            them, save the search for regions and do not change the result.
+        network: graph of layers and operators. Regions may already be calls, see `regions.call_node`; this
+            saves time and does not change the result.
 
     Returns:
         The graph with calls, and the final bodies of called blocks that have changed. Inlining all calls
@@ -39,10 +40,10 @@ def outline(network: Block) -> tuple[Block, dict[Block, Block]]:
 
 
 def _outline_chain_of_regions(network: Block) -> tuple[Block, dict[Block, Block]] | None:
-    """Outline a chain of operators and calls of regions, if the regions repeat and nothing in them does.
+    """Outline a chain of operators and calls of regions; return None for any other network.
 
-    The contents of the regions then do not matter, so that networks that differ only in them share one cached
-    outline. Returns None for any other network.
+    All regions have to repeat, but nothing within them. The contents of the regions then do not matter, so
+    that networks that differ only in them share one cached outline.
     """
     if not network.is_chain:
         return None
@@ -82,7 +83,12 @@ def _outline_row(
     input_types: tuple[str, ...],
     output_types: tuple[str, ...],
 ) -> tuple[Block, dict[Block, Block], dict[Block, tuple[StaticInput, ...]]] | None:
-    """Outline a chain whose regions are given by number and leaves.
+    """Outline a chain of operators and calls of regions.
+
+    Args:
+        row: for each node its operation, or for a region its number and the leaves that the call passes.
+        input_types: ONNX types of the network's inputs.
+        output_types: ONNX types of the network's outputs.
 
     Returns:
         The network, its bodies, and for the placeholder of each region the parameters that replace those of
@@ -104,7 +110,7 @@ def _outline_row(
 
 @memoized
 def _placeholder(number: int, leaves: tuple[tuple[str, bool], ...]) -> Block:
-    """Return a block that stands for a region: it equals no other, is no unit, and repeats save enough."""
+    """Return a block in place of a region: equal to no other block, no unit, long enough to be outlined."""
     params = [param(i, *properties) for i, properties in enumerate(leaves)]
     first = Node(Spec(f"region {number}", "", (..., ..., *params), None), (0, 0), (1, -1))
     operation = Spec(f"region {number}", "", (...,), None)

@@ -28,9 +28,9 @@ class _Candidate(NamedTuple):
     """A subgraph that may become a block.
 
     Args:
-        owner: block that contains it; None for the network.
-        positions: positions of its nodes in the owner; empty if it is the owner itself.
-        times: number of its occurrences.
+        owner: block that contains the subgraph; None for the network.
+        positions: positions of the nodes in the owner; empty for the owner itself.
+        times: number of calls of the owner, so of occurrences of the subgraph.
         region: the subgraph.
     """
 
@@ -41,13 +41,16 @@ class _Candidate(NamedTuple):
 
 
 class Outliner:
-    """A network while its blocks are chosen.
+    """Chooses the blocks of a network that become functions.
+
+    Args:
+        main: graph of the network.
 
     Attributes:
-        main: the network.
+        main: graph of the network, with the calls so far.
         functions: blocks that become functions.
-        undecided: called regions that may or may not become functions, with their number of calls; they
-            count as if they were inlined.
+        undecided: called regions that may become functions or be inlined, with their number of calls; lengths
+            are counted as if they were inlined.
         bodies: current bodies of called blocks that have changed.
     """
 
@@ -79,7 +82,7 @@ class Outliner:
         return self.bodies.get(block, block)
 
     def outline_region(self) -> bool:
-        """Make a function of the repeated region that saves most; return False if none saves enough."""
+        """Make a function of the repeated region that saves most nodes; return False if none saves enough."""
         candidates = self._candidates()
         labels = [c.region.labels for c in candidates]
         times_by_labels: Counter[tuple[int, ...]] = Counter()
@@ -123,11 +126,11 @@ class Outliner:
         return candidates
 
     def _graph(self, owner: Block | None) -> Block:
-        """Return the current body of a block, or the network for None."""
+        """Return the current body of the block `owner`, or the network's graph if it is None."""
         return self.main if owner is None else self.body(owner)
 
     def _undecided_callee(self, node: Node) -> Block | None:
-        """Return the undecided region that a node calls, if it does."""
+        """Return the undecided region that a node calls; None if it calls none."""
         callee = node.spec.callee
         return callee if callee in self.undecided else None
 
@@ -146,7 +149,7 @@ class Outliner:
         )
 
     def _make_function(self, group: list[_Candidate]) -> None:
-        """Make one function of equal regions, some of which may be called already."""
+        """Make one function of equal regions, which may include called blocks."""
         function = next((c.owner for c in group if c.owner is not None and not c.positions), None)
         positions_by_owner: dict[Block | None, list[list[int]]] = defaultdict(list)
         for c in group:
@@ -167,14 +170,14 @@ class Outliner:
         self.undecided = Counter([b for b in remaining if b is not function])
 
     def _set_graph(self, owner: Block | None, graph: Block) -> None:
-        """Replace the body of a block, or the network for None."""
+        """Replace the body of the block `owner`, or the network's graph if it is None."""
         if owner is None:
             self.main = graph
         else:
             self.bodies[owner] = graph
 
     def _redirected(self, call: Spec, function: Block) -> Spec:
-        """Return the call of a block equal to `function` as a call of `function`, with leaves reordered."""
+        """Return a call of `function` in place of the call of an equal block, with its leaves reordered."""
         if call.callee is function:
             return call
         ordered = self.body(function).canonical
@@ -242,7 +245,7 @@ class Outliner:
             self._merge_params(unit)
 
     def _add_if_it_calls_function(self, unit: Block) -> bool:
-        """Make a function of a unit that calls a function, directly or in a unit; return True if it does."""
+        """Make a function of a unit if it or an inner unit calls a function; return True if so."""
         callees = [c for n in unit.nodes if (c := n.spec.callee) is not None]
         is_function = [c in self.functions or self._add_if_it_calls_function(c) for c in callees]
         if any(is_function):
@@ -250,7 +253,7 @@ class Outliner:
         return any(is_function)
 
     def outline_cells(self) -> None:
-        """Make functions of repeated cells, each of which reads the outputs of the two previous ones."""
+        """Make functions of repeated cells; a cell reads only the outputs of the two previous cells."""
         graph = order_by_dependencies(self.main)
         cells: dict[Form, list[Region]] = defaultdict(list)
         for positions in find_cells(graph):
@@ -263,7 +266,7 @@ class Outliner:
             self._make_functions([cell for group in repeated for cell in group])
 
     def _make_functions(self, regions: list[Region]) -> None:
-        """Make functions of subgraphs of the network; equal subgraphs share one."""
+        """Make functions of subgraphs of the network; equal subgraphs share a function."""
         calls = [(positions, call_node(region)) for positions, region in regions]
         self.main = replace_with_calls(self.main, calls)
         for block in dict.fromkeys(n.spec.callee for _, n in calls):
@@ -272,7 +275,7 @@ class Outliner:
             self._merge_params(block)
 
     def outline_sequence(self) -> bool:
-        """Make a function of the repeated run along chains that saves most; return False if none does."""
+        """Make a function of the repeated run in chains that saves most tokens; return False if none does."""
         nodes = self.main.nodes
         chains = [c for c in find_chains(self.main) if len(c) >= 2]
         symbols: dict[int, int] = {}
@@ -355,9 +358,10 @@ def _with_merged_params(
 
 @memoized
 def with_params(block: Block, params: tuple[StaticInput, ...]) -> Block:
-    """Return a block with other parameters."""
+    """Return a block with `params` in place of its parameters, by their indices."""
     return block.with_specs([substitute_params(n.spec, params) for n in block.nodes])
 
 
 def _first(pair: tuple[int, StaticInput]) -> int:
+    """Return the first element of a pair, as a sort key."""
     return pair[0]

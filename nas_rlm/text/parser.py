@@ -73,7 +73,7 @@ class _Type(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """A value where it is read.
+    """A value of a function, as its statements read it.
 
     Args:
         name: name of the value in its function.
@@ -89,11 +89,12 @@ class _Value(NamedTuple):
 
     @property
     def is_zero(self) -> bool:
+        """True for a constant that is zero."""
         return bool(self.constant) and _parse_constant(self.constant).is_zero
 
 
 class _Statement(NamedTuple):
-    """The names and attributes of a parsed statement."""
+    """A parsed statement: names of its outputs and arguments, operator and attributes as text."""
 
     outputs: tuple[str, ...]
     op: str
@@ -103,7 +104,7 @@ class _Statement(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Definition:
-    """A parsed function, which calls other functions by name."""
+    """A parsed function whose calls of other functions are names."""
 
     name: str
     parameters: tuple[str, ...]
@@ -112,14 +113,14 @@ class _Definition:
 
     @cached_property
     def calls(self) -> tuple[str, ...]:
-        """Names of the functions that it calls."""
+        """Names of the functions that this function calls."""
         names = [s.op.removeprefix(_PREFIX) for s in self.statements if s.op.startswith(_PREFIX)]
         return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, eq=False)
 class _Function:
-    """A function with the functions that it calls, by name."""
+    """A parsed function, and the functions that it calls by their names."""
 
     definition: _Definition
     callees: dict[str, _Function]
@@ -133,7 +134,7 @@ class _InferredOutputs(NamedTuple):
 
 
 class _Signature(NamedTuple):
-    """An argument or result of a function without its name; see `_Value`."""
+    """An argument or result of a function, without its name; the fields are those of `_Value`."""
 
     type: _Type | None
     constant: str
@@ -141,7 +142,7 @@ class _Signature(NamedTuple):
 
 
 def _read_network(text: str) -> Body:
-    """Parse a text and infer all shapes; errors have no context."""
+    """Parse a text and infer all shapes; `parse_network` adds the text to its errors."""
     main, *functions = text.split(f'\n<domain:"{FUNCTION_DOMAIN}",')
     head = _MAIN.match(main)
     if head is None:
@@ -161,7 +162,7 @@ def _read_network(text: str) -> Body:
 
 
 def _link(name: str, definitions: Mapping[str, _Definition]) -> _Function:
-    """Return a function with the functions that it calls."""
+    """Return the function of a name, linked to the functions that it calls."""
     definition = definitions[name]
     return _function(definition, tuple([_link(callee, definitions) for callee in definition.calls]))
 
@@ -176,7 +177,7 @@ def _function(definition: _Definition, callees: tuple[_Function, ...]) -> _Funct
 def _infer_function(
     function: _Function, arguments: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...]
 ) -> tuple[Body, tuple[_Signature, ...]]:
-    """Return the body of a function for certain arguments, and its results."""
+    """Return the body of a function for arguments and `group` attributes, and its results."""
     parameters = function.definition.parameters
     names = {p: _Value(p, *arg) for p, arg in zip(parameters, arguments, strict=True)}
     return _infer_body(function, names, dict(groups))
@@ -233,7 +234,7 @@ def _parse_declaration(element: str, shape: str, name: str) -> tuple[str, _Type]
 
 @lru_cache(maxsize=1 << 12)
 def _parse_definition(text: str) -> _Definition:
-    """Parse a function, from the text after its domain."""
+    """Parse a function; the text starts after the domain of the function."""
     _, head, body = text.split("\n", 2)
     match = _HEAD.fullmatch(head)
     if match is None:
@@ -242,11 +243,13 @@ def _parse_definition(text: str) -> _Definition:
 
 
 def _parse_statements(body: str) -> tuple[_Statement, ...]:
+    """Parse the statements in the braces of a scope."""
     return tuple([_parse_statement(line) for line in body.strip().strip("{}").strip().split("\n")])
 
 
 @lru_cache(maxsize=1 << 14)
 def _parse_statement(line: str) -> _Statement:
+    """Parse one line of a scope."""
     match = _STATEMENT.fullmatch(line)
     if match is None:
         raise ValueError(f"{line[:60]!r} is not a statement")
@@ -254,11 +257,12 @@ def _parse_statement(line: str) -> _Statement:
 
 
 def _split_names(text: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated text."""
     return tuple(text.split(",")) if text else ()
 
 
 class _Constant(NamedTuple):
-    """The value of a constant."""
+    """Type and value of a constant."""
 
     type: _Type
     tensor: TensorProto
@@ -285,7 +289,7 @@ def _infer_outputs(
     """Infer the outputs of an operator.
 
     Args:
-        op: operator.
+        op: name of the operator.
         attributes: attributes as ONNX text.
         operands: type of each input and, for a constant, its attributes; None for an omitted input.
         num_outputs: number of outputs.
@@ -308,10 +312,12 @@ def _infer_outputs(
 
 
 def _to_type_proto(type_: _Type) -> TypeProto:
+    """Return the ONNX type of a tensor."""
     return helper.make_tensor_type_proto(type_.element, [d or None for d in type_.shape])
 
 
 def _from_type_proto(proto: TypeProto) -> _Type | None:
+    """Return the type and shape of an ONNX type; None if it has no shape."""
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return None

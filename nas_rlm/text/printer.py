@@ -32,13 +32,13 @@ class _NameCollisionError(Exception):
 
 
 class _Function(NamedTuple):
-    """The text of a function and what its callers need to know.
+    """The text of a function, and the order of its arguments in a call.
 
     Args:
         name: name of the function; empty if it has none yet.
         text: definition of the function.
-        order: for each parameter of the function, the index of the parameter of the block.
-        groups: for each attribute of the function, the index of the parameter of the block.
+        order: for each parameter of the function, the index of the block's parameter.
+        groups: for each attribute of the function, the index of the block's parameter that is a `group`.
         calls: blocks that it calls.
         domains: domains of its operators other than ONNX's own.
     """
@@ -58,10 +58,10 @@ class _Function(NamedTuple):
 
 
 class _Printer:
-    """Writes a network and each function at its first call.
+    """Printer of a network and its functions; each function is printed at its first call.
 
     Args:
-        num_letters: letters of the hash in the names of functions.
+        num_letters: number of letters of the hash in the names of functions.
         bodies: see `format_network`.
     """
 
@@ -81,7 +81,7 @@ class _Printer:
         return "\n".join([first, f"main{head}", *self.texts.values(), ""])
 
     def function(self, block: Block) -> _Function:
-        """Return the function of a block, and write it at the first call."""
+        """Return the function of a block; at the first call it is printed."""
         block = self.bodies.get(block, block)
         function = self.functions.get(block)
         if function is None:
@@ -90,7 +90,7 @@ class _Printer:
         return function
 
     def _print_function(self, block: Block) -> _Function:
-        """Write a function: layers and units are named by content, others are numbered."""
+        """Print the function of a block: layers and units are named by content, others are numbered."""
         if block.is_named_by_content:
             function = _content_named_function(block, self.num_letters)
         else:
@@ -110,7 +110,11 @@ class _Printer:
         return function
 
     def print_graph(self, block: Block, main: bool = False) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-        """Write the header and statements of a graph.
+        """Return the header and statements of a graph as text.
+
+        Args:
+            block: graph.
+            main: True for the network, whose header has types; False for a function.
 
         Returns:
             The text, and the indices of the block's parameters in the order of the function's parameters and
@@ -139,7 +143,7 @@ class _Printer:
         return text, tuple(names.params), tuple(names.groups)
 
     def print_statement(self, node: Node, names: _Names) -> str:
-        """Return the statement of a node."""
+        """Return the statement of a node as text."""
         spec = node.spec
         if spec.callee is not None:
             function, leaves = self.function(spec.callee), spec.leaves
@@ -159,12 +163,12 @@ class _Printer:
 
 
 class _Names(dict[int | StaticInput, str]):
-    """The names of the values, leaves and parameters of a graph; new names are made when they are looked up.
+    """The names of the values, leaves and parameters of a graph; a lookup names a new leaf or parameter.
 
     Attributes:
         leaves: leaves that have a name.
         params: indices of the parameters that have a name.
-        groups: names of the attributes for `group`, by the index of the parameter.
+        groups: for each parameter that is the `group` of a convolution, the name of its attribute, by index.
     """
 
     def __init__(self) -> None:
@@ -192,7 +196,7 @@ class _Names(dict[int | StaticInput, str]):
 
 @memoized
 def _anonymous_function(block: Block, num_letters: int) -> _Function:
-    """Return the function of a block with the same text in all networks, without a name."""
+    """Return the function, without a name, of a block whose text is the same in all networks."""
     printer = _Printer(num_letters, {})
     text, order, groups = printer.print_graph(block)
     return _Function("", text, order, groups, tuple(printer.functions), _custom_domains(block))

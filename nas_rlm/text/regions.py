@@ -1,4 +1,7 @@
-"""Regions: subgraphs from a value that branches to the node where all its paths have joined again."""
+"""Regions: subgraphs from a value that branches to the node where all its paths have joined again.
+
+A value branches if several nodes read it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ Region = tuple[list[int], Block]  # positions of the nodes in the enclosing grap
 
 @lru_cache(maxsize=1 << 8)
 def find_regions(block: Block) -> list[Region]:
-    """Return the regions of a graph that begin at an input or node whose output branches.
+    """Return the regions of a graph, at most one for each value that branches.
 
-    A region ends at the nearest node that lies on all paths from the branching value to the outputs. Only
-    regions of two or more nodes are returned whose nodes read nothing from outside but the branching value.
+    A region ends at the nearest node that lies on all paths from the branching value to the outputs. Regions
+    of a single node are left out, and those whose nodes also read other values from outside.
     """
     if block.is_chain:
         return []
@@ -64,7 +67,7 @@ def find_regions(block: Block) -> list[Region]:
 
 
 def _postdominators(block: Block, readers: dict[int, list[int]], all_bits: int) -> list[int]:
-    """Return, as bits, the nodes on all paths from each node to the outputs."""
+    """Return for each node a bit mask of the nodes on all paths from it to the outputs."""
     nodes = block.nodes
     postdominators = [0] * len(nodes)
     for i in range(len(nodes) - 1, -1, -1):
@@ -79,7 +82,7 @@ def _postdominators(block: Block, readers: dict[int, list[int]], all_bits: int) 
 
 
 def _dominators(block: Block, producer: dict[int, int], all_bits: int) -> list[int]:
-    """Return, as bits, the nodes on all paths from the inputs to each node; the last bit is the input."""
+    """Return for each node a bit mask of the nodes on all paths to it; the last bit stands for the inputs."""
     nodes = block.nodes
     dominators = [0] * len(nodes)
     for i, n in enumerate(nodes):
@@ -91,7 +94,7 @@ def _dominators(block: Block, producer: dict[int, int], all_bits: int) -> list[i
 
 
 def inner_regions(block: Block) -> list[Block]:
-    """Return the regions of a block, except one that is the whole block."""
+    """Return the regions of a block, without a region that is the entire block."""
     return [region for positions, region in find_regions(block) if len(positions) < len(block.nodes)]
 
 
@@ -144,7 +147,7 @@ def inline_call(
 
 
 def substitute_params(spec: Spec, leaves: Sequence[StaticInput]) -> Spec:
-    """Return an operation with leaves in place of its parameters."""
+    """Return an operation with its parameters replaced by leaves, which are indexed by parameter."""
     if not any(isinstance(a, Param) for a in spec.leaves):
         return spec
     return spec.with_leaves([leaves[a.index] if isinstance(a, Param) else a for a in spec.leaves])
@@ -155,7 +158,7 @@ def with_unit_calls(block: Block, include_whole: bool = True) -> Block:
 
     Args:
         block: graph.
-        include_whole: replace the graph by a call even if all of it is a unit.
+        include_whole: if the entire graph is a unit, replace it by a call too.
     """
     while True:
         regions = [(r, b) for r, b in find_regions(block) if include_whole or len(r) < len(block.nodes)]
@@ -168,7 +171,12 @@ def with_unit_calls(block: Block, include_whole: bool = True) -> Block:
 
 
 def replace_with_calls(block: Block, calls: list[tuple[list[int], Node]]) -> Block:
-    """Return a graph with calls in place of the nodes at these positions."""
+    """Return a graph with groups of nodes replaced by calls.
+
+    Args:
+        block: graph.
+        calls: positions of the nodes of each group, and the call that replaces them.
+    """
     call_at = {positions[-1]: node for positions, node in calls}
     replaced = {i for positions, _ in calls for i in positions}
     nodes = [call_at.get(i, n) for i, n in enumerate(block.nodes) if i in call_at or i not in replaced]
@@ -186,7 +194,7 @@ def unit_call(spec: Spec) -> Spec:
 
 @memoized
 def _with_params(spec: Spec, first: int) -> tuple[Spec, list[StaticInput]]:
-    """Return an operation with parameters in place of its leaves, numbered from `first`; and the leaves."""
+    """Return an operation with its leaves replaced by parameters, numbered from `first`, and the leaves."""
     number = count(first)
     inputs = [a if a.is_fixed else param(next(number), a.signature, a.is_matrix) for a in spec.leaves]
     return spec.with_leaves(inputs), [a for a in spec.leaves if not a.is_fixed]

@@ -1,4 +1,7 @@
-"""Search for repeats that are no regions: runs along chains, and cells that read the two previous cells."""
+"""Search for repeats that are no regions: runs along chains, and cells that read the two previous cells.
+
+A run is a sequence of consecutive nodes.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,11 @@ def best_runs(
     """Return the occurrences of the run of nodes that saves most tokens as a block, without overlaps.
 
     Args:
-        rows: for each node of each chain, a number that identifies its operation, and its leaves.
+        rows: for each chain, the nodes in order, each as a number that identifies its operation, and its
+            leaves.
 
     Returns:
-        For each occurrence the chain, the first position, and the position after the last.
+        For each occurrence, the index of the chain, the first position, and the position after the last one.
     """
     best_rank: tuple[int, ...] = (0,)
     best: list[tuple[int, int, int]] = []
@@ -74,7 +78,7 @@ def best_runs(
 
 
 def _without_overlaps(starts: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Return the chains and positions at which runs start, without those that overlap an earlier run."""
+    """Return the starts (chain, position) of runs of a length, without runs that overlap an earlier one."""
     separate: list[tuple[int, int]] = []
     for k, i in starts:
         if not separate or k != separate[-1][0] or i >= separate[-1][1] + length:
@@ -83,7 +87,7 @@ def _without_overlaps(starts: Sequence[tuple[int, int]], length: int) -> list[tu
 
 
 def order_by_dependencies(block: Block) -> Block:
-    """Return the graph in a topological order that visits operands with more dependencies first.
+    """Return the graph in a topological order in which operands with more ancestors come first.
 
     All nodes of a cell then come after the previous cell, even those that read only the cell before it.
     """

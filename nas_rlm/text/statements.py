@@ -24,13 +24,13 @@ class Statements(NamedTuple):
     """The statements of B texts, up to S in each.
 
     Args:
-        unique: token ids of each distinct statement without names, as int64 bytes; short functions include
-            their names.
+        unique: each distinct statement as the bytes of its int64 token ids, without names of values except in
+            short functions.
         unique_index: int64 [B, S], index into `unique`; -1 for padding.
-        names: int64 [B, S, N], token ids of the names in each statement, padded at the end; for a chain of
-            statements the defined name and the names that it reads.
-        sources: bool [B, S, S], True if the second statement is the first in its scope to contain a name that
-            the first statement contains too.
+        names: int64 [B, S, N], token ids of the names in each statement, padded at the end. Statements that
+            are merged into one have only the name that the last one defines and those that the first reads.
+        sources: bool [B, S, S], True at [b, i, j] if statement j is the first of its scope to contain a name
+            that statement i contains too.
     """
 
     unique: list[bytes]
@@ -79,7 +79,7 @@ def split_statements(ids: np.ndarray, kinds: np.ndarray) -> Statements:
 
 
 def _pad_names(names_of_statements: Sequence[list[int]], is_statement: np.ndarray) -> np.ndarray:
-    """Return the names of statements as int64 [B, S, N], for is_statement bool [B, S]."""
+    """Return the names of statements as int64 [B, S, N], padded where `is_statement` [B, S] is False."""
     num_names = np.array(list(map(len, names_of_statements)))
     max_names = max(1, num_names.max())
     names = np.full((len(names_of_statements), max_names), PAD)
@@ -90,10 +90,10 @@ def _pad_names(names_of_statements: Sequence[list[int]], is_statement: np.ndarra
 
 
 def _split_scope(scope: np.ndarray, kinds: np.ndarray) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield the tokens without names, and the names, of each statement of a network or function.
+    """Yield the tokens without names, and the names, of each statement of a scope.
 
     Args:
-        scope: token ids, int64 [T].
+        scope: token ids of a network or function, int64 [T].
         kinds: flags of these tokens, uint8 [T].
     """
     if len(scope) <= MAX_STATEMENT_TOKENS:
@@ -118,7 +118,7 @@ def _split_scope(scope: np.ndarray, kinds: np.ndarray) -> Iterator[tuple[bytes, 
 
 
 def _statement_starts(kinds: np.ndarray) -> list[int]:
-    """Return the positions at which statements start, and the end of the last one."""
+    """Return the positions at which the statements of a scope start, and the end of the last one."""
     starts = [0, *(np.flatnonzero(kinds[:-1] & ENDS_STATEMENT) + 1).tolist(), len(kinds)]
     if max(np.diff(starts)) <= MAX_STATEMENT_TOKENS:
         return starts
@@ -126,10 +126,10 @@ def _statement_starts(kinds: np.ndarray) -> list[int]:
 
 
 def pad_statements(statements: Sequence[bytes], length: int, min_rows: int = 0) -> np.ndarray:
-    """Return statements as token ids, int64 [rows, length], padded.
+    """Return statements as token ids, int64 [rows, length], padded at the end.
 
     Args:
-        statements: token ids as int64 bytes, up to `length` of them each.
+        statements: bytes of int64 token ids, at most `length` ids in each statement.
         length: number of columns.
         min_rows: minimum number of rows; missing rows are padding.
     """

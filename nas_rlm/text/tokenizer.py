@@ -27,10 +27,11 @@ _SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NUM_VALUE_NAMES
 
 
 class Tokenizer:
-    """Converts text to token ids and back.
+    """A SentencePiece tokenizer that converts text to token ids and back.
 
     Examples:
-        >>> tokenizer = Tokenizer.load("nas_rlm/assets/nas/tokenizer.model")
+        >>> from nas_rlm.files import ASSETS
+        >>> tokenizer = Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
         >>> tokenizer.decode(tokenizer.encode("v2=Add(v0,v1)")) == "v2=Add(v0,v1)"
         True
 
@@ -78,7 +79,7 @@ class Tokenizer:
         """Train a tokenizer on a mixture of texts.
 
         Args:
-            texts: ONNX texts (`nas_rlm.text.from_onnx`), a few thousand of each space.
+            texts: ONNX texts (`nas_rlm.text.from_onnx`); a few thousand of each space are enough.
             vocab_size: maximum number of tokens, including 256 bytes and 512 names of values.
             longest_piece: maximum length of a token in characters.
             seed: random seed of SentencePiece.
@@ -149,7 +150,7 @@ class Tokenizer:
         return ids
 
     def _split(self, scope: str) -> list[int]:
-        """Encode a network or function: names of values, and the text between them."""
+        """Encode the text of a scope: the names of values, and the text between them."""
         ids: list[int] = []
         segments = iter(_NAME.split(scope))
         for text in segments:
@@ -161,7 +162,7 @@ class Tokenizer:
         return ids
 
     def _encode_between_names(self, text: str) -> list[int]:
-        """Encode a text without names of values, in chunks that are cached."""
+        """Encode a text without names of values, split into chunks whose encodings are cached."""
         chunks = text.replace(",float[", ",float[\0").replace("=f.", "\0=f.").split("\0")
         if len(chunks) == 1 or "\0" in text:
             return self._encode_cached(text)
@@ -172,7 +173,7 @@ class Tokenizer:
         return ids
 
     def _join(self, ids: list[int], more: list[int]) -> bool:
-        """Append the token ids of the next chunk to `ids`, as if both texts had been encoded together.
+        """Append the token ids `more` of the next chunk to `ids`, as if both texts were encoded together.
 
         Byte-pair merging is local: a sequence of tokens is the encoding of its text if and only if each two
         neighbours are the encoding of their joint text. If they are not, a few tokens on both sides of the
@@ -191,7 +192,7 @@ class Tokenizer:
         return False
 
     def _remerge(self, tail: tuple[int, ...], head: tuple[int, ...]) -> list[int] | None:
-        """Encode the text between the outer tokens of `tail` and `head`; None if these would change."""
+        """Encode the text between the first token of `tail` and the last of `head`; None if these change."""
         texts = [self._texts[i] for i in tail[1:] + head[:-1]]
         if not all(texts):
             return None
@@ -210,7 +211,7 @@ class Tokenizer:
         return sum(map(self._is_unknown, ids))
 
     def _is_unknown(self, i: int) -> bool:
-        """Return True for the unknown token and for bytes."""
+        """Return True for the id of the unknown token or of a byte."""
         return bool(self._pieces.IsUnknown(i) or self._pieces.IsByte(i))
 
     def decode(self, ids: list[int]) -> str:
@@ -218,7 +219,7 @@ class Tokenizer:
         return str(self._pieces.DecodeIds(ids))
 
     def kinds(self) -> np.ndarray:
-        """Return flags of each token: whether it is the name of a value, and ends a statement or a scope.
+        """Return flags of each token: name of a value, end of a statement, end of a scope.
 
         Returns:
             uint8 [vocab_size], bits IDENTIFIER, ENDS_STATEMENT and ENDS_SCOPE.

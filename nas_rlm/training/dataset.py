@@ -29,15 +29,17 @@ BATCHES_PER_WINDOW = 32  # rows are sorted by length within a window
 
 @dataclass
 class Dataset:
-    """The rows of one table.
+    """Training rows of one table, as token ids and numbers.
 
     Args:
-        recipe: how the table is used.
-        ids: token ids of each row's text.
-        numbers: for each row, from objective token to value.
-        spread: from objective token to the standard deviation of its values, estimated from their quartiles;
-            of the logarithms for objectives in `wide`.
-        wide: tokens of objectives whose values range over orders of magnitude.
+        recipe: settings of the table.
+        ids: token ids of each row's text, int64 [T].
+        numbers: value of each objective of each row, by the token of the objective.
+
+    Attributes:
+        spread: standard deviation of the values of each objective, by its token, estimated from their
+            quartiles; that of the logarithms for objectives in `wide`.
+        wide: tokens of the objectives whose values vary by a large factor.
     """
 
     recipe: TableRecipe
@@ -63,8 +65,8 @@ class Dataset:
 
         Args:
             objective: token of the objective.
-            value: label.
-            amount: noise in units of the objective's spread.
+            value: label in units of the objective.
+            amount: noise in units of the objective's `spread`.
         """
         noise = amount * self.spread[objective]
         return value * math.exp(noise) if objective in self.wide else value + noise
@@ -80,10 +82,10 @@ def make_dataset(rlm: Ensemble, rows: Sequence[Row], recipe: TableRecipe, texts:
     """Tokenize rows, and keep their values of objectives that the model has.
 
     Args:
-        rlm: the model.
+        rlm: model with the tokenizer and the objectives.
         rows: N rows.
-        recipe: how the rows are used.
-        texts: of the rows.
+        recipe: settings of the rows' table.
+        texts: text of each row.
     """
     token = {name: NUM_DIGIT_TOKENS + i for i, name in enumerate(rlm.objectives)}
     numbers = [
@@ -94,11 +96,13 @@ def make_dataset(rlm: Ensemble, rows: Sequence[Row], recipe: TableRecipe, texts:
 
 
 def batches(datasets: Sequence[Dataset], recipe: Recipe, epoch: int) -> Iterator[Batch]:
-    """Yield the batches of an epoch: rows drawn by (seed, epoch), batches of texts of similar length.
+    """Yield the batches of an epoch, each of rows with texts of similar length.
+
+    The draw of rows and the order of batches depend only on the seed and the epoch.
 
     Args:
-        datasets: one or more for each table.
-        recipe: its seed and batch size.
+        datasets: datasets from which rows are drawn.
+        recipe: recipe with seed and batch size.
         epoch: number of the epoch, from 0.
     """
     rng = np.random.default_rng([recipe.seed, epoch])
@@ -123,20 +127,22 @@ def batches(datasets: Sequence[Dataset], recipe: Recipe, epoch: int) -> Iterator
 def collate(
     batch: Batch, rng: np.random.Generator, config: Config, noise: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Make tensors of a batch: decoder sequences with accuracy first in half of them, others in random order.
+    """Make the tensors of a batch, with new decoder sequences and label noise.
 
-    Accuracy has the weight of all other numbers of its sequence together, since it would otherwise be lost
-    among many latencies. Label noise makes near numbers likely, which the loss treats as unrelated classes.
+    Accuracy is first in half of the sequences; other numbers are in random order. The loss weight of accuracy
+    equals that of all other numbers of its sequence together, since it would otherwise be lost among many
+    latencies. Label noise teaches the network that close numbers are similar, since for the loss digits are
+    unrelated classes.
 
     Args:
         batch: B rows.
-        rng: source of randomness.
-        config: of the network.
-        noise: standard deviation of the label noise, in units of each objective's spread.
+        rng: generator of the sequences and the noise.
+        config: configuration of the network.
+        noise: standard deviation of the label noise, in units of each objective's `spread`.
 
     Returns:
-        Text ids [B, T]; decoder inputs [B * n, t], with the n sequences of a text in succession; targets [B *
-        n, t], the token after each input, `IGNORED` before objective tokens; loss weights [B * n, t].
+        Text ids [B, T]; decoder inputs [B * n, t], with the n sequences of a text in succession; targets
+        [B * n, t], the token after each input, `IGNORED` before objective tokens; loss weights [B * n, t].
     """
     accuracy = config.objective_ids(["accuracy"])[0] if "accuracy" in config.objectives else -1
     drawn = [_draw_sequences(d, i, accuracy, config.max_numbers, rng) for d, i in batch]
@@ -150,13 +156,11 @@ def collate(
                 config.scheme.encode(dataset.with_noise(k, numbers[k], amount))
                 for k, amount in zip(objectives, amounts, strict=True)
             ]
-            inputs.append(
-                [t for k, of_number in zip(objectives, digits, strict=True) for t in (k, *of_number)]
-            )
-            targets.append([t for of_number in digits for t in (*of_number, IGNORED)])
+            inputs.append([t for k, number in zip(objectives, digits, strict=True) for t in (k, *number)])
+            targets.append([t for number in digits for t in (*number, IGNORED)])
             share = 1.0 / max(1, len(objectives) - (accuracy in objectives))
-            of_numbers = [1.0 if k == accuracy else share for k in objectives]
-            weights.append([w for w in of_numbers for _ in range(1 + config.scheme.length)])
+            number_weights = [1.0 if k == accuracy else share for k in objectives]
+            weights.append([w for w in number_weights for _ in range(1 + config.scheme.length)])
     return (
         torch.from_numpy(pad([d.ids[i].tolist() for d, i in batch])),
         _pad_rows(inputs, 0),
@@ -168,10 +172,10 @@ def collate(
 def _draw_sequences(
     dataset: Dataset, row: int, accuracy: int, max_numbers: int, rng: np.random.Generator
 ) -> list[list[int]]:
-    """Draw the objective tokens of a row's decoder sequences, which are independent of each other.
+    """Draw the tokens of the objectives in each decoder sequence of a row.
 
-    Objectives except accuracy appear once at most. Lengths vary, since in a long sequence most numbers are
-    predicted from those before them and not from the text.
+    Each objective except accuracy is in at most one sequence. Lengths vary, since in a long sequence most
+    numbers are predicted from those before them and not from the text.
     """
     numbers = dataset.numbers[row]
     others = [k for k in numbers if k != accuracy]
@@ -187,6 +191,6 @@ def _draw_sequences(
 
 
 def _pad_rows(rows: Sequence[Sequence[float]], value: float) -> Tensor:
-    """Return rows as a tensor, padded at the end."""
+    """Return rows of different lengths as a tensor, padded at the end with a value."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])

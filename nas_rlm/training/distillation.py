@@ -25,7 +25,7 @@ def pseudo_labels(
     Args:
         rows: measured architectures.
         objectives: names of the objectives to label; those with too few measurements are left out.
-        num_networks: networks of each registered space; at most half of the space is drawn.
+        num_networks: number of networks of each registered space, but at most half of the space.
         seed: seed of networks and labels.
 
     Returns:
@@ -47,8 +47,8 @@ def pseudo_labels(
         features = graph_features.transform(raw_features)
         values = np.stack([surrogate.predict(features, n).sample(rng) for n in surrogate.objectives], 1)
         labelled += [
-            Row(space, row.arch_str, dict(zip(surrogate.objectives, of_row, strict=True)))
-            for row, of_row in zip(networks, values.tolist(), strict=True)
+            Row(space, row.arch_str, dict(zip(surrogate.objectives, labels, strict=True)))
+            for row, labels in zip(networks, values.tolist(), strict=True)
         ]
     return labelled
 
@@ -60,7 +60,7 @@ def distil(teacher: Ensemble, space_name: str, num_networks: int, seed: int = 0)
     cached on disk. Source: Hinton et al. 2015, Distilling the Knowledge in a Neural Network.
 
     Args:
-        teacher: the model.
+        teacher: model whose predictions are the targets.
         space_name: name of a registered space.
         num_networks: number of networks.
         seed: seed of the networks.
@@ -78,7 +78,7 @@ def distil(teacher: Ensemble, space_name: str, num_networks: int, seed: int = 0)
 
     def predict() -> list[str]:
         predictions = teacher.predict(space_name, list(networks), objectives, progress=True)
-        return [json.dumps(of_network) for of_network in predictions.tolist()]
+        return [json.dumps(medians) for medians in predictions.tolist()]
 
     key = (teacher.fingerprint, objectives, list(networks))
     lines = cached_strings("prediction", key, num_networks, predict)

@@ -42,7 +42,7 @@ def world_size() -> int:
 
 
 def is_main() -> bool:
-    """Return whether this process writes files and shows progress."""
+    """Return whether this is the main process, the one that writes files and shows progress."""
     return rank() == 0
 
 
@@ -57,11 +57,11 @@ def local_rows(num_rows: int) -> tuple[Tensor, float]:
     """Return the rows of a batch that this process computes, and the weight of their loss.
 
     Args:
-        num_rows: rows of the whole batch.
+        num_rows: number of rows of the full batch.
 
     Returns:
-        Row indices, int64, and 1. With fewer rows than processes, some processes get the first row with
-        weight 0, since every process must compute a gradient.
+        Indices of the rows, int64, and the weight 1. With fewer rows than processes, the processes without a
+        row get the first one with weight 0, since every process must compute a gradient.
     """
     rows = torch.arange(rank(), num_rows, world_size())
     return (rows, 1.0) if len(rows) else (torch.zeros(1, dtype=torch.long), 0.0)
@@ -78,7 +78,7 @@ def all_reduce(tensors: Sequence[Tensor]) -> None:
 
 
 def broadcast(value: float) -> float:
-    """Return the value that the main process has."""
+    """Return the main process's value in all processes."""
     if world_size() == 1:
         return value
     tensor = torch.tensor([value], dtype=torch.float64, device=device())

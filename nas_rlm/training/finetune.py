@@ -58,21 +58,22 @@ def fine_tune(
     Examples:
         >>> tuned = fine_tune(rlm, rows, ["latency/mine"])  # doctest: +SKIP
 
-    The embedding of a new objective starts at that of the known objective whose predictions rank the rows
-    most similarly.
+    The embedding of a new objective is initialised with that of the model's objective whose predictions have
+    the highest rank correlation with the rows, see `similar_objectives`.
 
     Without a recipe, the number of epochs is chosen: a fifth of the architectures is held out, a first
-    training uses the others, and its best epoch on the held-out rows is the length of a second training on
-    all rows. The first training also calibrates the temperatures. Surrogates that are fitted to the rows are
-    combined with the network, see `nas_rlm.surrogates.graph_surrogate`.
+    training uses the others, and its best epoch on the held-out rows is the number of epochs of a second
+    training on all rows. The first training also calibrates the temperatures. Surrogates that are fitted to
+    the rows are combined with the network, see `nas_rlm.surrogates.graph_surrogate`.
 
     Args:
         rlm: the model, which is not changed.
         rows: measured architectures.
         objectives: names of the objectives to learn.
-        recipe: settings of the training, without validation; its tables and size are ignored.
-        seed: seed of split and batches, without a recipe.
-        surrogates: fit surrogates to the rows and keep those of the model; else the new model has none.
+        recipe: settings of the training, without validation; its tables and size are ignored. None to choose
+            the number of epochs by validation.
+        seed: seed of the split and the batches if there is no recipe.
+        surrogates: fit surrogates to the rows and keep those of the model; if false, the new model has none.
         learn: part of the network that is trained: "all", "decoder", or "token" for the embeddings of the
             objectives only, which leaves predictions of other objectives unchanged.
 
@@ -81,7 +82,7 @@ def fine_tune(
 
     Raises:
         ValueError: no row has one of the objectives, the objectives are not a list of distinct names, or
-            there is no part with the name in `learn`.
+            `learn` is not one of the three names.
 
     Warns:
         UserWarning: the rows are too few for validation or calibration.
@@ -95,13 +96,13 @@ def fine_tune(
     fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
     first = None
     if recipe is None:
-        fitted = {space: [*map(_with_default_temperatures, of_space)] for space, of_space in fitted.items()}
+        fitted = {space: [*map(_with_default_temperatures, group)] for space, group in fitted.items()}
         recipe, first = _choose_recipe(rlm, train_rows, objectives, seed, surrogates, learn)
     tuned, _ = _train(rlm, train_rows, objectives, recipe, learn)
     temperatures = _with_defaults(train_rows, rlm.temperatures)
     if first is not None:
-        for space, of_space in first.temperatures.items():
-            temperatures[space].update(of_space)
+        for space, calibrated_temperatures in first.temperatures.items():
+            temperatures[space].update(calibrated_temperatures)
         for space, calibrated in first.surrogates.items():
             by_objective = surrogate_by_objective(calibrated)
             fitted[space] = [_with_calibration(surrogate, by_objective) for surrogate in fitted[space]]
@@ -111,8 +112,8 @@ def fine_tune(
 
 
 def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
-    """Return a temperature for each space and objective of the rows: a known one, or the default."""
-    temperatures = {space: dict(of_space) for space, of_space in known.items()}
+    """Return known temperatures, and the default for other spaces and objectives of the rows."""
+    temperatures = {space: dict(by_objective) for space, by_objective in known.items()}
     for row in rows:
         for name in row.targets:
             temperatures.setdefault(row.space, {}).setdefault(name, DEFAULT_TEMPERATURE)
@@ -120,13 +121,13 @@ def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[s
 
 
 def _with_default_temperatures(surrogate: Surrogate) -> Surrogate:
-    """Return a copy of a surrogate with the default temperature of the network for each objective."""
+    """Return a copy of a surrogate with the default network temperature for each objective."""
     defaults = dict.fromkeys(surrogate.objectives, DEFAULT_NETWORK_TEMPERATURE)
     return replace(surrogate, network_temperatures=defaults)
 
 
 def _with_calibration(surrogate: Surrogate, calibrated: Mapping[str, Surrogate]) -> Surrogate:
-    """Return a copy of a surrogate with the temperatures of surrogates that were fitted to fewer rows."""
+    """Return a copy of a surrogate with the temperatures of calibrated surrogates, given by objective."""
     temperatures: dict[str, float] = {}
     network_temperatures = dict(surrogate.network_temperatures)
     for name in surrogate.objectives:
@@ -143,13 +144,13 @@ def _merge_surrogates(
     fitted: Mapping[str, Sequence[Surrogate]],
     objectives: Sequence[str],
 ) -> dict[str, list[Surrogate]]:
-    """Return fitted surrogates, and former ones of other objectives and spaces."""
+    """Return the fitted surrogates of each space, and the former ones without the fitted objectives."""
     merged = {
-        space: [other for surrogate in of_space if (other := surrogate.without(objectives))]
-        for space, of_space in former.items()
+        space: [rest for surrogate in surrogates if (rest := surrogate.without(objectives))]
+        for space, surrogates in former.items()
     }
-    for space, of_space in fitted.items():
-        merged.setdefault(space, []).extend(of_space)
+    for space, surrogates in fitted.items():
+        merged.setdefault(space, []).extend(surrogates)
     return merged
 
 
@@ -190,11 +191,12 @@ def _median_length(rlm: Ensemble, rows: Sequence[Row]) -> float:
 
 
 def default_recipe(num_rows: int, text_length: float = LONG_TEXT, seed: int = 0) -> Recipe:
-    """Return the recipe of a fine-tuning without one.
+    """Return the recipe that fine-tuning uses if none is given.
 
     Args:
-        num_rows: training rows.
-        text_length: tokens of a text; with long texts there are fewer epochs, since each takes longer.
+        num_rows: number of training rows.
+        text_length: median number of tokens of a text; with long texts there are fewer epochs, since each
+            takes longer.
         seed: seed of the batches.
     """
     max_epochs = min(MAX_EPOCHS, MAX_STEPS * BATCH_SIZE / max(1, num_rows)) * min(1, LONG_TEXT / text_length)
@@ -232,15 +234,18 @@ def _select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
 
 
 def similar_objectives(rlm: Ensemble, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, str]:
-    """Return for each new objective the known one of its kind whose predictions correlate best with the rows.
+    """Return for each new objective the known one of its kind with the highest rank correlation.
+
+    A known objective is one that the model predicts. The kind of `latency/pixel3` is `latency`. The
+    correlation is that of the predictions of the known objective with the values of the new one in the rows.
 
     Args:
         rlm: the model.
-        rows: measured architectures, of which at most `MAX_SAMPLED_ROWS` are used.
+        rows: measured architectures; a sample of at most `MAX_SAMPLED_ROWS` is used.
         objectives: names of known and new objectives.
 
     Returns:
-        From new to known objective, where there are enough rows and a known objective of the same kind.
+        Known objective by new one; a new one is left out if there are too few rows or no known one.
     """
     similar = {}
     for name in objectives:
@@ -280,7 +285,7 @@ def _train(
 
 @contextmanager
 def _trainable_part(network: Network, learn: str, objectives: Sequence[str]) -> Iterator[None]:
-    """Freeze all parameters outside a part of the network, for the duration of the context."""
+    """Within the context, freeze all parameters except those of the part that `learn` names."""
     frozen = [p for name, p in network.named_parameters() if not name.startswith((PARTS[learn], "tokens."))]
     mask = torch.zeros(len(network.tokens.weight), 1)
     mask[network.config.objective_ids(objectives)] = 1

@@ -1,4 +1,4 @@
-"""Optimizers of recipes, and averaged weights."""
+"""Optimizers and learning rates of recipes, and averaged weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ADAM_BETAS = (0.9, 0.98)
 
 
 def make_optimizers(network: nn.Module, recipe: Recipe) -> list[Optimizer]:
-    """Return the optimizers of a recipe.
+    """Return the optimizers of a recipe for the parameters of a network.
 
-    Muon is used for the matrices of encoder and decoder layers only; AdamW is then the optimizer of all other
-    parameters. Only these matrices have weight decay.
+    Weight decay applies to the matrices of encoder and decoder layers only. Muon is used for these matrices
+    only, with AdamW for all other parameters.
 
     Args:
         network: a module whose layers are in `encoder` and `decoder`.
-        recipe: its optimizer, learning rate and weight decay.
+        recipe: recipe with optimizer, learning rate and weight decay.
     """
     matrices: list[Tensor] = []
     others: list[Tensor] = []
@@ -45,9 +45,9 @@ def learning_rate(recipe: Recipe, step: int, total_steps: int) -> float:
     """Return the learning rate of a step: linear warm-up, then the recipe's schedule.
 
     Args:
-        recipe: its learning rate, warm-up and schedule.
+        recipe: recipe with learning rate, warm-up and schedule.
         step: number of the step, from 0.
-        total_steps: of the training.
+        total_steps: number of steps of the training.
     """
     rate = recipe.learning_rate * min(1.0, (step + 1) / max(1, recipe.warmup))
     if recipe.schedule == "cosine":
@@ -60,7 +60,7 @@ class AveragedWeights:
 
     Args:
         network: the network.
-        decay: of the average; it is smaller in the first steps.
+        decay: decay of the average per step; it is smaller in the first steps.
 
     Attributes:
         tensors: averaged parameters by name.
@@ -72,13 +72,17 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Add the parameters after a step, numbered from 0."""
+        """Update the average with the network's present parameters.
+
+        Args:
+            step: number of the step after which it is called, from 0.
+        """
         decay = min(self.decay, (step + 1) / (step + 10))
         torch._foreach_lerp_(list(self.tensors.values()), list(self.network.parameters()), 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the context, the network has the averaged weights, on the CPU and in evaluation mode."""
+        """Within the context, give the network the averaged weights, on the CPU and in evaluation mode."""
         device = self.network.pieces.weight.device
         own = {n: p.detach().clone() for n, p in self.network.named_parameters()}
         self.network.load_state_dict(self.tensors, strict=False)

@@ -16,6 +16,7 @@ from nas_rlm.files import RECIPES, read_text
 from nas_rlm.utils.schema import (
     NO_OTHER_KEYS,
     Fraction,
+    Int,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -31,16 +32,16 @@ FORMER_TABLE_KEYS = {"lessons": "pseudo_labels", "experts": "surrogates"}
 
 @dataclass(frozen=True, config=NO_OTHER_KEYS)
 class TableRecipe:
-    """How one table is used.
+    """Settings of one table in a training.
 
     Args:
-        path: a parquet file, relative to the data directory.
-        rows: training rows in an epoch, drawn anew each epoch and repeated where there are fewer; None for
-            all.
-        sequences: maximum of decoder sequences for a row in a step, each with other numbers.
-        pseudo_labels: random networks of each space, beside the rows, with pseudo-labels from surrogates that
-            are fitted to the rows, see `nas_rlm.training.distillation`; None for none.
-        surrogates: kinds of objectives, such as accuracy or latency, of which surrogates are fitted to the
+        path: path of the parquet file, relative to the data directory.
+        rows: number of training rows in an epoch, drawn anew each epoch and repeated if there are fewer; None
+            for all.
+        sequences: maximum number of decoder sequences of a row in a step, each with other numbers.
+        pseudo_labels: number of additional random networks of each space, with pseudo-labels from surrogates
+            that are fitted to the rows, see `nas_rlm.training.distillation`; None for none.
+        surrogates: kinds of objectives, such as accuracy or latency, for which surrogates are fitted to the
             rows and saved with the model, see `nas_rlm.surrogates`.
     """
 
@@ -51,13 +52,13 @@ class TableRecipe:
     surrogates: tuple[str, ...] = ()
 
     def surrogate_objectives(self, objectives: Sequence[str]) -> list[str]:
-        """Return those objectives of which surrogates are fitted."""
+        """Return those of the objectives for which surrogates are fitted."""
         return [name for name in objectives if name.split("/")[0] in self.surrogates]
 
 
 @dataclass(frozen=True, config=NO_OTHER_KEYS)
 class SpaceRecipe:
-    """How random networks of a space are used, with graph features or a teacher's predictions as targets.
+    """Settings of random networks of one space in a training.
 
     Args:
         space: name of a registered search space.
@@ -65,7 +66,7 @@ class SpaceRecipe:
         rows: as for a table.
         sequences: as for a table.
         teacher: a checkpoint directory or the name of a shipped model, whose predictions are the targets, see
-            `nas_rlm.training.distillation.distil`; by default targets are graph features.
+            `nas_rlm.training.distillation.distil`; by default the targets are graph features.
     """
 
     space: str
@@ -76,13 +77,13 @@ class SpaceRecipe:
 
     @property
     def as_table(self) -> TableRecipe:
-        """The same use of a table."""
+        """The same settings for a table."""
         return TableRecipe(self.space, self.rows, self.sequences)
 
 
 @dataclass(frozen=True, config=NO_OTHER_KEYS)
 class Recipe:
-    """A training of a model.
+    """Settings of a model's training.
 
     Args:
         tables: tables to train on.
@@ -94,29 +95,29 @@ class Recipe:
         encoder: name of a frozen pretrained encoder that replaces the encoder layers, see
             `nas_rlm.model.encoders.load`; it has its own tokenizer.
         tokenizer: path of a tokenizer, or the name of a shipped model; by default a tokenizer is trained.
-        vocab_size: pieces of a trained tokenizer.
-        tokenizer_texts: texts of each table that the tokenizer is trained on.
+        vocab_size: number of pieces (tokens) of a trained tokenizer.
+        tokenizer_texts: number of texts of each table that the tokenizer is trained on.
         longest_piece: maximum length of a piece in characters.
-        numbers: maximum of numbers in a decoder sequence: accuracy first, then others in random order.
+        numbers: maximum number of numbers in a decoder sequence: accuracy first, then others in random order.
         epochs: number of epochs.
-        batch_size: rows in a step.
+        batch_size: number of rows in a step.
         optimizer: "adamw", "adafactor" or "muon" (for matrices of the layers; AdamW for the rest).
-        learning_rate: highest learning rate.
-        warmup: steps of linear warm-up.
-        schedule: of the learning rate after warm-up: "cosine" (to zero) or "constant".
-        weight_decay: of the layers' matrices.
+        learning_rate: maximum learning rate.
+        warmup: number of steps of linear warm-up.
+        schedule: learning rate schedule after warm-up: "cosine" (to zero) or "constant".
+        weight_decay: weight decay of the layers' matrices.
         clip: maximum norm of the gradient.
         ema: decay of the averaged weights, which are the ones saved.
         noise: standard deviation of the label noise in units of each objective's spread; decreases to zero in
             the course of training.
-        precision: of matrix products: "float32" or "bfloat16".
-        validation: fraction of architectures that is held out, by the space's key.
+        precision: precision of matrix products: "float32" or "bfloat16".
+        validation: fraction of the architectures that is held out, half for validation and half for a test.
         by_group: hold out problems with all programs that solve them.
-        validate_every: steps between validations.
-        validation_rows: held-out rows of each table in a validation.
-        patience: validations without a better mean Spearman correlation after which training stops; 0 for
-            never.
-        checkpoint_every: steps between saved states.
+        validate_every: number of steps between validations.
+        validation_rows: maximum number of held-out rows of each table in a validation.
+        patience: number of validations without a better mean Spearman correlation after which training stops;
+            0 for never.
+        checkpoint_every: number of steps between saved states.
         seed: seed of all randomness.
 
     Raises:
@@ -133,7 +134,7 @@ class Recipe:
     vocab_size: PositiveInt = 8192
     tokenizer_texts: PositiveInt = 4000
     longest_piece: PositiveInt = 64
-    numbers: Annotated[int, Field(strict=True, ge=2)] = 6
+    numbers: Annotated[Int, Field(ge=2)] = 6
     epochs: PositiveInt = 6
     batch_size: PositiveInt = 64
     optimizer: Literal["adamw", "adafactor", "muon"] = "adamw"
@@ -184,12 +185,12 @@ class Recipe:
 
 @dataclass(frozen=True, config=NO_OTHER_KEYS)
 class SpaceTexts:
-    """Texts of random architectures of a space, for the training of a tokenizer.
+    """Settings of random architectures of one space in the training of a tokenizer.
 
     Args:
         name: name of the space.
         networks: number of architectures, before held-out ones are removed.
-        copies: weight of the texts, as a number of copies of each.
+        copies: weight of the texts: the number of copies of each, which may be fractional.
     """
 
     name: str
@@ -199,18 +200,17 @@ class SpaceTexts:
 
 @dataclass(frozen=True, config=NO_OTHER_KEYS)
 class TokenizerRecipe:
-    """A training of a tokenizer.
+    """Settings of a tokenizer's training.
 
     Args:
         spaces: spaces of random architectures to train on.
         foreign: names of networks in `nas_rlm.data.reference_networks`, exported by each of torch's exporters
             that supports them.
-        foreign_copies: copies of each of these texts.
+        foreign_copies: number of copies of each of their texts.
         tables: paths of parquet tables to train on.
         vocab_size: maximum number of pieces.
         longest_piece: maximum length of a piece in characters.
-        held_out: fraction of architectures that is left out, by the space's key: the same that tables hold
-            out.
+        held_out: fraction of the architectures that is left out: those that a split of a table holds out.
         seed: seed of the architectures.
 
     Raises:
@@ -257,7 +257,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def _base_path(name: Any, path: Path) -> str | Path:
-    """Return the path of a base in the same directory, or else the name of a shipped recipe."""
+    """Return the path of a base recipe in the directory of `path`, or else the name of a shipped recipe."""
     if not isinstance(name, str):
         raise ValueError(f"{path}: base is {name!r}: expected the name of a recipe")
     sibling = path.parent / name
@@ -265,7 +265,7 @@ def _base_path(name: Any, path: Path) -> str | Path:
 
 
 def _check_former_keys(tables: Any, path: Path) -> None:
-    """Refuse keys of tables that have another name now."""
+    """Check that no table has a key that is renamed in this version."""
     for table in tables if isinstance(tables, list) else ():
         for former, present in FORMER_TABLE_KEYS.items():
             if isinstance(table, dict) and former in table:

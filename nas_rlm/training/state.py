@@ -28,13 +28,13 @@ class TrainingState:
 
     Args:
         network: the network, on the device of the training.
-        recipe: of the training.
+        recipe: recipe of the training.
 
     Attributes:
         step: number of finished steps.
         best: highest mean Spearman correlation of a validation.
-        validations_since_best: number of validations after it.
-        averaged: averaged weights.
+        validations_since_best: number of validations after the best one.
+        averaged: averaged weights of the network.
     """
 
     def __init__(self, network: Network, recipe: Recipe) -> None:
@@ -53,9 +53,9 @@ class TrainingState:
         Args:
             ids: text ids [B, T].
             inputs: decoder inputs [B * n, t], see `nas_rlm.training.dataset.collate`.
-            targets: [B * n, t].
+            targets: target tokens [B * n, t].
             weights: loss weights [B * n, t].
-            total_steps: of the training, for the learning rate.
+            total_steps: number of steps of the training, for the learning rate.
         """
         rate = learning_rate(self.recipe, self.step, total_steps)
         weights = weights * (targets != IGNORED)
@@ -66,8 +66,8 @@ class TrainingState:
         self.network.zero_grad()
         max_texts = max(1, MAX_ATTENTION_SCORES // (self.network.config.size * ids.shape[1] ** 2))
         for part in rows.split(max_texts):
-            of_part = (t[sequences[part].flatten()].to(device) for t in (inputs, targets, weights))
-            part_loss = row_weight * self._loss(ids[part].to(device), *of_part) / total_weight
+            part_tensors = (t[sequences[part].flatten()].to(device) for t in (inputs, targets, weights))
+            part_loss = row_weight * self._loss(ids[part].to(device), *part_tensors) / total_weight
             part_loss.backward()
             loss += part_loss.detach()
         gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
@@ -82,7 +82,7 @@ class TrainingState:
         return float(loss.item())
 
     def _loss(self, ids: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of the cross-entropy of all tokens."""
+        """Return the weighted sum of the cross-entropies of the target tokens."""
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
             logits = self.network(ids, inputs)
         losses = F.cross_entropy(

@@ -42,7 +42,10 @@ def training_texts(recipe: TokenizerRecipe, progress: bool = False) -> list[str]
 
 
 def _space_texts(space_texts: SpaceTexts, recipe: TokenizerRecipe, progress: bool) -> list[str]:
-    """Return texts of random architectures that are not held out; of a fractional copy the first texts."""
+    """Return the repeated texts of random architectures that are not held out.
+
+    A fraction of a copy has only the first texts.
+    """
     space, rng = search_spaces.get(space_texts.name), np.random.default_rng(recipe.seed)
     drawn = [space.sample(rng) for _ in range(space_texts.networks)]
     train = [a for a in drawn if not is_held_out(space.key(a), recipe.held_out)]

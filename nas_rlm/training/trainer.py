@@ -56,6 +56,9 @@ def run(
         resume: continue the run in `out`; the result equals that of an uninterrupted run.
         table: name of the only table of the recipe to train on; by default all are used.
 
+    Returns:
+        The trained model.
+
     Raises:
         ValueError: the recipe is malformed, or `out` holds another run.
     """
@@ -73,7 +76,7 @@ def train_from_recipe(recipe: Recipe, run_directory: Path, resume: bool = False)
         resume: continue the run in the directory.
 
     Returns:
-        The model; in other processes than the main one without surrogates.
+        The model; without surrogates in processes other than the main one.
 
     Raises:
         ValueError: the directory holds another run, or no row has a number to learn.
@@ -173,7 +176,7 @@ def make_datasets(rlm: Ensemble, rows: Sequence[Row], use: TableRecipe, seed: in
     Args:
         rlm: the model.
         rows: training rows of the table.
-        use: how the table is used.
+        use: settings of the table.
         seed: seed of the random networks.
     """
     datasets = [make_dataset(rlm, rows, use, texts_of_rows(rows))]
@@ -188,11 +191,11 @@ def make_datasets(rlm: Ensemble, rows: Sequence[Row], use: TableRecipe, seed: in
 def training_coverage(
     rows: Sequence[Row], before: Mapping[str, TrainedOn] | None = None
 ) -> dict[str, TrainedOn]:
-    """Return by space how many rows and which objectives a model was trained on.
+    """Return the number of rows and the objectives in each space that a model was trained on.
 
     Args:
-        rows: rows of the training.
-        before: coverage of earlier trainings.
+        rows: training rows.
+        before: coverage of earlier trainings of the model, which is added.
     """
     coverage = dict(before or {})
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
@@ -217,8 +220,8 @@ def fit(
         rlm: the model.
         datasets: training data.
         recipe: learning rate, epochs and other settings.
-        compute_metrics: returns metrics of the model, see `nas_rlm.training.validation.validate`; None for no
-            validation.
+        compute_metrics: function that validates the model and returns its metrics, see
+            `nas_rlm.training.validation.validate`; None for no validation.
         run_directory: directory for log.jsonl and the state; None to write nothing.
         resume: start from the state in the run directory.
         keep_best: keep the weights of the validation with the highest mean Spearman correlation instead of
@@ -280,7 +283,7 @@ def fit(
 def _remaining_batches(
     datasets: Sequence[Dataset], recipe: Recipe, step: int, steps_per_epoch: int
 ) -> Iterator[tuple[int, int, Batch]]:
-    """Yield epoch, index and batch of each step from a given one on."""
+    """Yield the epoch, the index within it and the batch of each step, from the given step on."""
     first_epoch, num_done = divmod(step, steps_per_epoch)
     for epoch in range(first_epoch, recipe.epochs):
         for i, batch in enumerate(batches(datasets, recipe, epoch)):
@@ -291,7 +294,7 @@ def _remaining_batches(
 def _validate_averaged(
     state: TrainingState, compute_metrics: Callable[[], dict[str, dict[str, float]]]
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics of the averaged weights; in other processes than the main one there are none."""
+    """Return the metrics of the averaged weights in the main process; empty in other processes."""
     if not distributed.is_main():
         return {}
     with state.averaged.applied():
@@ -299,8 +302,8 @@ def _validate_averaged(
 
 
 def _mean_spearman(metrics: Mapping[str, Mapping[str, float]]) -> float:
-    """Return the mean Spearman correlation, the main process's in all processes; 0 without metrics."""
-    correlations = [of_objective["spearman"] for of_objective in metrics.values()]
+    """Return the mean Spearman correlation of the main process in all processes; 0 without metrics."""
+    correlations = [correlation["spearman"] for correlation in metrics.values()]
     return distributed.broadcast(float(np.mean(correlations)) if correlations else 0.0)
 
 
@@ -320,12 +323,12 @@ class _Log:
         self.losses: list[float] = []
 
     def add(self, loss: float, num_tokens: int) -> None:
-        """Add a step."""
+        """Add the loss and the number of tokens of a step."""
         self.losses.append(loss)
         self.num_tokens += num_tokens
 
     def write(self, step: int, **values: object) -> None:
-        """Write a line with the mean loss, the throughput and other values."""
+        """Write a line with the mean loss and throughput since the last line, and other values."""
         if self.run_directory is not None:
             loss = round(float(np.mean(self.losses)), 5) if self.losses else None
             rate = round(self.num_tokens / (time.perf_counter() - self.start))
@@ -339,8 +342,8 @@ def claim_run_directory(run_directory: Path, recipe: Recipe, resume: bool) -> No
     """Write the recipe into a run directory, or check that it holds the run to resume.
 
     Args:
-        run_directory: the directory; it is created.
-        recipe: of the run.
+        run_directory: the directory, which is created if it does not exist.
+        recipe: recipe of the run.
         resume: the directory may hold a run of the same recipe.
 
     Raises:
@@ -351,7 +354,7 @@ def claim_run_directory(run_directory: Path, recipe: Recipe, resume: bool) -> No
     if path.is_file():
         if not resume:
             raise ValueError(f"{run_directory} already holds a run: choose another directory, or resume it")
-        if _with_present_keys(path.read_text()) != text:
+        if not _are_equal_recipes(path.read_text(), text):
             raise ValueError(
                 f"{run_directory} holds a run of another recipe: resume it with the one in {RECIPE_FILE}"
             )
@@ -360,8 +363,11 @@ def claim_run_directory(run_directory: Path, recipe: Recipe, resume: bool) -> No
     write_text(path, text)
 
 
-def _with_present_keys(recipe: str) -> str:
-    """Return the JSON text of a recipe with former keys of tables renamed."""
+def _are_equal_recipes(stored: str, text: str) -> bool:
+    """Whether two JSON texts are the same recipe; the stored one may have former keys of tables."""
     for former, present in FORMER_TABLE_KEYS.items():
-        recipe = recipe.replace(f'"{former}":', f'"{present}":')
-    return recipe
+        stored = stored.replace(f'"{former}":', f'"{present}":')
+    try:
+        return bool(json.loads(stored) == json.loads(text))
+    except ValueError:
+        return False

@@ -18,12 +18,12 @@ MAX_LATENCIES, MAX_OBJECTIVES = 3, 4  # of a validation set
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """Held-out rows of a table.
+    """Held-out rows of a table, as texts and true values.
 
     Args:
         name: name of the table.
-        texts: N texts.
-        values: by objective, float64 [N], NaN where it is not measured.
+        texts: texts of N rows.
+        values: measured values of each objective, float64 [N], NaN where there is none.
     """
 
     name: str
@@ -32,7 +32,12 @@ class ValidationSet:
 
 
 def make_validation_set(held_out: Table, objectives: Sequence[str]) -> ValidationSet:
-    """Make a validation set of those objectives that at least two rows have."""
+    """Make a validation set from rows, without objectives that fewer than two rows have.
+
+    Args:
+        held_out: the rows.
+        objectives: names of the objectives.
+    """
     values = {name: held_out.column(name) for name in objectives}
     ranked = {name: v for name, v in values.items() if np.isfinite(v).sum() > 1}
     return ValidationSet(held_out.name, texts_of_rows(held_out.rows), ranked)
@@ -41,11 +46,11 @@ def make_validation_set(held_out: Table, objectives: Sequence[str]) -> Validatio
 def sample_validation_set(held_out: Table, recipe: Recipe) -> ValidationSet:
     """Draw a fixed sample of held-out rows.
 
-    Its objectives are accuracy and up to three latencies, or else up to four others.
+    Its objectives are accuracy and up to three latencies; if there are none, up to four others.
 
     Args:
         held_out: rows that are not trained on.
-        recipe: its seed and number of validation rows.
+        recipe: recipe with seed and number of validation rows.
     """
     rng = np.random.default_rng(recipe.seed)
     order = rng.permutation(len(held_out))[: recipe.validation_rows]
@@ -58,7 +63,7 @@ def sample_validation_set(held_out: Table, recipe: Recipe) -> ValidationSet:
 
 
 def _spread(names: Sequence[str], count: int) -> list[str]:
-    """Return at most `count` names at even distances."""
+    """Return at most `count` of the names, at evenly spaced positions."""
     return [*names[:: max(1, len(names) // count)][:count]]
 
 
@@ -67,10 +72,10 @@ def validate(rlm: Ensemble, validation_sets: Sequence[ValidationSet]) -> dict[st
 
     Args:
         rlm: the model.
-        validation_sets: of each table.
+        validation_sets: validation sets of the tables.
 
     Returns:
-        From "TABLE:OBJECTIVE" to `spearman` and `kendall`.
+        The correlations `spearman` and `kendall` for each "TABLE:OBJECTIVE".
     """
     metrics = {}
     for validation_set in validation_sets:

@@ -32,7 +32,7 @@ def padded_limits(low: float, high: float, margin: float = 0.05) -> tuple[float,
     Args:
         low: smallest value.
         high: largest value.
-        margin: as a fraction of their difference, or of `high` if they are equal.
+        margin: margin as a fraction of `high - low`, or of `high` if both are equal.
     """
     padding = margin * (high - low) or margin * abs(high) or 1.0
     return low - padding, high + padding

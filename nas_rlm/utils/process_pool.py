@@ -23,14 +23,15 @@ Result = TypeVar("Result")
 def mapped(
     work: Callable[[Item], Result], items: Sequence[Item], key: tuple[Hashable, ...] = ()
 ) -> Iterator[Result]:
-    """Yield the result of each item in order, computed by as many processes as torch has threads.
+    """Yield the results of a function of each item, in order, computed in parallel processes.
 
-    Items are assigned to the processes in turn; this process is one of them. The workers end with it.
+    The number of processes is torch's number of threads. Items are assigned to them in turn. The calling
+    process is one of them; the others are forked workers, which are ended with the iteration.
 
     Args:
-        work: function of an item, whose result can be pickled and does not depend on earlier calls.
+        work: function of an item; its result can be pickled and does not depend on earlier calls.
         items: arguments of `work`.
-        key: identifies `work`; within `staying`, calls with equal keys share their worker processes.
+        key: key of `work`; within `staying`, calls with equal keys share their worker processes.
 
     Raises:
         Exception: any exception of `work`.
@@ -44,8 +45,8 @@ def mapped(
         yield from map(work, items)
         return
     with _one_thread():
-        if key and _kept_pool is not None and _is_picklable(items[0]):
-            yield from _kept_pool.get(work, key, processes).mapped(items)
+        if key and _reused_pool is not None and _is_picklable(items[0]):
+            yield from _reused_pool.get(work, key, processes).mapped(items)
         else:
             # Indices are sent instead of items, which the workers have inherited.
             with closing(_Pool[int, Result](lambda index: work(items[index]), processes)) as pool:
@@ -54,14 +55,14 @@ def mapped(
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """Keep the worker processes and their caches between calls of `mapped` with equal keys."""
-    global _kept_pool
-    before, _kept_pool = _kept_pool, _KeptPool()
+    """Reuse worker processes and their caches in calls of `mapped` with equal keys, within a `with` block."""
+    global _reused_pool
+    before, _reused_pool = _reused_pool, _ReusedPool()
     try:
         yield
     finally:
-        _kept_pool.close()
-        _kept_pool = before
+        _reused_pool.close()
+        _reused_pool = before
 
 
 class _Pool(Generic[Item, Result]):
@@ -89,7 +90,7 @@ class _Pool(Generic[Item, Result]):
             worker_end.close()
 
     def mapped(self, items: Sequence[Item]) -> Iterator[Result]:
-        """Yield the result of each item in order; the workers end if the iteration is not completed."""
+        """Yield the result of each item in order; if the iteration is aborted, end the workers."""
         try:
             for pipe, item in zip(self.pipes, items[1 : self.processes], strict=False):
                 _send(pipe, item)
@@ -116,7 +117,7 @@ class _Pool(Generic[Item, Result]):
         self.workers, self.pipes = [], []
 
 
-class _KeptPool:
+class _ReusedPool:
     """A pool that is reused for calls with equal keys."""
 
     def __init__(self) -> None:
@@ -126,7 +127,7 @@ class _KeptPool:
     def get(
         self, work: Callable[[Item], Result], key: tuple[Hashable, ...], processes: int
     ) -> _Pool[Item, Result]:
-        """Return the pool of a key, a new one if the key is another or more processes are needed."""
+        """Return the pool, a new one if the last key was another or more processes are needed."""
         if self.pool is None or key != self.key or len(self.pool.workers) < processes - 1:
             self.close()
             self.key, self.pool = key, _Pool(work, processes)
@@ -138,11 +139,11 @@ class _KeptPool:
             self.pool.close()
 
 
-_kept_pool: _KeptPool | None = None
+_reused_pool: _ReusedPool | None = None
 
 
 def _is_picklable(item: Any) -> bool:
-    """Whether an item can be pickled; one of a class defined within a function cannot."""
+    """Return whether an item can be pickled; an instance of a class defined in a function cannot."""
     try:
         pickle.dumps(item)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -161,7 +162,7 @@ def _report_killed_worker() -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let torch use one thread, as the workers must."""
+    """Let torch use one thread within a `with` block, since forked workers cannot use more."""
     import torch
 
     before = torch.get_num_threads()
@@ -173,7 +174,13 @@ def _one_thread() -> Iterator[None]:
 
 
 def _serve(work: Callable[[Item], Any], pipe: Connection, inherited_pipes: Sequence[Connection]) -> None:
-    """Run a worker until the parent process ends."""
+    """Run a worker until the parent process ends.
+
+    Args:
+        work: function of an item.
+        pipe: connection to the parent process.
+        inherited_pipes: the parent's ends of the workers' pipes, which are closed here.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends its workers
     gc.disable()  # a collection would touch, and so copy, all inherited memory
     for inherited in inherited_pipes:
@@ -183,7 +190,7 @@ def _serve(work: Callable[[Item], Any], pipe: Connection, inherited_pipes: Seque
 
 
 def _answer_requests(work: Callable[[Item], Any], pipe: Connection) -> None:
-    """Receive items from a pipe, and send back whether they succeeded, the result or error, and warnings."""
+    """Receive items, and send back for each whether it succeeded, its result or error, and its warnings."""
     while True:
         item = pipe.recv()
         with warnings.catch_warnings(record=True) as caught:
@@ -201,7 +208,7 @@ def _send(pipe: Connection, item: Any) -> None:
 
 
 def _receive(pipe: Connection) -> Any:
-    """Receive a result from a worker; its warnings and exceptions are repeated here."""
+    """Receive a result from a worker, and repeat its warnings and exceptions in this process."""
     with _report_killed_worker():
         succeeded, result, caught = pipe.recv()
     for message, category in caught:

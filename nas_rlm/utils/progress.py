@@ -32,13 +32,13 @@ def set_mode(mode: Mode) -> None:
 
 
 def print_status(message: str) -> None:
-    """Write a line to stderr that says what is being done, unless the mode is `quiet`."""
+    """Write a line on the current step to stderr, unless the mode is `quiet`."""
     if _mode != "quiet":
         print(f"nas-rlm: {message}", file=sys.stderr, flush=True)
 
 
 class ProgressBar(tqdm):
-    """A bar of `tqdm` that is known to be shown until it is closed."""
+    """A `tqdm` bar that registers itself as active until it is closed, so that nested bars are hidden."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -52,7 +52,15 @@ class ProgressBar(tqdm):
 
 
 class ProgressLog(Generic[Item]):
-    """Writes one line to stderr for each tenth of the work; has the methods of `tqdm` that are used here."""
+    """A progress log with the interface of `tqdm`: one line on stderr for each tenth of the work.
+
+    Args:
+        iterable: items to work on; None if `update` is called instead.
+        desc: name of the work.
+        total: number of items; None for the length of `iterable`.
+        initial: number of items that were finished before.
+        unit: name of an item.
+    """
 
     def __init__(
         self,
@@ -85,6 +93,7 @@ class ProgressLog(Generic[Item]):
         self.close()
 
     def _num_tenths(self) -> int:
+        """Return the number of completed tenths of the work."""
         return self.n * MAX_LOG_LINES // self.total if self.total else 0
 
     def update(self, n: int = 1) -> None:
@@ -99,11 +108,11 @@ class ProgressLog(Generic[Item]):
             print(line, file=sys.stderr, flush=True)
 
     def set_postfix(self, **values: Any) -> None:
-        """Values to append to the following lines."""
+        """Append these values to the following lines."""
         self._postfix = "".join(f", {name} {value}" for name, value in values.items())
 
     def set_description(self, desc: str) -> None:
-        """Name what is done from here on."""
+        """Set the name of the work in the following lines."""
         self.desc = desc
 
     def close(self) -> None:
@@ -123,7 +132,7 @@ def progress_bar(
 ) -> ProgressBar | ProgressLog[Any]:
     """Show the progress of work, in the way that `set_mode` chose.
 
-    Inside of work that shows its progress already, nothing is shown, except on a terminal: there the inner bar
+    Nested work shows nothing while the outer work shows its progress, except on a terminal: there its bar
     appears after `DELAY` seconds and is removed at its end.
 
     Examples:
@@ -132,9 +141,9 @@ def progress_bar(
 
     Args:
         iterable: items to work on; without it call `update`.
-        desc: what is done, in a word.
-        total: number of items, where `iterable` has no length.
-        initial: items that were finished before.
+        desc: name of the work.
+        total: number of items, needed if `iterable` has no length.
+        initial: number of items that were finished before.
         unit: name of an item.
         delay: seconds before a bar is drawn.
         disable: show nothing.

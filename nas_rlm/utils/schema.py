@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from numbers import Integral, Real
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from nas_rlm.utils.validation import suggest
 
 NO_OTHER_KEYS = ConfigDict(extra="forbid")
+
+
+def _python_number(value: object) -> object:
+    """Return a number of another library, such as NumPy, as one of Python; other values as they are."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
 # Strict, so that neither true nor "4" is taken for a number.
-PositiveInt = Annotated[int, Field(strict=True, ge=1)]
-NonNegativeInt = Annotated[int, Field(strict=True, ge=0)]
-PositiveFloat = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-NonNegativeFloat = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(strict=True, ge=0, lt=1)]  # below 1
+Int = Annotated[int, Field(strict=True), BeforeValidator(_python_number)]
+Float = Annotated[float, Field(strict=True, allow_inf_nan=False), BeforeValidator(_python_number)]
+PositiveInt = Annotated[Int, Field(ge=1)]
+NonNegativeInt = Annotated[Int, Field(ge=0)]
+PositiveFloat = Annotated[Float, Field(gt=0)]
+NonNegativeFloat = Annotated[Float, Field(ge=0)]
+Fraction = Annotated[Float, Field(ge=0, lt=1)]  # from 0 to below 1
 
 UNKNOWN_KEY = "unexpected_keyword_argument"
 MISSING_KEYS = ("missing", "missing_argument")
@@ -28,6 +42,7 @@ EXPECTED = {
     "greater_than": "a number above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "int_type": "an integer",
+    "invalid_key": "a text as the key",
     "less_than": "a number below {lt:g}",
     "literal_error": "{expected}",
     "string_type": "a text",
@@ -43,14 +58,15 @@ def message(error: ValidationError, names: Collection[str] = ()) -> str:
 
     Args:
         error: error of a dataclass that pydantic checks.
-        names: valid keys, from which similar ones are suggested for an unknown key.
+        names: valid keys, from which similar ones are suggested for an unknown key; none to suggest nothing.
     """
     problems = error.errors(include_url=False)
     problem = next((p for p in problems if p["type"] == UNKNOWN_KEY), problems[0])
     key = _key_path(problem["loc"])
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == UNKNOWN_KEY:
-        return f"unknown key {key!r}; {suggest(str(problem['loc'][-1]), names)}"
+        suggestion = f"; {suggest(str(problem['loc'][-1]), names)}" if names else ""
+        return f"unknown key {key!r}{suggestion}"
     if kind in MISSING_KEYS:
         return f"{key} is missing"
     if kind == "json_invalid":

@@ -15,8 +15,8 @@ def as_list(values: Iterable[Any], argument: str) -> list[Any]:
     """Return values as a list.
 
     Args:
-        values: an iterable.
-        argument: its name, for the error message.
+        values: iterable of values.
+        argument: name of the argument, for the error message.
 
     Raises:
         ValueError: values is a string or not iterable.
@@ -30,7 +30,7 @@ def check_objective_names(objectives: Sequence[str]) -> None:
     """Check that objectives are a non-empty list of distinct names.
 
     Raises:
-        ValueError: they are not.
+        ValueError: the list is empty, or a name is repeated or not a string.
     """
     if isinstance(objectives, str):
         raise ValueError(
@@ -46,7 +46,7 @@ def check_objective_names(objectives: Sequence[str]) -> None:
 
 
 def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
-    """Return quantile levels as floats; the median only if there are none.
+    """Return quantile levels as floats; only that of the median, 0.5, for None.
 
     Raises:
         ValueError: a level is not a number from 0.001 to 0.999, or the sequence is empty.
@@ -64,7 +64,9 @@ def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
 
 
 def suggest(name: str, valid: Collection[str]) -> str:
-    """Return the end of an error message on an unknown name: similar valid names, or else a few of them.
+    """Return the end of an error message on an unknown name, which suggests similar valid names.
+
+    Without similar ones, it lists a few valid names.
 
     Examples:
         >>> suggest("latency/pixel4", ["accuracy", "latency/pixel3"])

@@ -22,7 +22,42 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path):
         raise RuntimeError("power cut")
     assert path.read_text() == "first"
     assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(("umask", "permissions"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_a_new_file_has_the_permissions_that_the_umask_allows(tmp_path, umask, permissions):
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "a.txt", "text")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == permissions
+
+
+@pytest.mark.parametrize("permissions", [0o600, 0o664, 0o444, 0o755])
+def test_a_replaced_file_keeps_its_permissions(tmp_path, permissions):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(permissions)
+    with atomic_write(path) as temporary:
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+        temporary.write_text("new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == permissions
+
+
+def test_a_file_is_on_disk_before_it_replaces_another(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    synced = []
+
+    def fsync(descriptor):
+        synced.append((os.pread(descriptor, 9, 0), path.read_text()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_text(path, "new")
+    assert synced == [(b"new", "old")]
+    assert path.read_text() == "new"
 
 
 def test_links_are_followed(tmp_path):

@@ -1,23 +1,22 @@
-"""What the model is held against: cost, learners on hand-made features and on graphs, a plain head."""
+"""Baselines: costs, learners on features of a space and on graphs, a regression head, and simple decoding."""
 
 from nas_rlm.benchmarks.baselines.cost import flops, params
-from nas_rlm.benchmarks.baselines.gcn import SPACES as CELLS
-from nas_rlm.benchmarks.baselines.gcn import gcn
-from nas_rlm.benchmarks.baselines.head import head
+from nas_rlm.benchmarks.baselines.gcn import CELL_SPACES, gcn
 from nas_rlm.benchmarks.baselines.perceptron import mlp
-from nas_rlm.benchmarks.baselines.programs import length, loop_depth, neighbours
-from nas_rlm.benchmarks.baselines.trees import features, trees
+from nas_rlm.benchmarks.baselines.programs import loop_depth, neighbours, program_length
+from nas_rlm.benchmarks.baselines.regression_head import regression_head
+from nas_rlm.benchmarks.baselines.trees import space_features, trees
 
 __all__ = [
-    "CELLS",
-    "features",
+    "CELL_SPACES",
     "flops",
     "gcn",
-    "head",
-    "length",
     "loop_depth",
     "mlp",
     "neighbours",
     "params",
+    "program_length",
+    "regression_head",
+    "space_features",
     "trees",
 ]

@@ -1,4 +1,4 @@
-"""Ranking by cost alone: multiply-accumulates and parameters, counted from the graph."""
+"""Ranking by cost: multiply-accumulates and parameters, from the table or the graph."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from nas_rlm.data.tables import Row
 
 
 def flops(rows: Sequence[Row]) -> np.ndarray:
-    """Multiply-accumulates of each row's network: float64 [N]."""
-    return np.array([_counted(row, "flops") for row in rows])
+    """Return the multiply-accumulates of each row's network [N]."""
+    return np.array([_cost(row, "flops") for row in rows])
 
 
 def params(rows: Sequence[Row]) -> np.ndarray:
-    """Parameters of each row's network: float64 [N]."""
-    return np.array([_counted(row, "params") for row in rows])
+    """Return the parameters of each row's network [N]."""
+    return np.array([_cost(row, "params") for row in rows])
 
 
-def _counted(row: Row, count: str) -> float:
-    if count in row.targets:
-        return row.targets[count]
+def _cost(row: Row, name: str) -> float:
+    """The cost in the row's targets, or of its architecture."""
+    if name in row.targets:
+        return row.targets[name]
     space = search_spaces.get(row.space)
-    return float(getattr(space, count)(space.parse(row.arch_str)))
+    return float(getattr(space, name)(space.parse(row.arch_str)))

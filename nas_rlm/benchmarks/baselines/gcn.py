@@ -1,4 +1,4 @@
-"""A graph network on cells, after BRP-NAS (Dudziak et al. 2020): the rival that reads graphs."""
+"""A graph convolutional network on cells, after BRP-NAS (Dudziak et al. 2020)."""
 
 from __future__ import annotations
 
@@ -16,55 +16,63 @@ from nas_rlm.data.tables import Row
 from search_spaces.nasbench101 import Cell101
 from search_spaces.nasbench201 import EDGES, Cell201
 
-SPACES = ("nasbench101", "nasbench201")
-WIDTH, LAYERS, DROPOUT = 144, 4, 0.2
-EPOCHS, BATCH, RATE, DECAY = 300, 16, 1e-3, 5e-4
-Cell = tuple[list[str], list[tuple[int, int]]]
+CELL_SPACES = ("nasbench101", "nasbench201")
+WIDTH, NUM_LAYERS, DROPOUT = 144, 4, 0.2
+EPOCHS, BATCH_SIZE, LEARNING_RATE, WEIGHT_DECAY = 300, 16, 1e-3, 5e-4
+PREDICTION_BATCH_SIZE = 1024
+Cell = tuple[list[str], list[tuple[int, int]]]  # operators of the nodes, and edges
 
 
-def gcn(known: Sequence[Row], values: np.ndarray, asked: Sequence[Row], seed: int = 0) -> np.ndarray:
-    """Predictions of a graph convolutional network, trained from nothing.
+def gcn(train_rows: Sequence[Row], labels: np.ndarray, test_rows: Sequence[Row], seed: int = 0) -> np.ndarray:
+    """Train a graph convolutional network from scratch and predict the test rows.
 
     Args:
-        known: measured rows of a space of `SPACES`.
-        values: what was measured, float64 [M].
-        asked: N rows of the same space.
-        seed: of weights and batches.
+        train_rows: M labelled rows of one of `CELL_SPACES`.
+        labels: measured values [M].
+        test_rows: N rows of the same space.
+        seed: seed of weights and batches.
 
     Returns:
-        float64 [N].
+        Predictions [N].
+
+    Raises:
+        ValueError: the space has no cell graph.
     """
-    cells = [_cell(row) for row in (*known, *asked)]
-    operators = sorted({o for ops, _ in cells for o in ops})
-    size = max(len(ops) for ops, _ in cells)
-    features, graphs = _tensors(cells, operators, size)
+    cells = [_cell(row) for row in (*train_rows, *test_rows)]
+    operators = sorted({operator for nodes, _ in cells for operator in nodes})
+    max_nodes = max(len(nodes) for nodes, _ in cells)
+    features, graphs = _tensors(cells, operators, max_nodes)
     torch.manual_seed(seed)
-    network, m = _Network(len(operators)), len(known)
-    optimizer = torch.optim.AdamW(network.parameters(), RATE, weight_decay=DECAY)
-    steps = EPOCHS * -(-m // BATCH)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    mean, deviation = values.mean(), values.std() or 1.0
-    wanted = torch.from_numpy((values - mean) / deviation).float()
+    network, num_train = _Network(len(operators)), len(train_rows)
+    optimizer = torch.optim.AdamW(network.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    total_steps = EPOCHS * -(-num_train // BATCH_SIZE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total_steps)
+    mean, deviation = labels.mean(), labels.std() or 1.0
+    targets = torch.from_numpy((labels - mean) / deviation).float()
     for _ in range(EPOCHS):
-        for rows in torch.randperm(m).split(BATCH):
-            loss = F.mse_loss(network(features[rows], graphs[rows]), wanted[rows])
+        for rows in torch.randperm(num_train).split(BATCH_SIZE):
+            loss = F.mse_loss(network(features[rows], graphs[rows]), targets[rows])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
     network.eval()
     with torch.inference_mode():
-        parts = zip(features[m:].split(1024), graphs[m:].split(1024), strict=True)
-        found = torch.cat([network(x, a) for x, a in parts]).double().numpy()
-    return found * deviation + mean
+        batches = zip(
+            features[num_train:].split(PREDICTION_BATCH_SIZE),
+            graphs[num_train:].split(PREDICTION_BATCH_SIZE),
+            strict=True,
+        )
+        predicted = torch.cat([network(x, graph) for x, graph in batches]).double().numpy()
+    return predicted * deviation + mean
 
 
 class _Network(nn.Module):
-    """Graph convolutions along the edges, then a linear layer on the global node, which every node feeds."""
+    """Graph convolutions along the edges, and a linear layer on a global node with edges from all nodes."""
 
-    def __init__(self, operators: int) -> None:
+    def __init__(self, num_operators: int) -> None:
         super().__init__()
-        widths = [operators + 1, *[WIDTH] * LAYERS]
+        widths = [num_operators + 1, *[WIDTH] * NUM_LAYERS]
         self.layers = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
         self.out = nn.Linear(WIDTH, 1)
 
@@ -75,30 +83,30 @@ class _Network(nn.Module):
         return y
 
 
-def _tensors(cells: Sequence[Cell], operators: list[str], size: int) -> tuple[Tensor, Tensor]:
-    """One-hot operators [N, 1 + size, 1 + operators], and graphs [N, 1 + size, 1 + size] of means."""
-    features = torch.zeros(len(cells), 1 + size, 1 + len(operators))
-    graphs = torch.eye(1 + size).repeat(len(cells), 1, 1)
+def _tensors(cells: Sequence[Cell], operators: list[str], max_nodes: int) -> tuple[Tensor, Tensor]:
+    """One-hot operators [N, V, 1 + operators] and averaging matrices [N, V, V] of V = 1 + max_nodes nodes."""
+    features = torch.zeros(len(cells), 1 + max_nodes, 1 + len(operators))
+    graphs = torch.eye(1 + max_nodes).repeat(len(cells), 1, 1)
     features[:, 0, 0] = 1
-    for k, (ops, edges) in enumerate(cells):
-        features[k, range(1, 1 + len(ops)), [1 + operators.index(o) for o in ops]] = 1
-        graphs[k, 0, 1 : 1 + len(ops)] = 1
+    for k, (nodes, edges) in enumerate(cells):
+        features[k, range(1, 1 + len(nodes)), [1 + operators.index(o) for o in nodes]] = 1
+        graphs[k, 0, 1 : 1 + len(nodes)] = 1
         for a, b in edges:
             graphs[k, 1 + b, 1 + a] = 1
     return features, graphs / graphs.sum(2, keepdim=True)
 
 
 def _cell(row: Row) -> Cell:
-    """The operators of a cell, and its edges."""
+    """The operators and the edges of a row's cell."""
     architecture: Any = search_spaces.get(row.space).parse(row.arch_str)
     if isinstance(architecture, Cell101):
         cell = architecture.pruned()
         assert cell is not None
         return list(cell.ops), [(u, v) for v in range(len(cell.ops)) for u in cell.sources(v)]
     if isinstance(architecture, Cell201):
-        places = {edge: 1 + k for k, edge in enumerate(EDGES)}
-        edges = [(a, b) for (i, j), a in places.items() for (k, _), b in places.items() if k == j]
-        edges += [(0, b) for (i, _), b in places.items() if i == 0]
-        edges += [(a, 1 + len(EDGES)) for (_, j), a in places.items() if j == max(j for _, j in EDGES)]
+        nodes = {edge: 1 + k for k, edge in enumerate(EDGES)}
+        edges = [(a, b) for (i, j), a in nodes.items() for (k, _), b in nodes.items() if k == j]
+        edges += [(0, b) for (i, _), b in nodes.items() if i == 0]
+        edges += [(a, 1 + len(EDGES)) for (_, j), a in nodes.items() if j == max(j for _, j in EDGES)]
         return ["input", *architecture.operators, "output"], edges
-    raise ValueError(f"{row.space} has no cell graph; expected one of {', '.join(SPACES)}")
+    raise ValueError(f"{row.space} has no cell graph; expected one of {', '.join(CELL_SPACES)}")

@@ -1,21 +1,23 @@
-"""A plain multilayer perceptron on the adjacency encoding: the genes of a space, one-hot."""
+"""A multilayer perceptron on features of a space."""
 
 from __future__ import annotations
 
 import numpy as np
 
 
-def mlp(known: np.ndarray, values: np.ndarray, asked: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Predictions of a perceptron of two hidden layers.
+def mlp(
+    train_features: np.ndarray, labels: np.ndarray, test_features: np.ndarray, seed: int = 0
+) -> np.ndarray:
+    """Fit a perceptron with two hidden layers and predict the test rows.
 
     Args:
-        known: `features` of M measured rows.
-        values: what was measured, float64 [M].
-        asked: `features` of N rows.
-        seed: of the weights.
+        train_features: features of M labelled rows [M, F], see `space_features`.
+        labels: measured values [M].
+        test_features: features of N test rows [N, F].
+        seed: seed of the weights.
 
     Returns:
-        float64 [N].
+        Predictions [N].
 
     Raises:
         ValueError: scikit-learn is not installed.
@@ -25,9 +27,9 @@ def mlp(known: np.ndarray, values: np.ndarray, asked: np.ndarray, seed: int = 0)
         from sklearn.preprocessing import StandardScaler
     except ImportError:
         raise ValueError("the perceptron needs scikit-learn: pip install 'nas-rlm[baselines]'") from None
-    scaler = StandardScaler().fit(known)
-    mean, deviation = values.mean(), values.std() or 1.0
+    scaler = StandardScaler().fit(train_features)
+    mean, deviation = labels.mean(), labels.std() or 1.0
     model = MLPRegressor(hidden_layer_sizes=(128, 128), alpha=1e-2, max_iter=500, random_state=seed)
-    model.fit(scaler.transform(known), (values - mean) / deviation)
-    predicted: np.ndarray = model.predict(scaler.transform(asked)) * deviation + mean
+    model.fit(scaler.transform(train_features), (labels - mean) / deviation)
+    predicted: np.ndarray = model.predict(scaler.transform(test_features)) * deviation + mean
     return predicted

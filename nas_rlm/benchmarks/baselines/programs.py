@@ -1,4 +1,4 @@
-"""Programs ranked without a model: by length, by how deep loops are, by the programs they are like."""
+"""Programs ranked without a language model: by length, by depth of loops, and by similar programs."""
 
 from __future__ import annotations
 
@@ -9,44 +9,48 @@ from collections.abc import Sequence
 
 import numpy as np
 
-NEIGHBOURS = 10
-AT_ONCE = 512  # programs that are asked about
-SHARPNESS = 4  # power of the similarity by which a neighbour counts
-_MARKS = re.compile(r"\b(?:for|while)\b|[{};]")
-_QUIET = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
-_HEAD = re.compile(r"\bfor\s*\([^;{}]*;[^;{}]*;")  # the semicolons of a loop's head end nothing
-_PYTHON = re.compile(r"^[ \t]*(?:for|while|if|def)\b[^\n]*:[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
-_LINE = re.compile(r"^([ \t]*)(?:((?:for|while)\b)|[^\s#])", re.MULTILINE)
+NUM_NEIGHBOURS = 10
+BATCH_SIZE = 512  # programs whose similarities are computed at a time
+SIMILARITY_POWER = 4  # power of the similarity that weights a neighbour
+_BRACE_MARKS = re.compile(r"\b(?:for|while)\b|[{};]")
+_COMMENTS_AND_STRINGS = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL
+)
+_FOR_HEADER = re.compile(r"\bfor\s*\([^;{}]*;[^;{}]*;")  # its semicolons end no statement
+_PYTHON_BLOCK = re.compile(r"^[ \t]*(?:for|while|if|def)\b[^\n]*:[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
+_INDENTED_LINE = re.compile(r"^([ \t]*)(?:((?:for|while)\b)|[^\s#])", re.MULTILINE)
 _TOKEN = r"\w+|[^\w\s]"
 
 
-def length(programs: Sequence[str]) -> np.ndarray:
-    """Characters of each program: float64 [N]."""
+def program_length(programs: Sequence[str]) -> np.ndarray:
+    """Return the number of characters of each program [N]."""
     return np.array([len(text) for text in programs], dtype=float)
 
 
 def loop_depth(programs: Sequence[str]) -> np.ndarray:
-    r"""How many loops are within each other at most, in each program: float64 [N].
+    r"""Return the largest number of nested loops of each program [N].
 
     >>> loop_depth(["for i in a:\n  while i: pass", "for(;;) { f(); } while (1) {}"]).tolist()
     [2.0, 1.0]
 
-    Python is parsed, comprehensions count; of anything else braces tell, or, where it looks like Python of
-    another version, indentation.
+    Python is parsed, and comprehensions count as loops. In other languages braces are counted, and
+    indentation in Python of another version.
     """
     return np.array([_depth(text) for text in programs], dtype=float)
 
 
-def neighbours(known: Sequence[str], values: np.ndarray, asked: Sequence[str]) -> np.ndarray:
-    """The mean number, by logarithms, of the known programs with the most similar words and pairs of words.
+def neighbours(train_programs: Sequence[str], values: np.ndarray, test_programs: Sequence[str]) -> np.ndarray:
+    """Return the weighted mean in logarithms over the most similar training programs.
+
+    Similarity is the cosine of TF-IDF vectors of tokens and pairs of tokens.
 
     Args:
-        known: M programs.
-        values: what was measured of them, float64 [M].
-        asked: N programs.
+        train_programs: M programs.
+        values: their measured values [M].
+        test_programs: N programs.
 
     Returns:
-        float64 [N].
+        Predictions [N].
 
     Raises:
         ValueError: scikit-learn is not installed.
@@ -55,68 +59,72 @@ def neighbours(known: Sequence[str], values: np.ndarray, asked: Sequence[str]) -
         from sklearn.feature_extraction.text import TfidfVectorizer
     except ImportError:
         raise ValueError("neighbours need scikit-learn: pip install 'nas-rlm[baselines]'") from None
-    words = TfidfVectorizer(token_pattern=_TOKEN, ngram_range=(1, 2), sublinear_tf=True, lowercase=False)
-    of_known, of_asked = words.fit_transform(known).T.tocsr(), words.transform(asked)
-    count, logs = min(NEIGHBOURS, len(known)), np.log1p(values)
-    found = []
-    for start in range(0, len(asked), AT_ONCE):
-        alike = (of_asked[start : start + AT_ONCE] @ of_known).toarray()
-        nearest = np.argpartition(-alike, count - 1, axis=1)[:, :count]
-        weights = np.take_along_axis(alike, nearest, axis=1) ** SHARPNESS + 1e-9
-        found.append(np.expm1((weights * logs[nearest]).sum(1) / weights.sum(1)))
-    return np.concatenate([np.empty(0), *found])
+    vectorizer = TfidfVectorizer(token_pattern=_TOKEN, ngram_range=(1, 2), sublinear_tf=True, lowercase=False)
+    train_vectors = vectorizer.fit_transform(train_programs).T.tocsr()
+    test_vectors = vectorizer.transform(test_programs)
+    count, logs = min(NUM_NEIGHBOURS, len(train_programs)), np.log1p(values)
+    predictions = []
+    for start in range(0, len(test_programs), BATCH_SIZE):
+        similarity = (test_vectors[start : start + BATCH_SIZE] @ train_vectors).toarray()
+        nearest = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
+        weights = np.take_along_axis(similarity, nearest, axis=1) ** SIMILARITY_POWER + 1e-9
+        predictions.append(np.expm1((weights * logs[nearest]).sum(1) / weights.sum(1)))
+    return np.concatenate([np.empty(0), *predictions])
 
 
 def _depth(text: str) -> int:
+    """The largest number of nested loops of a program."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what strings escape
-            return _in_python(ast.parse(text))
+            warnings.simplefilter("ignore")  # of invalid escape sequences
+            return _depth_of_syntax_tree(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        if _PYTHON.search(text):
-            return _by_indentation(text)
-        return _in_braces(_HEAD.sub("for ", _QUIET.sub("", text)))
+        if _PYTHON_BLOCK.search(text):
+            return _depth_by_indentation(text)
+        return _depth_by_braces(_FOR_HEADER.sub("for ", _COMMENTS_AND_STRINGS.sub("", text)))
 
 
-def _by_indentation(text: str) -> int:
-    """Loops that are open when another one begins, in Python of another version."""
-    found = 0
-    open_at: list[int] = []
-    for indent, mark in _LINE.findall(text):
+def _depth_by_indentation(text: str) -> int:
+    """The depth of loops in Python of another version."""
+    max_depth = 0
+    open_loops: list[int] = []  # their indentation
+    for indent, loop in _INDENTED_LINE.findall(text):
         width = len(indent.expandtabs())
-        open_at = [one for one in open_at if one < width]
-        if mark:
-            open_at.append(width)
-            found = max(found, len(open_at))
-    return found
+        open_loops = [loop_width for loop_width in open_loops if loop_width < width]
+        if loop:
+            open_loops.append(width)
+            max_depth = max(max_depth, len(open_loops))
+    return max_depth
 
 
-def _in_python(node: ast.AST) -> int:
-    found, stack = 0, [(node, 0)]
+def _depth_of_syntax_tree(root: ast.AST) -> int:
+    """The depth of loops and comprehensions in Python."""
+    max_depth, stack = 0, [(root, 0)]
     while stack:
-        one, depth = stack.pop()
-        inner = [child for child in ast.iter_child_nodes(one) if isinstance(child, ast.comprehension)]
-        depth += isinstance(one, ast.For | ast.AsyncFor | ast.While) + len(inner)
-        found = max(found, depth)
-        stack += [(child, depth) for child in ast.iter_child_nodes(one)]
-    return found
+        node, depth = stack.pop()
+        children = list(ast.iter_child_nodes(node))
+        depth += isinstance(node, ast.For | ast.AsyncFor | ast.While)
+        depth += sum(isinstance(child, ast.comprehension) for child in children)
+        max_depth = max(max_depth, depth)
+        stack += [(child, depth) for child in children]
+    return max_depth
 
 
-def _in_braces(text: str) -> int:
-    """Loops that are open when another one begins: each ends with its block, or with its one statement."""
-    found, waiting = 0, 0
-    blocks: list[int] = []  # loops that each open block ends
-    for mark in _MARKS.findall(text):
+def _depth_by_braces(text: str) -> int:
+    """The depth of loops in C-like programs; a loop ends with its block or with its only statement."""
+    max_depth, num_pending = 0, 0  # loops whose block or statement has not begun
+    blocks: list[int] = []  # loops that end with each open block
+    for mark in _BRACE_MARKS.findall(text):
         if mark == "{":
-            blocks.append(waiting)
-            waiting = 0
+            blocks.append(num_pending)
+            num_pending = 0
         elif mark == "}":
             if blocks:
                 blocks.pop()
-            waiting = 0
+            num_pending = 0
         elif mark == ";":
-            waiting = 0
+            num_pending = 0
         else:
-            waiting += 1
-            found = max(found, sum(blocks) + waiting)
-    return found
+            num_pending += 1
+            max_depth = max(max_depth, sum(blocks) + num_pending)
+    return max_depth

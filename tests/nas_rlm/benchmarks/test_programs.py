@@ -4,7 +4,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nas_rlm.benchmarks.programs import LEARNT, METHODS, Told, in_problems, judged
+from nas_rlm.benchmarks.programs import (
+    METHODS,
+    TRAINED_METHODS,
+    TimedPredictions,
+    evaluate_predictions,
+)
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
 from nas_rlm.data.tables import Table
@@ -12,7 +17,7 @@ from tests.nas_rlm.cli.commands import refused
 
 
 def rows(n):
-    """Programs that take what their problem and their lists tell."""
+    """Programs whose memory depends on their problem and their lists."""
     rng = np.random.default_rng(0)
     found = []
     for i in range(n):
@@ -32,7 +37,7 @@ def rows(n):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def command(tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="needs scikit-learn")
     write(tmp_path / "own.parquet", rows(400))
     (tmp_path / "own.yaml").write_text(
@@ -48,54 +53,59 @@ def here(tmp_path, monkeypatch):
         "own",
         "--recipe",
         "own.yaml",
-        "--folder",
+        "--models",
         "models",
         "--seeds",
         "1",
     ]
 
 
-def test_methods_are_judged_on_the_same_rows_and_it_goes_on(here, capsys, monkeypatch):
-    assert main([*here, "--out", "found.jsonl"]) == 0
+def test_methods_are_evaluated_on_the_same_rows_and_an_interrupted_run_continues(
+    command, capsys, monkeypatch
+):
+    assert main([*command, "--out", "found.jsonl"]) == 0
     shown = capsys.readouterr().out
-    told = {line.split()[1]: float(line.split()[2]) for line in shown.splitlines()[2:]}
-    assert set(told) == set(METHODS)
-    assert told["words"] > 0.8 and told["rlm"] > 0.8 > told["length"]
+    correlations = {line.split()[1]: float(line.split()[2]) for line in shown.splitlines()[2:]}
+    assert set(correlations) == set(METHODS)
+    assert correlations["ngrams"] > 0.8 and correlations["rlm"] > 0.8 > correlations["length"]
     lines = Path("found.jsonl").read_text().splitlines()
     assert len(lines) == len(METHODS)
 
     def refuse(*_, **__):
         raise AssertionError("it is trained already")
 
-    monkeypatch.setattr("nas_rlm.benchmarks.programs.trained", refuse)
+    monkeypatch.setattr("nas_rlm.benchmarks.programs.train_from_recipe", refuse)
     Path("found.jsonl").write_text("\n".join(lines[:-1]) + "\n")
-    assert main([*here, "--out", "found.jsonl", "--picture", "problems.png", "--objective", "memory"]) == 0
+    assert main([*command, "--out", "found.jsonl", "--picture", "problems.png", "--objective", "memory"]) == 0
     assert Path("problems.png").stat().st_size > 1000
     again = [json.loads(line) | {"seconds": 0} for line in Path("found.jsonl").read_text().splitlines()]
     assert again == [json.loads(line) | {"seconds": 0} for line in lines]
 
 
-def test_new_problems_are_kept_apart(here, capsys):
-    assert main([*here, "--split", "problem", "--methods", "length,words"]) == 0
+def test_new_problems_can_be_evaluated(command, capsys):
+    assert main([*command, "--split", "problem", "--methods", "length,ngrams"]) == 0
     assert "own by problem" in capsys.readouterr().out
 
 
-def test_what_cannot_be_judged(here, capsys):
-    assert "--split is 'row'" in refused(capsys, *here, "--split", "row")
-    assert "is not a picture" in refused(capsys, *here, "--picture", "problems.txt")
-    assert "no method 'gcn'" in refused(capsys, *here, "--methods", "gcn")
-    assert "own has no 'speed'; known: memory" in refused(capsys, *here, "--objective", "speed")
-    assert "no table 'other'" in refused(capsys, *here[:3], "other", *here[4:])
+def test_bad_options_are_refused(command, capsys):
+    assert "--split is 'row'" in refused(capsys, *command, "--split", "row")
+    assert "is not a picture" in refused(capsys, *command, "--picture", "problems.txt")
+    assert "no method 'gcn'" in refused(capsys, *command, "--methods", "gcn")
+    assert "own has no 'speed'; known: memory" in refused(capsys, *command, "--objective", "speed")
+    assert "no table 'other'" in refused(capsys, *command[:3], "other", *command[4:])
 
 
-def test_numbers_are_held_against_what_was_measured():
+def test_predictions_are_compared_with_measurements():
     table = Table("own", rows(96))
     true = table.column("memory")
-    found = judged(Told(np.stack([true - 1, true, true + 1], 1), 0.5), table, "memory")
+    found = evaluate_predictions(
+        TimedPredictions(np.stack([true - 1, true, true + 1], 1), 0.5), table, "memory"
+    )
     assert (found.rows, found.coverage, found.seconds) == (96, 1.0, 0.5)
     assert found.spearman == pytest.approx(1)
-    assert found.problems == 12 and found.good == found.best == 1 and 0 < found.lucky < 0.6
-    blind = judged(Told(np.ones((96, 3)), 0.5), table, "memory")
-    assert (blind.spearman, blind.coverage, blind.good) == (0.0, 0.0, 0.0)
-    assert len(in_problems(Told(np.ones((96, 3)), 0), table, "memory", least=9).ranks) == 0
-    assert set(LEARNT) < set(METHODS)
+    assert found.problems == 12 and found.good_share == found.top1 == 1 and 0 < found.random_top1 < 0.6
+    blind = evaluate_predictions(TimedPredictions(np.ones((96, 3)), 0.5), table, "memory")
+    assert (blind.spearman, blind.coverage, blind.good_share) == (0.0, 0.0, 0.0)
+    few = evaluate_predictions(TimedPredictions(np.ones((96, 3)), 0), table, "memory", min_programs=9)
+    assert few.problems == 0
+    assert set(TRAINED_METHODS) < set(METHODS)

@@ -13,48 +13,48 @@ class Score:
 
 
 def results(path, space="a"):
-    return Results(path, Score, {"space": space, "others": ["x"]}, ("method", "seed"))
+    return Results(path, Score, {"space": space, "spaces": ["x"]}, ("method", "seed"))
 
 
-def test_results_go_on_where_they_were_left(tmp_path):
+def test_results_continue_after_an_interruption(tmp_path):
     path = tmp_path / "new" / "results.jsonl"
     for seed in range(2):
         results(path).add(("trees", seed), Score(0.123456, seed))
         path.write_text(path.read_text() + '{"space": "b"')
-    assert results(path).found == {("trees", 0): Score(0.1235, 0), ("trees", 1): Score(0.1235, 1)}
+    assert results(path).records == {("trees", 0): Score(0.1235, 0), ("trees", 1): Score(0.1235, 1)}
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    both = {"space": "a", "others": ["x"], "method": "trees"}
+    both = {"space": "a", "spaces": ["x"], "method": "trees"}
     assert records == [{**both, "seed": seed, "rank": 0.1235, "count": seed} for seed in (0, 1)]
 
 
-def test_a_file_holds_several_settings(tmp_path):
+def test_a_file_can_hold_several_settings(tmp_path):
     path = tmp_path / "results.jsonl"
     for space, rank in (("a", 0.1), ("b", 0.2), ("a", 0.3)):
         results(path, space).add(("trees", 0), Score(rank, 1))
-    assert results(path, "a").found == {("trees", 0): Score(0.3, 1)}
-    assert results(path, "b").found == {("trees", 0): Score(0.2, 1)}
-    assert results(path, "c").found == {}
+    assert results(path, "a").records == {("trees", 0): Score(0.3, 1)}
+    assert results(path, "b").records == {("trees", 0): Score(0.2, 1)}
+    assert results(path, "c").records == {}
 
 
-def test_without_a_file_results_are_kept_alone():
-    found = results(None)
-    found.add(("trees", 0), Score(0.123456, 1))
-    assert found.found == {("trees", 0): Score(0.123456, 1)}
+def test_without_a_file_results_are_kept_in_memory():
+    kept = results(None)
+    kept.add(("trees", 0), Score(0.123456, 1))
+    assert kept.records == {("trees", 0): Score(0.123456, 1)}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1]\n", "line 1 is no result"),
-        ('{"space": "a", "others": [], "method": "m", "seed": 0, "rank": "high", "count": 1}\n', "line 1 is"),
-        ('{"space": "a", "others": [], "method": "m", "seed": [0], "rank": 1, "count": 1}\n', "line 1 is"),
-        ('{"space": "a", "method": "m", "seed": 0, "rank": 1, "count": 1}\n', "line 1 is no result"),
-        ('{"space": "a", "others": [], "method": "m", "seed": 0, "rank": 1}\n', "line 1 is no result"),
-        ("a letter", "is no file of results"),
-        ('{"a": [1, 2]}', "is no file of results"),
+        ("[1]\n", "line 1 is not a result"),
+        ('{"space": "a", "spaces": [], "method": "m", "seed": 0, "rank": "high", "count": 1}\n', "line 1 is"),
+        ('{"space": "a", "spaces": [], "method": "m", "seed": [0], "rank": 1, "count": 1}\n', "line 1 is"),
+        ('{"space": "a", "method": "m", "seed": 0, "rank": 1, "count": 1}\n', "line 1 is not a result"),
+        ('{"space": "a", "spaces": [], "method": "m", "seed": 0, "rank": 1}\n', "line 1 is not a result"),
+        ("a letter", "is not a file of results"),
+        ('{"a": [1, 2]}', "is not a file of results"),
     ],
 )
-def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path, content, message):
+def test_other_files_are_refused_and_not_changed(tmp_path, content, message):
     path = tmp_path / "file"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import search_spaces
-from nas_rlm.benchmarks.search import METHODS, SETS, contest, draw, judged, means
+from nas_rlm.benchmarks.search import (
+    METHODS,
+    OBJECTIVE_SETS,
+    evaluate_result,
+    mean_and_deviation,
+    search_benchmark,
+)
 from nas_rlm.data import Row, Table
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.reference_points import published_reference_values
@@ -13,7 +19,7 @@ from nas_rlm.search.settings import SearchSettings
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
-PAIR = SETS[0]
+PAIR = OBJECTIVE_SETS[0]
 
 
 @pytest.fixture(scope="module")
@@ -29,61 +35,65 @@ def table():
 
 
 def found_in(table, **changed):
-    size = {"population": 40, "generations": 15, "seeds": [0], "sets": (PAIR,), **changed}
-    return dict(contest(table, lambda rows, objectives, seed: StubPredictor(), **size))
+    size = {"population": 40, "generations": 15, "seeds": [0], "objective_sets": (PAIR,), **changed}
+    return dict(search_benchmark(table, lambda rows, objectives, seed: StubPredictor(), **size))
 
 
-def test_a_perfect_model_finds_nearly_the_best_and_more_with_more_evaluations(table):
+def test_a_perfect_model_finds_nearly_the_best_front(table):
     found = found_in(table)
-    marks = [50, 100, 200, 500, 600]
-    assert list(found) == [(" x ".join(PAIR), m, 0, mark) for m in METHODS for mark in marks]
-    ends = {method: found[" x ".join(PAIR), method, 0, 600].share for method in METHODS}
+    counts = [50, 100, 200, 500, 600]
+    assert list(found) == [(" x ".join(PAIR), m, 0, count) for m in METHODS for count in counts]
+    ends = {method: found[" x ".join(PAIR), method, 0, 600].relative_hypervolume for method in METHODS}
     assert ends["model"] > 0.98
-    assert ends["model"] > max(ends["model, random"], ends["random on truth"])
+    assert ends["model"] > max(ends["model, random"], ends["random on true values"])
     for method in METHODS:
-        of_method = [found[" x ".join(PAIR), method, 0, mark] for mark in marks]
-        shares = [one.share for one in of_method]
+        evaluations = [found[" x ".join(PAIR), method, 0, count] for count in counts]
+        shares = [one.relative_hypervolume for one in evaluations]
         assert shares == sorted(shares)
-        assert all(one.share <= one.share_shortlist <= 1 for one in of_method)
+        assert all(one.relative_hypervolume <= one.shortlist_hypervolume <= 1 for one in evaluations)
 
 
-def test_a_model_that_ranks_the_wrong_way_finds_little(table):
+def test_a_model_that_ranks_in_reverse_finds_little(table):
     class Wrong(StubPredictor):
         def medians(self, architectures, objectives):
             return 100 - super().medians(architectures, objectives)
 
-    found = dict(contest(table, lambda *_: Wrong(), sets=(PAIR,), population=40, generations=10, seeds=[0]))
-    shares = {method: found[" x ".join(PAIR), method, 0, 400].share for method in METHODS}
-    assert shares["model"] < 0.5 < shares["random on truth"]
+    found = dict(
+        search_benchmark(
+            table, lambda *_: Wrong(), objective_sets=(PAIR,), population=40, generations=10, seeds=[0]
+        )
+    )
+    shares = {method: found[" x ".join(PAIR), method, 0, 400].relative_hypervolume for method in METHODS}
+    assert shares["model"] < 0.5 < shares["random on true values"]
 
 
-def test_labels_are_random_rows_with_the_wanted_numbers_alone(table):
-    given = []
+def test_labels_are_random_rows_with_only_the_objectives(table):
+    calls = []
 
-    def model_of(rows, objectives, seed):
-        given.append((rows, objectives, seed))
+    def make_model(rows, objectives, seed):
+        calls.append((rows, objectives, seed))
         return StubPredictor()
 
-    size = {"labels": 30, "sets": (PAIR,), "population": 10, "generations": 6, "seeds": [0, 1]}
-    found = dict(contest(table, model_of, **size))
-    assert [(len(rows), objectives, seed) for rows, objectives, seed in given] == [
+    size = {"num_labels": 30, "objective_sets": (PAIR,), "population": 10, "generations": 6, "seeds": [0, 1]}
+    found = dict(search_benchmark(table, make_model, **size))
+    assert [(len(rows), objectives, seed) for rows, objectives, seed in calls] == [
         (30, PAIR, 0),
         (30, PAIR, 1),
     ]
-    assert given[0][0] != given[1][0]
-    truth = TablePredictor(table, PAIR)
-    assert all(list(row.targets.values()) == truth.values[row.arch_str] for row in given[0][0])
-    again = dict(contest(table, model_of, **size, done=list(found)[:-1]))
-    assert len(again) == 2 and len(given) == 2  # the last search alone, which asks no model
+    assert calls[0][0] != calls[1][0]
+    true_values = TablePredictor(table, PAIR)
+    assert all(list(row.targets.values()) == true_values.values[row.arch_str] for row in calls[0][0])
+    again = dict(search_benchmark(table, make_model, **size, finished=list(found)[:-1]))
+    assert len(again) == 2 and len(calls) == 2  # only the last search, which uses no model
     with pytest.raises(ValueError, match="1 labels of 5,209 rows"):
-        next(contest(table, model_of, labels=1, sets=(PAIR,)))
+        next(search_benchmark(table, make_model, num_labels=1, objective_sets=(PAIR,)))
 
 
-def test_labels_that_are_chosen_are_worth_more_and_count(table):
-    given = []
+def test_chosen_labels_improve_the_front_and_replace_predictions(table):
+    calls = []
 
-    def model_of(rows, objectives, seed):
-        given.append(rows)
+    def make_model(rows, objectives, seed):
+        calls.append(rows)
         return Low()
 
     seeds = range(3)
@@ -92,37 +102,44 @@ def test_labels_that_are_chosen_are_worth_more_and_count(table):
         def medians(self, architectures, objectives):
             return super().medians(architectures, objectives) - [40, 0]
 
-    size = {"labels": 40, "sets": (PAIR,), "population": 30, "generations": 4, "seeds": seeds}
-    found = [dict(contest(table, model_of, chosen=c, **size)) for c in (True, False)]
-    unasked, chosen, drawn = given[0:6:2], given[1:6:2], given[6:]
-    assert not any(unasked) and all(len(rows) == 40 for rows in drawn)
+    size = {"num_labels": 40, "objective_sets": (PAIR,), "population": 30, "generations": 4, "seeds": seeds}
+    found = [dict(search_benchmark(table, make_model, is_chosen=c, **size)) for c in (True, False)]
+    first, chosen, drawn = calls[0:6:2], calls[1:6:2], calls[6:]
+    assert not any(first) and all(len(rows) == 40 for rows in drawn)
     assert all(40 >= len(rows) > 20 for rows in chosen)
-    truth, corner = TablePredictor(table, PAIR), [published_reference_values("nasbench201")[name] for name in PAIR]
-    assert all([row.targets[o] for o in PAIR] == truth.values[row.arch_str] for row in chain(*chosen))
+    true_values, reference_point = (
+        TablePredictor(table, PAIR),
+        [published_reference_values("nasbench201")[name] for name in PAIR],
+    )
+    assert all([row.targets[o] for o in PAIR] == true_values.values[row.arch_str] for row in chain(*chosen))
     own = [
-        [truth.relative_hypervolume([r.arch_str for r in rows], PAIR, corner) for rows in some] for some in (chosen, drawn)
+        [true_values.relative_hypervolume([r.arch_str for r in rows], PAIR, reference_point) for rows in some]
+        for some in (chosen, drawn)
     ]
     assert sum(own[0]) > sum(own[1])
-    ends = [[one[" x ".join(PAIR), "model", seed, 120].share for seed in seeds] for one in found]
-    assert ends[0] == pytest.approx(own[0], abs=0.02)  # whatever else the model tells is far behind them
+    ends = [
+        [one[" x ".join(PAIR), "model", seed, 120].relative_hypervolume for seed in seeds] for one in found
+    ]
+    assert ends[0] == pytest.approx(own[0], abs=0.02)  # the predictions are far below the labels
 
 
-def test_shares_are_of_the_whole_tables_hypervolume(table):
-    truth = TablePredictor(table, PAIR)
-    names = list(truth.values)
-    values = np.repeat(truth.measured_values(names, PAIR)[:, :, None], 3, axis=2)
+def test_hypervolumes_are_relative_to_the_full_table(table):
+    true_values = TablePredictor(table, PAIR)
+    names = list(true_values.values)
+    values = np.repeat(true_values.measured_values(names, PAIR)[:, :, None], 3, axis=2)
     settings = SearchSettings("nasbench201", PAIR)
-    everything = judged(SearchResult(settings, names, values), truth, 2.0)
-    assert (everything.share, everything.share_shortlist, everything.seconds) == (1, 1, 2)
-    few = judged(SearchResult(settings, names[:50], values[:50]), truth, 1.0)
-    assert 0 < few.share < 1
+    everything = evaluate_result(SearchResult(settings, names, values), true_values, 2.0)
+    assert (everything.relative_hypervolume, everything.shortlist_hypervolume, everything.seconds) == (
+        1,
+        1,
+        2,
+    )
+    few = evaluate_result(SearchResult(settings, names[:50], values[:50]), true_values, 1.0)
+    assert 0 < few.relative_hypervolume < 1
 
 
-def test_a_panel_for_each_set_and_a_line_for_each_method(table):
+def test_mean_and_deviation_are_over_seeds(table):
     found = found_in(table, seeds=[0, 1], generations=3)
-    (mean, deviation) = means(found, "share")[" x ".join(PAIR), "model", 100]
-    shares = [found[" x ".join(PAIR), "model", seed, 100].share for seed in (0, 1)]
+    (mean, deviation) = mean_and_deviation(found, "relative_hypervolume")[" x ".join(PAIR), "model", 100]
+    shares = [found[" x ".join(PAIR), "model", seed, 100].relative_hypervolume for seed in (0, 1)]
     assert (mean, deviation) == pytest.approx((np.mean(shares), np.std(shares)))
-    (axis,) = draw(found).axes
-    assert [line.get_label() for line in axis.lines] == list(METHODS)
-    assert axis.lines[0].get_xdata().tolist() == [50, 100, 120]

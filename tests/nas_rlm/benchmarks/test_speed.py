@@ -5,14 +5,20 @@ import torch
 
 from nas_rlm import RLM
 from nas_rlm.benchmarks import speed
-from nas_rlm.benchmarks.speed import PARTS, Plan, measured, objectives_of, operations
+from nas_rlm.benchmarks.speed import (
+    PARTS,
+    SpeedSettings,
+    count_operations,
+    measure_parts,
+    measured_objectives,
+)
 from nas_rlm.benchmarks.timing import Timing
 from nas_rlm.cli import main
 from nas_rlm.model.network import Network
 from nas_rlm.text.tokenizer import ENDS_STATEMENT
 from tests.nas_rlm.cli.commands import refused
 
-PLAN = Plan(count=4, runs=2, most=10, evaluations=16)
+SETTINGS = SpeedSettings(count=4, runs=2, max_count=10, evaluations=16)
 
 
 @pytest.fixture
@@ -23,34 +29,34 @@ def rlm(tiny_checkpoint):
 @pytest.mark.parametrize("part", [name for name in PARTS if name not in ("learning", "start")])
 def test_each_part_is_measured(rlm, part, monkeypatch):
     monkeypatch.setattr(speed, "SPACES", ("nasbench201", "nasbench101"))
-    monkeypatch.setattr(speed, "CROPS", (16, 32))
-    monkeypatch.setattr(speed, "SIDE", 64)
-    monkeypatch.setattr(speed, "BATCH", 4)
+    monkeypatch.setattr(speed, "TEXT_LENGTHS", (16, 32))
+    monkeypatch.setattr(speed, "MATRIX_SIZE", 64)
+    monkeypatch.setattr(speed, "BATCH_SIZE", 4)
     rlm.surrogates = dict.fromkeys(speed.SPACES, ())
-    found = dict(measured(rlm, PLAN, [part], {}))
+    found = dict(measure_parts(rlm, SETTINGS, [part], {}))
     assert {name for name, _ in found} == {part}
     assert all(timing.seconds > 0 for timing in found.values())
     counts = {case: timing.units for (_, case), timing in found.items()}
-    if part in ("end-to-end", "text", "encoder", "experts"):
+    if part in ("end-to-end", "text", "encoder", "surrogates"):
         assert counts["nasbench201"] in (3, 4)  # equal ones are encoded once
     if part == "search":
         assert counts == dict.fromkeys(("NSGA-II", "without network", "without network and text"), 16)
     if part == "growth":
         assert counts["10 networks"] == 10
-    assert not list(measured(rlm, PLAN, [part], found))
+    assert not list(measure_parts(rlm, SETTINGS, [part], found))
 
 
 def test_learning_is_measured(rlm, monkeypatch):
-    monkeypatch.setattr(speed, "STEPS", 1)
-    monkeypatch.setattr(speed, "LABELS", 5)
+    monkeypatch.setattr(speed, "NUM_STEPS", 1)
+    monkeypatch.setattr(speed, "NUM_LABELS", 5)
     monkeypatch.setattr(RLM, "fine_tune", lambda self, rows, names: len(rows) == 5 or pytest.fail("5 labels"))
-    found = dict(measured(rlm, Plan(count=4, runs=1), ["learning"], {}))
+    found = dict(measure_parts(rlm, SpeedSettings(count=4, runs=1), ["learning"], {}))
     assert found["learning", "fine-tuning, 5 labels"].units == 5
     assert found["learning", "pretraining, tokens"].units > 32 * 20
 
 
 @pytest.mark.parametrize(("statements", "read"), [(0, 100), (1, 5)])
-def test_operations_are_those_of_the_weights(rlm, statements, read):
+def test_operations_are_counted_from_the_weights(rlm, statements, read):
     config = replace(rlm.network.config, statement_layers=statements)
     network = Network(config, rlm.tokenizer.kinds())
     weights = sum(p.numel() for p in network.encoder.parameters() if p.ndim == 2)
@@ -59,11 +65,11 @@ def test_operations_are_those_of_the_weights(rlm, statements, read):
     ends = int((network.kinds == ENDS_STATEMENT).nonzero()[0, 0])
     plain = int((network.kinds == 0).nonzero()[-1, 0])
     ids = torch.tensor([([plain] * 19 + [ends]) * 5] * 3)
-    assert operations(network, ids) == 3 * (2 * read * weights + pairs)
+    assert count_operations(network, ids) == 3 * (2 * read * weights + pairs)
 
 
-def test_what_a_space_has_is_asked_first(rlm):
-    assert objectives_of(rlm, "nasbench201") == ["accuracy", "latency/pixel3", "latency/eyeriss"]
+def test_objectives_of_the_space_come_first(rlm):
+    assert measured_objectives(rlm, "nasbench201") == ["accuracy", "latency/pixel3", "latency/eyeriss"]
 
 
 def test_the_command(tiny_checkpoint, tmp_path, capsys):
@@ -89,9 +95,9 @@ def test_the_command(tiny_checkpoint, tmp_path, capsys):
         ({"count": 10**20}, "count is 1000"),
     ],
 )
-def test_a_plan_that_is_none(changes, message):
+def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        Plan(**changes)
+        SpeedSettings(**changes)
 
 
 def test_a_part_that_was_interrupted_is_measured_again(rlm, monkeypatch):
@@ -101,9 +107,9 @@ def test_a_part_that_was_interrupted_is_measured_again(rlm, monkeypatch):
 
     monkeypatch.setitem(speed.PARTS, "text", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        next(measured(rlm, PLAN, ["text"], {}))
+        next(measure_parts(rlm, SETTINGS, ["text"], {}))
 
 
 def test_a_model_without_accuracy_and_latency_is_refused(rlm):
-    with pytest.raises(ValueError, match="knows no accuracy and no latency: expected one such as nas"):
-        objectives_of(rlm.copy_for_training(("flops",)), "nasbench201")
+    with pytest.raises(ValueError, match="has no accuracy and no latency: expected a model such as nas"):
+        measured_objectives(rlm.copy_for_training(("flops",)), "nasbench201")

@@ -18,7 +18,7 @@ def test_help_of_every_command(capsys):
     assert nas_rlm.__version__ in capsys.readouterr().out
 
 
-def test_folders_that_are_not_empty_are_left_alone(tmp_path, model, table, capsys):
+def test_directories_that_are_not_empty_are_not_changed(tmp_path, model, table, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     for arguments in (
         ["export", "--space", "nasbench201", "--sample", "1"],
@@ -150,17 +150,17 @@ def test_as_a_process(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "told"),
+    ("raised", "code", "line"),
     [
-        (KeyboardInterrupt(), 130, "nas-rlm: interrupted; search and train go on with --resume"),
+        (KeyboardInterrupt(), 130, "nas-rlm: interrupted; search and train continue with --resume"),
         (MemoryError(), 2, "nas-rlm: error: there is not enough memory for that"),
         (MemoryError("a copy was killed"), 2, "nas-rlm: error: a copy was killed"),
     ],
 )
-def test_what_ends_a_command_from_outside_is_told(raised, code, told, monkeypatch, capsys):
-    def ended():
+def test_interruptions_and_missing_memory_are_reported(raised, code, line, monkeypatch, capsys):
+    def fail():
         raise raised
 
-    monkeypatch.setattr("search_spaces.names", ended)
+    monkeypatch.setattr("search_spaces.names", fail)
     assert main(["spaces"]) == code
-    assert capsys.readouterr().err.strip() == told
+    assert capsys.readouterr().err.strip() == line

@@ -11,15 +11,15 @@ def test_measure_python(tmp_path, capsys):
     out = ["--out", str(tmp_path / "t.parquet")]
     command = ["measure", "python", *files, "--entry", "f", "--cases", str(tmp_path / "cases.json")]
     assert main([*command, *out, "--repeats", "2", "--warmup", "0"]) == 0
-    said = capsys.readouterr().out
-    assert "1 programs with memory" in said
-    assert "1 cannot be measured" in said and "name 'missing' is not defined" in said
+    printed = capsys.readouterr().out
+    assert "1 programs with memory" in printed
+    assert "1 cannot be measured" in printed and "name 'missing' is not defined" in printed
     rows = read(tmp_path / "t.parquet").rows
     assert [row.identifier for row in rows] == files
     assert rows[0].targets["memory"] > 8_000
     programs = ["measure", "python", "--programs", str(tmp_path / "cases.json"), *out]
     assert "line 1 is not a program" in refused(capsys, *programs)
-    assert "--cases is for files" in refused(capsys, *programs, "--entry", "f")
+    assert "--cases and --entry are for files" in refused(capsys, *programs, "--entry", "f")
     assert "give either files" in refused(capsys, *command, *programs[2:])
     assert "give either files" in refused(capsys, "measure", "python", *out)
     assert "jobs is 0" in refused(capsys, *command, *out, "--jobs", "0")

@@ -152,7 +152,7 @@ def test_programs_are_read_as_they_are(tmp_path, programs, capsys):
     )
     assert {r["arch"] for r in rows(tmp_path / "r.csv")} == {files[0], files[3]}
     capsys.readouterr()
-    assert "is a program: flops is counted in networks alone" in refused(
+    assert "is a program: flops is computed for networks only" in refused(
         capsys, "predict", *files, *model, "--objectives", "memory,flops"
     )
 

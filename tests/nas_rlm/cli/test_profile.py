@@ -8,15 +8,15 @@ from tests.nas_rlm.cli.commands import refused
 from tests.nas_rlm.devices.networks import SPACE, fake_worker_command
 
 
-def test_profile_measures_and_goes_on(tmp_path, capsys, monkeypatch):
+def test_profile_measures_and_continues(tmp_path, capsys, monkeypatch):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     out = tmp_path / "runs" / "t.parquet"
     command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--seconds", "0.01"]
     command += ["--windows", "2", "--out", str(out)]
     assert main([*command, "--sample", "2"]) == main([*command, "--sample", "3", "--memory"]) == 0
-    said = capsys.readouterr().out
-    assert "3 networks with latency/onnxruntime-cpu-1t" in said
-    assert "windows of a network differ by" in said
+    printed = capsys.readouterr().out
+    assert "3 networks with latency/onnxruntime-cpu-1t" in printed
+    assert "windows of a network differ by" in printed
     rng = np.random.default_rng(0)
     rows = read(out).rows
     assert [r.arch_str for r in rows] == [str(SPACE.sample(rng)) for _ in range(3)]
@@ -24,7 +24,7 @@ def test_profile_measures_and_goes_on(tmp_path, capsys, monkeypatch):
     assert [("memory/onnxruntime-cpu-1t" in r.targets) for r in rows] == [False, False, True]
 
 
-def test_profile_chooses(tmp_path, tiny_checkpoint):
+def test_profile_selects_informative_networks(tmp_path, tiny_checkpoint):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     out = tmp_path / "t.parquet"
     command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--seconds", "0.001"]
@@ -33,7 +33,7 @@ def test_profile_chooses(tmp_path, tiny_checkpoint):
     assert len(read(out)) == 4
 
 
-def test_what_fails_is_said_and_kept(tmp_path, capsys):
+def test_failures_are_reported_and_kept(tmp_path, capsys):
     out, archs = tmp_path / "t.parquet", tmp_path / "archs.txt"
     archs.write_text(f"{SPACE.sample(np.random.default_rng(0))}\n")
     command = ["profile", "--device", "onnxruntime", "--space", "nasbench201", "--archs", str(archs)]
@@ -52,13 +52,16 @@ def test_what_fails_is_said_and_kept(tmp_path, capsys):
         (("--space", "nasbench201", "--sample", "2", "--windows", "0"), "--windows is 0"),
         (("--space", "nasbench201", "--sample", "2", "--seconds", "0"), "--seconds is 0"),
         (("--space", "nasbench201", "--sample", "2", "--limit", "0.1"), "--limit is 0.1"),
-        (("--space", "nasbench201", "--sample", "2", "--choose", "5"), "5 of 2 networks with different features"),
+        (
+            ("--space", "nasbench201", "--sample", "2", "--choose", "5"),
+            "5 of 2 networks with different features",
+        ),
         (("m.onnx", "--sample", "2"), "--choose are for spaces"),
         (("nowhere.onnx",), "nowhere.onnx"),
         (("--space", "nasbench201", "--sample", "1", "--python", "false"), "does not start a worker"),
     ],
 )
-def test_what_profile_refuses(tmp_path, capsys, more, message):
+def test_bad_options_are_refused(tmp_path, capsys, more, message):
     line = refused(capsys, "profile", "--device", "torch", *more, "--out", tmp_path / "t.parquet")
     assert message in line
     assert not (tmp_path / "t.parquet").exists()

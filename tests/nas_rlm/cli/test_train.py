@@ -3,7 +3,7 @@ from nas_rlm.cli import main
 from tests.nas_rlm.cli.commands import ARCHS, refused, rows
 
 
-def test_finetune_teaches_a_new_objective(tmp_path, model, table, archs, capsys):
+def test_finetune_adds_a_new_objective(tmp_path, model, table, archs, capsys):
     tuned = tmp_path / "tuned"
     objectives = ("--objectives", "latency/toaster")
     assert "latency/toaster" in refused(capsys, "predict", *model, *archs, *objectives)
@@ -18,12 +18,12 @@ def test_finetune_teaches_a_new_objective(tmp_path, model, table, archs, capsys)
     assert "latency/x" in line
 
 
-def test_a_new_objective_leaves_the_others_as_they_are(tmp_path, model, table, capsys):
+def test_bad_objectives_of_finetune_are_refused(tmp_path, model, table, capsys):
     tuned = tmp_path / "tuned"
     command = ["finetune", *model, "--data", str(table)]
     assert "none of" in refused(capsys, *command, "--new-objective", "energy/mybox", "--out", tuned)
     refusals = {
-        ("--new-objective", "accuracy"): "knows 'accuracy' already",
+        ("--new-objective", "accuracy"): "has 'accuracy' already",
         ("--new-objective", "latency/x", "--objectives", "accuracy"): "expected one of them",
         (): "nothing to learn: expected --objectives, or --new-objective",
         ("--objectives", "accuracy", "--learn", "encoder"): "no part 'encoder' of a network",
@@ -33,15 +33,15 @@ def test_a_new_objective_leaves_the_others_as_they_are(tmp_path, model, table, c
     assert not tuned.exists()
 
 
-def test_a_device_is_called_as_one_likes(tmp_path, model, table, archs, capsys):
+def test_a_device_can_have_another_name_than_in_the_table(tmp_path, model, table, archs, capsys):
     out = tmp_path / "tuned"
     command = ["finetune", *model, "--data", str(table), "--new-objective", "latency/mybox"]
     assert main([*command, "--out", str(out)]) == 0
-    assert "latency/toaster is learnt as latency/mybox" in capsys.readouterr().out
+    assert "latency/toaster is learned as latency/mybox" in capsys.readouterr().out
     assert main(["predict", "--model", str(out), *archs, "--objectives", "latency/mybox"]) == 0
 
 
-def test_finetune_without_experts(tmp_path, model, table):
+def test_finetune_without_surrogates(tmp_path, model, table):
     command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-surrogates"]
     assert main([*command, "--out", str(tmp_path / "tuned")]) == 0
     assert not (tmp_path / "tuned" / "surrogates.safetensors").exists()
@@ -56,7 +56,7 @@ def test_tokenizer_train_writes_one_that_loads(tmp_path, table):
 
 
 def test_evaluate_prints_a_line_for_each_objective(tmp_path, model, table, capsys):
-    picture = tmp_path / "told.png"
+    picture = tmp_path / "predicted.png"
     assert main(["evaluate", *model, "--data", str(table), "--picture", str(picture)]) == 0
     assert picture.stat().st_size > 1000
     lines = capsys.readouterr().out.splitlines()
@@ -64,16 +64,16 @@ def test_evaluate_prints_a_line_for_each_objective(tmp_path, model, table, capsy
         ["objective", "rows"],
         ["accuracy", "6"],
     ]
-    assert "is not a picture" in refused(capsys, "evaluate", *model, "--picture", tmp_path / "told.txt")
+    assert "is not a picture" in refused(capsys, "evaluate", *model, "--picture", tmp_path / "predicted.txt")
 
 
-def test_evaluate_judges_the_network_alone(tmp_path, table, monkeypatch, capsys, shipped_rlm):
+def test_evaluate_can_evaluate_only_the_network(tmp_path, table, monkeypatch, capsys, shipped_rlm):
     command = ["evaluate", "--data", str(table), "--samples", "0", "--objectives", "accuracy"]
-    asked = []
+    used = []
     predict = nas_rlm.RLM.predict_text
     monkeypatch.setattr(
-        nas_rlm.RLM, "predict_text", lambda rlm, *a, **k: asked.append(rlm.surrogates) or predict(rlm, *a, **k)
+        nas_rlm.RLM, "predict_text", lambda rlm, *a, **k: used.append(rlm.surrogates) or predict(rlm, *a, **k)
     )
     for flag in ([], ["--no-surrogates"]):
         assert main([*command, *flag]) == 0
-    assert [bool(surrogates) for surrogates in asked] == [True, False]
+    assert [bool(surrogates) for surrogates in used] == [True, False]

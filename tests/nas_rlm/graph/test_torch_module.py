@@ -44,6 +44,9 @@ def test_module_computes_the_same_as_onnxruntime(name):
         'y = Conv<strides=[2,1],dilations=[1,2],auto_pad="NOTSET">(x, w)',
         "y = AveragePool<kernel_shape=[3,3],pads=[1,1,1,1],count_include_pad=1>(x)",
         "y = AveragePool<kernel_shape=[2,2],strides=[4,4],ceil_mode=1>(x)",
+        "y = AveragePool<kernel_shape=[2,2],dilations=[1,1]>(x)",
+        "y = MaxPool<kernel_shape=[2,2],dilations=[2,3]>(x)",
+        "y = MaxPool<kernel_shape=[3,2],strides=[1,2],pads=[1,1,1,1],dilations=[2,1],ceil_mode=1>(x)",
         "y = HardSigmoid<alpha=0.3,beta=0.4>(x)",
         "c = Constant<value_float=2.0>() z = Sub(c, x) y = Mul(z, c)",
         "a, b, c, d = Constants() y = Slice(x, a, b, c, d)",
@@ -63,6 +66,36 @@ def test_single_operators(body):
     x = images(model)
     found = to_torch(model)(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(found, run(model, x), rtol=1e-4, atol=1e-5)
+
+
+BATCH_NORM = """<ir_version: 10, opset_import: ["":21]> g (float[8,4,6,6] x) => (float[8,4,6,6] y) {
+    y = BatchNormalization<momentum=0.8, epsilon=0.01>(x, s, b, m, v)
+}"""
+BATCH_NORM_IN_TRAINING = """<ir_version: 10, opset_import: ["":21]>
+g (float[8,4,6,6] x, float[4] s, float[4] b, float[4] m, float[4] v)
+=> (float[8,4,6,6] y, float[4] mean, float[4] variance) {
+    y, mean, variance = BatchNormalization<momentum=0.8, epsilon=0.01, training_mode=1>(x, s, b, m, v)
+}"""
+
+
+def test_batch_norm_in_training_computes_the_same_as_onnxruntime():
+    rng = np.random.default_rng(0)
+    statistics = {name: rng.uniform(0.5, 2, 4).astype(np.float32) for name in "sbmv"}
+    x = rng.normal(3, 2, (8, 4, 6, 6)).astype(np.float32)
+    model = onnx.parser.parse_model(BATCH_NORM)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, name) for name, a in statistics.items())
+    module = to_torch(model)
+    found = module(torch.from_numpy(x)).detach().numpy()
+    content = onnx.parser.parse_model(BATCH_NORM_IN_TRAINING).SerializeToString()
+    session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+    expected, mean, variance = session.run(None, {"x": x, **statistics})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    buffers = dict(module.named_buffers())
+    np.testing.assert_allclose(buffers["batchnorm2d0.running_mean"], mean, rtol=1e-5)
+    num_values = x.size / 4  # of a channel; torch's variance is unbiased
+    new_variance = (variance - 0.8 * statistics["v"]) * num_values / (num_values - 1)
+    expected_variance = 0.8 * statistics["v"] + new_variance
+    np.testing.assert_allclose(buffers["batchnorm2d0.running_var"], expected_variance, rtol=1e-5)
 
 
 def test_module_is_trainable():
@@ -86,6 +119,10 @@ def test_module_is_trainable():
         (
             "y = MaxPool<kernel_shape=[2,2],pads=[1,0,0,1]>(x)",
             r"pads \[1, 0, 0, 1\] of MaxPool are asymmetric",
+        ),
+        (
+            "y = AveragePool<kernel_shape=[2,2],dilations=[1,2]>(x)",
+            r"dilations \[1, 2\] of AveragePool are not supported: expected none",
         ),
     ],
 )

@@ -136,9 +136,7 @@ def test_an_unreachable_cluster_is_refused(monkeypatch):
         raise ConnectionError("nobody is there")
 
     monkeypatch.setattr("ray.init", init)
-    with pytest.raises(
-        ValueError, match=r"no Ray cluster answers at '10.0.0.1:6379' \(nobody is there\)"
-    ):
+    with pytest.raises(ValueError, match=r"no Ray cluster answers at '10.0.0.1:6379' \(nobody is there\)"):
         RayCluster("10.0.0.1:6379")
 
 

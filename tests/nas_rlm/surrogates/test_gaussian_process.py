@@ -3,7 +3,12 @@ import pytest
 import torch
 
 from nas_rlm.surrogates import gaussian_process as gaussian_process
-from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
+from nas_rlm.surrogates.gaussian_process import (
+    GaussianProcess,
+    compute_alpha,
+    fit_hyperparameters,
+    posterior_mean,
+)
 
 
 def fitted_process(features, group_sizes, targets, num_linear=0):
@@ -107,3 +112,71 @@ def test_constant_targets():
     process = fitted_process(torch.randn(12, 3).double(), [3], torch.zeros(12).double())
     mean, std = process.posterior(torch.randn(4, 3).double())
     assert torch.isfinite(mean).all() and torch.isfinite(std).all()
+
+
+def scikit_learn_regressor(hyperparameters, num_linear, variance):
+    """Return scikit-learn's regressor with the same kernel, for features times inverse length scales."""
+    gaussian_process = pytest.importorskip("sklearn.gaussian_process", reason="scikit-learn is not installed")
+    kernels = gaussian_process.kernels
+
+    class LastFeatures(kernels.DotProduct):
+        """A linear kernel on the last features; scikit-learn's kernels read all of them."""
+
+        def _last(self, x):
+            return None if x is None else x[:, x.shape[1] - num_linear :]
+
+        def __call__(self, x, y=None, eval_gradient=False):
+            return super().__call__(self._last(x), self._last(y))
+
+        def diag(self, x):
+            return super().diag(self._last(x))
+
+    num_matern = len(hyperparameters) - 1 - num_linear
+    kernel = kernels.Matern([1.0] * num_matern + [1e12] * num_linear, "fixed", nu=1.5)
+    kernel = kernel + LastFeatures(0.0, "fixed") if num_linear else kernel
+    kernel = kernels.ConstantKernel(variance, "fixed") * kernel
+    noise = variance * float(hyperparameters[-1])
+    return gaussian_process.GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
+
+
+def reference_rows(count):
+    generator = torch.Generator().manual_seed(count)
+    features, candidates = (torch.randn(n, 6, generator=generator).double() for n in (count, 50))
+    targets = torch.sin(features[:, 0]) + 0.5 * features[:, 5] + 0.1 * features[:, 1]
+    return features, targets, candidates
+
+
+REFERENCE_HYPERPARAMETERS = torch.tensor([0.9, 0.4, 0.3, 0.2, 0.3, 0.5, 0.03]).double()
+
+
+@pytest.mark.parametrize("num_linear", [0, 2])
+@pytest.mark.parametrize("count", [20, 200])
+def test_the_posterior_is_that_of_scikit_learn(count, num_linear):
+    features, targets, candidates = reference_rows(count)
+    hyperparameters, scales = REFERENCE_HYPERPARAMETERS, REFERENCE_HYPERPARAMETERS[:-1]
+    alpha = compute_alpha(features, targets, hyperparameters, num_linear)
+    process = GaussianProcess(features, targets, hyperparameters, alpha, num_linear)
+    regressor = scikit_learn_regressor(hyperparameters, num_linear, process.variance)
+    regressor.fit((features * scales).numpy(), targets.numpy())
+    expected, std = regressor.predict((candidates * scales).numpy(), return_std=True)
+    mean = posterior_mean(candidates, features, hyperparameters, alpha, num_linear)
+    np.testing.assert_allclose(mean, expected, atol=1e-6)
+    mean, noisy_std = process.posterior(candidates)  # in single precision
+    np.testing.assert_allclose(mean, expected, atol=1e-3)
+    expected_std = np.sqrt(std**2 + process.variance * float(hyperparameters[-1]))
+    np.testing.assert_allclose(noisy_std, expected_std, rtol=2e-3)
+
+
+@pytest.mark.parametrize("num_linear", [0, 2])
+def test_the_marginal_likelihood_is_that_of_scikit_learn(num_linear):
+    features, targets, _ = reference_rows(60)
+    differences = []
+    for noise in (0.01, 0.3):
+        hyperparameters = torch.cat([REFERENCE_HYPERPARAMETERS[:-1], torch.tensor([noise]).double()])
+        scaled = features * hyperparameters[:-1]
+        variance = float(targets @ compute_alpha(features, targets, hyperparameters, num_linear)) / 60
+        regressor = scikit_learn_regressor(hyperparameters, num_linear, variance)
+        regressor.fit(scaled.numpy(), targets.numpy())
+        found = gaussian_process._log_likelihood(scaled, targets, hyperparameters[-1], num_linear)
+        differences.append(float(found) - regressor.log_marginal_likelihood_value_)
+    assert differences == pytest.approx([30 * (1 + np.log(2 * np.pi))] * 2, abs=1e-5)

@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,32 +67,56 @@ def test_a_recipe_with_a_base(tmp_path):
     [
         ("base: [nas]\n", r"base is \['nas'\]: expected the name of a recipe"),
         ("tables: [{path: a}]\nlearning_rat: 1.0\n", "did you mean learning_rate"),
-        ("tables: [{path: a, row: 1}]\n", "did you mean rows"),
-        ("tables: [{path: a}]\nsize: four\n", "size is 'four': expected an integer such as"),
-        ("tables: [{path: a}]\nsize: 0\n", "size is 0: expected at least 1"),
-        ("tables: [{path: a}]\nvalidation: 1.0\n", "validation is 1.0: expected a number from 0"),
-        ("tables: [{path: a}]\nprecision: float8\n", "precision is 'float8': expected float32"),
-        ("tables: [{path: a}]\noptimizer: sgd\n", "optimizer is 'sgd': expected adamw, adafactor or muon"),
-        ("tables: [{path: a}]\nema: 1.0\n", "ema is 1.0: expected a number from 0"),
+        ("tables: [{path: a, row: 1}]\n", r"unknown key 'tables\[0\].row'; did you mean rows"),
+        ("tables: [{path: a}]\nsize: four\n", r"r\.yaml: size is 'four': expected an integer"),
+        ("tables: [{path: a}]\nsize: 0\n", r"r\.yaml: size is 0: expected at least 1"),
+        ("tables: [{path: a}]\nvalidation: 1.0\n", "validation is 1.0: expected a number below 1"),
+        (
+            "tables: [{path: a}]\nprecision: float8\n",
+            "precision is 'float8': expected 'float32' or 'bfloat16'",
+        ),
+        ("tables: [{path: a}]\noptimizer: sgd\n", "optimizer is 'sgd': expected 'adamw', 'adafactor' or"),
+        ("tables: [{path: a}]\nema: 1.0\n", "ema is 1.0: expected a number below 1"),
         ("tables: [{path: a}]\nnoise: -0.1\n", "noise is -0.1: expected at least 0"),
         ("tables: [{path: a}]\nlearning_rate: 0.0\n", "learning_rate is 0.0: expected a number above 0"),
         ("tables: [{path: a}]\nvocab_size: 0\n", "vocab_size is 0: expected at least 1"),
         ("tables: [{path: a}]\nseed: true\n", "seed is True: expected an integer"),
-        ("tables: [{path: a, rows: 0}]\n", "rows of 'a' is 0: expected at least 1"),
-        ("tables: [{path: a, surrogates: accuracy}]\n", "surrogates is 'accuracy': expected a list such as"),
+        ("tables: [{path: a, rows: 0}]\n", r"tables\[0\].rows is 0: expected at least 1"),
+        ("tables: [{path: a, surrogates: accuracy}]\n", "surrogates is 'accuracy': expected a list"),
         ("tables: [{path: a, sequences: many}]\n", "sequences is 'many': expected an integer"),
         ("tables: [{path: a, lessons: 9}]\n", "key 'lessons' of a table is now called 'pseudo_labels'"),
         ("tables: [{path: a, experts: [x]}]\n", "key 'experts' of a table is now called 'surrogates'"),
         ("tables: [{path: a}]\nby_group: 1\n", "by_group is 1: expected true or false"),
+        ("tables: [{path: a}]\nstart: 3\n", "start is 3: expected a text"),
+        ("tables: [{path: 3}]\n", r"tables\[0\].path is 3: expected a text"),
+        ("tables: [{path: a}]\nclip: .inf\n", "clip is inf: expected a finite number"),
+        ("tables: [{path: a}]\nstatements: -1\n", "statements is -1: expected at least 0"),
+        ("tables: [{path: a}]\nlearning_rate: true\n", "learning_rate is True: expected a number"),
+        ("tables: [{path: a}]\nlearning_rate: 1e-3\n", "learning_rate is '1e-3': expected a number"),
+        ("tables: [{path: a}]\n1: 2\n", "expected a text as the key"),
+        ("tables: {path: a}\n", "tables is .*: expected a list"),
         ("tables: []\n", "has no tables"),
         ("size: 4\n", "is not a recipe"),
-        ("tables: [a]\n", "'a' is not a mapping"),
+        ("tables: [a]\n", r"tables\[0\] is 'a': expected a mapping"),
         ("tables: [}\n", "is not YAML"),
     ],
 )
 def test_bad_recipes(tmp_path, text, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         read_recipe(written(tmp_path / "r.yaml", text))
+    assert "\n" not in str(error.value)
+
+
+def test_recipes_made_in_python_are_checked():
+    for values in ({"size": 0}, {"epochs": "3"}, {"epoch": 3}, {"tables": ({"rows": 3},)}):
+        with pytest.raises(ValueError, match=next(iter(values))):
+            Recipe(**{"tables": (TableRecipe("a"),), **values})
+    recipe = Recipe((TableRecipe("a"),), learning_rate=1)
+    with pytest.raises(ValueError, match="epochs"):
+        replace(recipe, epochs=0)
+    with pytest.raises(ValueError, match="expected neither start nor tokenizer"):
+        replace(recipe, start="nas", encoder="minilm")
+    assert pickle.loads(pickle.dumps(recipe)) == recipe and hash(recipe) == hash(replace(recipe))
 
 
 def test_a_recipe_that_does_not_exist():
@@ -117,13 +142,13 @@ def test_a_tokenizer_recipe(tmp_path):
     ("text", "message"),
     [
         ("vocab_size: 300", "no texts"),
-        ("spaces: snas", "expected a list"),
-        ("spaces: [{name: snas, networks: 0}]", "at least 1 network"),
+        ("spaces: snas", "spaces is 'snas': expected a list"),
+        ("spaces: [{name: snas, networks: 0}]", r"spaces\[0\].networks is 0: expected at least 1"),
         ("spaces: [{name: snas, network: 3}]", "did you mean networks"),
         ("foreign: [bert]\nvocab: 3", "did you mean vocab_size"),
-        ("foreign: [bert]\nseed: zero", "expected an integer"),
-        ("spaces: [{name: snas}]", "has no networks"),
-        ("spaces: [snas]", "not a mapping"),
+        ("foreign: [bert]\nseed: zero", "seed is 'zero': expected an integer"),
+        ("spaces: [{name: snas}]", r"spaces\[0\].networks is missing"),
+        ("spaces: [snas]", r"spaces\[0\] is 'snas': expected a mapping"),
     ],
 )
 def test_a_bad_tokenizer_recipe_gets_a_clear_error(tmp_path, text, message):

@@ -1,10 +1,12 @@
 import multiprocessing
+import operator
 import os
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -179,3 +181,43 @@ with process_pool.staying():
         time.sleep(0.1)
     else:
         pytest.fail(f"some of {pids} are still running")
+
+
+def draw_matrix(seed):
+    rng = np.random.default_rng(seed)
+    return np.tanh(rng.normal(size=(30, 30)) @ rng.normal(size=(30, 4)))
+
+
+def map_with_executor(work, items):
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as executor:
+            return list(executor.map(work, items))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_results_and_their_order_are_those_of_an_executor(threads):
+    threads(2)
+    rounds = [range(0, 7), range(7, 9), range(9, 10), range(0)]
+    expected = [map_with_executor(draw_matrix, items) for items in rounds]
+    with process_pool.staying():
+        kept = [list(process_pool.mapped(draw_matrix, items, ("draw",))) for items in rounds]
+    new = [list(process_pool.mapped(draw_matrix, items)) for items in rounds]
+    for found in (kept, new):
+        assert [len(matrices) for matrices in found] == [7, 2, 1, 0]
+        for matrices, of_executor in zip(found, expected, strict=True):
+            assert all(map(np.array_equal, matrices, of_executor))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_exception_is_that_of_an_executor(threads):
+    threads(2)
+    with pytest.raises(TypeError) as expected:
+        map_with_executor(operator.neg, [1, "a", 2])
+    with pytest.raises(TypeError) as found:
+        list(process_pool.mapped(operator.neg, [1, "a", 2]))
+    assert str(found.value) == str(expected.value)
+    assert not multiprocessing.active_children()

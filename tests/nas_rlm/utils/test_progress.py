@@ -1,7 +1,7 @@
 import pytest
 
 from nas_rlm.utils import progress
-from nas_rlm.utils.progress import progress_bar, set_mode
+from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +48,51 @@ def test_a_bar_is_drawn_on_request_without_a_terminal(capsys):
     set_mode("bar")
     list(progress_bar(range(10), "count"))
     assert "count: 100%" in capsys.readouterr().err
+
+
+def test_nested_work_shows_nothing_in_a_file(capsys):
+    for _ in progress_bar(range(10), "outer"):
+        list(progress_bar(range(10), "inner"))
+        with progress_bar(total=10, desc="inner") as bar:
+            bar.update(10)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10 and all(line.startswith("outer") for line in lines)
+    list(progress_bar(range(10), "next"))
+    assert len(capsys.readouterr().err.splitlines()) == 10
+
+
+@pytest.mark.parametrize("mode", ["auto", "bar"])
+def test_interrupted_work_does_not_hide_later_work(mode, capsys):
+    set_mode(mode)
+    with pytest.raises(KeyboardInterrupt), progress_bar(total=10, desc="interrupted"):
+        raise KeyboardInterrupt
+    for _ in progress_bar(range(10), "left"):
+        break
+    capsys.readouterr()
+    list(progress_bar(range(10), "next"))
+    assert "next: 100%" in capsys.readouterr().err
+
+
+def test_nested_bars_are_hidden_where_bars_are_drawn_without_a_terminal(capsys):
+    set_mode("bar")
+    for _ in progress_bar(range(3), "outer"):
+        list(progress_bar(range(3), "inner"))
+    shown = capsys.readouterr().err
+    assert "outer: 100%" in shown and "inner" not in shown
+
+
+def test_nested_bars_are_delayed_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress, "DELAY", 100.0)
+    for _ in progress_bar(range(3), "outer"):
+        list(progress_bar(range(3), "inner"))
+    shown = capsys.readouterr().err
+    assert "outer: 100%" in shown and "inner" not in shown
+
+
+def test_status_lines_are_written_unless_quiet(capsys):
+    print_status("connecting")
+    assert capsys.readouterr().err == "nas-rlm: connecting\n"
+    set_mode("quiet")
+    print_status("connecting")
+    assert capsys.readouterr().err == ""

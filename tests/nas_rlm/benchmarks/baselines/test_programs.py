@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nas_rlm.benchmarks.baselines.programs import length, loop_depth, neighbours
+from nas_rlm.benchmarks.baselines.programs import loop_depth, neighbours, program_length
 from nas_rlm.metrics import spearman
 
 
@@ -24,21 +24,21 @@ from nas_rlm.metrics import spearman
         ("for i in a:\n    x = '\\d'", 1),
     ],
 )
-def test_how_deep_loops_are(program, depth):
+def test_depth_of_nested_loops(program, depth):
     assert loop_depth([program]).tolist() == [depth]
 
 
 @given(st.lists(st.sampled_from(["for(;;)", "while(x)", "{", "}", ";", "f();", "\n"]), max_size=40))
-def test_no_text_is_too_strange(parts):
+def test_any_text_has_a_depth(parts):
     (found,) = loop_depth([" ".join(parts)])
     assert 0 <= found <= sum("(;;)" in part or "while" in part for part in parts)
 
 
 def test_lengths():
-    assert length(["abc", ""]).tolist() == [3, 0]
+    assert program_length(["abc", ""]).tolist() == [3, 0]
 
 
-def test_neighbours_tell_what_programs_like_them_take():
+def test_neighbours_predict_similar_programs():
     pytest.importorskip("sklearn", reason="needs scikit-learn")
     rng = np.random.default_rng(0)
     kinds = rng.integers(5, size=200)

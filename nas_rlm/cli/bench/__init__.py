@@ -1,0 +1,31 @@
+"""The verb bench: one module for each benchmark, which adds itself to the application."""
+
+from nas_rlm.cli.bench import (
+    ablation,
+    devices,
+    few_shot,
+    foreign,
+    in_context,
+    measure,
+    programs,
+    references,
+    reliability,
+    search,
+    speed,
+    text,
+)
+
+__all__ = [
+    "ablation",
+    "devices",
+    "few_shot",
+    "foreign",
+    "in_context",
+    "measure",
+    "programs",
+    "references",
+    "reliability",
+    "search",
+    "speed",
+    "text",
+]

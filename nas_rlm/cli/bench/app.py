@@ -1,0 +1,49 @@
+"""The application of the benchmarks, and functions that several of them share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from nas_rlm.cli.app import app
+
+if TYPE_CHECKING:
+    from nas_rlm.data import Table
+
+TABLE_NAMES = {"nds_darts": "darts"}  # tables whose name differs from that of their space
+
+bench = app.command(App(name="bench", help="Run benchmarks."))
+
+
+def read_space_table(space: str, data: Path | None = None) -> Table:
+    """Return the rows of a space in its table.
+
+    Args:
+        space: name of the space.
+        data: the table; by default that of the space in the data directory.
+    """
+    from nas_rlm.data import data_directory, read
+
+    path = data_directory() / "architectures" / f"{TABLE_NAMES.get(space, space)}.parquet"
+    table = read(data or path)
+    table.rows = [row for row in table.rows if row.space == space]
+    return table
+
+
+def read_measured_table(space: str, objective: str, data: Path | None = None) -> Table:
+    """Return the rows of a space, see `read_space_table`, of which some have an objective.
+
+    Args:
+        space: name of the space.
+        objective: the objective.
+        data: the table; by default that of the space in the data directory.
+
+    Raises:
+        ValueError: no row has the objective.
+    """
+    table = read_space_table(space, data)
+    if len(table.where_measured(objective)) == 0:
+        raise ValueError(f"{table.name} has no row of {space} with {objective}")
+    return table

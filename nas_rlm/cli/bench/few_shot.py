@@ -1,0 +1,90 @@
+"""bench few-shot: rankings after a few labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import search_spaces
+from nas_rlm.benchmarks.results import Results
+from nas_rlm.cli.app import CommaList, Integer, check_minimum, load
+from nas_rlm.cli.bench.app import bench, read_measured_table
+from nas_rlm.utils.validation import suggest
+
+
+@bench.command(name="few-shot")
+def bench_few_shot(
+    *,
+    space: str,
+    labels: Integer,
+    seeds: Integer = 5,
+    model: str = "pretrained",
+    data: Path | None = None,
+    objective: str = "accuracy",
+    source_spaces: CommaList = (),
+    methods: CommaList = (),
+    out: Path | None = None,
+) -> None:
+    """Compare methods that rank a space after a few labels.
+
+    Every method is trained on the same random architectures and ranks all others of the table.
+
+    Args:
+        space: the search space, such as nasbench201.
+        labels: number of labelled architectures; 0 with --source-spaces only.
+        seeds: number of random splits, with seeds from 0.
+        model: a model that was not trained on the labels: a checkpoint directory, or the name of a shipped
+            model.
+        data: the table; by default architectures/SPACE.parquet of the data directory.
+        objective: the objective to rank by.
+        source_spaces: spaces whose tables in the data directory are fully labelled; surrogates are fitted to
+            them, and transferred.
+        methods: methods to compare, such as trees,gaussian-process,rlm; by default all: flops, params, trees,
+            mlp, gcn, gaussian-process, head-raw, head-normalised, rlm and rlm-network.
+        out: file of JSON lines to which results are added; results that it has are not computed again.
+    """
+    from nas_rlm.benchmarks.few_shot import ZERO_LABEL_METHODS, FewShotResult, make_methods, run_few_shot
+    from nas_rlm.surrogates.fitting import fit_graph_surrogates
+    from nas_rlm.surrogates.graph_surrogate import ACCURACY
+
+    check_minimum("--seeds", seeds, 1)
+    seeds = seeds if labels else 1  # without labels all seeds are the same
+    space_name = search_spaces.get(space).name
+    table = read_measured_table(space_name, objective, data)
+    if space_name in source_spaces:
+        raise ValueError(f"--source-spaces has {space_name} itself: expected other spaces")
+    if source_spaces and objective != ACCURACY:
+        raise ValueError(f"--source-spaces transfer only {ACCURACY}, not {objective}")
+    settings = {"space": space_name, "labels": labels, "objective": objective}
+    settings |= {"source_spaces": sorted(set(source_spaces)), "model": model, "table": table.name}
+    results = Results(out, FewShotResult, settings, ("method", "seed"))
+    rlm = load(model)
+    rlm.surrogates = dict(rlm.surrogates)
+    for source in source_spaces:
+        source_table = read_measured_table(search_spaces.get(source).name, ACCURACY)
+        surrogates = fit_graph_surrogates(source_table.rows, [ACCURACY])
+        if not surrogates:
+            raise ValueError(f"--source-spaces has {source}, which has too few labels to fit a surrogate")
+        rlm.surrogates |= surrogates
+    available = make_methods(table, rlm, objective)
+    for name in methods:
+        if name not in available:
+            raise ValueError(f"there is no method {name!r} for {space_name}; {suggest(name, available)}")
+    default = available if labels else [name for name in available if name in ZERO_LABEL_METHODS]
+    selected = {name: available[name] for name in methods or default}
+    new_results = run_few_shot(
+        table, labels, selected, range(seeds), objective, results.records, progress=True
+    )
+    for name, seed, result in new_results:
+        results.add((name, seed), result)
+    num_rows = len(table.where_measured(objective))
+    print(f"{num_rows:,} rows of {space_name}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
+    print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
+    for name in selected:
+        by_seed = [results.records[name, seed] for seed in range(seeds)]
+        cells = ""
+        for field in ("kendall", "spearman"):
+            values = [getattr(result, field) for result in by_seed]
+            cells += f"{np.mean(values):>9.3f} ±{np.std(values):.3f}"
+        print(f"{name:<18}{cells}{np.mean([result.seconds for result in by_seed]):>9.1f}")

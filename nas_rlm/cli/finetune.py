@@ -1,0 +1,89 @@
+"""finetune: a model that learns from a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nas_rlm.cli.app import CommaList, Flag, Integer, app, load
+from nas_rlm.files import check_new_directory
+
+if TYPE_CHECKING:
+    from nas_rlm.data import Table
+
+
+@app.command
+def finetune(
+    *,
+    data: Path,
+    out: Path,
+    objectives: CommaList = (),
+    new_objective: str = "",
+    model: str = "nas",
+    learn: str = "all",
+    seed: Integer = 0,
+    no_surrogates: Flag = False,
+) -> None:
+    """Train a model further on measured networks or programs.
+
+    A table has from a handful to thousands of labels. A fifth of the architectures is held out first, to
+    choose the number of epochs; then the model is trained on all of them.
+
+    Args:
+        data: a parquet table of measured networks or programs.
+        out: a new directory for the checkpoint.
+        objectives: objectives of the table to learn, such as accuracy,latency/mybox. The model may not have
+            them yet.
+        new_objective: instead of --objectives, learn only this one, such as latency/mybox, and leave the
+            predictions of all others unchanged. If the table has a single latency, it may have another name.
+        model: a checkpoint directory, or the name of a shipped model.
+        learn: the part of the network that is trained: all, decoder, or token, the embeddings of the
+            objectives.
+        seed: seed of the held-out rows and of the batches.
+        no_surrogates: train only the network, without surrogates on graph features or n-grams.
+    """
+    from nas_rlm.data import read
+
+    if objectives and new_objective:
+        raise ValueError(
+            f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
+        )
+    check_new_directory(out)
+    table = _with_objective_name(read(data), new_objective)
+    if not objectives and not new_objective:
+        raise ValueError(
+            "nothing to learn: expected --objectives, or --new-objective for a new device. The objectives of"
+            f" {data} are {', '.join(table.objectives)}"
+        )
+    rlm = load(model)
+    if new_objective in rlm.objectives:
+        raise ValueError(
+            f"{model} has {new_objective!r} already: --objectives {new_objective} trains it again"
+        )
+    names = objectives or (new_objective,)
+    part = "token" if new_objective else learn
+    rlm.fine_tune(table.rows, names, seed=seed, surrogates=not no_surrogates, learn=part).save(out)
+    print(f"model: {out}")
+
+
+def _with_objective_name(table: Table, new_objective: str) -> Table:
+    """A table whose only objective of the new objective's kind has the new objective's name."""
+    kind = new_objective.split("/")[0]
+    same_kind = [name for name in table.objectives if name.split("/")[0] == kind]
+    if "/" not in new_objective or new_objective in same_kind or len(same_kind) != 1:
+        return table
+    from nas_rlm.data import Table
+
+    old_objective = same_kind[0]
+    print(f"{old_objective} is learned as {new_objective}")
+    rows = [
+        replace(
+            row,
+            targets={
+                new_objective if name == old_objective else name: value for name, value in row.targets.items()
+            },
+        )
+        for row in table.rows
+    ]
+    return Table(table.name, rows)

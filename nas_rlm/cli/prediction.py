@@ -1,0 +1,231 @@
+"""Predictions of the architectures and files of a command line, for `predict` and `rank`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+import search_spaces
+from nas_rlm.cli.app import connect_workers, load, show_progress
+from nas_rlm.files import read_text, write_text
+
+if TYPE_CHECKING:
+    from nas_rlm.rlm import RLM
+    from nas_rlm.search.objectives import ObjectivePredictor
+    from search_spaces import SearchSpace
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a command line predicts.
+
+    Args:
+        files: ONNX files or programs.
+        space: space of the architectures; of files the name of the space in whose part they are predicted.
+        archs: a file with one architecture per line, instead of files.
+        model: directory or name of the model; empty for the shipped one.
+        ray: address of a Ray cluster; empty for this process.
+    """
+
+    files: Sequence[Path]
+    space: str | None
+    archs: Path | None
+    model: str
+    ray: str
+
+    def check(self, out: Path | None) -> None:
+        """Refuse incomplete or contradictory inputs.
+
+        Args:
+            out: the output file.
+
+        Raises:
+            ValueError: the inputs are neither files nor architectures of a space, or one of them is the
+                output file.
+        """
+        if self.archs is not None and self.space is None:
+            raise ValueError(f"--archs {self.archs} without --space: give both, or ONNX files instead")
+        if bool(self.files) == (self.archs is not None):
+            files = ", ".join(map(str, self.files))
+            inputs = f"{files} and --archs {self.archs}" if files else "nothing to read"
+            raise ValueError(
+                f"{inputs}: give either ONNX files, or both --space and --archs (and write lists as a,b)"
+            )
+        paths = (*self.files, *([self.archs] if self.archs else []))
+        if out and any(path.exists() and out.exists() and path.samefile(out) for path in paths):
+            raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of N architectures or files.
+
+    Args:
+        names: architectures, or paths of files.
+        objectives: K objectives.
+        medians: [N, K].
+        levels: Q quantile levels.
+        quantiles: [N, K, Q].
+    """
+
+    names: list[str]
+    objectives: Sequence[str]
+    medians: np.ndarray
+    levels: Sequence[float]
+    quantiles: np.ndarray
+
+    def select(self, indices: Sequence[int] | np.ndarray) -> Predictions:
+        """Return the predictions with these indices, in their order."""
+        names = [self.names[i] for i in indices]
+        return Predictions(
+            names, self.objectives, self.medians[indices], self.levels, self.quantiles[indices]
+        )
+
+    def write(self, out: Path | None) -> None:
+        """Write the predictions as CSV to a file, or to stdout."""
+        from nas_rlm.data.predictions import predictions_csv
+
+        text = predictions_csv(self.names, self.objectives, self.medians, self.levels, self.quantiles)
+        if out:
+            write_text(out, text)
+        else:
+            print(text, end="")
+
+
+def predict_inputs(
+    inputs: Inputs, objectives: Sequence[str], quantile_levels: Sequence[float], out: Path | None
+) -> Predictions:
+    """Predict the architectures or files of a command line.
+
+    Args:
+        inputs: what to predict, and with which model.
+        objectives: the objectives.
+        quantile_levels: levels of quantiles to predict besides the median.
+        out: the output file, which must not be an input.
+
+    Raises:
+        ValueError: the inputs are invalid, or the model does not have an objective.
+    """
+    from nas_rlm.model.onnx_runtime import OnnxPredictor, is_exported
+    from nas_rlm.search.objectives import ObjectivePredictor
+
+    inputs.check(out)
+    levels = tuple(sorted({*quantile_levels, 0.5}))
+    space, lines = None, []
+    if inputs.archs is not None and inputs.space is not None:
+        space = search_spaces.get(inputs.space)
+        lines = read_architectures(space, inputs.archs)
+    architectures = [architecture for _, architecture in lines]
+    if is_exported(inputs.model):
+        if space is None or inputs.ray:
+            raise ValueError(f"{inputs.model} is an exported model: it predicts --archs of a --space here")
+        exported = cast("RLM", OnnxPredictor.load(inputs.model))  # has what an ObjectivePredictor needs
+        predictor = ObjectivePredictor(exported)
+        predictor.check(objectives)
+        values = predictor.predict(space, architectures, objectives, levels, progress=True)
+    else:
+        with connect_workers(inputs.ray) as workers:
+            rlm = workers.distribute(load(inputs.model or _shipped_model(inputs.files)))
+            predictor = ObjectivePredictor(rlm)
+            predictor.check(objectives)
+            if space:
+                values = predictor.predict(space, architectures, objectives, levels, progress=True)
+            else:
+                values = _predict_files(predictor, rlm, inputs, objectives, levels)
+    names = [line for line, _ in lines] or [str(file) for file in inputs.files]
+    indices = [levels.index(level) for level in quantile_levels]
+    medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
+    return Predictions(names, objectives, medians, quantile_levels, quantiles)
+
+
+def _predict_files(
+    predictor: ObjectivePredictor,
+    rlm: RLM,
+    inputs: Inputs,
+    objectives: Sequence[str],
+    levels: Sequence[float],
+) -> np.ndarray:
+    """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.programs.source import is_program, read_program
+    from nas_rlm.text import from_onnx
+
+    learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
+    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
+    programs = [str(file) for file in inputs.files if is_program(file)]
+    if exact and programs:
+        raise ValueError(f"{programs[0]} is a program: {exact[0]} is computed for networks only")
+    contents = [
+        read_program(file) if is_program(file) else (from_onnx(file), ())
+        for file in show_progress(inputs.files, "text")
+    ]
+    texts = [text for text, _ in contents]
+    file_spaces = [inputs.space or _most_similar_space(rlm, names, learned) for _, names in contents]
+    distinct = list(dict.fromkeys(file_spaces))
+    if learned:
+        for name in distinct:
+            rlm.check_space(name, learned)
+        if len(distinct) > 1:
+            warnings.warn(
+                f"the files are predicted as {', '.join(sorted(distinct))}:"
+                f" {learned[0]} may have a different meaning in each",
+                stacklevel=2,
+            )
+    values = np.empty((len(texts), len(objectives), len(levels)))
+    for name in distinct:
+        indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
+        space_texts = [texts[i] for i in indices]
+        values[indices] = predictor.predict_text(space_texts, objectives, levels, progress=True, space=name)
+    return values
+
+
+def _shipped_model(files: Sequence[Path]) -> str:
+    """The shipped model for files: of programs, or of networks, also without files.
+
+    Raises:
+        ValueError: there are programs and networks.
+    """
+    from nas_rlm.programs.source import is_program
+
+    programs = [path for path in files if is_program(path)]
+    if programs and len(programs) < len(files):
+        network = next(path for path in files if path not in programs)
+        raise ValueError(
+            f"{programs[0]} is a program and {network} a network, and no shipped model predicts both:"
+            " expected files of one kind, or --model"
+        )
+    return "programs" if programs else "nas"
+
+
+def _most_similar_space(rlm: RLM, spaces: Sequence[str], objectives: Sequence[str]) -> str:
+    """The first space in which the model was trained on the objectives, or on others; empty without any."""
+    trained = [name for name in spaces if name in rlm.trained_on]
+    complete = [name for name in trained if set(objectives) <= set(rlm.trained_on[name].objectives)]
+    return next(iter(complete + trained), "")
+
+
+def read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, Any]]:
+    """Return the lines of a file, each with its architecture.
+
+    Args:
+        space: the search space.
+        path: a file with one architecture per line.
+
+    Raises:
+        ValueError: a line is not an architecture of the space, or there are none.
+    """
+    lines = []
+    for number, line in enumerate(read_text(path, "an architecture a line").splitlines(), 1):
+        if line.strip():
+            try:
+                lines.append((line.strip(), space.parse(line.strip())))
+            except ValueError as error:
+                raise ValueError(f"{path} line {number}: {error}") from None
+    if not lines:
+        raise ValueError(f"{path} has no architectures: expected one per line")
+    return lines

@@ -1,0 +1,56 @@
+"""rank: architectures, ONNX files and programs, the best first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nas_rlm.cli.app import CommaList, Integer, QuantileLevels, app, check_minimum
+from nas_rlm.cli.prediction import Inputs, predict_inputs
+from nas_rlm.files import check_target
+
+
+@app.command
+def rank(
+    *files: Path,
+    by: str,
+    objectives: CommaList = (),
+    top: Integer | None = None,
+    space: str | None = None,
+    archs: Path | None = None,
+    model: str = "",
+    quantiles: QuantileLevels = (),
+    out: Path | None = None,
+    ray: str = "",
+) -> None:
+    """Rank architectures, ONNX files or programs, the best first.
+
+    The output is CSV with a row for each input, sorted by a predicted objective.
+
+    Args:
+        files: ONNX files or programs (.py, .c, .cpp), instead of --space and --archs.
+        by: the objective to rank by, such as accuracy or latency/pixel3. Accuracies are sorted downwards, all
+            others upwards.
+        objectives: further objectives to predict.
+        top: number of rows to list; by default all.
+        space: the search space of --archs. With files: the space as part of which they are predicted; by
+            default the most similar one for programs, none for networks.
+        archs: a file with one architecture per line.
+        model: a checkpoint directory, the output of export-model, or the name of a shipped model; by default
+            programs for programs, else nas.
+        quantiles: quantile levels such as .1,.9; each adds a column OBJECTIVE@LEVEL.
+        out: the CSV file; stdout by default.
+        ray: address of a Ray cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes
+            of this machine.
+    """
+    from nas_rlm.search.pareto import minimised
+
+    if top is not None:
+        check_minimum("--top", top, 1)
+    if out:
+        check_target(out)
+    names = tuple(dict.fromkeys([*objectives, by]))
+    predictions = predict_inputs(Inputs(files, space, archs, model, ray), names, quantiles, out)
+    costs = minimised(predictions.medians, names)[:, names.index(by)]
+    predictions.select(np.argsort(costs, kind="stable")[:top]).write(out)
