@@ -262,8 +262,9 @@ def _predict_medians(rlm: RLM, texts: Sequence[str]) -> np.ndarray:
 class NumbersAsText(NumberScheme):
     """Numbers as decimal text with two decimals, in the tokens of digits.
 
-    >>> NumbersAsText().encode(72.5)
-    [9, 4, 0, 7, 2, 1]
+    Examples:
+        >>> NumbersAsText().encode(72.5)
+        [9, 4, 0, 7, 2, 1]
     """
 
     @property

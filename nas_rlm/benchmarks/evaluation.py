@@ -61,7 +61,8 @@ def evaluate_model(
 ) -> list[Evaluation]:
     """Evaluate a model on a table, or on the test rows of the shipped models' tables.
 
-    >>> print(format_evaluations(evaluate_model(RLM.load("nas-fast"), num_samples=0)))
+    Examples:
+        >>> print(format_evaluations(evaluate_model(RLM.load("nas-fast"), num_samples=0)))  # doctest: +SKIP
 
     Args:
         rlm: the model.

@@ -196,8 +196,9 @@ def make_prompt(examples: Sequence[tuple[str, float]], text: str, objective: str
 def parse_number(reply: str) -> float:
     """Return the last number of a reply, since reasons precede it; NaN if there is none.
 
-    >>> parse_number("About 12,345 bytes")
-    12345.0
+    Examples:
+        >>> parse_number("About 12,345 bytes")
+        12345.0
     """
     matches = _NUMBER.findall(reply)
     value = float(matches[-1].replace(",", "")) if matches else math.nan

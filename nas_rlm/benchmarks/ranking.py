@@ -49,8 +49,9 @@ def rank_within_problems(
 ) -> ProblemRankings:
     """Evaluate rankings within each problem that has enough programs with different values.
 
-    >>> rank_within_problems(["p"] * 8, np.arange(8.0), np.arange(8.0)).correlations
-    array([1.])
+    Examples:
+        >>> rank_within_problems(["p"] * 8, np.arange(8.0), np.arange(8.0)).correlations
+        array([1.])
 
     Args:
         problems: the problem of each of N programs.

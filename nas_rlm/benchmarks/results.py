@@ -21,8 +21,12 @@ DEFAULT_DECIMALS = 4
 class Results(Generic[Result]):
     """The results of a benchmark with certain settings, in a file that may hold those of other settings too.
 
-    >>> results = Results(Path("runs/few-shot.jsonl"), FewShotResult, {"space": "fbnet"}, ("method", "seed"))
-    >>> results.add(("trees", 0), result)
+    Examples:
+        >>> from nas_rlm.benchmarks.timing import Timing
+        >>> results = Results(Path("runs/speed.jsonl"), Timing, {"model": "nas"}, ("part", "case"))
+        >>> results.add(("text", "fbnet"), Timing(units=1000, seconds=0.5, spread=0.1, memory=2.0))
+        >>> results.records["text", "fbnet"].per_second
+        2000.0
 
     Args:
         path: the file of JSON lines; None to keep the results in memory only.

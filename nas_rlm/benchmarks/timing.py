@@ -52,8 +52,9 @@ Cases = Iterator[tuple[str, Timing]]
 def time_cases(cases: Mapping[str, Work], runs: int, warm_up: bool = True) -> Cases:
     """Measure cases that run in turns.
 
-    >>> dict(time_cases({"sum": lambda run: sum(range(1000)) and 1000}, runs=3))["sum"].units
-    1000
+    Examples:
+        >>> dict(time_cases({"sum": lambda run: sum(range(1000)) and 1000}, runs=3))["sum"].units
+        1000
 
     Args:
         cases: name to work.

@@ -78,8 +78,10 @@ for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line.
 
-    >>> main(["export", "--space", "nasbench201", "--sample", "1", "--out", "runs/one"])
-    0
+    Examples:
+        >>> main(["export", "--space", "nasbench201", "--sample", "1", "--out", "runs/one"])
+        1 architectures in runs/one
+        0
 
     Args:
         arguments: the arguments without the program's name; None for those of the process.

@@ -24,6 +24,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.meta.group_parameters = Group("Global options", sort_key=100)
+app.meta.suppress_keyboard_interrupt = False
 
 
 def _split(_: Any, tokens: Sequence[Any]) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class RewriteGraph:
         return name
 
     def exclusive_producer(self, name: str, kind: str) -> NodeProto | None:
-        """Return the node that defines a value if its operator is `kind` and the value is read once, or None."""
+        """Return the node that defines a value; None if its operator is not `kind` or others read it too."""
         node = self.producers.get(name)
         return node if node is not None and node.op_type == kind and self.readers[name] == 1 else None
 

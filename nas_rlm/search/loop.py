@@ -14,7 +14,7 @@ import numpy as np
 from nas_rlm.search.algorithms import ALGORITHM_CLASSES
 from nas_rlm.search.result import FAILED, NO_STATUS, SearchResult
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.utils.process_pool import staying
+from nas_rlm.utils.process_pool import reused_workers
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
@@ -100,7 +100,7 @@ def search(
     result = SearchResult(settings)
     total = settings.population * settings.generations + len(initial_architectures)
     bar = progress_bar(total=total, desc="search", unit="net", disable=not progress)
-    with bar, staying():
+    with bar, reused_workers():
         for _ in range(settings.generations):
             candidates = algorithm.ask()
             if not candidates:

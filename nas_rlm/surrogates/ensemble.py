@@ -436,7 +436,7 @@ class Ensemble:
     ) -> Iterator[np.ndarray]:
         """Map a function over items, in several processes where the network is on the CPU."""
         is_on_cpu = self.network.kinds.device.type == "cpu"
-        return process_pool.mapped(function, items, key) if is_on_cpu else map(function, items)
+        return process_pool.map_in_processes(function, items, key) if is_on_cpu else map(function, items)
 
     def in_batches(self, texts: Sequence[str], batch_size: int = DEFAULT_BATCH_SIZE) -> list[Batch]:
         """Return the distinct texts with their token ids in batches of similar length.

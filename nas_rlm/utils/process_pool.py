@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def mapped(
+def map_in_processes(
     work: Callable[[Item], Result], items: Sequence[Item], key: tuple[Hashable, ...] = ()
 ) -> Iterator[Result]:
     """Yield the results of a function of each item, in order, computed in parallel processes.
@@ -31,7 +31,7 @@ def mapped(
     Args:
         work: function of an item; its result can be pickled and does not depend on earlier calls.
         items: arguments of `work`.
-        key: key of `work`; within `staying`, calls with equal keys share their worker processes.
+        key: key of `work`; within `reused_workers`, calls with equal keys share their worker processes.
 
     Raises:
         Exception: any exception of `work`.
@@ -46,16 +46,16 @@ def mapped(
         return
     with _one_thread():
         if key and _reused_pool is not None and _is_picklable(items[0]):
-            yield from _reused_pool.get(work, key, processes).mapped(items)
+            yield from _reused_pool.get(work, key, processes).map_in_processes(items)
         else:
             # Indices are sent instead of items, which the workers have inherited.
             with closing(_Pool[int, Result](lambda index: work(items[index]), processes)) as pool:
-                yield from pool.mapped(range(len(items)))
+                yield from pool.map_in_processes(range(len(items)))
 
 
 @contextmanager
-def staying() -> Iterator[None]:
-    """Reuse worker processes and their caches in calls of `mapped` with equal keys, within a `with` block."""
+def reused_workers() -> Iterator[None]:
+    """Reuse workers and their caches in calls of `map_in_processes` with equal keys, in a `with` block."""
     global _reused_pool
     before, _reused_pool = _reused_pool, _ReusedPool()
     try:
@@ -89,7 +89,7 @@ class _Pool(Generic[Item, Result]):
             self.workers.append(worker)
             worker_end.close()
 
-    def mapped(self, items: Sequence[Item]) -> Iterator[Result]:
+    def map_in_processes(self, items: Sequence[Item]) -> Iterator[Result]:
         """Yield the result of each item in order; if the iteration is aborted, end the workers."""
         try:
             for pipe, item in zip(self.pipes, items[1 : self.processes], strict=False):

@@ -30,8 +30,9 @@ def program_length(programs: Sequence[str]) -> np.ndarray:
 def loop_depth(programs: Sequence[str]) -> np.ndarray:
     r"""Return the largest number of nested loops of each program [N].
 
-    >>> loop_depth(["for i in a:\n  while i: pass", "for(;;) { f(); } while (1) {}"]).tolist()
-    [2.0, 1.0]
+    Examples:
+        >>> loop_depth(["for i in a:\n  while i: pass", "for(;;) { f(); } while (1) {}"]).tolist()
+        [2.0, 1.0]
 
     Python is parsed, and comprehensions count as loops. In other languages braces are counted, and
     indentation in Python of another version.

@@ -76,7 +76,7 @@ def bench_devices(
         if name not in known:
             raise ValueError(f"{model} has no surrogate of {name} on {space_name}; {suggest(name, known)}")
     if len(known) < 2:
-        raise ValueError(f"{model} has no surrogates of two latencies of {source_space} at least")
+        raise ValueError(f"{model} has surrogates of fewer than two latencies of {source_space}")
     seeds = seeds if samples else 1  # without samples all seeds are the same
     others = [name for s in surrogates for name in s.objectives if name not in sources]
     source_surrogates = [reduced for s in surrogates if (reduced := s.without(others))]

@@ -1,5 +1,6 @@
 import nas_rlm
 from nas_rlm.cli import main
+from nas_rlm.training.recipe import Recipe, TableRecipe
 from tests.nas_rlm.cli.commands import ARCHS, refused, rows
 
 
@@ -45,6 +46,16 @@ def test_finetune_without_surrogates(tmp_path, model, table):
     command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-surrogates"]
     assert main([*command, "--out", str(tmp_path / "tuned")]) == 0
     assert not (tmp_path / "tuned" / "surrogates.safetensors").exists()
+
+
+def test_a_value_that_a_recipe_rejects_gets_one_line(tmp_path, model, table, monkeypatch, capsys):
+    def rejected(*_, **__):
+        Recipe((TableRecipe("a"),), seed=-1)
+
+    monkeypatch.setattr(nas_rlm.RLM, "fine_tune", rejected)
+    arguments = ("--data", table, "--objectives", "accuracy", "--out", tmp_path / "out", *model)
+    line = refused(capsys, "finetune", *arguments)
+    assert line == "nas-rlm: error: seed is -1: expected at least 0"
 
 
 def test_tokenizer_train_writes_one_that_loads(tmp_path, table):

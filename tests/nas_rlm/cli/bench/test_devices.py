@@ -41,7 +41,7 @@ def test_bench_devices_learns_new_ones_and_continues(tmp_path, tiny_checkpoint, 
         ({"--samples": "0"}, "--samples is 0, expected at least 10"),
         ({"--samples": "9"}, "--samples is 9, expected at least 10"),
         ({"--samples": "59", "--split": "new"}, "expected 61 at least"),
-        ({"--model": tiny_checkpoint}, "has no surrogates on two latencies of nasbench201"),
+        ({"--model": tiny_checkpoint}, "has surrogates of fewer than two latencies of nasbench201"),
     ):
         options = [part for pair in (given | wrong).items() for part in pair]
         assert message in refused(capsys, "bench", "devices", "--space", "nasbench201", *options)
