@@ -10,6 +10,7 @@ import search_spaces
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Integer, check_minimum, load
 from nas_rlm.cli.bench.app import bench, read_measured_table
+from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 
 
@@ -61,7 +62,7 @@ def bench_few_shot(
     results = Results(out, FewShotResult, settings, ("method", "seed"))
     rlm = load(model)
     rlm.surrogates = dict(rlm.surrogates)
-    for source in source_spaces:
+    for source in progress_bar(source_spaces, "source spaces", unit="space"):
         source_table = read_measured_table(search_spaces.get(source).name, ACCURACY)
         surrogates = fit_graph_surrogates(source_table.rows, [ACCURACY])
         if not surrogates:

@@ -97,11 +97,11 @@ def bench_measure(
     front = mean_and_deviation(records, "relative_hypervolume")
     measured = mean_and_deviation(records, "measured_hypervolume")
     print(f"{len(targets)} new devices of {space_name}, seeds 0 to {seeds - 1}: mean and deviation")
-    print(f"{'policy':<16}{'budget':>7}{'front':>17}{'measured only':>17}{'confirmed':>11}")
+    print(f"{'policy':<16}{'budget':>7}{'front':>18}{'measured only':>18}{'confirmed':>11}")
     for budget in sizes:
         for policy in POLICIES:
             cells = "".join(
-                f"{mean:>10.4f} ±{deviation:.4f}"[:17].rjust(17)
+                f"{mean:>10.4f} ±{deviation:.4f}"
                 for mean, deviation in (front[policy, budget], measured[policy, budget])
             )
             group = [result for key, result in records.items() if key[1:3] == (policy, budget)]
