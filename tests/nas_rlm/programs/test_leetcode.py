@@ -53,13 +53,13 @@ def test_solutions_are_measured_again(files, tmp_path, capsys):
     command = ["measure", "python", "--solutions", table, "--problems", problems, "--out", out]
     command += ["--repeats", "0", "--no-counts", "--trust"]
     assert main(command) == 0
-    assert "Spearman with memory of t: 1.000, 4 solutions, no two alike" in capsys.readouterr().out
+    assert "Spearman with memory of t: 1.000, 4 different solutions" in capsys.readouterr().out
     memory = [row.targets["memory"] for row in read(out).rows]
     assert all(
         16 * size < bytes_used < 16 * size + 1000 for size, bytes_used in zip(SIZES, memory, strict=True)
     )
     assert "go together" in refused(capsys, *command[:4], *command[6:])
-    assert "--cases is for files" in refused(capsys, *command, "--entry", "f")
+    assert "--cases and --entry are for files" in refused(capsys, *command, "--entry", "f")
 
 
 def test_statements_are_added_as_comments(files, tmp_path, capsys):
