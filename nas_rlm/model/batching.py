@@ -13,6 +13,7 @@ from nas_rlm.utils.validation import as_list
 
 Batch = list[tuple[str, list[int]]]  # texts and their token ids
 DEFAULT_BATCH_SIZE = 64  # texts
+MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 32, 512  # architectures that a process reads at a time
 MAX_BATCH_TOKENS = 2**15
 
 
@@ -93,3 +94,20 @@ def gather_predictions(
             by_text.update((text, row) for (text, _), row in zip(batch, rows, strict=True))
             bar.update(len(batch))
     return np.array([by_text[text] for text in texts], dtype=float).reshape(-1, *shape)
+
+
+def chunk_size(count: int) -> int:
+    """Return the number of architectures in a chunk, the unit of work of a process.
+
+    The number of chunks is 1, 2, 4 or a multiple of 8, so that 2, 4 or 8 processes finish at the same time.
+
+    Examples:
+        >>> chunk_size(1001)
+        126
+
+    Args:
+        count: number of all architectures.
+    """
+    chunks = next((n for n in (8, 4, 2) if count >= n * MIN_CHUNK_SIZE), 1)
+    rounds = max(1, -(-count // (chunks * MAX_CHUNK_SIZE)))
+    return max(1, -(-count // (chunks * rounds)))

@@ -37,7 +37,7 @@ def draw_hypervolume(curve: Curve, title: str) -> Figure:
     figure = Figure(figsize=(7.2, 4.0), layout="constrained")
     axis = figure.subplots()
     axis.plot(*zip(*curve, strict=True), color=FRONT, linewidth=1.8)
-    axis.set_title(title, loc="left", fontsize=12, color=INK)
+    axis.set_title(title, loc="left", fontsize=12, color=INK, wrap=True)
     axis.set_xlabel("evaluations", color=INK)
     axis.set_ylabel("hypervolume", color=INK)
     style_axis(axis)

@@ -16,7 +16,14 @@ import torch
 import search_spaces
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, decoding
-from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, Batch, gather_predictions, make_batches, pad
+from nas_rlm.model.batching import (
+    DEFAULT_BATCH_SIZE,
+    Batch,
+    chunk_size,
+    gather_predictions,
+    make_batches,
+    pad,
+)
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
@@ -32,7 +39,6 @@ from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
 from search_spaces import SearchSpace
 
-MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 32, 512  # architectures that a process reads at a time
 Item = TypeVar("Item")
 
 
@@ -446,20 +452,3 @@ class Ensemble:
             batch_size: number of texts in a batch.
         """
         return make_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
-
-
-def chunk_size(count: int) -> int:
-    """Return the number of architectures in a chunk, the unit of work of a process.
-
-    The number of chunks is 1, 2, 4 or a multiple of 8, so that 2, 4 or 8 processes finish at the same time.
-
-    Examples:
-        >>> chunk_size(1001)
-        126
-
-    Args:
-        count: number of all architectures.
-    """
-    chunks = next((n for n in (8, 4, 2) if count >= n * MIN_CHUNK_SIZE), 1)
-    rounds = max(1, -(-count // (chunks * MAX_CHUNK_SIZE)))
-    return max(1, -(-count // (chunks * rounds)))

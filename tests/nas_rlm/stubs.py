@@ -1,4 +1,4 @@
-"""NAS-Bench-201 judged by counting: a predictor that needs no model, and rows that nobody measured."""
+"""A predictor of NAS-Bench-201 cells that counts operators, and rows with made-up values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -72,7 +72,7 @@ class StubPredictor:
 
 
 def counted_cells(n, seed=0):
-    """Cells whose accuracy is told by two counts."""
+    """Cells whose accuracy is a function of two counts."""
     rng = np.random.default_rng(seed)
     drawn = [CELLS.sample(rng) for _ in range(n)]
     counted = synthetic.graph_features_of_texts(from_architectures(CELLS, drawn))

@@ -7,10 +7,10 @@ from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.model import batching
+from nas_rlm.model.batching import chunk_size
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates import ensemble
-from nas_rlm.surrogates.ensemble import chunk_size
 from nas_rlm.text import Tokenizer, from_architecture
 from nas_rlm.training.recipe import Recipe, TableRecipe
 
@@ -93,7 +93,7 @@ def test_distinct_architectures_are_predicted_in_chunks(rlm, monkeypatch):
     archs = [SPACE.sample(np.random.default_rng(i % 7)) for i in range(12)]
     texts = []
     made = ensemble.from_architectures
-    monkeypatch.setattr(ensemble, "MIN_CHUNK_SIZE", 3)
+    monkeypatch.setattr(batching, "MIN_CHUNK_SIZE", 3)
     monkeypatch.setattr(ensemble, "from_architectures", lambda *a: texts.append(made(*a)) or texts[-1])
     found = rlm.predict(SPACE, archs, OBJECTIVES, batch_size=1)
     assert [chunk_size(count) for count in (0, 7, 80, 1001, 4600, 9999)] == [1, 4, 10, 126, 288, 417]

@@ -90,8 +90,8 @@ def test_user_functions_and_exact_objectives_are_optimised(tmp_path, model, caps
     command = [*SEARCH, *model, "--objectives", "skips,flops", "--function", f"skips={path}:skips"]
     command += ["--maximise", "skips", "--constraint", "params<=900000", "--out", str(tmp_path / "run")]
     assert main([*command, "--sample", "30"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in told[:5]] == ["of", "skips", "flops", "params", "params"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["of", "skips", "flops", "params", "params"]
     front = rows(tmp_path / "run" / "front.csv")
     assert [float(r["skips"]) for r in front] == sorted((float(r["skips"]) for r in front), reverse=True)
     for row in front:
@@ -126,18 +126,18 @@ def test_the_shipped_model_searches(shipped_rlm, tmp_path):
 
 @pytest.fixture
 def measuring(monkeypatch):
-    """A device on which a network takes as long as its ONNX file is; what it is asked is noted."""
-    asked = []
+    """A device on which the latency of a network is the size of its ONNX file; it records its requests."""
+    requests = []
 
     def measure(networks, device, plan):
         for network, content in networks:
-            asked.append((str(device), network.row.arch_str, plan.python))
+            requests.append((str(device), network.row.arch_str, plan.python))
             yield network, Measurement(len(content) / 1e5, 1.0, 9.0, 0.0, 15)
 
     monkeypatch.setattr("nas_rlm.search.ray_cluster.measure", measure)
     monkeypatch.setattr("nas_rlm.search.ray_cluster.check_device", lambda device, python: None)
     monkeypatch.setattr("nas_rlm.search.acquisition.POOL_SIZE", 30)
-    return asked
+    return requests
 
 
 BOX = ("--objectives", "accuracy,latency/torch-cpu-2t", "--measure", "torch-cpu-2t", "--budget", "14")
@@ -153,13 +153,13 @@ def test_labels_replace_predictions(tmp_path, model, capsys):
     out, data = tmp_path / "run", ["--data", str(tmp_path / "mine.parquet")]
     command = [*SEARCH, *model, "--objectives", "accuracy,latency/pixel3,flops"]
     assert main([*command, *data, "--out", str(out)]) == 0
-    told = capsys.readouterr()
-    assert "3 with labels, " in told.out
+    output = capsys.readouterr()
+    assert "3 with labels, " in output.out
     left = (
         *("ignored 29 of 32 rows", "1 of another space", "27 without accuracy"),
         "1 with a later row of the same architecture",
     )
-    assert all(part in told.err for part in left)
+    assert all(part in output.err for part in left)
     result = read_result(out)
     assert len(result.architectures) == 18 + 3
     found = dict(zip(result.architectures, result.values, strict=True))
@@ -167,8 +167,8 @@ def test_labels_replace_predictions(tmp_path, model, capsys):
     assert found[cells[0]][2, 1] == SPACE.flops(SPACE.parse(cells[0]))
     assert result.status == dict.fromkeys(cells[:3], "measured")
     with open(out / "front.csv", newline="") as file:
-        told = {row["arch"]: row["status"] for row in csv.DictReader(file)}
-    assert told[cells[2]] == "measured" and set(told.values()) == {"measured", "predicted"}
+        status = {row["arch"]: row["status"] for row in csv.DictReader(file)}
+    assert status[cells[2]] == "measured" and set(status.values()) == {"measured", "predicted"}
     assert f"--data {data[1]}" in (out / "report.html").read_text()
 
     kept = {n: (out / n).read_bytes() for n in ("front.csv", "log.jsonl", "pareto.png", "report.html")}
@@ -235,14 +235,14 @@ def test_labels_replace_predictions_while_a_device_measures(tmp_path, model, mea
     out = tmp_path / "run"
     assert main([*SEARCH, *model, *BOX, "--data", str(tmp_path / "mine.parquet"), "--out", str(out)]) == 0
     result = read_result(out)
-    told = dict(zip(result.architectures, result.values, strict=True))
-    shared = told.keys() & known.keys()
-    assert shared and all(set(told[a][0].tolist()) == {known[a]} for a in shared)
+    predictions = dict(zip(result.architectures, result.values, strict=True))
+    shared = predictions.keys() & known.keys()
+    assert shared and all(set(predictions[a][0].tolist()) == {known[a]} for a in shared)
     measured = {
         row.arch_str: row.targets["latency/torch-cpu-2t"] for row in read(out / "measured.parquet").rows
     }
     assert {a for a, status in result.status.items() if status == "measured"} == measured.keys()
-    assert all(told[a][1].tolist() == [v] * 3 for a, v in measured.items())
+    assert all(predictions[a][1].tolist() == [v] * 3 for a, v in measured.items())
 
 
 @pytest.mark.parametrize(

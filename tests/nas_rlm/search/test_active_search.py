@@ -173,8 +173,8 @@ def test_an_interrupted_active_search_resumes_to_the_same_result(tmp_path):
     assert (read.values == result.values).all()
     rows = (uninterrupted / "front.csv").read_text().splitlines()
     assert rows[0].endswith(",status")
-    told = {row.rsplit(",", 1)[1] for row in rows[1:]}
-    assert MEASURED in told <= {MEASURED, "predicted"}
+    statuses = {row.rsplit(",", 1)[1] for row in rows[1:]}
+    assert MEASURED in statuses <= {MEASURED, "predicted"}
 
 
 def test_an_active_search_cannot_be_resumed_with_more_generations(tmp_path):
@@ -209,22 +209,22 @@ def test_surrogates_of_other_devices_are_sources():
     assert surrogate.is_ready
     assert len(surrogate.surrogates[LATENCY].graph_features.sources) == 1
     batches = list({str(SPACE.sample(rng)) for _ in range(50)} - surrogate.measurements.keys())
-    told = current_result(surrogate, SETTINGS, batches).medians[:, 1]
+    medians = current_result(surrogate, SETTINGS, batches).medians[:, 1]
     true = np.array([box.latency(name) for name in batches])
-    assert np.median(np.abs(told / true - 1)) < 0.1
+    assert np.median(np.abs(medians / true - 1)) < 0.1
 
 
 def test_candidates_are_selected_by_optimistic_hypervolume_gain():
-    def told(accuracy, low, middle, high):
+    def quantiles(accuracy, low, middle, high):
         return [[accuracy] * 3, [low, middle, high]]
 
     values = {
-        "sure": told(90, 4.9, 5, 5.1),
-        "unsure": told(80, 2, 3, 4),
-        "measured": told(70, 1, 1, 1),
-        "perhaps": told(83, 2.9, 5.2, 6.3),
-        "never": told(79, 3.1, 3.3, 3.5),
-        "failed": told(99, 1, 1, 1),
+        "sure": quantiles(90, 4.9, 5, 5.1),
+        "unsure": quantiles(80, 2, 3, 4),
+        "measured": quantiles(70, 1, 1, 1),
+        "perhaps": quantiles(83, 2.9, 5.2, 6.3),
+        "never": quantiles(79, 3.1, 3.3, 3.5),
+        "failed": quantiles(99, 1, 1, 1),
     }
     result = SearchResult(
         SETTINGS, list(values), np.array(list(values.values())), {"measured": MEASURED, "failed": FAILED}
@@ -251,8 +251,8 @@ def test_repeated_proposals_approach_the_front():
     settings = replace(SETTINGS, device="", budget=0, population=60, generations=5)
 
     def rows(names):
-        told = zip(names, model.medians(names, ["accuracy"])[:, 0].tolist(), strict=True)
-        return [Row("nasbench201", n, {"accuracy": a, LATENCY: Box().latency(n)}) for n, a in told]
+        predictions = zip(names, model.medians(names, ["accuracy"])[:, 0].tolist(), strict=True)
+        return [Row("nasbench201", n, {"accuracy": a, LATENCY: Box().latency(n)}) for n, a in predictions]
 
     surrogate = OnlineSurrogate(CachedPredictor(model, SPACE), objectives, {})
     while len(surrogate.measurements) < 40:

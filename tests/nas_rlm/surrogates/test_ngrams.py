@@ -47,8 +47,8 @@ def test_predictions_for_new_programs(surrogate, drawn):
 
 def test_for_new_problems_intervals_are_wider(drawn):
     sources, values, groups = zip(*drawn[:200], strict=True)
-    told = {"memory": np.array(values)}
-    known, new = NgramSurrogate.fit(sources, told), NgramSurrogate.fit(sources, told, groups)
+    labels = {"memory": np.array(values)}
+    known, new = NgramSurrogate.fit(sources, labels), NgramSurrogate.fit(sources, labels, groups)
     assert new.residual_stds["memory"] > 2 * known.residual_stds["memory"]
 
 
@@ -65,15 +65,15 @@ def test_a_saved_surrogate_predicts_the_same(surrogate, drawn):
 
 
 def test_invalid_surrogates_are_refused(surrogate):
-    tensors, told = surrogate.tensors(), surrogate.description()
+    tensors, description = surrogate.tensors(), surrogate.description()
     with pytest.raises(ValueError, match=r"weights1 is \(3,\), expected"):
-        NgramSurrogate.from_saved(tensors | {"weights1": torch.zeros(3)}, told)
+        NgramSurrogate.from_saved(tensors | {"weights1": torch.zeros(3)}, description)
     with pytest.raises(ValueError, match="not in ascending order"):
-        NgramSurrogate.from_saved(tensors | {"label_quantiles0": torch.tensor([3.0, 1.0])}, told)
+        NgramSurrogate.from_saved(tensors | {"label_quantiles0": torch.tensor([3.0, 1.0])}, description)
     with pytest.raises(ValueError, match="not a mean and a standard deviation"):
-        NgramSurrogate.from_saved(tensors, told | {"log_size_scaling": (1.0, 0.0)})
+        NgramSurrogate.from_saved(tensors, description | {"log_size_scaling": (1.0, 0.0)})
     with pytest.raises(ValueError, match="missing or not above 0"):
-        NgramSurrogate.from_saved(tensors, told | {"residual_stds": {"memory": 1.0}})
+        NgramSurrogate.from_saved(tensors, description | {"residual_stds": {"memory": 1.0}})
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,10 @@ def test_a_value_that_grows_with_the_input_is_predicted_for_other_sizes():
     values = {"latency": 1e-3 + sizes * 1e-9 * rng.uniform(0.9, 1.1, 120)}
     surrogate = NgramSurrogate.fit(kernels, values)
     other = 3 * 2 ** np.arange(5, 22)
-    asked = [f"# input: [[{size}], [{size}]]\n@triton.jit\ndef add(x, y): pass" for size in other]
+    programs = [f"# input: [[{size}], [{size}]]\n@triton.jit\ndef add(x, y): pass" for size in other]
     assert (
-        spearman(surrogate.predict(surrogate.transform(asked), "latency").median, other.astype(float)) > 0.95
+        spearman(surrogate.predict(surrogate.transform(programs), "latency").median, other.astype(float))
+        > 0.95
     )
 
 
@@ -127,8 +128,10 @@ def test_a_model_is_saved_with_an_ngram_surrogate(drawn, tiny_checkpoint, tmp_pa
     assert list(rlm.surrogates) == ["CDSS"]
     rlm.save(tmp_path / "with")
     texts = [source for source, *_ in drawn[200:240]]
-    told = [one.predict_text(texts, ["memory"], space="CDSS") for one in (rlm, RLM.load(tmp_path / "with"))]
-    assert np.allclose(*told, rtol=0.02)  # weights are saved in half precision
+    predictions = [
+        one.predict_text(texts, ["memory"], space="CDSS") for one in (rlm, RLM.load(tmp_path / "with"))
+    ]
+    assert np.allclose(*predictions, rtol=0.02)  # weights are saved in half precision
     true = np.array([value for _, value, _ in drawn[200:240]])
     alone = rlm.predict_text(texts, ["memory"])[:, 0]
-    assert spearman(told[0][:, 0], true) > max(0.7, spearman(alone, true))
+    assert spearman(predictions[0][:, 0], true) > max(0.7, spearman(alone, true))

@@ -24,10 +24,10 @@ def rows(name, n, seed=0):
     """Return networks whose accuracy increases with the convolutions on their paths."""
     space, rng = search_spaces.get(name), np.random.default_rng(seed)
     drawn = [Row(name, str(space.sample(rng)), {}) for _ in range(n)]
-    counted = synthetic.graph_features_of_texts(texts_of_rows(drawn))
+    raw_features = synthetic.graph_features_of_texts(texts_of_rows(drawn))
     return [
         replace(r, targets={"accuracy": 50 + c.get("convs/mean", 0) + c.get("convs/most", 0) / 2})
-        for r, c in zip(drawn, counted, strict=True)
+        for r, c in zip(drawn, raw_features, strict=True)
     ]
 
 
@@ -43,7 +43,7 @@ def existing():
 
 
 @pytest.fixture(scope="module")
-def asked():
+def target():
     found = rows("nasbench201", 80, seed=1)
     return (
         found,
@@ -52,25 +52,25 @@ def asked():
     )
 
 
-def test_a_source_surrogate_ranks_another_space(existing, asked):
+def test_a_source_surrogate_ranks_another_space(existing, target):
     (one,) = space_sources("nasbench201", [], existing)
-    _, counted, true = asked
-    assert spearman(one.predict(one.graph_features.transform(counted)).numpy(), np.array(true)) > 0.8
+    _, raw_features, true = target
+    assert spearman(one.predict(one.graph_features.transform(raw_features)).numpy(), np.array(true)) > 0.8
     usual = [row.targets for row in synthetic.random_table("nasbench201", 100, 0, MAX_CHAIN_LENGTH).rows]
     predictions = one.predict(one.graph_features.transform(usual))
     assert float(predictions.mean()) == pytest.approx(0, abs=1e-6)
     assert float(predictions.std()) == pytest.approx(1)
 
 
-def test_sources_improve_predictions_from_few_labels(existing, asked):
+def test_sources_improve_predictions_from_few_labels(existing, target):
     few = rows("nasbench201", 10)
-    asked_rows, _, true = asked
+    target_rows, _, true = target
     with_sources = fit_graph_surrogates(few, ["accuracy"], existing)["nasbench201"][0]
     alone = fit_graph_surrogates(few, ["accuracy"])["nasbench201"][0]
     assert alone.graph_features.sources == ()
     ranked = [
         spearman(
-            one.predict(one.graph_features.from_texts(texts_of_rows(asked_rows)), "accuracy").median,
+            one.predict(one.graph_features.from_texts(texts_of_rows(target_rows)), "accuracy").median,
             np.array(true),
         )
         for one in (with_sources, alone)
@@ -97,26 +97,26 @@ def test_which_surrogates_are_sources(existing):
     assert known.source_for_space("accuracy", nothing_varies) is None
 
 
-def test_a_space_without_labels_is_ranked_by_sources(existing, asked):
+def test_a_space_without_labels_is_ranked_by_sources(existing, target):
     found = zero_label_surrogate("nasbench201", existing)
-    predicted = found.predict(found.graph_features.from_texts(texts_of_rows(asked[0])), "accuracy")
-    assert spearman(predicted.median, np.array(asked[2])) > 0.8
+    predicted = found.predict(found.graph_features.from_texts(texts_of_rows(target[0])), "accuracy")
+    assert spearman(predicted.median, np.array(target[2])) > 0.8
     assert found.objectives == ("accuracy",) and found.graph_features.names == ()
     again = GraphSurrogate.from_saved(found.tensors(), found.description())
     assert again.predict(
-        again.graph_features.from_texts(texts_of_rows(asked[0])), "accuracy"
+        again.graph_features.from_texts(texts_of_rows(target[0])), "accuracy"
     ).median == pytest.approx(predicted.median, rel=0.01)
     with pytest.raises(ValueError, match="no surrogate of another space can predict accuracy of nasbench101"):
         zero_label_surrogate("nasbench101", existing)
 
 
-def test_a_model_is_saved_with_its_sources(existing, asked, tiny_checkpoint, tmp_path):
+def test_a_model_is_saved_with_its_sources(existing, target, tiny_checkpoint, tmp_path):
     rlm = RLM.load(tiny_checkpoint)
     rlm.surrogates = {
         **existing,
         **fit_graph_surrogates(rows("nasbench201", 12), ["accuracy"], existing),
     }
-    archs = [row.arch_str for row in asked[0]]
+    archs = [row.arch_str for row in target[0]]
     before = rlm.predict("nasbench201", archs, ["accuracy"])
     rlm.save(tmp_path)
     again = RLM.load(tmp_path)
