@@ -133,17 +133,22 @@ class Study:
             `status` (`measured`, `predicted` or `failed`); `is_feasible`; `is_on_front`.
         """
         result, settings = self.result, self.settings
-        is_on_front = np.isin(np.arange(len(result.architectures)), result.front)
+        is_on_front = np.isin(np.arange(len(result.architectures)), result.front).tolist()
+        is_feasible, medians, values = (
+            result.feasible.tolist(),
+            result.medians.tolist(),
+            result.values.tolist(),
+        )
         records = []
         for i, name in enumerate(result.architectures):
             record: dict[str, Any] = {"architecture": name}
-            record |= dict(zip(settings.all_objectives, result.medians[i].tolist(), strict=True))
-            for objective, quantiles in zip(settings.all_objectives, result.values[i].tolist(), strict=True):
+            record |= dict(zip(settings.all_objectives, medians[i], strict=True))
+            for objective, quantiles in zip(settings.all_objectives, values[i], strict=True):
                 levels = zip(settings.quantile_levels, quantiles, strict=True)
                 record |= {f"{objective}@{level:g}": value for level, value in levels}
             record["status"] = result.status.get(name, PREDICTED)
-            record["is_feasible"] = bool(result.feasible[i])
-            record["is_on_front"] = bool(is_on_front[i])
+            record["is_feasible"] = is_feasible[i]
+            record["is_on_front"] = is_on_front[i]
             records.append(record)
         return records
 

@@ -21,7 +21,9 @@ MODULES = sorted(
 def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
     try:
         module = importlib.import_module(name)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("nas_rlm", "search_spaces"):
+            raise
         pytest.skip(f"{name} needs an optional package: {error}")
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

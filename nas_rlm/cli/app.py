@@ -9,12 +9,11 @@ from cyclopts import App, Group, Parameter
 
 import nas_rlm
 from nas_rlm.utils.progress import print_status, progress_bar, set_mode
+from nas_rlm.utils.validation import MIN_QUANTILE_LEVEL
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
     from nas_rlm.search.ray_cluster import LocalWorkers
-
-MIN_LEVEL, MAX_LEVEL = 0.001, 0.999  # quantile levels
 
 app = App(
     name="nas-rlm",
@@ -38,7 +37,7 @@ def _parse_levels(type_: Any, tokens: Sequence[Any]) -> tuple[float, ...]:
     except ValueError:
         levels = ()
     distinct = {f"{level:g}" for level in levels}
-    is_in_range = all(MIN_LEVEL <= level <= MAX_LEVEL for level in levels)
+    is_in_range = all(MIN_QUANTILE_LEVEL <= level <= 1 - MIN_QUANTILE_LEVEL for level in levels)
     if not levels or len(distinct) < len(levels) or not is_in_range:
         raise ValueError(
             f"{','.join(texts)!r} is not a list of different levels between .001 and .999: try .1,.9"

@@ -25,7 +25,7 @@ from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, gather_predictions, make_
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS, DigitTree, NumberScheme
 from nas_rlm.text import Tokenizer, from_architectures
 from nas_rlm.text.statements import group_by_length, order_after_grouping, pad_statements, split_statements
-from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
+from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_levels
 from search_spaces import SearchSpace
 
 STATEMENT_ENCODER_FILE = "statements.onnx"  # only of networks with statement layers
@@ -199,12 +199,7 @@ class OnnxPredictor:
         Raises:
             ValueError: a name is unknown or repeated, or there are none.
         """
-        check_objective_names(objectives)
-        for name in objectives:
-            if name not in self.objectives:
-                raise ValueError(
-                    f"the model does not know the objective {name!r}; {suggest(name, self.objectives)}"
-                )
+        check_model_objectives(objectives, self.objectives)
 
     def _quantiles(
         self, ids: np.ndarray, objectives: Sequence[str], levels: Sequence[float], space: str

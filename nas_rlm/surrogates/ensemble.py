@@ -36,7 +36,7 @@ from nas_rlm.surrogates.registry import (
 from nas_rlm.text import from_architectures
 from nas_rlm.utils import process_pool
 from nas_rlm.utils.progress import progress_bar
-from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
+from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_levels, suggest
 from search_spaces import SearchSpace
 
 Item = TypeVar("Item")
@@ -396,12 +396,7 @@ class Ensemble:
         Raises:
             ValueError: an objective is repeated or unknown.
         """
-        check_objective_names(objectives)
-        for name in objectives:
-            if name not in self.objectives:
-                raise ValueError(
-                    f"the model does not know the objective {name!r}; {suggest(name, self.objectives)}"
-                )
+        check_model_objectives(objectives, self.objectives)
 
     @torch.inference_mode()
     def decode_texts(

@@ -45,6 +45,24 @@ def check_objective_names(objectives: Sequence[str]) -> None:
             raise ValueError(f"objective {name!r} is given more than once")
 
 
+def check_model_objectives(objectives: Sequence[str], model_objectives: Collection[str]) -> None:
+    """Check that objectives are distinct names that a model can predict.
+
+    Args:
+        objectives: the requested objectives.
+        model_objectives: objectives of the model.
+
+    Raises:
+        ValueError: a name is repeated or unknown, or there are none.
+    """
+    check_objective_names(objectives)
+    for name in objectives:
+        if name not in model_objectives:
+            raise ValueError(
+                f"the model does not know the objective {name!r}; {suggest(name, model_objectives)}"
+            )
+
+
 def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
     """Return quantile levels as floats; only that of the median, 0.5, for None.
 
