@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 import search_spaces
 from nas_rlm.data.images import IMAGE_SIZE, Images
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row
 from nas_rlm.files import exclusive_lock, write_bytes
 from nas_rlm.utils.json_lines import append_records, read_lines
@@ -157,30 +158,32 @@ def train_architecture(architecture: Any, images: Images, budget: Budget, index:
     return record if error_message is None else {**record, "error": error_message}
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[Row]:
+def read_rows(path: str | os.PathLike[str], omissions: Omissions) -> list[Row]:
     """Read the records of a file as rows of a table, without networks that failed.
 
     Args:
         path: a file that `generate` wrote.
+        omissions: counts the records and numbers that are not valid.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line is not a record.
     """
-    return [
-        Row(
-            "snas",
-            record["arch_str"],
-            {
-                "accuracy": float(record["val_accuracy"]),
-                "params": float(record["params"]),
-                "flops": float(record["flops"]),
-            },
-            identifier=record["uid"],
-        )
-        for record in _read_records(Path(path))
-        if record["val_accuracy"] is not None
-    ]
+    space, rows = search_spaces.get("snas"), []
+    for i, record in enumerate(_read_records(Path(path), omissions)):
+        with omissions.skip(f"record {i}"):
+            if record["val_accuracy"] is None:
+                continue
+            name = str(record["uid"])
+            name.encode()  # raises an error if a table cannot store it
+            architecture = space.parse(record["arch_str"])
+            values = {
+                "accuracy": record["val_accuracy"],
+                "params": record["params"],
+                "flops": record["flops"],
+            }
+            targets = omissions.targets(values, name)
+            rows.append(Row("snas", str(architecture), targets, identifier=name))
+    return rows
 
 
 class TrainableNetwork(nn.Module):
@@ -311,8 +314,13 @@ def _to_input(images: np.ndarray, budget: Budget) -> Tensor:
     return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
-def _read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file, without a truncated last one."""
+def _read_records(path: Path, omissions: Omissions | None = None) -> list[dict[str, Any]]:
+    """Return the records of a file, without a truncated last one.
+
+    Args:
+        path: the file.
+        omissions: counts the lines that are not records; by default they are errors.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"no records at {str(path)!r}")
     records: list[dict[str, Any]] = []
@@ -326,6 +334,9 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
             is_truncated = line.startswith(RECORD_START) or RECORD_START.startswith(line)
             if number > len(lines) and is_truncated:
                 break
+            if omissions is not None:
+                omissions.add(f"line {number}", "it is not a record of nas-rlm snas generate")
+                continue
             raise ValueError(
                 f"{str(path)!r} line {number} is not a record of nas-rlm snas generate: {line[:60]!r}"
             ) from None

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
 from nas_rlm.files import atomic_write
 from nas_rlm.text.parser import is_onnx_text
 
@@ -34,7 +36,6 @@ SPACE_NAMES = {  # name in the public datasets: name of the search space
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
 }
-MAX_ACCURACY, MAX_VALUE = 100.0, 1e300
 MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
 # Only a network whose output does not depend on its input is faster: the runtime computed nothing.
 MIN_LATENCY_MS = 0.02
@@ -50,7 +51,7 @@ class Row:
         targets: value of each measured objective by name: accuracy in percent, latency in milliseconds,
             memory in bytes, `flops` in multiply-accumulates, `params` as a number.
         input: text of the network, or source of the program; empty where the search space generates it.
-        identifier: name of the row, unique in its file; may be empty.
+        identifier: name of the row, such as the path of a measured file; may be empty.
         uid: kind of measurement, in files that combine several; may be empty.
         metainformation: details of the measurement, as text.
         group: problem that a program solves.
@@ -126,7 +127,7 @@ def data_directory() -> Path:
     return Path(os.environ.get("NAS_RLM_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
 
-def read(path: str | os.PathLike[str]) -> Table:
+def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Table:
     """Read a parquet table.
 
     `val_accuracy` is the objective `accuracy`, or the one that the column `metric_type` names: `memory`
@@ -137,6 +138,8 @@ def read(path: str | os.PathLike[str]) -> Table:
 
     Args:
         path: the parquet file.
+        omissions: leave out rows and numbers that are not valid, and count them here; by default they are
+            errors.
 
     Returns:
         The table, named after the file.
@@ -164,7 +167,11 @@ def read(path: str | os.PathLike[str]) -> Table:
     present = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
     defaults = dict.fromkeys(COLUMNS)
     records = content.select(present).to_pylist()
-    return Table(path.stem, [_to_row(defaults | record, path, i) for i, record in enumerate(records, 1)])
+    rows = []
+    for i, record in enumerate(records, 1):
+        with omissions.skip(f"row {i}") if omissions is not None else nullcontext():
+            rows.append(_to_row(defaults | record, path, i, omissions))
+    return Table(path.stem, rows)
 
 
 def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
@@ -184,17 +191,18 @@ def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
         pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(list(types.items()))), temporary)
 
 
-def _to_row(record: Mapping[str, Any], path: Path, number: int) -> Row:
+def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omissions | None) -> Row:
     """Convert a record of the file to a row.
 
     Args:
         record: value of each column, None where it is missing.
         path: the file, for error messages.
         number: number of the record, from 1, for error messages.
+        omissions: counts the numbers that are not valid; None if they are errors.
     """
     row_name = _shortened(record["identifier"] or record["arch_str"] or f"row {number}")
     metadata = _parse_metadata(record["metadata"], row_name, path)
-    targets = _read_targets(record, metadata, row_name, path)
+    targets = _read_targets(record, metadata, row_name, path, omissions)
     for name in TEXT_COLUMNS:
         if not isinstance(record[name], str | None):
             raise ValueError(f"{str(path)!r}: {name} of {row_name} is {record[name]!r}, expected text")
@@ -228,7 +236,11 @@ def _parse_metadata(text: Any, row_name: str, path: Path) -> dict[Any, Any]:
 
 
 def _read_targets(
-    record: Mapping[str, Any], metadata: Mapping[Any, Any], row_name: str, path: Path
+    record: Mapping[str, Any],
+    metadata: Mapping[Any, Any],
+    row_name: str,
+    path: Path,
+    omissions: Omissions | None,
 ) -> dict[str, float]:
     """Return the value of each objective of a record that has one."""
     metric = record.get("metric_type")
@@ -244,8 +256,11 @@ def _read_targets(
         prefix, _, suffix = str(key).partition("_")
         if prefix in METADATA_PREFIXES and suffix:
             values[f"{METADATA_PREFIXES[prefix]}/{suffix}"] = value
-    for name, value in values.items():
-        if value is not None and not _is_valid(name, value):
+    for name, value in list(values.items()):
+        is_valid = value is None or is_valid_target(name, value)
+        if omissions is not None and not (is_valid and is_storable(name)):
+            omissions.add(row_name, repr(values.pop(name)), name)
+        elif not is_valid:
             expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
             raise ValueError(
                 f"{str(path)!r}: {name} of {row_name} is {_shortened(value)}, expected {expected}"
@@ -260,14 +275,6 @@ def _shortened(value: object) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-def _is_valid(objective: str, value: object) -> bool:
-    """Return whether a value is a number in the objective's range, or NaN, which stands for missing."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    maximum = MAX_ACCURACY if objective.startswith("accuracy") else MAX_VALUE
-    return value != value or 0 <= value <= maximum
-
-
 def _to_record(row: Row) -> dict[str, Any]:
     """Convert a row to the columns of the file."""
     metrics = {name: metric for metric, name in METRIC_TYPES.items() if name in row.targets}
@@ -275,7 +282,7 @@ def _to_record(row: Row) -> dict[str, Any]:
     if len(metrics) == 1 and "accuracy" not in row.targets:
         storable += "|" + next(iter(metrics))
     for name, value in row.targets.items():
-        if not _is_valid(name, value) or math.isnan(value) or not re.fullmatch(storable, name):
+        if not is_valid_target(name, value) or math.isnan(value) or not re.fullmatch(storable, name):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}, which cannot be stored in a table")
     metadata: dict[str, Any] = {
         f"{prefix}_{name.removeprefix(kind + '/')}": value.item() if isinstance(value, np.generic) else value

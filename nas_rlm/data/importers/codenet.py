@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from nas_rlm.data.omissions import Omissions, is_valid_target
 from nas_rlm.data.tables import Row
 
 MAX_SUBMISSIONS_PER_LANGUAGE = 10_000  # drawn at random from millions
@@ -26,35 +28,58 @@ class _Submission(NamedTuple):
     memory: float
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path, omissions: Omissions) -> list[Row]:
     """Read submissions of the spaces `CDSS/C`, `CDSS/C++` and `CDSS/Python`, with `memory` in bytes.
 
     Args:
         path: the directory Project_CodeNet, with metadata/p00000.csv and
             data/p00000/LANGUAGE/s000000000.EXT.
+        omissions: counts the entries that are not valid.
+
+    Raises:
+        ValueError: the directory has no metadata.
     """
+    files = sorted((path / "metadata").glob("p*.csv"))
+    if not files:
+        raise ValueError(
+            "it has no metadata/p00000.csv with the memory of each submission: only the full data set has it"
+        )
     submissions: dict[str, list[_Submission]] = {language: [] for language in LANGUAGES}
-    for file in sorted((path / "metadata").glob("p*.csv")):
-        for language, submission in _read_accepted(file):
-            submissions[language].append(submission)
+    for file in files:
+        with omissions.skip(file.name):
+            for language, submission in _read_accepted(file, omissions):
+                submissions[language].append(submission)
     rng = np.random.default_rng(0)
     rows = []
     for language, accepted in submissions.items():
-        drawn = sorted(rng.permutation(len(accepted))[:MAX_SUBMISSIONS_PER_LANGUAGE])
-        rows += [row for i in drawn if (row := _read_row(path, language, accepted[i]))]
+        for i in sorted(rng.permutation(len(accepted))[:MAX_SUBMISSIONS_PER_LANGUAGE]):
+            with omissions.skip(accepted[i].identifier):
+                if row := _read_row(path, language, accepted[i]):
+                    rows.append(row)
     return rows
 
 
-def _read_accepted(file: Path) -> Iterator[tuple[str, _Submission]]:
+def _read_accepted(file: Path, omissions: Omissions) -> Iterator[tuple[str, _Submission]]:
     """Yield the accepted submissions to a problem that have a memory, with their language."""
-    with open(file, newline="", encoding="utf-8") as opened:
-        for record in csv.DictReader(opened):
-            language, memory = record["language"], record["memory"]
-            if record["status"] == "Accepted" and language in LANGUAGES and memory and float(memory) > 0:
-                problem, number, suffix = (record[k] for k in ("problem_id", "submission_id", "filename_ext"))
-                if not (problem.isalnum() and number.isalnum() and suffix.isalnum()):
-                    raise ValueError(f"{file.name} names {problem}/{number}.{suffix}: expected p00000/s0.py")
-                yield language, _Submission(problem, number, suffix, BYTES_PER_KIBIBYTE * float(memory))
+    with open(file, newline="", encoding="utf-8", errors="replace") as opened:
+        for number, record in enumerate(csv.DictReader(opened), 2):
+            with omissions.skip(f"{file.name} line {number}"):
+                if record["status"] == "Accepted" and record["language"] in LANGUAGES and record["memory"]:
+                    submission = _parse_submission(record)
+                    if submission.memory > 0:
+                        yield record["language"], submission
+
+
+def _parse_submission(record: Mapping[str, str]) -> _Submission:
+    """Return the submission of a line of the metadata."""
+    memory = float(record["memory"])
+    problem, number, suffix = (record[k] for k in ("problem_id", "submission_id", "filename_ext"))
+    if not (problem.isalnum() and number.isalnum() and suffix.isalnum()):
+        raise ValueError(f"it names {problem}/{number}.{suffix}: expected p00000/s0.py")
+    num_bytes = BYTES_PER_KIBIBYTE * memory
+    if not is_valid_target("memory", num_bytes) or math.isnan(num_bytes):
+        raise ValueError(f"the memory is {memory:g}: expected a number of KiB")
+    return _Submission(problem, number, suffix, num_bytes)
 
 
 def _read_row(path: Path, language: str, submission: _Submission) -> Row | None:

@@ -7,52 +7,79 @@ import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import get
+from search_spaces.notation import is_int_between
 
 FULL_EPOCHS = 108  # accuracies after fewer epochs are objectives of their own
 MAX_RECORD_BYTES = 1024 * 1024
 CRC32C_POLYNOMIAL, CRC_MASK_DELTA = 0x82F63B78, 0xA282EAD8
 
 
-def read_rows(path: Path) -> list[Row]:
+class _Run(NamedTuple):
+    """A training run of a cell: its key and notation, objective, accuracy and number of parameters."""
+
+    key: str
+    notation: str
+    objective: str
+    accuracy: float
+    params: float
+
+
+def read_rows(path: Path, omissions: Omissions) -> list[Row]:
     """Read validation accuracies on CIFAR-10 after 108 and fewer epochs, each the maximum over training runs.
 
     Args:
         path: the TFRecord file.
+        omissions: counts the entries that are not valid.
     """
     space = get("nasbench101")
-    runs: dict[str, dict[str, list[float]]] = {}
-    networks: dict[str, tuple[str, float]] = {}
-    for record in progress_bar(_read_tfrecords(path), "nasbench101", unit="run"):
-        key, epochs, adjacency, operators, encoded = json.loads(record)
-        size = len(operators.split(","))
-        if len(adjacency) != size * size:
-            raise ValueError(f"the matrix of {key} has {len(adjacency)} entries for {size} operators")
-        metrics = _METRICS_CLASS()
+    networks: dict[str, tuple[str, float]] = {}  # notation and parameters
+    accuracies: dict[str, dict[str, float]] = {}  # maximum of each objective
+    records = progress_bar(_read_tfrecords(path, omissions), "nasbench101", unit="run")
+    for number, record in enumerate(records):
+        with omissions.skip(f"record {number}"):
+            run = _parse_run(record)
+            networks.setdefault(run.key, (run.notation, run.params))
+            maxima = accuracies.setdefault(run.key, {})
+            for objective, accuracy in omissions.targets({run.objective: run.accuracy}, run.key).items():
+                maxima[objective] = max(accuracy, maxima.get(objective, 0.0))
+    rows = []
+    for key, (notation, params) in networks.items():
+        with omissions.skip(key):
+            architecture = space.parse(notation)
+            targets = accuracies[key] | omissions.targets({"params": params}, key)
+            rows.append(Row("nasbench101", str(architecture), targets, identifier=key))
+    return rows
+
+
+def _parse_run(record: bytes) -> _Run:
+    """Return the training run of a record, which is a JSON list that ends with an encoded message."""
+    key, epochs, adjacency, operators, encoded = json.loads(record)
+    if not (isinstance(key, str) and key.isascii() and is_int_between(epochs, 1, FULL_EPOCHS)):
+        raise ValueError(f"{key!r} after {epochs!r} epochs: expected a hash, and up to {FULL_EPOCHS} epochs")
+    metrics = _METRICS_CLASS()
+    try:
         metrics.ParseFromString(base64.b64decode(encoded, validate=True))
-        objective = "accuracy" if epochs == FULL_EPOCHS else f"accuracy/cifar10_{epochs}ep"
-        accuracy = 100.0 * metrics.evaluation_data[-1].validation_accuracy
-        runs.setdefault(key, {}).setdefault(objective, []).append(accuracy)
-        notation = json.dumps({"adjacency": adjacency, "ops": operators.split(",")})
-        networks.setdefault(key, (notation, float(metrics.trainable_parameters)))
-    return [
-        Row(
-            "nasbench101",
-            str(space.parse(notation)),
-            {**{name: max(accuracies) for name, accuracies in runs[key].items()}, "params": params},
-            identifier=key,
-        )
-        for key, (notation, params) in networks.items()
-    ]
+    except DecodeError:
+        raise ValueError(f"the metrics of {key} are damaged") from None
+    return _Run(
+        key,
+        json.dumps({"adjacency": adjacency, "ops": operators.split(",")}),
+        "accuracy" if epochs == FULL_EPOCHS else f"accuracy/cifar10_{epochs}ep",
+        100.0 * metrics.evaluation_data[-1].validation_accuracy,
+        float(metrics.trainable_parameters),
+    )
 
 
-def _read_tfrecords(path: Path) -> Iterator[bytes]:
+def _read_tfrecords(path: Path, omissions: Omissions) -> Iterator[bytes]:
     """Yield the content of each record; a record is its length and its content, each with a checksum."""
     with open(path, "rb") as file:
         while header := file.read(12):
@@ -64,9 +91,10 @@ def _read_tfrecords(path: Path) -> Iterator[bytes]:
             content = file.read(length + 4)
             if len(content) < length + 4:
                 raise ValueError("the file is truncated within a record")
-            if masked_crc32c(content[:-4]) != struct.unpack("<I", content[-4:])[0]:
-                raise ValueError("a record is damaged")
-            yield content[:-4]
+            if masked_crc32c(content[:-4]) == struct.unpack("<I", content[-4:])[0]:
+                yield content[:-4]
+            else:
+                omissions.add(f"byte {file.tell() - len(content)}", "a record is damaged")
 
 
 def masked_crc32c(content: bytes) -> int:

@@ -1,22 +1,20 @@
-"""The size search space of NATS-Bench as published (Dong et al. 2021): a compressed pickle."""
+"""The size search space of NATS-Bench as published (Dong et al. 2021)."""
 
 from __future__ import annotations
 
-import bz2
-import pickle
 from pathlib import Path
 
-from nas_rlm.data.importers.arch_results import rows_from_arch_results
+from nas_rlm.data.importers import arch_results
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path, omissions: Omissions) -> list[Row]:
     """Read test accuracies after 90 epochs and, on CIFAR-10, after 12 epochs, as means over the seeds.
 
     Args:
-        path: NATS-sss-v1_0-50262.pickle.pbz2, a pickle, which can run any code.
+        path: NATS-sss-v1_0-50262.pickle.pbz2, or the directory NATS-sss-v1_0-50262-simple; these are pickles,
+            which can run any code.
+        omissions: counts the entries that are not valid.
     """
-    with bz2.open(path) as file:
-        content = pickle.load(file)
-        file.read()  # up to the end, which raises an error if the file is truncated
-    return rows_from_arch_results(content, "nats_size", final_key="90", early_key="12")
+    return arch_results.read_rows(path, omissions, "nats_size", ("90",), ("12",))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-import pickle
-import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
 from nas_rlm.data import snas, tables
-from nas_rlm.data.importers import codenet, hw_nas_bench, nas_bench_101, nas_bench_201, nats_bench, nds
+from nas_rlm.data.importers import (
+    codenet,
+    hw_nas_bench,
+    nas_bench_101,
+    nas_bench_201,
+    nats_bench,
+    nds,
+    onnx_files,
+)
 from nas_rlm.data.importers import help as help_benchmark
-from nas_rlm.data.tables import Row
+from nas_rlm.data.omissions import READ_ERRORS, Omissions, describe_error
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
 from nas_rlm.utils.validation import suggest
 
 MAX_FILE_BYTES = 16 * 1024**3
@@ -26,52 +31,66 @@ class Format:
     """A file format of a benchmark.
 
     Args:
-        read_rows: reads a file or directory into rows.
+        read_rows: reads a file or directory into rows, and counts the entries that it leaves out.
         description: name of the published file, for error messages.
         is_pickle: whether the file is a Python pickle, which can run any code while it is read.
     """
 
-    read_rows: Callable[[Path], list[Row]]
+    read_rows: Callable[[Path, Omissions], list[Row]]
     description: str
     is_pickle: bool = False
 
 
 FORMATS = {
-    "nasbench201": Format(nas_bench_201.read_rows, "NAS-Bench-201-v1_1-096897.pth", is_pickle=True),
-    "nats_size": Format(nats_bench.read_rows, "NATS-sss-v1_0-50262.pickle.pbz2", is_pickle=True),
+    "nasbench201": Format(
+        nas_bench_201.read_rows,
+        "NAS-Bench-201-v1_1-096897.pth, NATS-tss-v1_0-3ffb9.pickle.pbz2 or the directory"
+        " NATS-tss-v1_0-3ffb9-simple",
+        is_pickle=True,
+    ),
+    "nats_size": Format(
+        nats_bench.read_rows,
+        "NATS-sss-v1_0-50262.pickle.pbz2 or the directory NATS-sss-v1_0-50262-simple",
+        is_pickle=True,
+    ),
     "nasbench101": Format(nas_bench_101.read_rows, "nasbench_only108.tfrecord"),
     "hw_nas_bench": Format(hw_nas_bench.read_rows, "HW-NAS-Bench-v1_0.pickle", is_pickle=True),
     "help": Format(help_benchmark.read_rows, "a data directory of HELP, with latency/DEVICE.pt"),
     "nds": Format(nds.read_rows, "a JSON file of the nds repository, such as DARTS.json"),
     "snas": Format(snas.read_rows, "a file that nas-rlm snas generate writes"),
     "codenet": Format(codenet.read_rows, "the directory Project_CodeNet, with metadata and data"),
+    "onnx": Format(onnx_files.read_rows, "a CSV file with the column file, of ONNX files, and objectives"),
     "parquet": Format(
-        lambda path: tables.read(path).rows, "a parquet file of GraphArch-Regression or Code-Regression"
+        lambda path, omissions: tables.read(path, omissions).rows,
+        "a parquet file of GraphArch-Regression or Code-Regression",
     ),
 }
 
-# What readers raise when a file is damaged or of another format.
-_READ_ERRORS = (
-    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, OSError),
-    *(RecursionError, RuntimeError, TypeError, ValueError, DecodeError, pickle.UnpicklingError, struct.error),
-)
 
-
-def import_benchmark(name: str, path: str | os.PathLike[str], allow_pickle: bool = False) -> list[Row]:
+def import_benchmark(
+    name: str,
+    path: str | os.PathLike[str],
+    allow_pickle: bool = False,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> list[Row]:
     """Read a benchmark's published file into rows of the public schema.
+
+    Entries that are not valid are left out: a number is missing in its row, and an entry without a valid
+    architecture has no row. A warning for each kind reports their number and the reason of the first one.
 
     Examples:
         >>> rows = import_benchmark("nds", "nds_data/DARTS.json")  # doctest: +SKIP
 
     Args:
         name: one of `FORMATS`.
-        path: the file, or the directory for `help` and `codenet`.
+        path: the file, or the directory for `help` and `codenet`; for `nasbench201` and `nats_size` either.
         allow_pickle: read Python pickles, which can run any code; only for files that you trust.
+        shapes: shapes of inputs that have open sizes in the ONNX files, by name; for `onnx` only.
 
     Raises:
         FileNotFoundError: there is nothing at the path.
-        ValueError: the format is unknown, the file is a pickle and `allow_pickle` is not set, or the file is
-            damaged or of another format.
+        ValueError: the format is unknown, the file is a pickle and `allow_pickle` is not set, the file is
+            damaged or of another format, or no entry is valid.
     """
     if name not in FORMATS:
         raise ValueError(f"no format {name!r}; {suggest(name, FORMATS)}")
@@ -80,6 +99,8 @@ def import_benchmark(name: str, path: str | os.PathLike[str], allow_pickle: bool
         raise FileNotFoundError(f"nothing at {str(path)!r}: expected {file_format.description}")
     if source.is_file() and source.stat().st_size > MAX_FILE_BYTES:
         raise ValueError(f"{str(path)!r} is larger than the limit of {MAX_FILE_BYTES:,} bytes")
+    if shapes and name != "onnx":
+        raise ValueError(f"shapes of inputs are given for {name}: they are for ONNX files")
     if file_format.is_pickle:
         if not allow_pickle:
             raise ValueError(
@@ -87,11 +108,20 @@ def import_benchmark(name: str, path: str | os.PathLike[str], allow_pickle: bool
                 f" use --allow-pickle to read {str(path)!r} if you trust its origin"
             )
         warnings.warn(f"{str(path)!r} is read as a pickle: it can run any code", stacklevel=2)
+    omissions = Omissions()
     try:
-        rows = file_format.read_rows(source)
-    except _READ_ERRORS as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{str(path)!r} is not {file_format.description}: {reason}") from None
-    if not rows:
-        raise ValueError(f"{str(path)!r} has no measurements: expected {file_format.description}")
+        if name == "onnx":
+            rows = onnx_files.read_rows(source, omissions, shapes)
+        else:
+            rows = file_format.read_rows(source, omissions)
+    except READ_ERRORS as error:
+        raise ValueError(f"{str(path)!r} is not {file_format.description}: {describe_error(error)}") from None
+    except MemoryError:  # the file may be too large, or have a damaged length
+        raise ValueError(
+            f"{str(path)!r} is damaged or does not fit into memory: expected {file_format.description}"
+        ) from None
+    if not rows or (omissions and not any(row.targets.keys() - set(EXACT_OBJECTIVES) for row in rows)):
+        reason = f" ({omissions.first_reason})" if omissions else ""
+        raise ValueError(f"{str(path)!r} has no measurements{reason}: expected {file_format.description}")
+    omissions.warn()
     return rows

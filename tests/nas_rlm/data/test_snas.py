@@ -7,6 +7,7 @@ import torch
 import search_spaces
 from nas_rlm.data import snas
 from nas_rlm.data.images import Images
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.snas import Budget, TrainableNetwork, generate, read_rows, train_architecture
 
 SPACE = search_spaces.get("snas")
@@ -49,7 +50,7 @@ def test_a_record_has_what_the_paper_lists(images, tmp_path):
     assert {*listed, "arch_str", "flops"} <= set(record)
     architecture = SPACE.parse(record["arch_str"])
     assert record["params"] == SPACE.params(architecture)
-    row = read_rows(tmp_path / "s.jsonl")[0]
+    row = read_rows(tmp_path / "s.jsonl", Omissions())[0]
     assert (row.space, row.arch_str) == ("snas", record["arch_str"])
     assert row.targets["accuracy"] == record["val_accuracy"]
 
@@ -83,7 +84,7 @@ def test_failed_networks_have_a_record(images, tmp_path, monkeypatch):
     records = without_times(tmp_path / "s.jsonl")
     assert [r.get("error") for r in records] == [None, "the loss is nan at step 2", "out of memory", None]
     assert [r["val_accuracy"] is None for r in records] == [False, True, True, False]
-    assert len(read_rows(tmp_path / "s.jsonl")) == 2
+    assert len(read_rows(tmp_path / "s.jsonl", Omissions())) == 2
 
 
 def test_a_file_of_another_budget_is_not_changed(images, tmp_path):

@@ -57,9 +57,28 @@ def write_nas_bench_201(directory):
 
 
 def write_nats_bench(directory):
-    with bz2.open(directory / "sss.pickle.pbz2", "wb") as file:
-        pickle.dump(arch_results(SIZE_NOTATIONS, "90", "12", 4), file)
-    return directory / "sss.pickle.pbz2"
+    return write_compressed(directory / "sss.pickle.pbz2", arch_results(SIZE_NOTATIONS, "90", "12", 4))
+
+
+def write_compressed(path, content):
+    with bz2.open(path, "wb") as file:
+        pickle.dump(content, file)
+    return path
+
+
+def write_simple(directory, content):
+    """The directory of 'simple' files of NATS-Bench, with a file for each architecture."""
+    directory.mkdir(exist_ok=True)
+    infos = content["arch2infos"]
+    meta = {
+        "meta_archs": content["meta_archs"],
+        "total_archs": len(infos),
+        "evaluated_indexes": set(infos),
+    }
+    write_compressed(directory / "meta.pickle.pbz2", meta)
+    for index, info in infos.items():
+        write_compressed(directory / f"{index:06d}.pickle.pbz2", info)
+    return directory
 
 
 def varint(n):
@@ -75,9 +94,9 @@ def tf_record(content):
     return length + next(checksums) + content + next(checksums)
 
 
-def write_nas_bench_101(directory):
+def write_nas_bench_101(directory, runs=((108, 0.9), (108, 0.92), (12, 0.5))):
     records = b""
-    for epochs, accuracy in ((108, 0.9), (108, 0.92), (12, 0.5)):
+    for epochs, accuracy in runs:
         point = b"".join(
             bytes([number << 3 | 1]) + struct.pack("<d", value)
             for number, value in enumerate((epochs, 10.0, 0.99, accuracy, 0.8), 1)
@@ -91,10 +110,10 @@ def write_nas_bench_101(directory):
     return directory / "nasbench.tfrecord"
 
 
-def write_hw_nas_bench(directory):
+def write_hw_nas_bench(directory, **changes):
     columns = {f"{d}_{k}": [1.0, 2.0, 3.0] for d in ("pixel3", "eyeriss") for k in ("latency", "energy")}
     configs = [{"name": "infer.tiny", "C": 16, "N": 5, "arch_str": n} for n in CELL_NOTATIONS]
-    content = {"nasbench201": {"cifar10": {"config": configs, **columns}}, "fbnet": {}}
+    content = {"nasbench201": {"cifar10": {"config": configs, **columns, **changes}}, "fbnet": {}}
     (directory / "hw.pickle").write_bytes(pickle.dumps(content))
     return directory / "hw.pickle"
 

@@ -67,13 +67,36 @@ def test_directories_of_another_format_are_refused(directory, tmp_path, capsys):
     out = tmp_path / "no.parquet"
     (tmp_path / "empty").mkdir()
     line = refused(capsys, "data", "import", "codenet", tmp_path / "empty", "--out", out)
-    assert "has no measurements: expected the directory Project_CodeNet" in line
-    write_records(
-        directory, [submission(directory, "s1", "Python", "py", "9000") | {"submission_id": "../../s1"}]
-    )
-    assert "names p00001/../../s1.py" in refused(capsys, "data", "import", "codenet", directory, "--out", out)
-    write_records(
-        directory, [submission(directory, "s1", "Python", "py", "9000") | {"submission_id": "s404"}]
-    )
-    assert "No such file" in refused(capsys, "data", "import", "codenet", directory, "--out", out)
+    assert "is not the directory Project_CodeNet" in line and "it has no metadata/p00000.csv" in line
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"submission_id": "../../s1"}, r"p00001.csv line 2: it names p00001/../../s1.py"),
+        ({"submission_id": "s404"}, "s404: .*No such file"),
+        ({"memory": "much"}, "could not convert"),
+        ({"memory": "inf"}, "the memory is inf"),
+        ({"memory": "nan"}, "the memory is nan"),
+        ({"memory": "1e308"}, r"the memory is 1e\+308"),
+        ({"memory": "-5"}, "the memory is -5"),
+        ({"filename_ext": ""}, "it names p00001/s1.: expected"),
+    ],
+)
+def test_submissions_that_are_not_valid_are_left_out(directory, capsys, tmp_path, change, reason):
+    valid = [submission(directory, f"s{i}", "Python", "py", "9000") for i in (1, 2)]
+    write_records(directory, [valid[0] | change, valid[1]])
+    with pytest.warns(UserWarning, match=f"1 entry is not valid and was left out: .*{reason}"):
+        rows = import_benchmark("codenet", directory)
+    assert [row.identifier for row in rows] == ["s2"]
+    write_records(directory, [valid[0] | change])
+    line = refused(capsys, "data", "import", "codenet", directory, "--out", tmp_path / "no.parquet")
+    assert "has no measurements" in line and not (tmp_path / "no.parquet").exists()
+
+
+def test_metadata_without_a_column_is_left_out(directory):
+    (directory / "metadata" / "p00002.csv").write_text("submission_id,memory\ns1,9000\ns2,9000\n")
+    (directory / "metadata" / "p00003.csv").write_bytes(b"\xff\xfe\n")
+    with pytest.warns(UserWarning, match=r"2 entries .*: p00002.csv line 2: 'status' is missing"):
+        assert len(import_benchmark("codenet", directory)) == 2

@@ -1,0 +1,158 @@
+"""Entries of a benchmark's file that are not valid: they are left out, counted and reported."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+import struct
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+MAX_ACCURACY, MAX_VALUE = 100.0, 1e300
+MAX_MESSAGES = 10  # kinds of omissions that are reported one by one
+MAX_REASON_CHARACTERS = 300
+# What readers raise if a file or an entry of it is damaged or of another format.
+READ_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, OSError),
+    *(RecursionError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError, struct.error),
+)
+
+
+@dataclass
+class Omissions:
+    """Counts of entries that were left out, with the reason of the first one of each kind.
+
+    A kind is the objective whose number was left out, or the empty text for whole entries.
+
+    Examples:
+        >>> omissions = Omissions()
+        >>> omissions.targets({"latency/phone": 3.5, "latency/tpu": -1}, "cell 7")
+        {'latency/phone': 3.5}
+        >>> omissions.messages()
+        ['1 entry of latency/tpu is not valid and was left out: cell 7: -1']
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def add(self, name: str, reason: str, objective: str = "", count: int = 1) -> None:
+        """Count entries that are left out.
+
+        Args:
+            name: name of the first entry.
+            reason: why it is not valid.
+            objective: the objective whose number is left out; empty for the whole entry.
+            count: number of entries.
+        """
+        self.counts[objective] = self.counts.get(objective, 0) + count
+        self.reasons.setdefault(objective, _one_line(f"{name}: {reason}"))
+
+    @contextmanager
+    def skip(self, name: str, objective: str = "") -> Iterator[None]:
+        """Leave out the entry that the block converts if the block raises one of `READ_ERRORS`."""
+        try:
+            yield
+        except READ_ERRORS as error:
+            self.add(name, describe_error(error), objective)
+
+    def targets(self, values: Mapping[str, object], name: str) -> dict[str, float]:
+        """Return the values that are valid, and count the others.
+
+        Args:
+            values: value of each objective in the file.
+            name: name of the entry.
+        """
+        targets = {}
+        for objective, value in values.items():
+            number = to_number(value)
+            is_measured = objective.startswith("accuracy") or (number is not None and number > 0)
+            if not is_storable(objective):
+                self.add(name, f"{objective!r} cannot be the name of an objective", objective)
+            elif number is not None and is_measured and is_valid_target(objective, number):
+                targets[objective] = number
+            else:
+                self.add(name, repr(value), objective)
+        return targets
+
+    def messages(self) -> list[str]:
+        """Return a line for each kind of omission; the last line sums up those beyond `MAX_MESSAGES`."""
+        lines = [_message(kind, count, self.reasons[kind]) for kind, count in self.counts.items()]
+        if len(lines) <= MAX_MESSAGES:
+            return lines
+        others = list(self.counts.items())[MAX_MESSAGES:]
+        total = sum(count for _, count in others)
+        return [*lines[:MAX_MESSAGES], f"{total:,} entries of {len(others):,} other objectives were left out"]
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Issue a warning for each kind of omission.
+
+        Args:
+            stacklevel: stack level of the warnings, counted from this method.
+        """
+        for message in self.messages():
+            warnings.warn(message, stacklevel=stacklevel + 1)
+
+    @property
+    def first_reason(self) -> str:
+        """The reason of the first omission; empty if there is none."""
+        return next(iter(self.reasons.values()), "")
+
+
+def is_storable(objective: str) -> bool:
+    """Return whether a table can have an objective of this name."""
+    return re.fullmatch(r"flops|params|(accuracy|latency|memory)(/[^,\s]+)?", objective) is not None
+
+
+def is_valid_target(objective: str, value: object) -> bool:
+    """Return whether a value is a number in the objective's range, or NaN, which stands for missing."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    maximum = MAX_ACCURACY if objective.startswith("accuracy") else MAX_VALUE
+    return value != value or 0 <= value <= maximum
+
+
+def to_number(value: object) -> float | None:
+    """Return a number, also of a NumPy scalar or a tensor with one element, or None for anything else."""
+    if hasattr(value, "item"):
+        try:
+            value = value.item()
+        except (RuntimeError, TypeError, ValueError):  # several elements
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def describe_error(error: Exception) -> str:
+    """Return the first line of an error's message, or what is missing, or the name of its type."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    return f"{lines[0]} is missing" if isinstance(error, KeyError) else lines[0]
+
+
+def _message(kind: str, count: int, reason: str) -> str:
+    """Return the line that reports the omissions of one kind."""
+    of_kind = f" of {_one_line(kind)}" if kind else ""
+    if count == 1:
+        return f"1 entry{of_kind} is not valid and was left out: {reason}"
+    return f"{count:,} entries{of_kind} are not valid and were left out, the first one: {reason}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text in one line of limited length."""
+    line = " ".join(text.split())
+    if len(line) <= MAX_REASON_CHARACTERS:
+        return line
+    half = MAX_REASON_CHARACTERS // 2
+    return f"{line[:half]} … {line[-half:]}"
