@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,11 +18,15 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.data import tables
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.programs.python_runner import Program
 
 MAX_PROBLEMS_BYTES = 2**28
+PROBLEMS_FORMAT = (
+    "expected gzip-compressed JSON lines with problem, preamble, entry_point, test and statement"
+)
 # Names that solutions use although neither they nor the preamble of their problem import them.
 IMPLICIT_IMPORTS = (
     "import bisect, collections, copy, heapq, itertools, math, operator, re, sys\nxrange = range\n"
@@ -53,25 +58,31 @@ def read_solutions(path: Path, problems_path: Path) -> tuple[Table, dict[str, Pr
         problems_path: gzip-compressed JSON lines with problem, preamble, entry_point, test and statement.
 
     Returns:
-        The table, and the programs with the inputs of their problems by identifier.
+        The table, and the programs with the inputs of their problems by identifier. Solutions without a valid
+        problem are left out, and a warning reports their number.
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: a file has another format, or a problem of the table is missing.
+        ValueError: a file has another format, or no solution has a valid problem.
     """
     table, problems = _read_table_and_problems(path, problems_path)
-    programs = {}
+    programs, omissions = {}, Omissions()
     for row in table.rows:
         problem = problems[row.group]
         source = f"{IMPLICIT_IMPORTS}{problem.preamble}\n{row.input}"
-        programs[row.identifier] = Program(source, problem.entry, problem.cases, row.group)
+        with omissions.skip(row.identifier):
+            programs[row.identifier] = Program(source, problem.entry, problem.cases, row.group)
+    if not programs:
+        raise ValueError(f"{problems_path} has no inputs for {table.name} ({omissions.first_reason})")
+    omissions.warn()
     return table, programs
 
 
 def add_problem_statements(path: Path, problems_path: Path) -> list[Row]:
     """Read a table of solutions, and put the statement of its problem above each program as comments.
 
-    Source: table 14 of the paper, "problem and code".
+    Solutions without a valid problem are left out, and a warning reports their number. Source: table 14 of
+    the paper, "problem and code".
 
     Args:
         path: the table, whose groups are problems.
@@ -79,7 +90,7 @@ def add_problem_statements(path: Path, problems_path: Path) -> list[Row]:
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: a file has another format, or a problem of the table is missing.
+        ValueError: a file has another format, or no solution has a valid problem.
     """
     table, problems = _read_table_and_problems(path, problems_path)
     comments = {
@@ -115,44 +126,60 @@ def rank_agreement(measured: Table, published: Table) -> dict[str, tuple[int, fl
 
 
 def _read_table_and_problems(path: Path, problems_path: Path) -> tuple[Table, Mapping[str, _Problem]]:
-    """Read a table and the problems of all its rows."""
-    table, problems = tables.read(path), _read_problems(problems_path)
-    missing = sorted({row.group for row in table.rows} - problems.keys())
-    if missing:
+    """Read the rows of a table that have a problem, and the problems."""
+    omissions = Omissions()
+    table, problems = tables.read(path), _read_problems(problems_path, omissions)
+    rows = [row for row in table.rows if row.group in problems]
+    if not rows:
+        missing = {row.group for row in table.rows}
         raise ValueError(
-            f"{problems_path} lacks {len(missing)} problems of {table.name}, the first one: {missing[0]!r}"
+            f"{problems_path} lacks {len(missing)} problems of {table.name}, the first one: {min(missing)!r}"
         )
-    return table, problems
+    if missing_rows := [row for row in table.rows if row.group not in problems]:
+        reason = f"{problems_path} lacks its problem {missing_rows[0].group!r}"
+        omissions.add(missing_rows[0].identifier, reason, count=len(missing_rows))
+    omissions.warn(stacklevel=3)
+    return Table(table.name, rows), problems
 
 
-def _read_problems(path: Path) -> dict[str, _Problem]:
-    """Read the problems by name."""
+def _read_problems(path: Path, omissions: Omissions) -> dict[str, _Problem]:
+    """Read the problems by name, and count the lines that are not valid."""
     if not path.is_file():
         raise FileNotFoundError(f"no problems at {str(path)!r}: expected gzip-compressed JSON lines")
-    problems = {}
+    problems: dict[str, _Problem] = {}
     try:
         with gzip.open(path, "rb") as file:
             content = file.read(MAX_PROBLEMS_BYTES + 1)
         if len(content) > MAX_PROBLEMS_BYTES:
             raise ValueError(f"it is larger than {MAX_PROBLEMS_BYTES:,} bytes uncompressed")
-        for line in content.splitlines():
-            record = json.loads(line)
-            problems[record["problem"]] = _to_problem(record)
-    except (OSError, EOFError, ValueError, SyntaxError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise ValueError(
-            f"{path} has no problems ({type(error).__name__}: {error}): expected gzip-compressed JSON lines"
-            " with problem, preamble, entry_point, test and statement"
+            f"{path} has no problems ({type(error).__name__}: {error}): {PROBLEMS_FORMAT}"
         ) from None
+    for number, line in enumerate(content.splitlines(), 1):
+        with omissions.skip(f"line {number}"):
+            record = json.loads(line)
+            problems[str(record["problem"])] = _to_problem(record)
+    if not problems:
+        reason = omissions.first_reason or "it is empty"
+        raise ValueError(f"{path} has no problems ({reason}): {PROBLEMS_FORMAT}")
     return problems
 
 
 def _to_problem(record: dict[str, Any]) -> _Problem:
     """Convert a record of the file, with the calls of `candidate` in its tests as inputs."""
+    try:
+        tests = ast.parse(record["test"])
+    except SyntaxError as error:
+        raise ValueError(f"its test is not Python: {error}") from None
     calls = [
         node
-        for node in ast.walk(ast.parse(record["test"]))
+        for node in ast.walk(tests)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "candidate"
     ]
     calls.sort(key=lambda node: (node.lineno, node.col_offset))
     cases = [{"call": ast.unparse(node)} for node in calls]
-    return _Problem(record["preamble"], record["entry_point"], cases, str(record["statement"]))
+    for name in ("preamble", "entry_point", "statement"):
+        if not isinstance(record[name], str):
+            raise ValueError(f"its {name} is {record[name]!r}: expected text")
+    return _Problem(record["preamble"], record["entry_point"], cases, record["statement"])

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.programs.python_worker import PROBE_LAYERS, UNTIMED_SLOWDOWN
+from nas_rlm.utils.long_integers import long_integers
 
 WORKER_PATH = Path(__file__).with_name("python_worker.py")
 MIN_MEMORY_BYTES, MAX_MEMORY_BYTES = 64 * 2**20, 2**44
@@ -69,6 +70,7 @@ class Program:
         for case in self.cases:
             self._check_case(case)
 
+    @long_integers()
     def _check_case(self, case: Any) -> None:
         """Check that an input has the form that the entry needs."""
         keys = {"args", "kwargs", "call"} if self.entry else {"stdin"}
@@ -267,6 +269,8 @@ def _run_worker(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -
         "memory_limit": plan.memory_limit,
         "seconds_per_run": plan.seconds_per_run,
     }
+    with long_integers():
+        request = json.dumps(job).encode()
     timeout = STARTUP_SECONDS + UNTIMED_SLOWDOWN * plan.seconds_per_run * len(runs)
     with subprocess.Popen(
         [sys.executable, "-P", "-s", "-S", "-B", str(WORKER_PATH)],
@@ -279,7 +283,7 @@ def _run_worker(program: Program, plan: Plan, runs: Sequence[tuple[str, int]]) -
     ) as worker:
         _running.add(worker)
         try:
-            output = worker.communicate(json.dumps(job).encode(), timeout)[0]
+            output = worker.communicate(request, timeout)[0]
         except subprocess.TimeoutExpired:
             return []
         finally:

@@ -40,7 +40,10 @@ PRELOADED_MODULES = (
 def main() -> None:
     """Run the program of the job on standard input, and write the result of each run as a JSON line."""
     _raise_stack_limit()
+    max_digits = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)  # inputs may be longer; the limit protects from results of the program
     job = json.loads(sys.stdin.buffer.read())
+    sys.set_int_max_str_digits(max_digits)
     sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
     sys.path += job["site_packages"]
     for name in PRELOADED_MODULES:
@@ -136,6 +139,7 @@ def _run_confined(
         answer["namespaces"] = int(in_namespaces)
         try:
             if kind != PROBE_LAYERS:
+                sys.set_int_max_str_digits(0)  # programs may be older than the limit
                 answer = _run_program(job["source"], job["entry"], kind, case)
         except BaseException as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}

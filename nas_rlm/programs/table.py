@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.files import check_target, exclusive_lock, read_text
 from nas_rlm.programs.python_runner import DEFAULT_PLAN, Measurement, Plan, Program, measure, stop_all
+from nas_rlm.utils.long_integers import long_integers
 from nas_rlm.utils.progress import progress_bar
 
 PYTHON_SPACE = "python"  # space of Python programs in tables
@@ -97,6 +98,7 @@ def _program_digest(program: Program, plan: Plan) -> str:
     return digest(content, settings)
 
 
+@long_integers()
 def digest(*parts: Any) -> str:
     """Return a hash of JSON values, which identifies a program and the settings of its measurement."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
@@ -208,6 +210,7 @@ def _periodic_writes(rows: Mapping[str, Row], out: Path) -> Iterator[Callable[[]
         write(out, rows.values())
 
 
+@long_integers()
 def read_programs(path: Path) -> dict[str, Program]:
     """Read programs from JSON lines, by name.
 
@@ -251,6 +254,7 @@ def _parse_program(line: str) -> tuple[str, Program]:
     return name, Program(source, entry, record["cases"], str(record.get("problem", "")))
 
 
+@long_integers()
 def read_cases(path: Path) -> Sequence[dict[str, Any]]:
     """Read the inputs of a program from a JSON list, see `nas_rlm.programs.python_runner.Program`.
 

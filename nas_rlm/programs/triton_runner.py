@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Table
 from nas_rlm.devices.connection import (
     DEFAULT_TIMEOUT,
@@ -31,6 +32,7 @@ from nas_rlm.programs.table import ProgramResult, digest, update_table
 TRITON_SPACE = "triton"  # space of kernels in tables
 WORKER_MODULE = "nas_rlm.programs.triton_worker"
 ENTRY_COLUMNS = ("entry_point", "module_name")  # KernelBook's columns with the name of the torch module
+PAIRS_FORMAT = "expected python_code, triton_code and entry_point"
 MAX_SECONDS_PER_WINDOW = 60
 
 
@@ -215,11 +217,12 @@ def read_kernelbook(path: Path) -> dict[str, Kernel]:
         path: parquet file, or JSON list, with `python_code`, `triton_code` and `entry_point`.
 
     Returns:
-        The pairs by their uuid, or by their position where they have none.
+        The pairs by their uuid, or by their position where they have none. Pairs that are not valid are left
+        out, and a warning reports their number.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file has another format.
+        ValueError: the file has another format, or no valid pair.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no pairs at {str(path)!r}: expected a parquet or JSON file of KernelBook")
@@ -228,22 +231,36 @@ def read_kernelbook(path: Path) -> dict[str, Kernel]:
             records = json.loads(path.read_text(encoding="utf-8"))
         else:
             records = pq.read_table(path).to_pylist()
-        kernels = {
-            str(i if record.get("uuid") is None else record["uuid"]): Kernel(
-                record["triton_code"] or "", record["python_code"] or "", _entry_name(record)
-            )
-            for i, record in enumerate(records)
-        }
-        if len(kernels) < len(records):
-            raise ValueError("several pairs have the same uuid")
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
+        if not isinstance(records, list):
+            raise TypeError("it is not a list")
+    except (ValueError, TypeError, OSError, RecursionError, pa.ArrowException) as error:
         raise ValueError(
-            f"{str(path)!r} has no pairs ({type(error).__name__}: {error}): expected python_code, triton_code"
-            " and entry_point"
+            f"{str(path)!r} has no pairs ({type(error).__name__}: {error}): {PAIRS_FORMAT}"
         ) from None
+    kernels: dict[str, Kernel] = {}
+    omissions = Omissions()
+    for i, record in enumerate(records):
+        with omissions.skip(f"pair {i}"):
+            name, kernel = _parse_pair(record, i)
+            if name in kernels:
+                raise ValueError(f"another pair has the uuid {name!r}")
+            kernels[name] = kernel
     if not kernels:
-        raise ValueError(f"{str(path)!r} has no pairs: expected at least one")
+        reason = f" ({omissions.first_reason})" if omissions else ""
+        raise ValueError(f"{str(path)!r} has no pairs{reason}: {PAIRS_FORMAT}")
+    omissions.warn()
     return kernels
+
+
+def _parse_pair(record: Mapping[str, Any], number: int) -> tuple[str, Kernel]:
+    """Return the name and kernel of a record; the number is the name of a record without uuid."""
+    uuid = record.get("uuid")
+    source, module = (record[name] or "" for name in ("triton_code", "python_code"))
+    for name, code in (("triton_code", source), ("python_code", module)):
+        if not isinstance(code, str):
+            raise TypeError(f"{name} is {code!r}: expected text")
+        code.encode()
+    return str(number if uuid is None else uuid), Kernel(source, module, _entry_name(record))
 
 
 def _entry_name(record: Mapping[str, Any]) -> str:

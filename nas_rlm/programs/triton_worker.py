@@ -76,6 +76,9 @@ class Worker:
         versions = {"triton": triton.__version__, "torch": torch.__version__}
         _restore_grid_helper()
         if interpret:
+            from nas_rlm.programs.triton_bfloat16 import patch_interpreter
+
+            patch_interpreter()
             _replace_gpu_functions()
             return {"device": "triton-interpreter", **versions}
         self.device_type = "cuda"
@@ -388,11 +391,16 @@ def _interpret(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
     import triton.language as tl
     from triton.runtime.interpreter import TensorHandle
 
+    from nas_rlm.programs.triton_bfloat16 import narrow, widen
+
     def call(*values: Any) -> Any:
         tensor = next(value for value in values if isinstance(value, tl.tensor))
-        arrays = [value.handle.data if isinstance(value, tl.tensor) else value for value in values]
+        arrays = [widen(value.handle).data if isinstance(value, tl.tensor) else value for value in values]
         with np.errstate(all="ignore"):
-            result = np.asarray(function(*arrays)).astype(tensor.handle.data.dtype)
+            result = np.asarray(function(*arrays))
+        if tensor.handle.dtype == tl.bfloat16:
+            return tl.tensor(narrow(result), tensor.type)
+        result = result.astype(tensor.handle.data.dtype)
         return tl.tensor(TensorHandle(result, tensor.handle.dtype), tensor.type)
 
     return call

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -52,10 +53,10 @@ def test_solutions_are_measured(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{}", "line 1 is not a problem of APPS (KeyError: 'problem_id')"),
-        ("[1]", "line 1 is not a problem of APPS"),
-        ("{", "line 1 is not a problem of APPS"),
-        (json.dumps(CALLED | {"solutions": "[["}), "is not a problem of APPS"),
+        ("{}", "has no solutions with inputs (line 1: 'problem_id' is missing)"),
+        ("[1]", "has no solutions with inputs (line 1: "),
+        ("{", "has no solutions with inputs (line 1: "),
+        (json.dumps(CALLED | {"solutions": "[["}), "has no solutions with inputs (line 1: "),
         (json.dumps(CALLED | {"input_output": '{"fn_name": "f(", "inputs": [[1]]}'}), "not an expression"),
         (json.dumps(UNTESTED), "has no solutions with inputs"),
         ("", "has no solutions with inputs"),
@@ -67,3 +68,59 @@ def test_files_of_another_format_are_refused(tmp_path, capsys, content, message)
     assert message in refused(capsys, "measure", "python", "--apps", tmp_path / "train.jsonl", "--out", out)
     assert "no problems at" in refused(capsys, "measure", "python", "--apps", tmp_path / "none", "--out", out)
     assert not out.exists()
+
+
+def test_problems_and_solutions_that_are_not_valid_are_left_out(tmp_path):
+    solutions = json.dumps(["", 5, "def zeros(n):\n    return n", "x = '\ud800'"])
+    path = write_records(
+        tmp_path / "train.jsonl",
+        *({"problem_id": 1}, CALLED | {"problem_id": 2, "solutions": solutions}, [1], READING),
+        READING | {"problem_id": 9, "input_output": json.dumps({"inputs": [5]})},
+    )
+    with pytest.warns(UserWarning, match=r"^6 entries are not valid .*: line 1: 'solutions' is missing"):
+        assert list(read_apps(path)) == ["2/2", "4/0"]
+
+
+LONG = "7" * 9131
+
+
+def test_integers_of_any_length_are_inputs(tmp_path):
+    called = {
+        "problem_id": 1,
+        "solutions": json.dumps(["def rest(n, kinds):\n    return n % 97, str(n)"]),
+        "input_output": f'{{"fn_name": "rest", "inputs": [[{LONG}, [-{LONG}, {{"a": {LONG}}}]]]}}',
+    }
+    reading = {
+        "problem_id": 2,
+        "solutions": json.dumps(["print(int(input()) + 1)"]),
+        "input_output": json.dumps({"inputs": [LONG], "outputs": [""]}),
+    }
+    path, out = write_records(tmp_path / "train.jsonl", called, reading), tmp_path / "apps.parquet"
+    # the list itself instead of JSON within JSON
+    path.write_text(
+        path.read_text()
+        + json.dumps(called | {"problem_id": 3, "input_output": 0}).replace(
+            '"input_output": 0', f'"input_output": {{"fn_name": "rest", "inputs": [[{LONG}, 5]]}}'
+        )
+    )
+    command = ["measure", "python", "--apps", str(path), "--out", str(out), "--repeats", "0", "--trust"]
+    before = sys.get_int_max_str_digits()
+    assert main(command) == 0
+    assert [row.is_measured("memory") for row in read(out).rows] == [True] * 3
+    assert read_apps(path)["3/0"].cases[0]["args"][0] % 10**20 == int("7" * 20)
+    assert main(command) == 0  # finds the same digests
+    assert sys.get_int_max_str_digits() == before
+
+
+def test_integers_of_any_length_are_cases_and_programs(tmp_path, capsys):
+    (tmp_path / "cases.json").write_text(f'[{{"args": [{LONG}]}}, {{"kwargs": {{"n": -{LONG}}}}}]')
+    (tmp_path / "f.py").write_text("def f(n):\n    return str(n)\n")
+    command = ["measure", "python", "--out", str(tmp_path / "f.parquet"), "--repeats", "0", "--trust"]
+    files = [str(tmp_path / "f.py"), "--entry", "f", "--cases", str(tmp_path / "cases.json")]
+    assert main([*command, *files]) == 0
+    line = f'{{"name": "one", "source": "def f(n): return n", "entry": "f", "cases": [{{"args": [{LONG}]}}]}}'
+    (tmp_path / "programs.jsonl").write_text(line)
+    assert main([*command, "--programs", str(tmp_path / "programs.jsonl")]) == 0
+    assert all(row.is_measured("memory") for row in read(tmp_path / "f.parquet").rows)
+    (tmp_path / "cases.json").write_text(f'[{{"args": {LONG}}}]')
+    assert "is not an input: expected for example" in refused(capsys, *command, *files)

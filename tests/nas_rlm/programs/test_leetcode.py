@@ -90,8 +90,38 @@ def test_invalid_files_of_problems_are_refused(files, tmp_path):
     (tmp_path / "plain").write_text("{}")
     with pytest.raises(ValueError, match=r"plain has no problems \(BadGzipFile"):
         read_solutions(table, tmp_path / "plain")
-    for wrong, message in (({**PROBLEM, "problem": "ones"}, "lacks 1 problems of t"), ({}, "KeyError")):
+    for wrong, message in (
+        ({**PROBLEM, "problem": "ones"}, "lacks 1 problems of t"),
+        ({}, "'test' is missing"),
+    ):
         with gzip.open(problems, "wt") as file:
             file.write(json.dumps(wrong) + "\n")
         with pytest.raises(ValueError, match=message):
             read_solutions(table, problems)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"test": "def check("}, "its test is not Python"),
+        ({"test": None}, "line 2"),
+        ({"preamble": 5}, "its preamble is 5"),
+        ({"statement": None}, "its statement is None"),
+        ({"entry_point": "f("}, "not an expression"),
+        ({"test": ""}, "no inputs"),
+        (None, "line 2"),
+    ],
+)
+def test_solutions_without_a_valid_problem_are_left_out(files, tmp_path, change, reason):
+    table, problems = files
+    rows = [
+        *read(table).rows,
+        Row("APPS", "", {"memory": 8.0}, "class Solution: pass", "other", group="ones"),
+    ]
+    write(table, rows)
+    other = change and {**PROBLEM, "problem": "ones", **change}
+    with gzip.open(problems, "wt") as file:
+        file.write(f"{json.dumps(PROBLEM)}\n{json.dumps(other)}\n")
+    with pytest.warns(UserWarning, match=f"(entry is|entries are) not valid .*{reason}"):
+        _, programs = read_solutions(table, problems)
+    assert list(programs) == [f"s{size}" for size in SIZES]

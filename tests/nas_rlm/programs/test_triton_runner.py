@@ -203,6 +203,22 @@ def test_files_without_pairs_are_refused(tmp_path, content):
         read_kernelbook(tmp_path / "pairs.json")
 
 
+def test_pairs_that_are_not_valid_are_left_out(tmp_path):
+    pair = {"entry_point": "Scaled", "python_code": MODULE, "triton_code": WEIGHTS_FIRST, "uuid": "a"}
+    changes = {"uuid": "b", "triton_code": 5}, {"uuid": "c", "python_code": "\ud800"}, {}
+    empty = {"uuid": "d", "triton_code": None, "python_code": ""}
+    records = [
+        pair,
+        *(pair | change for change in (*changes, empty)),
+        {"uuid": "e"},
+        None,
+        pair | {"uuid": "f"},
+    ]
+    (tmp_path / "pairs.json").write_text(json.dumps(records))
+    with pytest.warns(UserWarning, match=r"^6 entries are not valid .*: pair 1: triton_code is 5"):
+        assert list(read_kernelbook(tmp_path / "pairs.json")) == ["a", "f"]
+
+
 def test_a_kernel_that_hangs_fails():
     endless = Kernel("def get_inputs():\n    return []\n\n\ndef call(args):\n    while True:\n        pass\n")
     result = measure(endless, Plan(windows=1, seconds_per_window=0.01, interpret=True, timeout=8))
