@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import Flag, Integer, SpaceList, app, check_minimum, connect_workers, load
+from nas_rlm.cli.app import (
+    Flag,
+    InputShapes,
+    Integer,
+    SpaceList,
+    app,
+    check_minimum,
+    connect_workers,
+    load,
+)
 from nas_rlm.cli.prediction import read_architectures
 from nas_rlm.files import check_target
 
@@ -27,6 +36,7 @@ def profile(
     *files: Path,
     device: str,
     out: Path,
+    input_shape: InputShapes = (),
     space: str | None = None,
     archs: Path | None = None,
     arch: SpaceList = (),
@@ -44,14 +54,16 @@ def profile(
     """Measure latency and memory of networks on a device.
 
     The output is a table for finetune. The same command continues an interrupted run, and another device adds
-    columns. A network that the runtime cannot run has a row with its error. Another machine is measured over
-    ssh: --python 'ssh box nas-rlm/.venv/bin/python'.
+    columns. A network that the runtime cannot run has a row with its error. A file that was replaced is
+    measured again. Another machine is measured over ssh: --python 'ssh box nas-rlm/.venv/bin/python'.
 
     Args:
         files: ONNX files with weights, instead of architectures of a space.
         device: runtime, processor, threads and batch size, such as onnxruntime-cpu-1t, openvino-cpu-2t,
             ncnn-cpu-1t, torch-compile-cpu-1t or torch-cuda-b32.
         out: the parquet table, with latencies in milliseconds and memory in bytes.
+        input_shape: shape of an input with open dimensions, such as images:1x3x224x224; can be repeated. An
+            open batch dimension, the first one, is the device's batch.
         space: the search space. With files: the name of their space in the table.
         archs: a file with one architecture per line.
         arch: architectures in the notation of the space.
@@ -73,6 +85,7 @@ def profile(
     from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
     from nas_rlm.devices.measurements import profile as measure
     from nas_rlm.devices.profiler import Plan
+    from nas_rlm.text.canonical import shapes_of_models
 
     numbers = {
         "--sample": (sample, 0),
@@ -93,7 +106,13 @@ def profile(
             raise ValueError(
                 "ONNX files are measured as they are: --archs, --arch, --sample and --choose are for spaces"
             )
-        networks = [OnnxFileNetwork(path, space or "") for path in files]
+        shapes = shapes_of_models(files, dict(input_shape))
+        networks = [
+            OnnxFileNetwork(path, space or "", own_shapes)
+            for path, own_shapes in zip(files, shapes, strict=True)
+        ]
+    elif input_shape:
+        raise ValueError("--input-shape is for ONNX files: the networks of a space have fixed shapes")
     elif space is None:
         raise ValueError("nothing to measure: give ONNX files, or --space with --sample, --archs or --arch")
     else:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.devices.device import Device
+from nas_rlm.devices.onnx_files import content_digest, load_with_weights
 from nas_rlm.devices.profiler import DEFAULT_PLAN, Failure, Measurement, Plan, measure
 from nas_rlm.files import check_target, exclusive_lock
-from nas_rlm.graph.reader import load
+from nas_rlm.graph.input_shapes import (
+    apply_input_shapes,
+    check_input_shapes,
+    input_shapes,
+    inputs_only,
+)
+from nas_rlm.graph.loading import load
 from nas_rlm.text import from_onnx
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
+FILE = "file"  # key of the content of a row's ONNX file in its metainformation, beside those of devices
 MeasureFunction = Callable[
     [Iterable[tuple["Network", bytes]], Device, Plan], Iterator[tuple["Network", Measurement | Failure]]
 ]
@@ -41,8 +47,20 @@ class Network(ABC):
         return network_key(self.row)
 
     @abstractmethod
-    def onnx_bytes(self) -> bytes:
-        """Return the ONNX file with its weights."""
+    def check_batch_size(self, batch_size: int) -> None:
+        """Check, before anything is measured, that no given shape contradicts a batch size.
+
+        Raises:
+            ValueError: a shape has another batch.
+        """
+
+    @abstractmethod
+    def onnx_bytes(self, batch_size: int = 1) -> bytes:
+        """Return the ONNX file with its weights.
+
+        Args:
+            batch_size: size of open batch dimensions.
+        """
 
 
 class SpaceNetwork(Network):
@@ -58,7 +76,10 @@ class SpaceNetwork(Network):
         super().__init__(Row(space.name, str(architecture), {k: float(v) for k, v in costs.items()}))
         self.space, self.architecture = space, architecture
 
-    def onnx_bytes(self) -> bytes:
+    def check_batch_size(self, batch_size: int) -> None:
+        """Do nothing: the networks of a space run with any batch size."""
+
+    def onnx_bytes(self, batch_size: int = 1) -> bytes:
         content: bytes = self.space.to_onnx(self.architecture, weights=True).SerializeToString()
         return content
 
@@ -66,18 +87,43 @@ class SpaceNetwork(Network):
 class OnnxFileNetwork(Network):
     """An ONNX file with weights.
 
+    In a table it is known by its content and the shapes of its inputs: a file that was replaced is measured
+    again, a copy is not.
+
     Args:
         path: the file.
         space: name that the row in the table has as its space; may be empty.
+        shapes: shapes of inputs with open dimensions, by name.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a valid model, its external data cannot be read, a shape contradicts the
+            model, or an open dimension other than the batch has no size.
     """
 
-    def __init__(self, path: Path, space: str = "") -> None:
-        super().__init__(Row(space, "", {}, from_onnx(path), str(path)))
-        self.path = path
+    def __init__(
+        self, path: Path, space: str = "", shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        model = load(path)
+        self.path, self.shapes = path, shapes
+        try:
+            closed = apply_input_shapes(model, shapes)
+            check_input_shapes(closed)
+            text = from_onnx(closed)
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r}: {error}") from None
+        self.inputs = inputs_only(model)
+        content = {"digest": content_digest(path), "inputs": input_shapes(closed)}
+        super().__init__(Row(space, "", {}, text, str(path), metainformation=json.dumps({FILE: content})))
 
-    def onnx_bytes(self) -> bytes:
-        model = load(self.path)
-        onnx.external_data_helper.load_external_data_for_model(model, str(self.path.parent))
+    def check_batch_size(self, batch_size: int) -> None:
+        try:
+            apply_input_shapes(self.inputs, self.shapes, batch_size)
+        except ValueError as error:
+            raise ValueError(f"{str(self.path)!r}: {error}") from None
+
+    def onnx_bytes(self, batch_size: int = 1) -> bytes:
+        model = apply_input_shapes(load_with_weights(self.path), self.shapes, batch_size)
         content: bytes = model.SerializeToString()
         return content
 
@@ -92,7 +138,7 @@ def profile(
 ) -> Table:
     """Measure networks on a device and write them to a table.
 
-    Networks that the table already has a result for on this device are not measured again.
+    Networks that the table already has a result for on this device are not measured again, see `network_key`.
 
     Args:
         networks: the networks to measure.
@@ -108,7 +154,8 @@ def profile(
         of the measurement or the error.
 
     Raises:
-        ValueError: the file is not a table, another process is writing to it, or no worker starts.
+        ValueError: the file is not a table, another process is writing to it, no worker starts, or a network
+            cannot have the device's batch size.
     """
     check_target(out)
     with exclusive_lock(out):
@@ -125,16 +172,20 @@ def _measure_missing(
 ) -> Table:
     """Measure the networks that have no result in the table, and write the table after each of them."""
     rows = {network_key(row): row for row in (read(out).rows if out.exists() else ())}
-    by_key = {network.key: network for network in networks}
+    by_key: dict[tuple[str, str], Network] = {}
+    for network in networks:
+        by_key.setdefault(network.key, network)
     missing = [
         network
         for network in by_key.values()
         if str(device) not in measurement_details(rows.get(network.key, network.row))
     ]
+    for network in missing:
+        network.check_batch_size(device.batch_size)
 
     def onnx_files() -> Iterator[tuple[Network, bytes]]:
         for network in missing:
-            yield network, network.onnx_bytes()
+            yield network, network.onnx_bytes(device.batch_size)
 
     results = measure_function(onnx_files(), device, plan)
     for network, result in progress_bar(results, str(device), len(missing), unit="net", disable=not progress):
@@ -144,17 +195,28 @@ def _measure_missing(
 
 
 def network_key(row: Row) -> tuple[str, str]:
-    """Return the key of a measured network in a table: its space, and its notation or file."""
-    return row.space, row.arch_str or row.identifier
+    """Return the key of a measured network in a table.
+
+    It is the space and the notation, or for a file its content and the shapes of its inputs. Rows of files
+    that older versions wrote do not have the content: their key has the path.
+    """
+    content = _metainformation(row).get(FILE)
+    file_key = json.dumps(content, sort_keys=True) if content else row.identifier
+    return row.space, row.arch_str or file_key
 
 
 def measurement_details(row: Row) -> dict[str, Any]:
     """Return the details of a row's measurements by device; those of a failed measurement are its error."""
+    return {name: details for name, details in _metainformation(row).items() if name != FILE}
+
+
+def _metainformation(row: Row) -> dict[str, Any]:
+    """Return the metainformation of a row; nothing if it is not that of measurements."""
     try:
-        details = json.loads(row.metainformation or "{}")
+        metainformation = json.loads(row.metainformation or "{}")
     except ValueError:
         return {}
-    return details if isinstance(details, dict) else {}
+    return metainformation if isinstance(metainformation, dict) else {}
 
 
 def _add_result(row: Row, device: Device, result: Measurement | Failure) -> Row:
@@ -165,5 +227,5 @@ def _add_result(row: Row, device: Device, result: Measurement | Failure) -> Row:
         targets[f"latency/{device}"] = details.pop("median")
         if (memory := details.pop("memory")) is not None:
             targets[f"memory/{device}"] = memory
-    metainformation = json.dumps({**measurement_details(row), str(device): details})
+    metainformation = json.dumps({**_metainformation(row), str(device): details})
     return replace(row, targets=targets, metainformation=metainformation)

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,17 +20,20 @@ import numpy as np
 import onnx
 
 from nas_rlm.devices.device import Device
-from nas_rlm.graph.reader import inline_functions
+from nas_rlm.devices.example_inputs import Inputs, describe_inputs, example_inputs
+from nas_rlm.devices.processors import num_processors
+from nas_rlm.graph.input_shapes import apply_input_shapes
+from nas_rlm.graph.loading import inline_functions
 
 CONVERTER_TIMEOUT = 300  # seconds
 Run = Callable[[], float]  # runs a network once and returns the duration in seconds
 
 
 def load(model: onnx.ModelProto, device: Device) -> Run:
-    """Load a model on a device, ready to run on a random input.
+    """Load a model on a device, ready to run on example inputs.
 
     Args:
-        model: a model with weights and one input, whose first dimension is the batch.
+        model: a model with weights, whose inputs have no open dimensions except the batch.
         device: the runtime, device type, number of threads and batch size.
 
     Returns:
@@ -39,17 +43,21 @@ def load(model: onnx.ModelProto, device: Device) -> Run:
         ValueError: the runtime cannot run the model.
     """
     flat = set_batch_size(inline_functions(model), device.batch_size)
-    shape = [d.dim_value for d in flat.graph.input[0].type.tensor_type.shape.dim]
-    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    return LOADERS[device.runtime].load(flat, x, device)
+    return LOADERS[device.runtime].load(flat, example_inputs(flat), device)
 
 
 def check(device: Device) -> None:
     """Check that a device is available to this process.
 
     Raises:
-        ValueError: the runtime or its converter is not installed, or there is no GPU.
+        ValueError: the runtime or its converter is not installed, there is no GPU, or there are fewer
+            processors than threads.
     """
+    if device.device_type == "cpu" and device.threads > (available := num_processors()):
+        raise ValueError(
+            f"{device} needs {device.threads} processors, this process may use {available}:"
+            f" expected at most {replace(device, threads=available)}"
+        )
     for module in LOADERS[device.runtime].modules:
         if importlib.util.find_spec(module) is None:
             extra = device.runtime.partition("-")[0]
@@ -78,36 +86,67 @@ def version_of(runtime: str) -> str:
 
 
 def set_batch_size(model: onnx.ModelProto, batch_size: int) -> onnx.ModelProto:
-    """Return a copy of a model whose input has this batch size.
+    """Return a copy of a model whose inputs have this batch size.
+
+    Open batch dimensions get the batch size. Where the first input of several dimensions has a fixed batch of
+    1, a batch size above 1 replaces it, and the first dimensions of the other inputs that are 1.
+
+    Args:
+        model: the model.
+        batch_size: number of examples in each run.
 
     Raises:
-        ValueError: the model does not have a single float input, or its shape is unknown beyond the batch.
+        ValueError: the batch size is above 1, and the model has another fixed batch or none.
     """
     copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy.CopyFrom(apply_input_shapes(model, None, batch_size))
     initializers = {t.name for t in copy.graph.initializer}
     inputs = [i for i in copy.graph.input if i.name not in initializers]
-    dims = list(inputs[0].type.tensor_type.shape.dim) if len(inputs) == 1 else []
-    if (
-        not dims
-        or inputs[0].type.tensor_type.elem_type != onnx.TensorProto.FLOAT
-        or not all(d.HasField("dim_value") for d in dims[1:])
-    ):
-        raise ValueError(
-            f"the model reads {', '.join(i.name for i in inputs) or 'nothing'}: expected one float tensor"
-            " whose shape is known except for the batch, and weights as initialisers"
-        )
-    dims[0].dim_value = batch_size
+    if batch_size > 1:
+        _set_fixed_batch(inputs, batch_size)
     del copy.graph.input[:]
-    copy.graph.input.append(inputs[0])
+    copy.graph.input.extend(inputs)
     del copy.graph.value_info[:]
     for output in copy.graph.output:
-        output.type.tensor_type.ClearField("shape")
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
     domains = {"", "ai.onnx", *(node.domain for node in copy.graph.node)}
     opset_imports = [o for o in copy.opset_import if o.domain in domains]
     del copy.opset_import[:]
     copy.opset_import.extend(opset_imports)
     return copy
+
+
+def _set_fixed_batch(inputs: Sequence[onnx.ValueInfoProto], batch_size: int) -> None:
+    """Replace a fixed batch of 1 in the inputs, unless they have the batch size already.
+
+    Raises:
+        ValueError: they have another batch or none.
+    """
+    batch_dims = [dims[0] for i in inputs if len(dims := i.type.tensor_type.shape.dim) > 1]
+    if not batch_dims:
+        raise ValueError(f"no input has a batch dimension: expected a batch size of 1 and not {batch_size}")
+    fixed = batch_dims[0].dim_value
+    if fixed not in (1, batch_size):
+        raise ValueError(f"the model has a fixed batch of {fixed}: expected an open one, 1 or {batch_size}")
+    for dim in batch_dims:
+        if fixed == dim.dim_value == 1:
+            dim.dim_value = batch_size
+
+
+def _single_input(inputs: Inputs, device: Device) -> np.ndarray:
+    """Return the input of a network for runtimes that take one image.
+
+    Raises:
+        ValueError: the network reads something else.
+    """
+    arrays = list(inputs.values())
+    if len(arrays) != 1 or arrays[0].dtype != np.float32 or not arrays[0].ndim:
+        raise ValueError(
+            f"{device.runtime} takes networks with one float32 tensor as input, this one reads"
+            f" {describe_inputs(inputs)}: expected onnxruntime or openvino for other inputs"
+        )
+    return arrays[0]
 
 
 def _timed(run: Callable[[], Any]) -> Run:
@@ -121,8 +160,8 @@ def _timed(run: Callable[[], Any]) -> Run:
     return run_once
 
 
-def _load_onnxruntime(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
-    """Load a model into ONNX Runtime, with input and output bound to the device."""
+def _load_onnxruntime(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
+    """Load a model into ONNX Runtime, with inputs and outputs bound to the device."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -131,9 +170,11 @@ def _load_onnxruntime(model: onnx.ModelProto, x: np.ndarray, device: Device) -> 
     provider = "CPUExecutionProvider" if device.device_type == "cpu" else "CUDAExecutionProvider"
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[provider])
     binding = session.io_binding()
-    value = onnxruntime.OrtValue.ortvalue_from_numpy(x, device.device_type)
-    binding.bind_ortvalue_input(session.get_inputs()[0].name, value)
-    binding.bind_output(session.get_outputs()[0].name, device.device_type)
+    for name, x in inputs.items():
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(x, device.device_type)
+        binding.bind_ortvalue_input(name, value)
+    for output in session.get_outputs():
+        binding.bind_output(output.name, device.device_type)
 
     def run() -> None:
         session.run_with_iobinding(binding)
@@ -142,7 +183,7 @@ def _load_onnxruntime(model: onnx.ModelProto, x: np.ndarray, device: Device) -> 
     return _timed(run)
 
 
-def _load_openvino(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_openvino(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     """Load a model into OpenVINO, in float32."""
     import openvino
 
@@ -153,19 +194,27 @@ def _load_openvino(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    request = core.compile_model(
-        core.read_model(model.SerializeToString()), "CPU", settings
-    ).create_infer_request()
-    request.set_input_tensor(openvino.Tensor(x))
+    try:
+        compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
+    except RuntimeError as error:  # its first lines are places in the source code
+        lines = [
+            line for line in str(error).splitlines() if not line.startswith(("Exception from", "Check '"))
+        ]
+        raise ValueError(" ".join(lines) or str(error)) from None
+    request = compiled.create_infer_request()
+    for port in compiled.inputs:  # without those that no operator reads
+        name = next(name for name in port.names if name in inputs)
+        request.set_tensor(port, openvino.Tensor(inputs[name]))
     return _timed(request.infer)
 
 
-def _load_ncnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_ncnn(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     """Convert a model with pnnx and load it into ncnn, in float32."""
     import ncnn
 
     if device.batch_size > 1:
         raise ValueError("ncnn runs one example at a time: expected a batch size of 1")
+    x = _single_input(inputs, device)
     import pnnx
 
     net = ncnn.Net()
@@ -189,10 +238,11 @@ def _load_ncnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     return _timed(run)
 
 
-def _load_mnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_mnn(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     """Convert a model and load it into MNN, in float32."""
     import MNN
 
+    x = _single_input(inputs, device)
     with tempfile.TemporaryDirectory() as directory:
         onnx.save(model, f"{directory}/m.onnx")
         # The package's own command installs a usage tracker; the function behind it does not.
@@ -206,12 +256,13 @@ def _load_mnn(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
     return _timed(lambda: net.forward([image])[0].read())
 
 
-def _load_torch(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_torch(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     """Convert a model to a torch module, which the runtime `torch-compile` compiles."""
     import torch
 
     from nas_rlm.graph.torch_module import to_torch
 
+    x = _single_input(inputs, device)
     torch.set_num_threads(device.threads)
     module: Any = to_torch(model).eval().to(device.device_type)
     image = torch.from_numpy(x).to(device.device_type)
@@ -248,7 +299,7 @@ def _capture_cuda_graph(module: Any, image: Any) -> Run:
     return run_once
 
 
-def _load_litert(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
+def _load_litert(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
     """Convert a model by way of torch and load it into LiteRT."""
     import litert_torch
     import torch
@@ -256,6 +307,7 @@ def _load_litert(model: onnx.ModelProto, x: np.ndarray, device: Device) -> Run:
 
     from nas_rlm.graph.torch_module import to_torch
 
+    x = _single_input(inputs, device)
     with tempfile.TemporaryDirectory() as directory:
         litert_torch.convert(to_torch(model).eval(), (torch.from_numpy(x),)).export(f"{directory}/m.tflite")
         content = (Path(directory) / "m.tflite").read_bytes()
@@ -291,12 +343,12 @@ class Loader(NamedTuple):
     Args:
         distribution: its distribution on PyPI.
         modules: modules that must be installed.
-        load: loads a model with an input on a device.
+        load: loads a model with example inputs on a device.
     """
 
     distribution: str
     modules: tuple[str, ...]
-    load: Callable[[onnx.ModelProto, np.ndarray, Device], Run]
+    load: Callable[[onnx.ModelProto, Inputs, Device], Run]
 
 
 LOADERS = {

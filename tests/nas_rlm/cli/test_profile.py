@@ -1,11 +1,15 @@
+import os
+import sys
+
 import numpy as np
+import onnx
 import pytest
 import torch
 
 from nas_rlm.cli import main
 from nas_rlm.data import read
 from tests.nas_rlm.cli.commands import refused
-from tests.nas_rlm.devices.networks import SPACE, fake_worker_command
+from tests.nas_rlm.devices.networks import SPACE, encoder, fake_worker_command, model_of
 
 
 def test_profile_measures_and_continues(tmp_path, capsys, monkeypatch):
@@ -43,6 +47,66 @@ def test_failures_are_reported_and_kept(tmp_path, capsys):
     assert not row.is_measured("latency/onnxruntime-cpu-1t")
 
 
+IMAGES = "g (float[N, 3, height, 8] images) => (float[N, 3, height, 8] y) { y = Relu(images) }"
+
+
+def test_files_with_given_shapes_are_measured(tmp_path, capsys):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    out, images, text = tmp_path / "t.parquet", tmp_path / "images.onnx", tmp_path / "text.onnx"
+    onnx.save(model_of(IMAGES), images)
+    onnx.save(encoder(), text)
+    command = [
+        "profile",
+        "--device",
+        "onnxruntime",
+        "--windows",
+        "1",
+        "--seconds",
+        "0.001",
+        "--out",
+        str(out),
+    ]
+    assert main([*command, str(images), "--input-shape", "images:1x3x16x8"]) == 0
+    shapes = ["--input-shape", "input_ids:1x9", "--input-shape=images:1x3x16x8"]
+    assert main([*command, str(text), str(images), *shapes]) == main([*command, *shapes[:2], str(text)]) == 0
+    assert "2 networks with latency/onnxruntime-cpu-1t" in capsys.readouterr().out
+    rows = read(out).rows
+    assert [row.identifier for row in rows] == [str(images), str(text)]
+    assert all("latency/onnxruntime-cpu-1t" in row.targets for row in rows)
+    assert "int32[1,9]" in rows[1].input
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ((), "input 'images' has an open dimension 2 ('height'): give --input-shape images:1x3x224x8"),
+        (("images",), "'images' is not the shape of an input: expected its name"),
+        (("images:axb",), "'images:axb' is not the shape of an input"),
+        (("images:0x3",), "'images:0x3' is not the shape of an input"),
+        (("image:1x3x16x8",), "no model has an input 'image'; did you mean images?"),
+        (("images:1x3x16",), "input 'images' has 4 dimensions (?x3x?x8), the given shape 1x3x16 has 3"),
+        (("images:1x3x16x9",), "has the fixed size 8 in dimension 3, the given shape 1x3x16x9 has 9"),
+        (("images:1x3x16x8", "images:1x3x16x8"), "input 'images' has two shapes: give one"),
+    ],
+)
+def test_bad_shapes_are_refused(tmp_path, capsys, shapes, message):
+    onnx.save(model_of(IMAGES), tmp_path / "m.onnx")
+    options = [text for shape in shapes for text in ("--input-shape", shape)]
+    command = ("profile", tmp_path / "m.onnx", "--device", "torch", "--out", tmp_path / "t.parquet")
+    assert message in refused(capsys, *command, *options)
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processors are not known")
+@pytest.mark.parametrize("python", ["", sys.executable])
+def test_more_threads_than_processors_are_refused(tmp_path, capsys, python):
+    out = tmp_path / "t.parquet"
+    command = ("profile", "--space", "nasbench201", "--sample", "1", "--out", out, "--python", python)
+    line = refused(capsys, *command, "--device", "torch-cpu-1000t")
+    assert "torch-cpu-1000t needs 1000 processors, this process may use" in line
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -58,6 +122,10 @@ def test_failures_are_reported_and_kept(tmp_path, capsys):
         ),
         (("m.onnx", "--sample", "2"), "--choose are for spaces"),
         (("nowhere.onnx",), "nowhere.onnx"),
+        (
+            ("--space", "nasbench201", "--sample", "2", "--input-shape", "x:1x3x8x8"),
+            "--input-shape is for ONNX files",
+        ),
         (("--space", "nasbench201", "--sample", "1", "--python", "false"), "does not start a worker"),
     ],
 )

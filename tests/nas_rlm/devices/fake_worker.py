@@ -1,4 +1,4 @@
-"""A worker whose networks are their own names: `refuse`, `die`, `die once`, `die late`, `babble`, or seconds.
+"""A worker whose networks are their own names, such as `refuse`, `die once` or `hang`, or seconds.
 
 python fake_worker.py LOG [slow=SECONDS] -m nas_rlm.devices.worker
 """
@@ -36,6 +36,8 @@ for line in sys.stdin.buffer:
             os._exit(7)
         elif name == "die once" and Path(log).read_text().count("load die once") == 1:
             os._exit(255)  # as ssh does when a connection is lost
+        elif name == "hang":
+            time.sleep(60)
         elif name == "babble":
             print("hello", flush=True)
         else:

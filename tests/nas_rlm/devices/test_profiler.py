@@ -56,7 +56,13 @@ def test_a_network_fails_only_after_two_crashes(tmp_path):
     assert (tmp_path / "log").read_text().splitlines().count("load die once") == 2
 
 
-def test_a_network_that_hangs_fails(tmp_path):
+def test_a_network_that_hangs_fails_and_the_others_are_measured(tmp_path):
+    results = measure_by_name(["0.001", "hang", "0.002"], tmp_path / "log", timeout=2)
+    assert results[1] == Failure("no answer within 2 seconds")
+    assert [results[i].median for i in (0, 2)] == pytest.approx([1, 2])
+
+
+def test_slow_loading_fails(tmp_path):
     plan = Plan(python=fake_worker_command(tmp_path / "log", slow="30"), timeout=0.5)
     (result,) = measure([(0, b"0.1")], DEVICE, plan)
     assert result[1] == Failure("no answer within 0.5 seconds")

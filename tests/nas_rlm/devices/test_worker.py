@@ -1,6 +1,8 @@
 import io
 import json
 
+import pytest
+
 from nas_rlm.devices.serving import serve
 from nas_rlm.devices.worker import handlers
 from tests.nas_rlm.devices.networks import onnx_files
@@ -36,3 +38,10 @@ def test_each_request_gets_a_reply_or_an_error(monkeypatch):
     assert not_loaded == {"error": "5"}
     assert not_onnx["error"]
     assert unknown_method == {"error": "'fly'"}
+
+
+def test_the_worker_refuses_more_threads_than_its_processors(monkeypatch):
+    monkeypatch.setattr("os.sched_setaffinity", lambda *_: pytest.fail("the affinity is set"))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 5})
+    (opened,) = send_requests(({"method": "open", "device": "torch-cpu-64t"}, b""))
+    assert opened["error"].startswith("torch-cpu-64t needs 64 processors, this process may use 2: expected")
