@@ -54,11 +54,9 @@ def make_batches(
     tokenized = [(text, encode(text)) for text in dict.fromkeys(texts)]
     if not all(ids for _, ids in tokenized):
         raise ValueError(f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx")
-    longest = max((len(ids) for _, ids in tokenized), default=0)
-    if longest > max_length:
-        warnings.warn(
-            f"a text has {longest:,} tokens: the model reads only the first {max_length:,}", stacklevel=5
-        )
+    warn_of_truncation(
+        [(texts.index(t), len(ids)) for t, ids in tokenized if len(ids) > max_length], max_length
+    )
     batches: list[Batch] = []
     for text, ids in sorted(tokenized, key=lambda pair: len(pair[1])):
         ids = ids[:max_length]
@@ -66,6 +64,23 @@ def make_batches(
             batches.append([])
         batches[-1].append((text, ids))
     return batches
+
+
+def warn_of_truncation(lengths: Sequence[tuple[int, int]], max_length: int) -> None:
+    """Warn that predictions rest on a part of texts.
+
+    Args:
+        lengths: index and number of tokens of each text that is too long.
+        max_length: number of tokens that the model reads.
+    """
+    if lengths:
+        index, length = lengths[0]
+        more = f", and {len(lengths) - 1:,} further texts" if len(lengths) > 1 else ""
+        warnings.warn(
+            f"text {index} has {length:,} tokens{more}: the model reads only the first {max_length:,}, on"
+            " which the prediction rests",
+            stacklevel=6,
+        )
 
 
 def gather_predictions(

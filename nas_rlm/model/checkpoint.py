@@ -19,7 +19,7 @@ from nas_rlm._version import __version__
 from nas_rlm.files import ASSETS, atomic_write, write_bytes, write_text
 from nas_rlm.model import encoders
 from nas_rlm.model.encoders import PretrainedTokenizer
-from nas_rlm.model.network import Config, Network
+from nas_rlm.model.network import DEFAULT_MAX_LENGTH, Config, Network
 from nas_rlm.model.onnx_runtime import TOKENIZER_FILE, is_exported
 from nas_rlm.text import Tokenizer
 
@@ -27,6 +27,7 @@ CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 SURROGATES_FILE = "surrogates.safetensors"  # only in checkpoints with surrogates
 LEGACY_SURROGATES_FILE, LEGACY_SURROGATES_KEY = "experts.safetensors", "experts"
 LEGACY_CONFIG_NAMES = {"numbers": "max_numbers", "statements": "statement_layers"}
+EARLIER_MAX_LENGTH = 2048  # default of earlier versions, which limited nothing but time
 AnyTokenizer = Tokenizer | PretrainedTokenizer
 Temperatures = Mapping[str, Mapping[str, float]]  # by space and objective
 
@@ -209,6 +210,8 @@ def _network_config(saved: Mapping[str, Any]) -> Config:
         for key, value in renamed.items()
         if key in names
     }
+    if arguments.get("max_length") == EARLIER_MAX_LENGTH and not arguments.get("encoder"):
+        arguments["max_length"] = DEFAULT_MAX_LENGTH
     return Config(**arguments)
 
 

@@ -30,6 +30,7 @@ from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 HEAD_WIDTH = 32
 Rotary = Sequence[Tensor]
 KeyValue = tuple[Tensor, Tensor]
+DEFAULT_MAX_LENGTH = 8192  # tokens; rotary positions set no limit, but time and memory grow with the length
 MASKED_SCORE = -1e4  # added to the score of a masked token; finite in half precision too
 MAX_CACHED_STATEMENTS = 2**16
 STATEMENT_POOLING_SCALE = 0.5  # of the sum over a statement's tokens, which are few
@@ -47,7 +48,7 @@ class Config:
         objectives: names of the objectives that the decoder can predict, in the order of their tokens.
         size: the only scaling parameter: `size` encoder layers of width 32 * size with `size` heads, and a
             third as many decoder layers.
-        max_length: texts are truncated to this number of tokens.
+        max_length: number of tokens that are read; longer texts are truncated, and a warning says so.
         exponent_digits: digits of a number's exponent, see `NumberScheme`.
         mantissa_digits: digits of a number's mantissa, see `NumberScheme`.
         max_numbers: maximum number of numbers in one decoder sequence during training; see
@@ -67,7 +68,7 @@ class Config:
     vocab_size: int
     objectives: tuple[str, ...]
     size: int = 4
-    max_length: int = 2048
+    max_length: int = DEFAULT_MAX_LENGTH
     exponent_digits: int = 1
     mantissa_digits: int = 4
     max_numbers: int = 6

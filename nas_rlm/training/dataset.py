@@ -6,6 +6,7 @@ All randomness is drawn from (seed, epoch, batch), so that a resumed run sees th
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.training.recipe import Recipe, TableRecipe
 
+MAX_TRAINED_TOKENS = 2048  # of a text; attention over longer ones does not fit into the memory of a batch
 IGNORED = -100  # target that the loss leaves out
 WITHOUT_ACCURACY_SHARE = 0.5  # of sequences, since quantiles are predicted without accuracy before them
 WIDE_QUARTILE_RATIO = 4  # of the upper to the lower quartile, above which noise is multiplicative
@@ -86,13 +88,25 @@ def make_dataset(rlm: Ensemble, rows: Sequence[Row], recipe: TableRecipe, texts:
         rows: N rows.
         recipe: settings of the rows' table.
         texts: text of each row.
+
+    Warns:
+        UserWarning: texts are truncated to MAX_TRAINED_TOKENS.
     """
     token = {name: NUM_DIGIT_TOKENS + i for i, name in enumerate(rlm.objectives)}
     numbers = [
         {token[name]: v for name, v in row.targets.items() if name in token and row.is_measured(name)}
         for row in rows
     ]
-    return Dataset(recipe, [np.array(rlm.token_ids(t), dtype=np.int64) for t in texts], numbers)
+    ids = [rlm.tokenizer.encode(text) for text in texts]
+    max_length = min(MAX_TRAINED_TOKENS, rlm.network.config.max_length)
+    num_long = sum([len(tokens) > max_length for tokens in ids])
+    if num_long:
+        warnings.warn(
+            f"{num_long:,} of {len(ids):,} texts are longer than {max_length:,} tokens: the network learns"
+            " from the beginning of each",
+            stacklevel=2,
+        )
+    return Dataset(recipe, [np.array(tokens[:max_length], dtype=np.int64) for tokens in ids], numbers)
 
 
 def batches(datasets: Sequence[Dataset], recipe: Recipe, epoch: int) -> Iterator[Batch]:

@@ -138,7 +138,7 @@ def test_texts_are_truncated_to_the_maximum_length():
     config = Config(tokenizer.vocab_size, ("accuracy",), size=1, max_length=4)
     short = RLM(Network(config, tokenizer.kinds()), tokenizer)
     assert len(short.token_ids("v1=Relu(v0)\n" * 3)) == 4
-    with pytest.warns(UserWarning, match="has 40 tokens: the model reads only the first 4"):
+    with pytest.warns(UserWarning, match="text 0 has 15 tokens, and 1 further texts: .* the first 4"):
         same = short.predict_text(["v1=Relu(v0)\n" * 3, "v1=Relu(v0)\n" * 8], ["accuracy"])
     assert same[0] == same[1]
 
