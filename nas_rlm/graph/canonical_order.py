@@ -35,8 +35,12 @@ def canonical_order(
     producer = [-1] * inputs
     for i, (_, _, values, outs) in enumerate(nodes):
         d = 1 + (depth[values[0]] if len(values) == 1 else max([depth[v] for v in values], default=0))
-        depth += [d] * outs
-        producer += [i] * outs
+        if outs == 1:
+            depth.append(d)
+            producer.append(i)
+        else:
+            depth += [d] * outs
+            producer += [i] * outs
     operands: list[tuple[int, ...] | None] = [None] * len(nodes)
     colour: list[int] = []
     leaf_colour: list[int] = []
@@ -44,40 +48,41 @@ def canonical_order(
     for i, (_, commutes, values, _) in enumerate(nodes):
         if not commutes or len(values) < 2:
             continue
-        if not colour and len({depth[v] for v in values}) < len(set(values)):
-            colour = _colour_values(form)
-            leaf_colour = _colour_with_leaves(form, leaf_hashes, colour)
-            tie_colour = _break_ties(form, leaf_hashes, leaf_colour) if leaf_hashes else colour
-        if colour:
+        if len({depth[v] for v in values}) < len(set(values)):
+            if not colour:
+                colour = _colour_values(form)
+                leaf_colour = _colour_with_leaves(form, leaf_hashes, colour)
+                tie_colour = _break_ties(form, leaf_hashes, leaf_colour) if leaf_hashes else colour
             ranking = sorted(
                 [(-depth[v], colour[v], leaf_colour[v], tie_colour[v], v, k) for k, v in enumerate(values)]
             )
             if not leaf_hashes and any(a[1] == b[1] and a[4] != b[4] for a, b in pairwise(ranking)):
                 return None
-            operand_order = tuple([r[5] for r in ranking])
+            operand_order = [r[5] for r in ranking]
         else:
-            operand_order = tuple(sorted(range(len(values)), key=lambda k: -depth[values[k]]))
-        if operand_order != tuple(range(len(operand_order))):
-            operands[i] = operand_order
+            operand_order = sorted(range(len(values)), key=[-depth[v] for v in values].__getitem__)
+        if operand_order != list(range(len(operand_order))):
+            operands[i] = tuple(operand_order)
 
     ordered_nodes: list[tuple[int, tuple[int, ...] | None]] = []
     is_placed = [False] * len(nodes)
     for out in outputs:
-        stack = [(producer[out], False)] if producer[out] >= 0 else []
+        stack = [producer[out]] if producer[out] >= 0 else []
         while stack:
-            i, ready = stack.pop()
-            if is_placed[i]:
-                continue
-            order = operands[i]
-            if ready:
-                is_placed[i] = True
-                ordered_nodes.append((i, order))
-                continue
-            stack.append((i, True))
-            values = nodes[i][2]
-            operand_values = values if order is None else [values[k] for k in order]
-            producers = [producer[v] for v in reversed(operand_values)]
-            stack.extend([(value, False) for value in producers if value >= 0 and not is_placed[value]])
+            i = stack.pop()
+            if i < 0:  # ~i follows the nodes that node i reads
+                i = ~i
+                if not is_placed[i]:
+                    is_placed[i] = True
+                    ordered_nodes.append((i, operands[i]))
+            elif not is_placed[i]:
+                stack.append(~i)
+                values = nodes[i][2]
+                order = operands[i]
+                for v in reversed(values if order is None else [values[k] for k in order]):
+                    p = producer[v]
+                    if p >= 0 and not is_placed[p]:
+                        stack.append(p)
     return ordered_nodes
 
 
@@ -85,28 +90,37 @@ def canonical_order(
 def _colour_values(form: Form) -> list[int]:
     """Return for each value a hash of its ancestors and descendants in the graph."""
     inputs, nodes, outputs = form
-    up = [_hash_ints((1, i)) for i in range(inputs)]
+    up = [_hash_pair(1, i) for i in range(inputs)]
     for label, commutes, values, outs in nodes:
-        hash_parts = [label, *[up[v] for v in values]]
-        h = _hash_ints([label, *sorted(hash_parts[1:])] if commutes else hash_parts)
-        up += [_hash_ints((h, k)) for k in range(outs)]
+        if len(values) == 1:
+            h = _hash_pair(label, up[values[0]])
+        else:
+            hash_parts = [up[v] for v in values]
+            h = _hash_ints([label, *(sorted(hash_parts) if commutes else hash_parts)])
+        up += [_hash_pair(h, k) for k in range(outs)]
     below: list[list[int]] = [[] for _ in up]
     for k, v in enumerate(outputs):
-        below[v].append(_hash_ints((2, k)))
+        below[v].append(_hash_pair(2, k))
     colour = [0] * len(up)
-    num_values = len(up)
+    v = len(up)
     for label, commutes, values, outs in reversed(nodes):
-        num_values -= outs
-        own = [label]
-        for v in range(num_values, num_values + outs):
-            colour[v] = _hash_ints([up[v], *sorted(below[v])])
-            own.append(colour[v])
-        h = _hash_ints(own)
-        for k, v in enumerate(values):
-            below[v].append(h if commutes else _hash_ints((h, k)))
+        v -= outs
+        if outs == 1:
+            colour[v] = c = _hash_below(up[v], below[v])
+            h = _hash_pair(label, c)
+        else:
+            colour[v : v + outs] = own = [_hash_below(up[k], below[k]) for k in range(v, v + outs)]
+            h = _hash_ints([label, *own])
+        for k, operand in enumerate(values):
+            below[operand].append(h if commutes else _hash_pair(h, k))
     for v in range(inputs):
-        colour[v] = _hash_ints([up[v], *sorted(below[v])])
+        colour[v] = _hash_below(up[v], below[v])
     return colour
+
+
+def _hash_below(up: int, below: list[int]) -> int:
+    """Return a hash of the ancestors of a value and of its readers."""
+    return _hash_pair(up, below[0]) if len(below) == 1 else _hash_ints([up, *sorted(below)])
 
 
 def _colour_with_leaves(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> list[int]:
@@ -115,10 +129,13 @@ def _colour_with_leaves(form: Form, leaf_hashes: tuple[int, ...], colour: list[i
     leaf_colour = list(colour)
     num_values = inputs
     for (_, commutes, values, outs), leaves in zip(nodes, leaf_hashes, strict=False):
-        hash_parts = [leaf_colour[v] for v in values]
-        h = _hash_ints([leaves, *(sorted(hash_parts) if commutes else hash_parts)])
+        if len(values) == 1:
+            h = _hash_pair(leaves, leaf_colour[values[0]])
+        else:
+            hash_parts = [leaf_colour[v] for v in values]
+            h = _hash_ints([leaves, *(sorted(hash_parts) if commutes else hash_parts)])
         for v in range(num_values, num_values + outs):
-            leaf_colour[v] = _hash_ints((colour[v], h))
+            leaf_colour[v] = _hash_pair(colour[v], h)
         num_values += outs
     return leaf_colour
 
@@ -154,7 +171,7 @@ def _break_ties(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> 
         if not tied:
             break
         _, first = min(tied)
-        colour[first] = _hash_ints((colour[first], 1))
+        colour[first] = _hash_pair(colour[first], 1)
     return colour
 
 
@@ -165,3 +182,10 @@ def _hash_ints(values: Sequence[int]) -> int:
         h = ((h ^ value) * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF
         h ^= h >> 32
     return h
+
+
+def _hash_pair(first: int, second: int) -> int:
+    """Return `_hash_ints` of two integers; most hashes are of two."""
+    h = ((0x9E3779B97F4A7C15 ^ first) * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF
+    h = ((h ^ (h >> 32) ^ second) * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF
+    return h ^ (h >> 32)

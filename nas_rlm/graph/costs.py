@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from nas_rlm.graph.operators import Body, Call, Operator
+from nas_rlm.graph.control_flow import trip_count
+from nas_rlm.graph.flat_graph import CONTROL_FLOW, FlatGraph, Op
+from nas_rlm.graph.multiplications import multiply_accumulates
+from nas_rlm.graph.normalization import Normalizer
+from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts
+from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
+from nas_rlm.graph.shapes import OperatorCall
+from nas_rlm.graph.tensors import FLOATS, Tensor, num_elements
 
 OPERATOR_KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 COST_NAMES = ("macs", "params", "activations", "sides", "roots", "logs")
-MULTIPLYING_OPERATORS = ("Conv", "Gemm", "MatMul")
 
 
 def operator_kind(op: Operator) -> int | None:
     """Return an operator's index in OPERATOR_KINDS; None for any other one, such as a sum or linear layer."""
     if op.kind in ("MaxPool", "AveragePool"):
         return OPERATOR_KINDS.index("pools")
-    if op.kind != "Conv" or not op.weights:
+    shape = op.kernel
+    if not shape or op.kind.startswith("ConvTranspose"):
         return None
-    shape = op.weights[0]
     if math.prod(shape[2:]) == 1:
         return OPERATOR_KINDS.index("pointwise")
     return OPERATOR_KINDS.index("depthwise" if shape[1] == 1 and op.group > 1 else "convs")
@@ -31,6 +37,8 @@ class Costs:
 
     Attributes:
         network_sums: multiply-accumulates, parameters and activations of all operators.
+        shared: elements of each weight that several operators read.
+        problem: reason why the multiply-accumulates are not known; empty if they are.
         kind_sums: for each kind of OPERATOR_KINDS, the costs of COST_NAMES.
         layer_sums: for each layer type and image side in pixels, the number of layers, their activations,
             multiply-accumulates and square roots of multiply-accumulates.
@@ -39,31 +47,36 @@ class Costs:
 
     def __init__(self) -> None:
         self.network_sums = [0.0] * 3
+        self.shared: dict[str, int] = {}
+        self.problem = ""
         self.kind_sums = [[0.0] * len(COST_NAMES) for _ in OPERATOR_KINDS]
         self.layer_sums: dict[tuple[str, int], list[float]] = {}
         self.max_side = 0
 
     def add_operator(self, op: Operator) -> None:
         """Add the costs of one operator."""
-        sizes = [math.prod(shape) for shape in op.weights]
-        trainable = (
-            sizes[:2] if op.kind == "BatchNormalization" else sizes
-        )  # the others are running statistics
-        macs, activations, kind = _macs(op), float(math.prod(op.shape)), operator_kind(op)
-        _add(self.network_sums, (macs, float(sum(trainable)), activations))
+        costs, kind = op.costs, operator_kind(op)
+        macs, activations = float(costs.macs or 0), float(costs.activations)
+        if costs.macs is None:
+            self.problem = self.problem or costs.problem
+        self.shared |= dict(costs.shared)
+        _add(self.network_sums, (macs, float(costs.params), activations))
         if kind is not None:
             height = float(op.shape[2]) if len(op.shape) > 2 else 0.0
             logs = math.log2(macs) if macs else 0.0
-            _add(self.kind_sums[kind], (macs, float(sum(sizes)), activations, height, math.sqrt(macs), logs))
-        if kind is not None or op.kind in MULTIPLYING_OPERATORS:
-            kernel = "x".join(map(str, op.weights[0][2:])) if op.kind == "Conv" and op.weights else ""
+            params = float(costs.params + sum(n for _, n in costs.shared))
+            _add(self.kind_sums[kind], (macs, params, activations, height, math.sqrt(macs), logs))
+        if kind is not None or macs:
+            kernel = "x".join(map(str, op.kernel[2:]))
             side = _image_side(op)
             self.max_side = max(self.max_side, side if kind is not None else 0)
-            key = f"{op.kind}{kernel}{'g' if op.group > 1 else ''}", side
+            key = f"{'Conv' if kernel else op.kind}{kernel}{'g' if op.group > 1 else ''}", side
             _add(self.layer_sums.setdefault(key, [0.0] * 4), (1.0, activations, macs, math.sqrt(macs)))
 
     def add_costs(self, costs: Costs, times: int) -> None:
         """Add other sums, multiplied by `times`."""
+        self.problem = self.problem or costs.problem
+        self.shared |= costs.shared
         _add(self.network_sums, costs.network_sums, times)
         for sums, terms in zip(self.kind_sums, costs.kind_sums, strict=True):
             _add(sums, terms, times)
@@ -71,14 +84,29 @@ class Costs:
             _add(self.layer_sums.setdefault(key, [0.0] * 4), terms, times)
         self.max_side = max(self.max_side, costs.max_side)
 
+    def sums(self) -> tuple[int | None, int, int]:
+        """Return multiply-accumulates, None if they are not known, parameters and activations."""
+        macs, params, activations = self.network_sums
+        return (
+            None if self.problem else int(macs),
+            int(params) + sum(self.shared.values()),
+            int(activations),
+        )
+
     def totals(self) -> dict[str, float]:
         """Return the network's `flops`, `params` and `activations`, and the costs `KIND/COST` of each kind.
 
         KIND is one of OPERATOR_KINDS and COST one of COST_NAMES. `flops` and `macs` are multiply-accumulates,
         `sides` sums the heights of outputs in pixels, `roots` and `logs` sum the square roots and binary
         logarithms of the operators' multiply-accumulates.
+
+        Raises:
+            ValueError: the multiply-accumulates are not known, because a size is open or depends on data.
         """
+        if self.problem:
+            raise ValueError(self.problem)
         totals = dict(zip(("flops", "params", "activations"), self.network_sums, strict=True))
+        totals["params"] += sum(self.shared.values())
         for kind, sums in zip(OPERATOR_KINDS, self.kind_sums, strict=True):
             totals |= {f"{kind}/{cost}": value for cost, value in zip(COST_NAMES, sums, strict=True)}
         return totals
@@ -126,12 +154,105 @@ _function_costs = lru_cache(maxsize=1 << 12)(
 
 def _image_side(op: Operator) -> int:
     """Return the longer image side of the output in pixels; 0 if the output is no image."""
-    return max(op.shape[2:], default=0) if len(op.shape) > 2 and op.kind != "MatMul" else 0
+    return max(op.shape[2:], default=0) if len(op.shape) > 2 and "MatMul" not in op.kind else 0
 
 
-def _macs(op: Operator) -> float:
-    """Return the multiply-accumulates of an operator."""
-    if op.kind not in MULTIPLYING_OPERATORS:
-        return 0.0
-    positions = math.prod(op.shape[2:]) if op.kind == "Conv" else math.prod(op.shape[1:-1])
-    return float(max(map(math.prod, op.weights), default=0) * positions)
+def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str]) -> OperatorCosts:
+    """Return the costs of an operator.
+
+    Args:
+        call: the operator with what is known of its inputs.
+        output: what is known of its first output.
+        weights: for each input that is a weight its position, and a text such as `3:4096`: a number that is
+            the same for all operators that share the weight, and the number of learnt parameters if that is
+            not its size; empty for an ordinary weight.
+    """
+    params, shared = 0, []
+    parameters = QUANTIZATION_PARAMETERS.get(call.kind, ())
+    integers = INTEGER_WEIGHTS.get(call.kind, ())
+    for position, name in weights.items():
+        weight = call.inputs[position]
+        assert weight is not None
+        size = num_elements(weight.shape) or 0
+        if position in parameters or (weight.dtype not in FLOATS and position not in integers):
+            continue
+        if call.kind == "BatchNormalization" and position > 2:
+            continue  # running statistics
+        if position == 1 and call.kind in _PACKED:
+            size = call.attributes["K"] * call.attributes["N"]
+        tie, _, learnt = name.partition(":")
+        size = int(learnt or 0) or size
+        if tie:
+            shared.append((tie, size))
+        else:
+            params += size
+    problem, macs = "", None
+    try:
+        macs = multiply_accumulates(call, output)
+        if macs is None:
+            open_sizes = sorted(
+                {d for x in call.inputs if x is not None for d in x.shape or () if type(d) is str}
+            )
+            reason = (
+                f"the open sizes {', '.join(open_sizes)}" if open_sizes else "a size that depends on data"
+            )
+            problem = (
+                f"the multiply-accumulates of {call.kind} depend on {reason}: give the shapes of the inputs"
+            )
+    except ValueError as error:
+        problem = str(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        problem = f"{call.kind} has attributes or inputs of a wrong type or number: {error!r}"
+    return OperatorCosts(macs, params, tuple(shared), num_elements(output.shape) or 0, problem)
+
+
+_PACKED = ("com.microsoft.MatMulNBits",)  # several weights share a byte
+
+
+def graph_costs(normal: Normalizer, graph: FlatGraph, weights: Mapping[int, str]) -> OperatorCosts:
+    """Return the costs of a graph, including those of its subgraphs.
+
+    Args:
+        normal: the normalized network.
+        graph: the graph, or one of its subgraphs.
+        weights: names of the weights by value, see `operator_costs`.
+    """
+    parts = [_op_costs(normal, op, weights) for op in graph.ops]
+    return _total(parts)
+
+
+def _total(parts: Sequence[OperatorCosts]) -> OperatorCosts:
+    """Return the sum of costs."""
+    problem = next((p.problem for p in parts if p.macs is None), "")
+    macs = None if problem else sum([p.macs or 0 for p in parts])
+    shared = dict([entry for p in parts for entry in p.shared])
+    params, activations = sum([p.params for p in parts]), sum([p.activations for p in parts])
+    return OperatorCosts(macs, params, tuple(shared.items()), activations, problem)
+
+
+def _op_costs(normal: Normalizer, op: Op, weights: Mapping[int, str]) -> OperatorCosts:
+    """Return the costs of an operator of a flat graph."""
+    inputs = [None if v is None else normal.tensors[v] for v in op.inputs]
+    call = OperatorCall(op.kind, op.attributes, inputs, len(op.outputs))
+    own = {k: weights[v] for k, v in enumerate(op.inputs) if v is not None and v in weights}
+    if op.kind not in CONTROL_FLOW:
+        return operator_costs(call, normal.tensors[op.outputs[0]], own)
+    parts = [graph_costs(normal, graph, weights) for _, graph in op.subgraphs]
+    if op.kind == "If":
+        macs = {p.macs for p in parts}
+        total = _total(parts)
+        if len(macs) == 1 and None not in macs:
+            return total._replace(macs=macs.pop(), activations=max(p.activations for p in parts))
+        counts = " and ".join(f"{m:,}" for m in sorted(m for m in macs if m is not None))
+        reason = total.problem or (
+            f"the branches of If have {counts} multiply-accumulates, and data decide which one runs"
+        )
+        return total._replace(macs=None, problem=reason)
+    body = _total([*parts, operator_costs(call, Tensor(0, None), own)])
+    times = trip_count(normal, op)
+    if times is None and body.macs == 0:
+        return body
+    if times is None:
+        return body._replace(macs=None, problem=f"data decide how often the body of {op.kind} runs")
+    macs_of_all = None if body.macs is None else body.macs * times
+    return body._replace(macs=macs_of_all, activations=body.activations * times)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import count
 from types import EllipsisType
@@ -18,6 +18,7 @@ from nas_rlm.graph.canonical_order import Form, canonical_order
 
 COMMUTATIVE = {"Add", "Mul", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal"}
 GROUP = "group"  # the type of a leaf that is a convolution's group attribute
+UNKNOWN_VALUE = "?"
 MAX_UNIT_NODES = 10
 VALUE_IDS = count(1 << 32)  # ids for values of new calls, above the ids that readers and builders assign
 
@@ -31,14 +32,20 @@ class Leaf:
     Args:
         type: element type of the tensor, such as `float`.
         shape: shape of the tensor.
-        value: value of a constant as text; None for a weight.
+        value: value of a constant as text; None for a weight, and UNKNOWN_VALUE for a computed constant
+            whose values are not part of the text.
         is_size: True for a constant that depends on the sizes of the network, such as the target of Reshape.
+        tie: number of a weight that several nodes share; 0 for one that a single node reads.
+        learnt: number of learnt parameters from which the weight, or all weights of one `tie`, are computed;
+            0 if it is the number of elements.
     """
 
     type: str
     shape: tuple[int, ...]
     value: str | None
     is_size: bool
+    tie: int = field(default=0, repr=False)
+    learnt: int = field(default=0, repr=False)
 
     @cached_property
     def signature(self) -> str:
@@ -65,13 +72,26 @@ class Leaf:
     @property
     def is_zero(self) -> bool:
         """True for a float constant that is 0."""
-        return self.value is not None and self.type == "float" and float(self.value) == 0.0
+        is_scalar = self.value is not None and self.type == "float" and not self.shape
+        return is_scalar and self.value != UNKNOWN_VALUE and float(self.value or 0) == 0.0
+
+    @property
+    def is_input(self) -> bool:
+        """True for a weight, and for a computed constant: both are inputs in the text."""
+        return self.value is None or self.value == UNKNOWN_VALUE
 
 
 @cache
-def leaf(type: str, shape: tuple[int, ...], value: str | None = None, is_size: bool = False) -> Leaf:
+def leaf(
+    type: str,
+    shape: tuple[int, ...],
+    value: str | None = None,
+    is_size: bool = False,
+    tie: int = 0,
+    learnt: int = 0,
+) -> Leaf:
     """Return the leaf with these properties; equal leaves are one object. See `Leaf` for the arguments."""
-    return Leaf(type, shape, value, is_size)
+    return Leaf(type, shape, value, is_size, tie, learnt)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,80 +1,161 @@
-"""Checks of operators and shapes that ONNX's checker omits, but that every runtime would fail on."""
+"""Checks that an operator has the inputs, outputs and attributes that ONNX defines for it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto, shape_inference
+from onnx import TensorProto
 
-from nas_rlm.graph.folding import get_attribute
+from nas_rlm.graph.flat_graph import MAX_OPSET, FlatGraph, Op
 
-MAX_VALUE_ELEMENTS = 2**34
+_Types = onnx.defs.OpSchema.AttrType
+_Options = onnx.defs.OpSchema.FormalParameterOption
+_PYTHON_TYPES: dict[Any, tuple[type, ...]] = {
+    _Types.INT: (int,),
+    _Types.FLOAT: (float,),
+    _Types.STRING: (bytes,),
+    _Types.TENSOR: (np.ndarray, TensorProto),
+    _Types.GRAPH: (FlatGraph,),
+    _Types.TYPE_PROTO: (onnx.TypeProto,),
+    _Types.SPARSE_TENSOR: (onnx.SparseTensorProto,),
+}
+_ELEMENT_TYPES: dict[Any, type] = {_Types.INTS: int, _Types.FLOATS: float, _Types.STRINGS: bytes}
+_TYPE_NAMES = {int: "an integer", float: "a float", bytes: "a string", tuple: "a list", FlatGraph: "a graph"}
 
-Shapes = dict[str, tuple[int, ...]]
 
-
-def check_operator_shapes(model: onnx.ModelProto) -> None:
-    """Check that every operator fits the shapes of its inputs and that no value is too large.
-
-    Shapes of computed values are inferred; those that the file declares are ignored, as runtimes do.
+class Schema(NamedTuple):
+    """What ONNX defines of an operator.
 
     Args:
-        model: model without local functions.
+        min_inputs: smallest number of inputs.
+        max_inputs: largest number of inputs.
+        min_outputs: smallest number of outputs.
+        max_outputs: largest number of outputs.
+        attributes: type of each attribute.
+        required: attributes that have to be present.
+        required_inputs: positions of inputs that cannot be omitted.
+        since: operator set that defined this form.
+        defaults: default value of each attribute that has one.
+    """
+
+    min_inputs: int
+    max_inputs: int
+    min_outputs: int
+    max_outputs: int
+    attributes: Mapping[str, Any]
+    required: tuple[str, ...]
+    required_inputs: tuple[int, ...]
+    since: int
+    defaults: Mapping[str, Any]
+
+
+@lru_cache(maxsize=4096)
+def schema_of(kind: str, opset: int, domain: str = "") -> Schema | None:
+    """Return what ONNX defines of an operator; None if it does not have it in that operator set.
+
+    Args:
+        kind: name of the operator.
+        opset: version of the operator set.
+        domain: domain of the operator set; empty for ONNX's own.
+    """
+    try:
+        schema = onnx.defs.get_schema(kind, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.deprecated:
+        return None
+    defaults = {
+        name: onnx.helper.get_attribute_value(a.default_value)
+        for name, a in schema.attributes.items()
+        if a.default_value.type
+    }
+    return Schema(
+        schema.min_input,
+        schema.max_input,
+        schema.min_output,
+        schema.max_output,
+        {name: a.type for name, a in schema.attributes.items()},
+        tuple([name for name, a in schema.attributes.items() if a.required]),
+        tuple([k for k, i in enumerate(schema.inputs) if i.option != _Options.Optional]),
+        schema.since_version,
+        {name: tuple(v) if isinstance(v, list) else v for name, v in defaults.items()},
+    )
+
+
+def check_operator(op: Op, opset: int) -> None:
+    """Check an operator of ONNX's own domain.
+
+    Args:
+        op: the operator.
+        opset: operator set of the file.
 
     Raises:
-        ValueError: an operator does not fit its inputs, or a value has an impossible shape; the message names
-            the first one.
+        ValueError: ONNX has no such operator, or its inputs, outputs or attributes are not as defined.
     """
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
-    del bare.graph.value_info[:]
-    for output in bare.graph.output:
-        output.ClearField("type")
-    try:
-        inferred = shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
-    except shape_inference.InferenceError as error:
-        raise ValueError(f"types or shapes contradict each other: {error}") from None
-    shapes: Shapes = {t.name: tuple(t.dims) for t in model.graph.initializer}
-    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
-        dims = value.type.tensor_type.shape.dim
-        sizes = [d.dim_value for d in dims if d.HasField("dim_value")]
-        if any(size < 1 for size in sizes) or math.prod(sizes) > MAX_VALUE_ELEMENTS:
-            raise ValueError(
-                f"value {value.name!r} has the shape {sizes}: expected sizes of at least 1,"
-                f" and {MAX_VALUE_ELEMENTS:,} elements at most"
-            )
-        if value.type.tensor_type.HasField("shape") and len(sizes) == len(dims):
-            shapes[value.name] = tuple(sizes)
-    for node in inferred.graph.node:
-        _check_node(node, shapes)
+    schema = schema_of(op.kind, opset) or schema_of(op.kind, MAX_OPSET)  # optimizers write later operators
+    if schema is None:
+        raise ValueError(
+            f"ONNX has no operator {op.kind!r}: expected a standard operator, or one with a domain"
+        )
+    count = len(op.inputs)
+    if not schema.min_inputs <= count <= schema.max_inputs:
+        raise ValueError(f"{count} inputs: expected {_range(schema.min_inputs, schema.max_inputs)}")
+    for k in schema.required_inputs:
+        if k < count and op.inputs[k] is None and op.kind != "Resize":  # exporters omit its required roi
+            raise ValueError(f"input {k} is omitted: expected a value")
+    if not schema.min_outputs <= len(op.outputs) <= schema.max_outputs:
+        raise ValueError(
+            f"{len(op.outputs)} outputs: expected {_range(schema.min_outputs, schema.max_outputs)}"
+        )
+    for name, value in op.attributes.items():
+        expected = schema.attributes.get(name)
+        if expected is None:
+            raise ValueError(f"the attribute {name!r} does not exist")
+        _check_attribute(name, value, expected)
+    for name in schema.required:
+        if name not in op.attributes:
+            raise ValueError(f"the attribute {name!r} is missing")
 
 
-def _check_node(node: NodeProto, shapes: Shapes) -> None:
-    """Raise a ValueError if the attributes, weight or bias of an operator do not fit its input shapes."""
-    for a in node.attribute:
-        if a.type == AttributeProto.FLOAT and not math.isfinite(a.f):
-            raise ValueError(f"{a.name} of {node.op_type} is {a.f}: expected a finite number")
-    inputs = [shapes.get(name) for name in node.input]
-    if node.op_type == "Conv" and len(inputs) > 1 and inputs[0] and inputs[1]:
-        _check_conv(node, inputs[0], inputs[1])
-    if node.op_type in ("Conv", "Gemm") and len(inputs) > 2 and inputs[1] and inputs[2]:
-        is_row = node.op_type == "Conv" or get_attribute(node, "transB", 0)
-        channels = inputs[1][0] if is_row else inputs[1][-1]
-        if inputs[2][-1] not in ((channels,) if node.op_type == "Conv" else (1, channels)):
-            raise ValueError(
-                f"a {node.op_type} with a weight of shape {list(inputs[1])} has a bias of shape"
-                f" {list(inputs[2])}: expected [{channels}]"
-            )
+def _check_attribute(name: str, value: Any, expected: Any) -> None:
+    """Refuse a value of a wrong type, and floats that are not finite."""
+    types = _PYTHON_TYPES.get(expected)
+    if types is not None:
+        if not isinstance(value, types):
+            wanted = _TYPE_NAMES.get(types[0], "a tensor")
+            raise ValueError(f"the attribute {name!r} is {_describe(value)}: expected {wanted}")
+        if (
+            type(value) is float
+            and not math.isfinite(value)
+            and name not in ("value", "value_float", "min", "max")
+        ):
+            raise ValueError(f"the attribute {name!r} is {value}: expected a finite number")
+        return
+    element = _ELEMENT_TYPES.get(expected)
+    if element is not None and not (isinstance(value, tuple) and all(type(v) is element for v in value)):
+        raise ValueError(f"the attribute {name!r} is {_describe(value)}: expected a list")
 
 
-def _check_conv(node: NodeProto, image: tuple[int, ...], weight: tuple[int, ...]) -> None:
-    """Raise a ValueError if channels, groups or kernel do not fit the shapes of image and weight."""
-    groups, kernel = get_attribute(node, "group", 1), get_attribute(node, "kernel_shape", weight[2:])
-    description = f"a Conv of {groups} groups reads {image[1]} channels with a weight of shape {list(weight)}"
-    if groups < 1 or weight[0] % groups:
-        raise ValueError(f"{description}: expected groups of equal size")
-    if image[1] != weight[1] * groups:
-        raise ValueError(f"{description}: expected {weight[1] * groups} channels")
-    if tuple(kernel) != weight[2:]:
-        raise ValueError(f"{description} and kernel_shape {list(kernel)}: expected {list(weight[2:])}")
+def _describe(value: Any) -> str:
+    """Return a value for a message."""
+    return (
+        repr(value)[:60]
+        if isinstance(value, int | float | bytes | tuple)
+        else _TYPE_NAMES.get(type(value), "a tensor")
+    )
+
+
+def _range(minimum: int, maximum: int) -> str:
+    """Return a range of numbers for a message."""
+    return (
+        str(minimum)
+        if minimum == maximum
+        else f"{minimum} to {maximum}"
+        if maximum < 1000
+        else f"at least {minimum}"
+    )

@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Shape = tuple[int, ...]
+
+
+class OperatorCosts(NamedTuple):
+    """Costs of an operator.
+
+    Args:
+        macs: multiply-accumulates; None if they are not known.
+        params: elements of the weights that no other operator reads.
+        shared: elements of the weights that several operators read, by name.
+        activations: elements of the first output; 0 if its size is not known.
+        problem: reason why the multiply-accumulates are not known.
+    """
+
+    macs: int | None
+    params: int
+    shared: tuple[tuple[str, int], ...]
+    activations: int
+    problem: str = ""
+
+
+NO_COSTS = OperatorCosts(0, 0, (), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +41,8 @@ class Operator:
         shape: shape of the first output; 0 for an unknown dimension.
         group: groups of a convolution, otherwise 1.
         is_zero: True for a multiplication by zero.
+        kernel: shape of the weight of a convolution, also of a quantized or computed one; otherwise empty.
+        costs: what the operator costs.
     """
 
     kind: str
@@ -28,6 +52,8 @@ class Operator:
     shape: Shape
     group: int = 1
     is_zero: bool = False
+    kernel: Shape = ()
+    costs: OperatorCosts = NO_COSTS
 
 
 @dataclass(frozen=True, slots=True)

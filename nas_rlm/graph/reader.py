@@ -1,146 +1,95 @@
-"""Reading of ONNX models as graphs, without names, default attributes and metadata."""
+"""Conversion of normalized models to graphs, without names, default attributes and metadata."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Sequence
-from itertools import count
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
-from google.protobuf.message import DecodeError
-from onnx import AttributeProto, TensorProto, numpy_helper
-from onnx.external_data_helper import load_external_data_for_tensor
+from onnx import TensorProto, TypeProto
 
-from nas_rlm.graph.ir import GROUP, Block, Leaf, Node, Pattern, Spec, leaf, spec
+from nas_rlm.graph.cache import memoized
+from nas_rlm.graph.flat_graph import MAX_OPSET, OPSET, FlatGraph, Op, type_name
+from nas_rlm.graph.ir import GROUP, UNKNOWN_VALUE, Block, Leaf, Node, Pattern, Spec, leaf, spec
+from nas_rlm.graph.normalization import Normalizer
+from nas_rlm.graph.operator_checks import schema_of
+from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
+from nas_rlm.graph.shared_weights import weight_marks
+from nas_rlm.graph.tensors import COMPUTED, FLOATS, STRING, Dims, Tensor, num_elements
 
-OPSET = 21  # operator set of the text
-MAX_BYTES = 512 * 1024 * 1024  # of an ONNX file
-MAX_NODES = 10_000
-MAX_FOLDED_ELEMENTS = 4096  # larger constants are weights
 MAX_CONSTANT_ELEMENTS = 64  # larger integer constants are weights
 FUNCTION_DOMAIN = "f"  # domain of local functions in the text
+PLACEHOLDER = "\x00"  # before the position of a captured input, and after it, in the attributes of a subgraph
+LARGE_MODELS = "large.ai.onnx.ml"  # domain of classical models whose tables are not part of the text
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
-_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 _GROUPED_OPERATORS = ("Conv", "ConvTranspose")
+_KERNEL_OPERATORS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv")
 _SIZE_OPERATORS = ("ConstantOfShape", "Expand", "Reshape", "Resize", "Split", "Tile")
-Scope = dict[str, int | Leaf | None]  # by name: value id, leaf, or None for an omitted input
+_FLOAT_VALUES = {"Resize": (1, 2)}  # inputs of operators whose values decide the shape of the output
 _DEFAULT_VALUES = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
-def load(source: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> onnx.ModelProto:
-    """Load an ONNX model.
-
-    Args:
-        source: path to an ONNX file; a model is returned as it is.
-        max_bytes: maximum size of the file.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not an ONNX model or is larger than `max_bytes`.
-    """
-    if isinstance(source, onnx.ModelProto):
-        return source
-    if not isinstance(source, str | os.PathLike):
-        raise ValueError(f"{source!r} is not an ONNX model: expected a model or the path of a file")
-    path = Path(source)
-    if path.is_dir():
-        raise ValueError(f"{str(path)!r} is a directory: expected an ONNX file")
-    if not path.is_file():
-        raise FileNotFoundError(f"no ONNX file at {str(path)!r}")
-    size = path.stat().st_size
-    if size > max_bytes:
-        raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {max_bytes:,}")
-    try:
-        model = onnx.load_model_from_string(path.read_bytes())
-    except DecodeError as error:
-        raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
-    if not model.HasField("graph") or not model.opset_import:
-        raise ValueError(f"{str(path)!r} is not an ONNX model: it has no graph or imports no operator set")
-    _load_small_tensors(model, path)
-    return model
+def read_graph(normal: Normalizer) -> tuple[Block, int]:
+    """Return the graph of a normalized model, and the operator set of its text."""
+    reader = _Reader(normal)
+    return reader.read_network(), reader.text_opset()
 
 
-def _load_small_tensors(model: onnx.ModelProto, path: Path) -> None:
-    """Load small tensors from external data files, since the text has the values of integers and scalars."""
-    for tensor in model.graph.initializer:
-        is_small = int(np.prod(tensor.dims)) <= MAX_FOLDED_ELEMENTS
-        if tensor.data_location == TensorProto.EXTERNAL and is_small:
-            try:
-                load_external_data_for_tensor(tensor, str(path.parent))
-            except (OSError, ValueError, onnx.checker.ValidationError) as error:
-                if tensor.data_type in _FLOATS and len(tensor.dims) > 0:
-                    continue  # a weight: the shape is enough
-                raise ValueError(
-                    f"{str(path)!r} has external data for {tensor.name!r} that cannot be read: {error}"
-                ) from None
-            tensor.data_location = TensorProto.DEFAULT
-            del tensor.external_data[:]
+def _all_ops(graph: FlatGraph) -> Iterator[Op]:
+    """Yield the operators of a graph and of its subgraphs."""
+    for op in graph.ops:
+        yield op
+        for _, inner in op.subgraphs:
+            yield from _all_ops(inner)
 
 
-def weight_name(type_name: str, shape: tuple[int, ...]) -> str:
-    """Return the name of a weight in the text: its shape, and its type unless that is float."""
-    return ("W" if type_name == "float" else f"{type_name}_") + "_".join(map(str, shape))
+def _is_new(op: Op) -> bool:
+    """Return True if the usual operator set of texts does not have an operator or one of its attributes."""
+    if "." in op.kind:
+        return False
+    schema = schema_of(op.kind, OPSET)
+    return schema is None or not op.attributes.keys() <= schema.attributes.keys()
 
 
-def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its local functions inlined.
-
-    Raises:
-        ValueError: the inlined model would have more than MAX_NODES nodes.
-    """
-    num_nodes = _count_nodes(model)
-    if num_nodes > MAX_NODES:
-        raise ValueError(f"the graph has {num_nodes:,} nodes, more than the limit of {MAX_NODES:,}")
-    return onnx.inliner.inline_local_functions(model) if model.functions else model
-
-
-def _count_nodes(model: onnx.ModelProto) -> int:
-    """Return the number of nodes that the model would have with functions inlined."""
-    functions = {(f.domain, f.name): f for f in model.functions}
-    counts: dict[tuple[str, str], int] = {}
-
-    def count_all(nodes: Iterable[onnx.NodeProto]) -> int:
-        return sum(
-            count_in_function((n.domain, n.op_type)) if (n.domain, n.op_type) in functions else 1
-            for n in nodes
-        )
-
-    def count_in_function(key: tuple[str, str]) -> int:
-        if key not in counts:
-            counts[key] = 0  # prevents endless recursion; ONNX's checker refuses recursive functions
-            counts[key] = count_all(functions[key].node)
-        return counts[key]
-
-    return count_all(model.graph.node)
-
-
-def read_graph(model: onnx.ModelProto) -> Block:
-    """Return the graph of a model without local functions.
-
-    Raises:
-        ValueError: the graph has no operators or outputs, reads an undefined value, or has a subgraph.
-    """
-    return _Reader(model).read_network()
-
-
-def _type_name(elem_type: int) -> str:
-    """Return the name of an ONNX element type, such as `float`."""
-    return TensorProto.DataType.Name(elem_type).lower()
-
-
-def _shape_text(tensor_type: onnx.TypeProto.Tensor, symbols: dict[str, str]) -> str:
+def shape_text(shape: Dims | None, symbols: dict[str, str]) -> str:
     """Return a shape as ONNX text; names of open sizes become N0, N1, ..., recorded in `symbols`."""
     dims = []
-    for d in tensor_type.shape.dim:
-        if d.HasField("dim_value"):
-            dims.append(str(d.dim_value))
-        else:
-            dims.append(symbols.setdefault(d.dim_param or f"?{len(symbols)}", f"N{len(symbols)}"))
+    for d in shape or ():
+        name = d if isinstance(d, int) else symbols.setdefault(d or f"?{len(symbols)}", f"N{len(symbols)}")
+        dims.append(str(name))
     return f"[{','.join(dims)}]" if dims else ""
+
+
+def type_text(tensor: Tensor, symbols: dict[str, str]) -> str:
+    """Return the type of a value as ONNX text."""
+    if tensor.elements is not None:
+        return _proto_text(tensor.elements, symbols)
+    if tensor.dtype <= 0:
+        return "float"
+    rank_is_unknown = tensor.shape is None
+    return type_name(tensor.dtype) + ("[]" if rank_is_unknown else shape_text(tensor.shape, symbols))
+
+
+def _proto_text(type_: TypeProto, symbols: dict[str, str]) -> str:
+    """Return the type of a sequence, map, optional value or tensor as ONNX text."""
+    kind = type_.WhichOneof("value")
+    if kind == "sequence_type":
+        return f"seq({_proto_text(type_.sequence_type.elem_type, symbols)})"
+    if kind == "optional_type":
+        return f"optional({_proto_text(type_.optional_type.elem_type, symbols)})"
+    if kind == "map_type":
+        key = type_name(type_.map_type.key_type)
+        return f"map({key},{_proto_text(type_.map_type.value_type, symbols)})"
+    if kind == "tensor_type" and type_.tensor_type.elem_type:
+        tensor = type_.tensor_type
+        if not tensor.HasField("shape"):
+            return f"{type_name(tensor.elem_type)}[]"
+        dims = tuple([d.dim_value if d.dim_value > 0 else d.dim_param or None for d in tensor.shape.dim])
+        return type_name(tensor.elem_type) + shape_text(dims, symbols)
+    raise ValueError("a value of an unknown type: expected a tensor, sequence, map or optional value")
 
 
 def _float_text(value: float) -> str:
@@ -151,45 +100,24 @@ def _float_text(value: float) -> str:
 
 def constant_leaf(array: np.ndarray) -> Leaf:
     """Return the leaf of a constant: with its value if it is a scalar or a few integers, else its shape."""
-    if (
-        array.dtype == object
-        or array.size > MAX_CONSTANT_ELEMENTS
-        or (array.dtype.kind == "f" and array.ndim > 0)
-    ):
-        return leaf(_type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)), array.shape)
-    kind = _type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+    kind = type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+    is_vector = array.dtype.kind not in "iub" and not kind.startswith(("int", "uint")) and array.ndim > 0
+    if array.dtype == object or array.size > MAX_CONSTANT_ELEMENTS or is_vector:
+        return leaf(kind, array.shape)
+    return leaf(kind, array.shape, _elements_text(array, kind))
+
+
+def _elements_text(array: np.ndarray, kind: str) -> str:
+    """Return the elements of a constant as text."""
     is_integer = array.dtype.kind in "iub" or kind.startswith(("int", "uint"))
-    text = [str(int(v)) if is_integer else _float_text(float(v)) for v in array.reshape(-1)]
-    return leaf(kind, array.shape, ",".join(text))
+    return ",".join([str(int(v)) if is_integer else _float_text(float(v)) for v in array.reshape(-1)])
 
 
-def _tensor_leaf(tensor: TensorProto) -> Leaf:
-    """Return the leaf of an initialiser: with its value if it is small and not a weight, else its shape."""
-    elements = int(np.prod(tensor.dims)) if tensor.dims else 1
-    kind = _type_name(tensor.data_type)
-    is_weight = elements > MAX_CONSTANT_ELEMENTS or (
-        len(tensor.dims) > 0 and kind in ("float", "float16", "double", "bfloat16")
-    )
-    if is_weight or tensor.data_location == TensorProto.EXTERNAL:
-        return leaf(kind, tuple(tensor.dims))
-    return constant_leaf(numpy_helper.to_array(tensor))
-
-
-def operator_spec(
-    kind: str, attributes: Sequence[AttributeProto], pattern: Pattern, domain: str = "", opset: int = OPSET
+@memoized
+def _operator_spec(
+    kind: str, attributes: tuple[tuple[str, Any], ...], pattern: Pattern, domain: str, opset: int
 ) -> Spec:
-    """Return an operator as an operation, without attributes that have their default values.
-
-    Args:
-        kind: name of the operator.
-        attributes: attributes of the operator.
-        pattern: inputs of the operator, see `nas_rlm.graph.ir.Pattern`.
-        domain: domain of the operator; empty for ONNX's own.
-        opset: version of the operator set that defines the defaults.
-
-    Raises:
-        ValueError: the operator has a subgraph, or its domain cannot be written as ONNX text.
-    """
+    """Return an operator as an operation; see `operator_spec`."""
     while pattern and pattern[-1] is None:
         pattern = pattern[:-1]
     if domain and (domain == FUNCTION_DOMAIN or not _DOMAIN.fullmatch(domain)):
@@ -197,23 +125,84 @@ def operator_spec(
             f"the domain {domain!r} of {kind} cannot be written:"
             f" expected a dotted name other than {FUNCTION_DOMAIN!r}"
         )
+    for identifier in (kind, *[k for k, _ in attributes]):
+        if not _IDENTIFIER.fullmatch(identifier):
+            raise ValueError(
+                f"the name {identifier!r} of an operator or attribute: expected letters and digits"
+            )
     name = f"{domain}.{kind}" if domain else kind
-    groups = [a.i for a in attributes if a.name == GROUP and a.i > 1 and name in _GROUPED_OPERATORS]
+    is_grouped = name in _GROUPED_OPERATORS
+    groups = [v for k, v in attributes if k == GROUP and v > 1 and is_grouped]
     if name in _SIZE_OPERATORS:
         pattern = tuple([_as_size(a) if isinstance(a, Leaf) else a for a in pattern])
+    schema = schema_of(kind, opset, domain)
+    defaults = {} if schema is None else schema.defaults
     written = []
-    for a in sorted(attributes, key=lambda a: a.name):
-        if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-            raise ValueError(
-                f"{kind} has a subgraph: control flow is not supported, unroll it before the export"
+    for k, v in sorted(attributes):
+        if k == GROUP and is_grouped:
+            written += [f"{GROUP}@"] * (v > 1)
+        elif not _is_default(name, k, v, defaults):
+            written.append(
+                f"{k}{_attribute_text(v, k, None if schema is None else schema.attributes.get(k))}"
             )
-        value = onnx.helper.get_attribute_value(a)
-        if a.name == GROUP and name in _GROUPED_OPERATORS:
-            written += [f"{GROUP}@"] * (a.i > 1)
-        elif not _is_default(kind, domain, opset, a.name, value):
-            written.append(f"{a.name}{_attribute_text(a.type, value)}")
     leaves = [leaf(GROUP, (), str(g), is_size=True) for g in groups]
     return spec(name, f"<{','.join(written)}>" if written else "", (*pattern, *leaves))
+
+
+def operator_spec(
+    kind: str, attributes: Mapping[str, Any], pattern: Pattern, domain: str = "", opset: int = OPSET
+) -> Spec:
+    """Return an operator as an operation, without attributes that have their default values.
+
+    Args:
+        kind: name of the operator.
+        attributes: values of its attributes, see `nas_rlm.graph.flat_graph.Op`.
+        pattern: inputs of the operator, see `nas_rlm.graph.ir.Pattern`.
+        domain: domain of the operator; empty for ONNX's own.
+        opset: version of the operator set that defines the defaults.
+
+    Raises:
+        ValueError: its domain or an attribute cannot be written as ONNX text.
+    """
+    items = tuple([(k, _hashable(v)) for k, v in attributes.items()])
+    return _operator_spec(kind, items, pattern, domain, opset)
+
+
+class _Array:
+    """The values of a tensor attribute, comparable by value."""
+
+    __slots__ = ("array", "key")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.key = (
+            array.dtype,
+            array.shape,
+            array.tobytes() if array.dtype != object else tuple(array.reshape(-1)),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class _Text(str):
+    """An attribute that is ONNX text already."""
+
+    __slots__ = ()
+
+
+def _hashable(value: Any) -> Any:
+    """Return an attribute as a value that can be a key."""
+    if isinstance(value, np.ndarray):
+        return _Array(value)
+    if isinstance(value, TensorProto | onnx.SparseTensorProto):
+        raise ValueError("a large tensor is an attribute: expected an initialiser or a Constant")
+    if isinstance(value, TypeProto):
+        return _Text(f"={_proto_text(value, {})}")
+    return value
 
 
 def _as_size(constant: Leaf) -> Leaf:
@@ -223,143 +212,239 @@ def _as_size(constant: Leaf) -> Leaf:
     return leaf(constant.type, constant.shape, constant.value, is_size=True)
 
 
-def _is_default(kind: str, domain: str, opset: int, name: str, value: object) -> bool:
+def _is_default(kind: str, name: str, value: Any, defaults: Mapping[str, Any]) -> bool:
     """Return True if an attribute has its default value, or is the kernel shape, which the weight implies."""
-    if name in _DEFAULT_VALUES and isinstance(value, list):
+    if name in _DEFAULT_VALUES and isinstance(value, tuple):
         return all(v == _DEFAULT_VALUES[name] for v in value)
-    if name == "kernel_shape" and kind in _GROUPED_OPERATORS:
+    if name == "kernel_shape" and kind in _KERNEL_OPERATORS:
         return True
-    try:
-        schema = onnx.defs.get_schema(kind, opset, domain)
-    except onnx.defs.SchemaError:
-        return False
-    default = schema.attributes.get(name)
-    if default is None or default.default_value.type == AttributeProto.UNDEFINED:
-        return False
-    return bool(onnx.helper.get_attribute_value(default.default_value) == value)
+    return name in defaults and type(value) is not _Array and bool(defaults[name] == value)
 
 
-class _Reader:
-    """Reader of an ONNX model without local functions; a scope maps names of values to ids or leaves."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = model
-        self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-        self.value_ids = count()
-
-    def read_network(self) -> Block:
-        """Return the network with its inputs and outputs."""
-        graph = self.model.graph
-        scope: Scope = {"": None}
-        scope.update({t.name: _tensor_leaf(t) for t in graph.initializer})
-        symbols: dict[str, str] = {}
-        inputs, types = [], []
-        for i in graph.input:
-            if i.name in scope:
-                continue
-            tensor = i.type.tensor_type
-            if tensor.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
-                raise ValueError(
-                    f"input {i.name!r} has no numeric tensor type: expected floats, integers or booleans"
-                )
-            shape = tuple(d.dim_value for d in tensor.shape.dim)
-            if shape and i.name == weight_name(_type_name(tensor.elem_type), shape):
-                scope[i.name] = leaf(_type_name(tensor.elem_type), shape)
-                continue
-            scope[i.name] = next(self.value_ids)
-            inputs.append(scope[i.name])
-            types.append(_type_name(tensor.elem_type) + _shape_text(tensor, symbols))
-        nodes = self.read_nodes(graph.node, scope)
-        outputs = []
-        for o in graph.output:
-            value = scope.get(o.name)
-            if not isinstance(value, int):
-                raise ValueError(f"output {o.name!r} is computed by no node of the graph")
-            outputs.append(value)
-        if not outputs:
-            raise ValueError(f"the graph {graph.name!r} has no outputs")
-        if not nodes:
-            raise ValueError(f"the graph {graph.name!r} has no operators: expected at least one node")
-        output_types = tuple(
-            _type_name(o.type.tensor_type.elem_type) + _shape_text(o.type.tensor_type, symbols)
-            for o in graph.output
-        )
-        return Block(
-            tuple(v for v in inputs if isinstance(v, int)),
-            tuple(outputs),
-            nodes,
-            input_types=tuple(types),
-            output_types=output_types,
-        )
-
-    def read_nodes(self, protos: Iterable[onnx.NodeProto], scope: Scope) -> list[Node]:
-        """Return the nodes, without constants and Identity; names of defined values are added to `scope`."""
-        nodes = []
-        for proto in protos:
-            try:
-                args = [scope[name] for name in proto.input]
-            except KeyError as missing:
-                raise ValueError(
-                    f"node {proto.op_type} reads {missing.args[0]!r}, which no earlier node defines"
-                ) from None
-            if proto.op_type == "Constant" and not proto.domain:
-                scope[proto.output[0]] = self.constant_node_leaf(proto)
-            elif proto.op_type == "Identity" and not proto.domain:
-                scope[proto.output[0]] = args[0]
-            else:
-                nodes.append(self.read_node(proto, args, scope))
-        return nodes
-
-    def read_node(self, proto: onnx.NodeProto, args: list[int | Leaf | None], scope: Scope) -> Node:
-        """Return a node with the inputs `args`; names of its outputs are added to `scope`."""
-        outs = tuple(next(self.value_ids) for _ in proto.output)
-        scope.update(zip((o for o in proto.output), outs, strict=True))
-        scope[""] = None
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        if not domain and not onnx.defs.has(proto.op_type):
-            raise ValueError(
-                f"ONNX has no operator {proto.op_type!r}: expected a standard operator, or one with a domain"
-            )
-        pattern = tuple(... if isinstance(a, int) else a for a in args)
-        operation = operator_spec(proto.op_type, proto.attribute, pattern, domain, self.opset)
-        return Node(operation, tuple(a for a in args if isinstance(a, int)), outs)
-
-    def constant_node_leaf(self, proto: onnx.NodeProto) -> Leaf:
-        """Return the leaf of a Constant operator."""
-        attribute = proto.attribute[0]
-        value = onnx.helper.get_attribute_value(attribute)
-        if attribute.name == "value":
-            return _tensor_leaf(value)
-        if attribute.name in ("value_int", "value_ints"):
-            return constant_leaf(np.array(value, dtype=np.int64))
-        if attribute.name in ("value_float", "value_floats"):
-            return constant_leaf(np.array(value, dtype=np.float32))
-        raise ValueError(
-            f"a Constant with {attribute.name!r} is not supported: expected a tensor, ints or floats"
-        )
+_EMPTY_TYPES = {"AttrType.INTS": "ints", "AttrType.FLOATS": "floats", "AttrType.STRINGS": "strings"}
 
 
-def _attribute_text(kind: int, value: object) -> str:
+def _attribute_text(value: Any, name: str, expected: Any) -> str:
     """Return the type and value of an attribute as ONNX text."""
-    if kind == AttributeProto.TENSOR:
-        assert isinstance(value, TensorProto)
-        array = numpy_helper.to_array(value)
+    if isinstance(value, _Text):
+        return value
+    if isinstance(value, _Array):
+        array = value.array
         if array.size > MAX_CONSTANT_ELEMENTS:
             raise ValueError(
-                f"an attribute is a tensor of {array.size:,} elements:"
+                f"the attribute {name!r} is a tensor of {array.size:,} elements:"
                 f" expected at most {MAX_CONSTANT_ELEMENTS}"
             )
+        kind = type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
         shape = f"[{','.join(map(str, array.shape))}]" if array.ndim else ""
-        elements = ",".join(_scalar_text(v) for v in array.reshape(-1).tolist())
-        return f"={_type_name(value.data_type)}{shape}{{{elements}}}"
-    if isinstance(value, list | tuple):
+        if array.dtype == object:
+            elements = ",".join(
+                _scalar_text(v if isinstance(v, bytes) else str(v).encode()) for v in array.reshape(-1)
+            )
+        else:
+            elements = _elements_text(array, kind)
+        return f"={kind}{shape}{{{elements}}}"
+    if isinstance(value, tuple):
         items = ",".join(_scalar_text(v) for v in value)
-        return f"=[{items}]" if items else f":{AttributeProto.AttributeType.Name(kind).lower()}=[]"
+        return f"=[{items}]" if items else f":{_EMPTY_TYPES.get(str(expected), 'ints')}=[]"
     return f"={_scalar_text(value)}"
 
 
-def _scalar_text(value: object) -> str:
+_CONTROL_CHARACTERS = dict.fromkeys((*range(32), 127), " ")
+
+
+def _scalar_text(value: Any) -> str:
     """Return a string, float or integer as ONNX text."""
     if isinstance(value, bytes):
-        return '"' + value.decode("utf-8", "replace").replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return _float_text(value) if isinstance(value, float) else str(int(value))  # type: ignore[call-overload]
+        text = value.decode("utf-8", "replace").translate(_CONTROL_CHARACTERS)
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return _float_text(value) if isinstance(value, float) else str(int(value))
+
+
+class _Reader:
+    """Reader of a normalized model."""
+
+    def __init__(self, normal: Normalizer) -> None:
+        self.normal, self.tensors = normal, normal.tensors
+        self.symbols: dict[str, str] = {}
+        self.marks = weight_marks(normal.graph, normal.tensors)
+
+    def read_network(self) -> Block:
+        """Return the network with its inputs and outputs."""
+        normal = self.normal
+        graph = normal.graph
+        inputs = [v for v in graph.inputs if not self.tensors[v].is_static]
+        types = tuple([type_text(self.tensors[v], self.symbols) for v in inputs])
+        nodes = [self.read_op(op) for op in graph.ops]
+        outputs: list[int] = []
+        computed = {v for op in graph.ops for v in op.outputs}
+        for v in graph.outputs:
+            if v not in computed or v in outputs:  # an input, a constant, or an output that is named twice
+                copy = normal.new_value()
+                nodes.append(self.read_op(Op("Identity", {}, (v,), (copy,))))
+                self.tensors[copy] = self.tensors[v]
+                v = copy
+            outputs.append(v)
+        output_types = tuple(
+            [
+                self._output_type(v, declared)
+                for v, declared in zip(outputs, normal.network.output_types, strict=True)
+            ]
+        )
+        return Block(tuple(inputs), tuple(outputs), nodes, input_types=types, output_types=output_types)
+
+    def _output_type(self, value: int, declared: TypeProto) -> str:
+        """Return the type of an output: as inferred, or as declared if it is not known."""
+        tensor = self.tensors[value]
+        if tensor.elements is not None or (tensor.dtype > 0 and tensor.shape is not None):
+            return type_text(tensor, self.symbols)
+        if declared.WhichOneof("value"):
+            return _proto_text(declared, self.symbols)
+        return type_text(tensor, self.symbols)
+
+    def read_op(self, op: Op) -> Node:
+        """Return an operator as a node."""
+        attributes: Mapping[str, Any] = op.attributes
+        subgraphs = op.subgraphs
+        captured: list[int | Leaf] = []
+        if subgraphs:
+            values = list(dict.fromkeys(v for _, graph in subgraphs for v in graph.captured()))
+            read = {v: a for v in values if (a := self._argument("", 0, v, self.marks.get(v))) is not None}
+            captured = list(dict.fromkeys(read.values()))
+            positions = {v: len(op.inputs) + captured.index(arg) for v, arg in read.items()}
+            texts = _SubgraphTexts(self, positions)
+            attributes = {**attributes} | {name: _Text(f"={texts.graph(name, g)}") for name, g in subgraphs}
+        op_kind, attributes = _without_long_attributes(op.kind, attributes)
+        args = [self._argument(op.kind, k, v, self.marks.get((id(op), k))) for k, v in enumerate(op.inputs)]
+        args += captured
+        pattern = tuple([... if isinstance(a, int) else a for a in args])
+        domain, _, kind = op_kind.rpartition(".")
+        operation = operator_spec(kind, attributes, pattern, domain, self.opset_of(kind) if not domain else 1)
+        return Node(operation, tuple([a for a in args if isinstance(a, int)]), op.outputs)
+
+    def text_opset(self) -> int:
+        """Return the operator set of the text: a later one than usual if an operator is new in it."""
+        kinds = {op.kind for op in _all_ops(self.normal.graph) if _is_new(op)}
+        schemas = [schema_of(k, self.normal.opset) or schema_of(k, MAX_OPSET) for k in kinds]
+        return max((s.since for s in schemas if s is not None), default=OPSET)
+
+    def opset_of(self, kind: str) -> int:
+        """Return the operator set that defines an operator in the text."""
+        return OPSET if schema_of(kind, OPSET) is not None else self.normal.opset
+
+    def _argument(
+        self, kind: str, position: int, value: int | None, mark: tuple[int, int] | None = None
+    ) -> int | Leaf | None:
+        """Return an input of an operator: the value, or a leaf; `mark` is that of `weight_marks`."""
+        if value is None:
+            return None
+        tensor = self.tensors[value]
+        if not tensor.is_static:
+            return value
+        return self._leaf(tensor, kind, position, mark or (0, 0))
+
+    def _leaf(self, tensor: Tensor, kind: str, position: int, mark: tuple[int, int]) -> Leaf:
+        """Return the leaf of a weight or constant."""
+        name, shape = type_name(tensor.dtype), tensor.known_shape
+        assert shape is not None
+        if position in QUANTIZATION_PARAMETERS.get(kind, ()):
+            return leaf(name, shape)  # calibration decides the values
+        array = tensor.array if _may_have_value(tensor, shape, kind, position) else None
+        if array is not None and array.dtype != object:
+            return leaf(name, shape, _elements_text(array, name))
+        if tensor.origin == COMPUTED and tensor.dtype in FLOATS:
+            return leaf(name, shape, UNKNOWN_VALUE, is_size=True)
+        tie, learnt = mark
+        return leaf(name, shape, tie=tie, learnt=learnt)
+
+
+def _may_have_value(tensor: Tensor, shape: Dims, kind: str, position: int) -> bool:
+    """Return True for a constant whose value is part of the text."""
+    if not tensor.is_constant or tensor.dtype == STRING:
+        return False
+    if shape and position in INTEGER_WEIGHTS.get(kind, ()):
+        return False
+    size = num_elements(shape) or 0
+    is_float = tensor.dtype in FLOATS
+    return size <= MAX_CONSTANT_ELEMENTS and (
+        not is_float or not shape or position in _FLOAT_VALUES.get(kind, ())
+    )
+
+
+def _without_long_attributes(kind: str, attributes: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return an operator of a classical model with the sizes of its learnt tables in place of their contents.
+
+    The operator then has the domain LARGE_MODELS, in which ONNX expects no attributes.
+    """
+    if not kind.startswith("ai.onnx.ml."):
+        return kind, attributes
+    sizes = {name: _size_of(v) for name, v in attributes.items()}
+    if all(size <= MAX_CONSTANT_ELEMENTS for size in sizes.values()):
+        return kind, attributes
+    short = {n: v for n, v in attributes.items() if sizes[n] <= MAX_CONSTANT_ELEMENTS}
+    short |= {f"{n}_size": size for n, size in sizes.items() if size > MAX_CONSTANT_ELEMENTS}
+    return f"{LARGE_MODELS}.{kind.rpartition('.')[2]}", short
+
+
+def _size_of(value: Any) -> int:
+    """Return the number of elements of an attribute."""
+    if isinstance(value, TensorProto):
+        return int(np.prod(value.dims))
+    return value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, tuple) else 1
+
+
+class _SubgraphTexts:
+    """Writer of subgraphs as ONNX text in one line.
+
+    Args:
+        reader: the reader of the network.
+        positions: values that the subgraphs read from outside, which are further inputs of the operation, and
+            the position of each; the text has placeholders for them.
+    """
+
+    def __init__(self, reader: _Reader, positions: Mapping[int, int]) -> None:
+        self.reader = reader
+        self.names = {v: f"{PLACEHOLDER}{k}{PLACEHOLDER}" for v, k in positions.items()}
+        self.num_names = 0
+
+    def graph(self, name: str, graph: FlatGraph) -> str:
+        """Return the text of a graph."""
+        inputs = [self._define(v) for v in graph.inputs]
+        statements = [self._statement(op) for op in graph.ops]
+        own = {v for op in graph.ops for v in op.outputs}
+        outputs = []
+        for v in graph.outputs:
+            if v in own:
+                outputs.append(self._name(v))
+            else:  # an input of the graph, or a value from outside
+                outputs.append(f"s{self.num_names}")
+                self.num_names += 1
+                statements.append(f"{outputs[-1]}=Identity({self._name(v)})")
+        return f"{name}({','.join(inputs)})=>({','.join(outputs)}){{{' '.join(statements)}}}"
+
+    def _define(self, value: int) -> str:
+        """Return the name of a new value."""
+        self.names[value] = name = f"s{self.num_names}"
+        self.num_names += 1
+        return name
+
+    def _name(self, value: int | None) -> str:
+        """Return the name of a value."""
+        return "" if value is None else self.names[value]
+
+    def _statement(self, op: Op) -> str:
+        """Return an operator as a statement."""
+        attributes: Mapping[str, Any] = op.attributes
+        args = [self._name(v) for v in op.inputs]
+        if op.subgraphs:
+            attributes = {**attributes} | {n: _Text(f"={self.graph(n, g)}") for n, g in op.subgraphs}
+        domain, _, kind = op.kind.rpartition(".")
+        opset = self.reader.opset_of(kind) if not domain else 1
+        group = attributes.get(GROUP, 1) if op.kind in _GROUPED_OPERATORS else 1
+        text = operator_spec(kind, attributes, (...,), domain, opset).attrs.replace(
+            f"{GROUP}@", f"{GROUP}={group}"
+        )
+        while args and not args[-1]:
+            args.pop()
+        outputs = ",".join([self._define(v) for v in op.outputs])
+        return f"{outputs}={op.kind}{text}({','.join(args)})"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import helper
 
 from nas_rlm.graph.cache import cache_table, memoized
 from nas_rlm.graph.canonical_order import Form
@@ -177,7 +176,7 @@ def _expand_chain(node: Node) -> list[Node]:
 def _operator(kind: str, arguments: tuple[Any, ...], attributes: tuple[tuple[str, Any], ...]) -> Spec:
     """Return an operator of the builder as an operation; ... in the arguments stands for a value."""
     pattern = tuple([a if a is ... else _leaf(a) for a in arguments])
-    return operator_spec(kind, [helper.make_attribute(k, v) for k, v in attributes], pattern)
+    return operator_spec(kind, {k: v.encode() if isinstance(v, str) else v for k, v in attributes}, pattern)
 
 
 def _leaf(argument: Weight | Constant) -> Leaf:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from nas_rlm.graph.cache import clear_if_large, gc_paused
-from nas_rlm.graph.normalization import check_model, normalize_model
-from nas_rlm.graph.reader import MAX_BYTES, inline_functions, load, read_graph
+from nas_rlm.graph.control_flow import OpenSizeError
+from nas_rlm.graph.costs import compute_costs
+from nas_rlm.graph.input_shapes import (
+    apply_input_shapes,
+    check_input_shapes,
+    inputs_only,
+    select_shapes,
+)
+from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, time_limit
+from nas_rlm.graph.loading import load
+from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.reader import read_graph
 from nas_rlm.text.architecture_graph import architecture_graph
 from nas_rlm.text.layers import with_layer_calls
 from nas_rlm.text.outline import outline
+from nas_rlm.text.parser import parse_network
 from nas_rlm.text.printer import format_network
 
 if TYPE_CHECKING:
@@ -21,7 +32,11 @@ if TYPE_CHECKING:
 
 
 def from_onnx(
-    model: onnx.ModelProto | str | os.PathLike[str], max_bytes: int = MAX_BYTES, outlined: bool = True
+    model: onnx.ModelProto | str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    outlined: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> str:
     """Return the canonical text of an ONNX model.
 
@@ -38,31 +53,109 @@ def from_onnx(
 
     Args:
         model: a model, or the path of an ONNX file.
-        max_bytes: maximum size of the file.
+        shapes: shapes of inputs that have open sizes in the file, by name. An open first size is a batch of
+            1; other open sizes stay open in the text.
         outlined: write repeated subgraphs as local functions; pretrained models read only such text.
+        limits: limits on size, nodes, depth and time.
 
     Returns:
         ONNX text that `onnx.parser.parse_model` reads.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is not a valid ONNX model or too large, or the model has no operators or has
-            control flow.
+        ValueError: the file is not a valid ONNX model or exceeds a limit, or the model has no operators or
+            control flow that depends on an open size.
     """
-    loaded = load(model, max_bytes)
+    return _text(load(model, limits), _describe(model), shapes, outlined, limits)
+
+
+def _text(
+    model: onnx.ModelProto,
+    name: str,
+    shapes: Mapping[str, Sequence[int]] | None,
+    outlined: bool,
+    limits: Limits,
+) -> str:
+    """Return the canonical text of a model; `name` is its name in messages."""
     clear_if_large()
     try:
-        check_model(loaded)
-        flat = read_graph(normalize_model(inline_functions(loaded)))
-        return (
-            format_network(*outline(with_layer_calls(flat).canonical))
-            if outlined
-            else format_network(flat, {})
-        )
-    except (ValueError, TypeError, LookupError, RuntimeError, onnx.checker.ValidationError) as error:
-        name = "the model" if isinstance(model, onnx.ModelProto) else repr(os.fspath(model))
+        with time_limit(limits.max_seconds), gc_paused():
+            flat, opset = read_graph(normalize_model(model, shapes, limits))
+            main, bodies = outline(with_layer_calls(flat).canonical) if outlined else (flat, {})
+            return format_network(main, bodies, opset)
+    except OpenSizeError as error:
+        raise ValueError(f"{name}: {error}{_open_size(model, shapes)}") from None
+    except (ArithmeticError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip() or type(error).__name__
         raise ValueError(f"{name} cannot be converted to text: {reason.splitlines()[0]}") from None
+
+
+def _describe(model: onnx.ModelProto | str | os.PathLike[str]) -> str:
+    """Return the name of a model for a message."""
+    return "the model" if isinstance(model, onnx.ModelProto) else repr(os.fspath(model))
+
+
+def _open_size(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]] | None) -> str:
+    """Return the first open size of a model for a message; empty if all are known."""
+    try:
+        check_input_shapes(apply_input_shapes(inputs_only(model), shapes))
+    except ValueError as error:
+        return f"; {error}"
+    return ""
+
+
+def check_costs(
+    text: str,
+    model: onnx.ModelProto | str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> None:
+    """Check that the costs of a network are known, on which predictions depend.
+
+    Args:
+        text: text of the network.
+        model: the model, or the path of its file.
+        shapes: shapes of inputs that have open sizes in the file, by name.
+
+    Raises:
+        ValueError: the multiply-accumulates depend on a size that is open; the message names the input and
+            the dimension. Or they depend on data, or an operator is not known.
+    """
+    try:
+        compute_costs(parse_network(text)).totals()
+    except ValueError as error:
+        check_input_shapes(apply_input_shapes(inputs_only(load(model)), shapes))
+        raise error
+
+
+def costed_text(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> str:
+    """Return the canonical text of a model whose costs are known, see `from_onnx` and `check_costs`."""
+    loaded = load(model, limits)
+    text = _text(loaded, _describe(model), shapes, True, limits)
+    try:
+        check_costs(text, loaded, shapes)
+    except ValueError as error:
+        raise ValueError(f"{_describe(model)}: {error}") from None
+    return text
+
+
+def shapes_of_models(
+    models: Sequence[onnx.ModelProto | str | os.PathLike[str]], shapes: Mapping[str, Sequence[int]] | None
+) -> list[dict[str, Sequence[int]]]:
+    """Return for each model the shapes of its own inputs.
+
+    Args:
+        models: models, or paths of ONNX files.
+        shapes: shapes of inputs, by name; each is used for all models with such an input.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: a file is not an ONNX model, or no model has an input of a name.
+    """
+    return select_shapes([inputs_only(load(m)) for m in models], shapes) if shapes else [{} for _ in models]
 
 
 def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
@@ -76,7 +169,8 @@ def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
         architecture: architecture of that space.
     """
     clear_if_large()
-    return format_network(*outline(architecture_graph(space, architecture)))
+    with gc_paused():
+        return format_network(*outline(architecture_graph(space, architecture)))
 
 
 def from_architectures(space: SearchSpace[Any], architectures: Iterable[Any]) -> list[str]:

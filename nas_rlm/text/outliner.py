@@ -236,13 +236,24 @@ class Outliner:
 
     def outline_units(self) -> None:
         """Replace units by calls; units that call a function become functions, since they change with it."""
-        self.main = with_unit_calls(self.main).canonical
+        self.main = self._with_current_calls(with_unit_calls(self.main)).canonical
         units = [c for n in self.main.nodes if (c := n.spec.callee) is not None and c not in self.functions]
         num_before = len(self.functions)
         for unit in dict.fromkeys(units):
             self._add_if_it_calls_function(unit)
         for unit in reversed(self.functions[num_before:]):
             self._merge_params(unit)
+
+    def _with_current_calls(self, graph: Block) -> Block:
+        """Return a graph with a unit inlined if it equals a function whose parameters were merged."""
+        nodes: list[Node] = []
+        for n in graph.nodes:
+            callee = n.spec.callee
+            if callee in self.bodies and len(n.spec.leaves) != _num_params(self.bodies[callee]):
+                nodes += inline_call(callee, n.values, n.outs, n.spec.leaves)
+            else:
+                nodes.append(n)
+        return graph.with_nodes(nodes)
 
     def _add_if_it_calls_function(self, unit: Block) -> bool:
         """Make a function of a unit if it or an inner unit calls a function; return True if so."""
@@ -265,14 +276,23 @@ class Outliner:
             self.main = graph
             self._make_functions([cell for group in repeated for cell in group])
 
-    def _make_functions(self, regions: list[Region]) -> None:
-        """Make functions of subgraphs of the network; equal subgraphs share a function."""
+    def _make_functions(self, regions: list[Region]) -> bool:
+        """Make functions of subgraphs of the network; equal subgraphs share a function.
+
+        A subgraph stays inline if a function of it exists whose parameters were merged: its calls pass other
+        arguments.
+
+        Returns:
+            False if all stay inline.
+        """
         calls = [(positions, call_node(region)) for positions, region in regions]
+        calls = [(positions, n) for positions, n in calls if n.spec.callee not in self.bodies]
         self.main = replace_with_calls(self.main, calls)
         for block in dict.fromkeys(n.spec.callee for _, n in calls):
             assert block is not None
             self.functions.append(block)
             self._merge_params(block)
+        return bool(calls)
 
     def outline_sequence(self) -> bool:
         """Make a function of the repeated run in chains that saves most tokens; return False if none does."""
@@ -286,8 +306,7 @@ class Outliner:
 
         runs = best_runs(tuple([tuple([describe(i) for i in chain]) for chain in chains]))
         positions = [chains[k][start:end] for k, start, end in runs]
-        self._make_functions([(run, extract_subgraph(self.main, run)) for run in positions])
-        return bool(positions)
+        return self._make_functions([(run, extract_subgraph(self.main, run)) for run in positions])
 
     def inline_single_call(self) -> bool:
         """Inline a function that has a single call; return False if there is none."""
@@ -360,6 +379,11 @@ def _with_merged_params(
 def with_params(block: Block, params: tuple[StaticInput, ...]) -> Block:
     """Return a block with `params` in place of its parameters, by their indices."""
     return block.with_specs([substitute_params(n.spec, params) for n in block.nodes])
+
+
+def _num_params(block: Block) -> int:
+    """Return the number of parameters of a block."""
+    return 1 + max([a.index for n in block.nodes for a in n.spec.leaves if isinstance(a, Param)], default=-1)
 
 
 def _first(pair: tuple[int, StaticInput]) -> int:

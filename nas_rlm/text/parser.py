@@ -14,15 +14,22 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from nas_rlm.graph.operators import Body, Call, Operator, Shape
-from nas_rlm.graph.reader import FUNCTION_DOMAIN, OPSET
+from nas_rlm.graph.costs import graph_costs, operator_costs
+from nas_rlm.graph.flat_graph import attribute_value, mark_of_name
+from nas_rlm.graph.multiplications import CONVOLUTIONS
+from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
+from nas_rlm.graph.reader import FUNCTION_DOMAIN
+from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.shapes.layers import convolution_inputs
+from nas_rlm.graph.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
 
-_MAIN = re.compile(r"<ir_version:10,opset_import:\[[^\n]*\]>\nmain\(([^\n]*)\)=>\(([^\n]*)\)\n")
+_MAIN = re.compile(r"<ir_version:10,opset_import:\[\"\":(\d+)[^\n]*\]>\nmain\(([^\n]*)\)=>\(([^\n]*)\)\n")
 _HEAD = re.compile(r"(\w+)(?:<[\w,]*>)?\(([\w,]*)\)=>\(([\w,]*)\)")
 _STATEMENT = re.compile(r"([\w,]+)=([\w.]+)(<.*>)?\(([\w,]*)\)")
-_DECLARED = re.compile(r"(\w+)(?:\[([^\]]*)\])? (\w+)(?:,|$)")
+_DECLARED = re.compile(r"((?:seq|map|optional)\([^ ]*\)|\w+)(\[[^\]]*\])? (\w+)(?:,|$)")
 _GROUP_ARGUMENT = re.compile(r"(g\d+)=(\d+)")
 _GROUP = re.compile(r":int=@(g\d+)")
 _VALUE = re.compile(r"[xvd]\d+")  # the name of an input other than a weight
@@ -61,15 +68,26 @@ def parse_network(text: str) -> Body:
     """
     try:
         return _read_network(text)
-    except (ValueError, KeyError, RuntimeError, onnx.parser.ParseError) as error:
+    except (
+        ArithmeticError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        onnx.parser.ParseError,
+    ) as error:
         raise ValueError(f"{text[:60]!r} is not canonical ONNX text: {error}") from None
 
 
 class _Type(NamedTuple):
-    """Element type and shape of a tensor; 0 for an unknown dimension."""
+    """What is known of a value; the fields are those of `nas_rlm.graph.tensors.Tensor`."""
 
     element: int
-    shape: Shape
+    shape: Dims | None
+    sizes: Dims | None = None
+
+
+UNKNOWN_TYPE = _Type(0, None)
 
 
 class _Value(NamedTuple):
@@ -77,20 +95,24 @@ class _Value(NamedTuple):
 
     Args:
         name: name of the value in its function.
-        type: type and shape; None if ONNX cannot infer them.
+        type: what is known of it.
         constant: attributes of the Constant operator that defines it; empty if it is no constant.
-        is_weight: True for a weight of the network.
+        weight: WEIGHT or TABLE for a weight of the network, followed by its number if several operators share
+            it, and by the number of learnt parameters if that is not its size; empty for any other value.
     """
 
     name: str
-    type: _Type | None
+    type: _Type
     constant: str = ""
-    is_weight: bool = False
+    weight: str = ""
 
     @property
     def is_zero(self) -> bool:
         """True for a constant that is zero."""
-        return bool(self.constant) and _parse_constant(self.constant).is_zero
+        return bool(self.constant) and not _parse_constant(self.constant).any()
+
+
+WEIGHT, TABLE = "W", "C"  # kinds of weights: those that are learnt, and computed constants
 
 
 class _Statement(NamedTuple):
@@ -126,19 +148,28 @@ class _Function:
     callees: dict[str, _Function]
 
 
-class _InferredOutputs(NamedTuple):
-    """The types of the outputs of an operator, and the groups of a convolution."""
+class _Result(NamedTuple):
+    """The outputs of an operator, and what it costs.
 
-    types: tuple[_Type | None, ...]
+    Args:
+        types: what is known of each output.
+        group: groups of a convolution.
+        kernel: shape of the weight of a convolution; otherwise empty.
+        costs: costs of the operator.
+    """
+
+    types: tuple[_Type, ...]
     group: int
+    kernel: Shape
+    costs: OperatorCosts
 
 
 class _Signature(NamedTuple):
     """An argument or result of a function, without its name; the fields are those of `_Value`."""
 
-    type: _Type | None
+    type: _Type
     constant: str
-    is_weight: bool
+    weight: str
 
 
 def _read_network(text: str) -> Body:
@@ -147,17 +178,15 @@ def _read_network(text: str) -> Body:
     head = _MAIN.match(main)
     if head is None:
         raise ValueError("expected text as from_onnx writes it")
-    arguments = [
-        _Value(*_parse_declaration(*d), is_weight=not _VALUE.fullmatch(d[2]))
-        for d in _DECLARED.findall(head[1])
-    ]
-    if all(v.is_weight for v in arguments):
-        raise ValueError("expected an input x0 or v0")
-    outputs = tuple([d[2] for d in _DECLARED.findall(head[2])])
+    arguments = [_declared_value(*d) for d in _DECLARED.findall(head[2])]
+    outputs = tuple([d[2] for d in _DECLARED.findall(head[3])])
     definition = _Definition("", (), outputs, _parse_statements(main[head.end() :]))
     definitions = {d.name: d for d in map(_parse_definition, functions)}
     function = _Function(definition, {name: _link(name, definitions) for name in definition.calls})
-    body, _ = _infer_body(function, {v.name: v for v in arguments}, {})
+    names = {v.name: v for v in arguments}
+    if len(names) < len(arguments) or sum(len(d[0]) for d in _DECLARED.findall(head[2])) == 0 < len(head[2]):
+        raise ValueError("expected inputs with types and different names")
+    body, _ = _infer_body(function, names, {}, int(head[1]))
     return body
 
 
@@ -175,16 +204,16 @@ def _function(definition: _Definition, callees: tuple[_Function, ...]) -> _Funct
 
 @lru_cache(maxsize=1 << 12)
 def _infer_function(
-    function: _Function, arguments: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...]
+    function: _Function, arguments: tuple[_Signature, ...], groups: tuple[tuple[str, str], ...], opset: int
 ) -> tuple[Body, tuple[_Signature, ...]]:
     """Return the body of a function for arguments and `group` attributes, and its results."""
     parameters = function.definition.parameters
     names = {p: _Value(p, *arg) for p, arg in zip(parameters, arguments, strict=True)}
-    return _infer_body(function, names, dict(groups))
+    return _infer_body(function, names, dict(groups), opset)
 
 
 def _infer_body(
-    function: _Function, names: dict[str, _Value], groups: Mapping[str, str]
+    function: _Function, names: dict[str, _Value], groups: Mapping[str, str], opset: int
 ) -> tuple[Body, tuple[_Signature, ...]]:
     """Infer the shapes in a function, and return its body and results.
 
@@ -192,44 +221,66 @@ def _infer_body(
         function: function to infer.
         names: arguments by parameter name; defined values are added.
         groups: values of the attributes that the function passes to `group`.
+        opset: version of ONNX's own operators.
     """
-    inputs = tuple([v.name for v in names.values() if not v.is_weight and not v.constant])
+    inputs = tuple([v.name for v in names.values() if not v.weight and not v.constant])
     steps: list[Operator | Call] = []
     for outputs, op, attributes, arguments in function.definition.statements:
         if groups and "=@g" in attributes:
             attributes = _GROUP.sub(lambda m: f"={groups[m[1]]}", attributes)
         if op == "Constant":
-            names[outputs[0]] = _Value(outputs[0], _parse_constant(attributes).type, attributes)
+            array = _parse_constant(attributes)
+            element = helper.np_dtype_to_tensor_dtype(array.dtype)
+            names[outputs[0]] = _Value(outputs[0], _Type(element, array.shape), attributes)
             continue
         read = [names[a] if a else None for a in arguments]
         present = [v for v in read if v]
-        values = tuple([v.name for v in present if not v.is_weight and not v.constant])
+        values = tuple([v.name for v in present if not v.weight and not v.constant])
         inferred: tuple[_Signature, ...]
         if op.startswith(_PREFIX):
-            signature = tuple([_Signature(v.type, v.constant, v.is_weight) for v in present])
+            signature = tuple([_Signature(v.type, v.constant, v.weight) for v in present])
             passed_groups = tuple(_GROUP_ARGUMENT.findall(attributes))
             callee = function.callees[op.removeprefix(_PREFIX)]
-            body, inferred = _infer_function(callee, signature, passed_groups)
+            body, inferred = _infer_function(callee, signature, passed_groups, opset)
             steps.append(Call(body, values, outputs))
         else:
-            operands = tuple([None if v is None else (v.type, v.constant) for v in read])
-            types, group = _infer_outputs(op, attributes, operands, len(outputs))
-            weights = tuple([v.type.shape for v in present if v.is_weight and v.type])
+            captured = tuple([(n, _signature(names[n])) for n in _captured_names(attributes) if n in names])
+            operands = tuple([None if v is None else _signature(v) for v in read])
+            found = _infer_outputs(op, attributes, operands, len(outputs), opset, captured)
+            values += tuple([n for n, v in captured if not v.weight and not v.constant and n not in values])
+            weights = tuple([_sizes(v.type.shape) for v in present if v.weight])
             is_zero = op == "Mul" and any(v.is_zero for v in present)
-            inferred = tuple([_Signature(t, "", False) for t in types])
+            inferred = tuple([_Signature(t, "", "") for t in found.types])
+            shape = _sizes(found.types[0].shape)
             steps.append(
-                Operator(op, values, weights, outputs, types[0].shape if types[0] else (), group, is_zero)
+                Operator(op, values, weights, outputs, shape, found.group, is_zero, found.kernel, found.costs)
             )
         names.update({name: _Value(name, *output) for name, output in zip(outputs, inferred, strict=True)})
     results = [names[v] for v in function.definition.outputs]
-    signatures = tuple([_Signature(v.type, v.constant, v.is_weight) for v in results])
-    return Body(inputs, tuple(steps), tuple([v.name for v in results])), signatures
+    return Body(inputs, tuple(steps), tuple([v.name for v in results])), tuple(map(_signature, results))
 
 
-def _parse_declaration(element: str, shape: str, name: str) -> tuple[str, _Type]:
-    """Return the name and type of a declared value."""
-    dimensions = tuple([int(d) if d.isdigit() else 0 for d in shape.split(",") if d])
-    return name, _Type(TensorProto.DataType.Value(element.upper()), dimensions)
+def _signature(value: _Value) -> _Signature:
+    """Return a value without its name."""
+    return _Signature(value.type, value.constant, value.weight)
+
+
+def _sizes(shape: Dims | None) -> Shape:
+    """Return a shape with 0 for unknown sizes."""
+    return tuple([d if isinstance(d, int) else 0 for d in shape or ()])
+
+
+def _declared_value(element: str, shape: str, name: str) -> _Value:
+    """Return a declared input."""
+    if "(" in element:
+        return _Value(name, _Type(NOT_A_TENSOR, None))
+    sizes = shape.strip("[]").split(",")
+    dims = None if shape == "[]" else tuple([int(d) if d.isdigit() else d for d in sizes if d])
+    weight = "" if _VALUE.fullmatch(name) else TABLE if name.startswith("C") else WEIGHT
+    if weight == WEIGHT and any(mark_of_name(name)):
+        tie, learnt = mark_of_name(name)
+        weight = f"{WEIGHT}{tie or ''}:{learnt}"
+    return _Value(name, _Type(TensorProto.DataType.Value(element.upper()), dims), weight=weight)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -261,64 +312,102 @@ def _split_names(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-class _Constant(NamedTuple):
-    """Type and value of a constant."""
-
-    type: _Type
-    tensor: TensorProto
-    is_zero: bool
-
-
 @lru_cache(maxsize=1 << 10)
-def _parse_constant(attributes: str) -> _Constant:
-    """Parse the attributes of a Constant operator."""
+def _parse_constant(attributes: str) -> np.ndarray:
+    """Return the value of a Constant operator."""
     value = onnx.parser.parse_node(f"c=Constant{attributes}()").attribute[0]
     if value.type == AttributeProto.TENSOR:
-        array = numpy_helper.to_array(value.t)
-    else:
-        kind = np.float32 if value.type in (AttributeProto.FLOAT, AttributeProto.FLOATS) else np.int64
-        array = np.array(helper.get_attribute_value(value), dtype=kind)
-    tensor = numpy_helper.from_array(array)
-    return _Constant(_Type(tensor.data_type, array.shape), tensor, not array.any())
+        return numpy_helper.to_array(value.t)
+    kind = np.float32 if value.type in (AttributeProto.FLOAT, AttributeProto.FLOATS) else np.int64
+    return np.array(helper.get_attribute_value(value), dtype=kind)
+
+
+_SUBGRAPH = re.compile(r"=\w+\([\w,]*\)=>\(")
+_NAMES = re.compile(r"[A-Za-z_]\w*")
+
+
+def _captured_names(attributes: str) -> list[str]:
+    """Return the names in the subgraphs of an operator that may be values of the enclosing scope."""
+    return list(dict.fromkeys(_NAMES.findall(attributes))) if _SUBGRAPH.search(attributes) else []
 
 
 @lru_cache(maxsize=1 << 14)
 def _infer_outputs(
-    op: str, attributes: str, operands: tuple[tuple[_Type | None, str] | None, ...], num_outputs: int
-) -> _InferredOutputs:
+    op: str,
+    attributes: str,
+    operands: tuple[_Signature | None, ...],
+    num_outputs: int,
+    opset: int,
+    captured: tuple[tuple[str, _Signature], ...],
+) -> _Result:
     """Infer the outputs of an operator.
 
     Args:
-        op: name of the operator.
+        op: name of the operator, after its domain.
         attributes: attributes as ONNX text.
-        operands: type of each input and, for a constant, its attributes; None for an omitted input.
+        operands: what is known of each input; None for an omitted one.
         num_outputs: number of outputs.
+        opset: version of ONNX's own operators.
+        captured: values that its subgraphs read, by name.
     """
-    names = [f"i{k}" if v else "" for k, v in enumerate(operands)]
+    inputs = [f"i{k}" if v else "" for k, v in enumerate(operands)]
     outputs = [f"o{k}" for k in range(num_outputs)]
-    node = onnx.parser.parse_node(f"{','.join(outputs)}={op}{attributes}({','.join(names)})")
-    group = next((a.i for a in node.attribute if a.name == "group"), 1)
-    present = {name: v for name, v in zip(names, operands, strict=True) if v}
-    types = {name: _to_type_proto(t) for name, (t, _) in present.items() if t}
-    data = {name: _parse_constant(c).tensor for name, (_, c) in present.items() if c}
-    if not node.domain and not onnx.defs.has(op, OPSET):
+    proto = onnx.parser.parse_node(f"{','.join(outputs)}={op}{attributes}({','.join(inputs)})")
+    if not proto.domain and not onnx.defs.has(proto.op_type, opset):
         raise ValueError(f"ONNX has no operator {op}")
-    if len(types) < len(present) or node.domain:
-        return _InferredOutputs((None,) * num_outputs, group)
-    inferred = onnx.shape_inference.infer_node_outputs(onnx.defs.get_schema(op, OPSET), node, types, data)
-    return _InferredOutputs(
-        tuple([_from_type_proto(inferred[name]) if name in inferred else None for name in outputs]), group
-    )
+    if captured or any(a.type == AttributeProto.GRAPH for a in proto.attribute):
+        given = dict(zip(inputs, operands, strict=True)) | dict(captured)
+        return _infer_control_flow(proto, {n: v for n, v in given.items() if v is not None}, opset)
+    values = {a.name: attribute_value(a) for a in proto.attribute}
+    tensors = [None if v is None else _tensor(v) for v in operands]
+    call = OperatorCall(op, values, tensors, num_outputs)
+    function = SHAPE_FUNCTIONS.get(op)
+    found = [] if function is None else function(call)[:num_outputs]
+    found += [Tensor(0, None)] * (num_outputs - len(found))
+    weights = {
+        k: v.weight.removeprefix(WEIGHT)
+        for k, v in enumerate(operands)
+        if v is not None and v.weight and v.weight != TABLE
+    }
+    kernel = _sizes(call.shape(convolution_inputs(op)[1])) if op in CONVOLUTIONS else ()
+    types = tuple([_Type(x.dtype, x.shape, x.sizes) for x in found])
+    return _Result(types, values.get("group", 1), kernel, operator_costs(call, found[0], weights))
 
 
-def _to_type_proto(type_: _Type) -> TypeProto:
-    """Return the ONNX type of a tensor."""
-    return helper.make_tensor_type_proto(type_.element, [d or None for d in type_.shape])
+def _tensor(value: _Signature) -> Tensor:
+    """Return what is known of a value as a tensor."""
+    if value.constant:
+        return constant(_parse_constant(value.constant))
+    origin = VARIABLE if not value.weight else COMPUTED if value.weight == TABLE else STORED
+    return Tensor(value.type.element, value.type.shape, sizes=value.type.sizes, origin=origin)
 
 
-def _from_type_proto(proto: TypeProto) -> _Type | None:
-    """Return the type and shape of an ONNX type; None if it has no shape."""
-    tensor = proto.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    return _Type(tensor.elem_type, tuple([d.dim_value for d in tensor.shape.dim]))
+def _infer_control_flow(proto: onnx.NodeProto, given: Mapping[str, _Signature], opset: int) -> _Result:
+    """Infer the outputs of an operator with subgraphs.
+
+    Args:
+        proto: the operator.
+        given: the values that it and its subgraphs read, by name.
+        opset: version of ONNX's own operators.
+    """
+    graph = onnx.GraphProto(node=[proto], name="node")
+    weights = {}
+    for name, value in given.items():
+        if value.constant:
+            graph.initializer.append(numpy_helper.from_array(_parse_constant(value.constant), name))
+        elif value.type.element == NOT_A_TENSOR:
+            element = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+            graph.input.append(helper.make_value_info(name, helper.make_sequence_type_proto(element)))
+        else:
+            element_type = value.type.element or TensorProto.FLOAT
+            graph.input.append(helper.make_tensor_value_info(name, element_type, value.type.shape))
+            if value.weight not in ("", TABLE):
+                weights[name] = value.weight.removeprefix(WEIGHT)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    normal = normalize_model(model)
+    names = {name: v for v, name in normal.network.names.items()}
+    by_value = {names[name]: tie for name, tie in weights.items() if name in names}
+    found = [normal.tensors[v] for v in normal.graph.outputs]
+    costs = graph_costs(normal, normal.graph, by_value)
+    return _Result(tuple([_Type(x.dtype, x.shape) for x in found]), 1, (), costs)

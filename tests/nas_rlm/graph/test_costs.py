@@ -1,9 +1,13 @@
 import math
 
+import numpy as np
 import pytest
 
 import search_spaces
+from nas_rlm.data.synthetic import graph_features
+from nas_rlm.text import from_onnx
 from tests.nas_rlm.data.graph_features import features_of_architecture, features_of_cell
+from tests.nas_rlm.graph.small_models import costs, integers, small_model
 
 
 def test_costs_of_each_kind():
@@ -34,3 +38,65 @@ def test_layers_by_kernel_and_stage():
     assert found["Conv3x3@0:macs"] == 32 * 32 * 9 * (3 * 8 + 5 * 8 * 8)
     assert found["Conv3x3@0:roots"] == pytest.approx(32 * 3 * (24**0.5 + 5 * 8))
     assert not any(":" in name for name in features_of_architecture(space, space.parse("8:16:24:32:40")))
+
+
+def test_a_custom_operator_is_named():
+    text = from_onnx(small_model("a = acme.Magic(x) y = Relu(a)", "float[2,8] x"))
+    with pytest.raises(ValueError, match=r"acme\.Magic is a custom operator"):
+        graph_features(text)
+    inputs = "float[2,8] x, float[2,4] r, float[4,8,8] w"
+    text = from_onnx(small_model("y = com.microsoft.MoE<k=1>(x, r, w, w)", inputs))
+    with pytest.raises(ValueError, match=r"com\.microsoft\.MoE: its multiply-accumulates are not counted"):
+        graph_features(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("y = Conv<pads=[1,1,1,1]>(x, w)", "float[1,3,H,W] x"),
+        ("y = MatMul(x, v)", "float[1,T,8] x"),
+        ("c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) y = Conv(p, u)", "float[1,3,H,32] x"),
+    ],
+)
+def test_open_sizes_are_named_and_can_be_given(body, inputs):
+    model = small_model(body, inputs, {"w": (8, 3, 3, 3), "u": (8, 8, 3, 3), "v": (8, 5)})
+    with pytest.raises(ValueError, match=r"depend on .*: give the shapes of the inputs"):
+        graph_features(from_onnx(model))
+    shape = [1, 3, 32, 32] if "Conv" in body else [1, 7, 8]
+    assert graph_features(from_onnx(model, {"x": shape}))["flops"] > 0
+
+
+def test_open_sizes_of_operators_that_do_not_multiply_do_not_matter():
+    text = from_onnx(small_model("a = Relu(x) y = Softmax(a)", "float[1,T,8] x"))
+    assert graph_features(text)["flops"] == 0
+
+
+def test_sizes_that_depend_on_data_are_not_counted():
+    body = "n = NonZero(x) t = Transpose(n) f = Cast<to=1>(t) y = MatMul(f, w)"
+    text = from_onnx(small_model(body, "float[4,6] x", {"w": (2, 5)}))
+    with pytest.raises(ValueError, match="of MatMul depend on a size that depends on data"):
+        graph_features(text)
+
+
+def test_a_batch_of_open_size_is_one_image():
+    body, weights = "y = Conv(x, w)", {"w": (8, 3, 3, 3)}
+    assert costs(small_model(body, "float[N,3,10,10] x", weights)) == (8 * 64 * 27, 216)
+
+
+def test_quantized_network_costs_what_the_float_network_costs():
+    """Weights, biases and activations in QDQ form; scales and zero points are no parameters."""
+    scales = {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8), "i": np.array(0, np.int8)}
+    weights = {"w": integers(16, 3, 3, 3), "b": integers(16, dtype=np.int32), "t": np.array(0, np.int32)}
+    body = (
+        "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) e = DequantizeLinear(w, s, i)"
+        " f = DequantizeLinear(b, s, t) y = Conv(d, e, f)"
+    )
+    assert costs(small_model(body, "float[1,3,10,10] x", scales | weights)) == (16 * 64 * 27, 16 * 28)
+    text = from_onnx(small_model(body, "float[1,3,10,10] x", scales | weights))
+    changed = {n: np.asarray(v + 1, v.dtype) for n, v in (scales | weights).items()}
+    assert from_onnx(small_model(body, "float[1,3,10,10] x", changed)) == text
+
+
+def test_activations_are_the_elements_of_first_outputs():
+    model = small_model("a = Relu(x) b, c = TopK(a, k) y = Sigmoid(b)", "float[2,8] x", {"k": np.array([3])})
+    assert graph_features(from_onnx(model))["activations"] == 16 + 6 + 6

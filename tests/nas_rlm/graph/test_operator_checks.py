@@ -7,22 +7,28 @@ from tests.nas_rlm.onnx_models import FlatModel
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda g: g.op("Conv", "image", g.weight(8, 5, 3, 3)), "reads 8 channels .* expected 5 channels"),
+        (
+            lambda g: g.op("Conv", "image", g.weight(8, 5, 3, 3)),
+            "Conv: 1 groups read 8 channels .* expected 5 channels",
+        ),
         (lambda g: g.op("Conv", "image", g.weight(9, 4, 3, 3), group=2), "expected groups of equal size"),
-        (lambda g: g.op("Conv", "image", g.weight(8, 8, 3, 3), group=0), "a Conv of 0 groups"),
+        (
+            lambda g: g.op("Conv", "image", g.weight(8, 8, 3, 3), group=0),
+            "Conv: 0 groups .* expected groups of equal size",
+        ),
         (lambda g: g.op("Conv", "image", g.weight(8, 8, 3, 3), kernel_shape=[5, 5]), r"expected \[3, 3\]"),
         (
             lambda g: g.op("Conv", "image", g.weight(8, 8, 3, 3), g.weight(7)),
             r"has a bias of shape \[7\]: expected \[8\]",
         ),
-        (lambda g: g.op("Conv", "image", g.weight(8, 8, 64, 64)), "expected sizes of at least 1"),
-        (lambda g: g.op("MaxPool", "image", kernel_shape=[50, 50]), "expected sizes of at least 1"),
-        (lambda g: g.op("Add", "image", g.weight(1, 8, 15, 16)), "shapes contradict each other: .*Add"),
-        (lambda g: g.op("MatMul", "image", g.weight(8, 4)), "shapes contradict each other: .*MatMul"),
-        (lambda g: g.op("LeakyRelu", "image", alpha=float("nan")), "alpha of LeakyRelu is nan"),
+        (lambda g: g.op("Conv", "image", g.weight(8, 8, 64, 64)), "a window of 64 .* image of 16"),
+        (lambda g: g.op("MaxPool", "image", kernel_shape=[50, 50]), "a window of 50 .* image of 16"),
+        (lambda g: g.op("Add", "image", g.weight(1, 8, 15, 16)), "Add: shapes .* do not fit each other"),
+        (lambda g: g.op("MatMul", "image", g.weight(8, 4)), "MatMul: matrices .* do not fit each other"),
+        (lambda g: g.op("LeakyRelu", "image", alpha=float("nan")), "LeakyRelu: the attribute 'alpha' is nan"),
         (
             lambda g: g.op("Gemm", g.op("Flatten", "image"), g.weight(2048, 5), g.weight(7)),
-            r"a Gemm .* has a bias of shape \[7\]: expected \[5\]",
+            r"Gemm: a bias of shape \[7\]: expected \[5\]",
         ),
     ],
 )
@@ -32,13 +38,23 @@ def test_operators_that_do_not_fit_their_inputs_are_refused(build, message):
         from_onnx(g.build(g.op("Relu", build(g))))
 
 
-@pytest.mark.parametrize("size", [-1, 0, 2**40])
-def test_values_that_are_too_large_are_refused(size):
+def with_height(size):
     g = FlatModel()
     model = g.build(g.op("Relu", "image"))
     model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = size
-    with pytest.raises(ValueError, match="value 'image' has the shape"):
-        from_onnx(model)
+    return model
+
+
+def test_values_that_are_too_large_are_refused():
+    with pytest.raises(ValueError, match=r"input 'image' has the shape .* expected at most"):
+        from_onnx(with_height(2**40))
+
+
+@pytest.mark.parametrize("size", [-1, 0])
+def test_a_size_without_a_positive_number_is_open(size):
+    text = from_onnx(with_height(size))
+    assert "float[1,8,N0,16] x0" in text and "float[1,8,N0,16] x1" in text
+    assert from_onnx(with_height(size), {"image": [1, 8, 5, 16]}) == from_onnx(with_height(5))
 
 
 def test_a_bias_for_all_rows_or_none_fits():

@@ -1,0 +1,73 @@
+"""Loading of ONNX files, with limits, and of small tensors from external data files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError
+from onnx import TensorProto
+from onnx.external_data_helper import load_external_data_for_tensor
+
+from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
+from nas_rlm.graph.tensors import FLOATS, MAX_FOLDED_ELEMENTS
+
+
+def load(
+    source: onnx.ModelProto | str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS
+) -> onnx.ModelProto:
+    """Load an ONNX model.
+
+    Args:
+        source: path to an ONNX file; a model is returned as it is.
+        limits: limits on the size of the file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not an ONNX model or is too large.
+    """
+    if isinstance(source, onnx.ModelProto):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise ValueError(f"{source!r} is not an ONNX model: expected a model or the path of a file")
+    path = Path(source)
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a directory: expected an ONNX file")
+    if not path.is_file():
+        raise FileNotFoundError(f"no ONNX file at {str(path)!r}")
+    size = path.stat().st_size
+    if size > limits.max_bytes:
+        raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {limits.max_bytes:,}")
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except (DecodeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise ValueError(f"{str(path)!r} is not an ONNX model: it has no graph or imports no operator set")
+    _load_small_tensors(model, path)
+    return model
+
+
+def _load_small_tensors(model: onnx.ModelProto, path: Path) -> None:
+    """Load small tensors from external data files, since the text has the values of integers and scalars."""
+    for tensor in model.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL or int(np.prod(tensor.dims)) > MAX_FOLDED_ELEMENTS:
+            continue
+        try:
+            load_external_data_for_tensor(tensor, str(path.parent))
+        except (OSError, ValueError, onnx.checker.ValidationError) as error:
+            if tensor.data_type in FLOATS and len(tensor.dims) > 0:
+                continue  # a weight: the shape is enough
+            raise ValueError(
+                f"{str(path)!r} has external data for {tensor.name!r} that cannot be read: {error}"
+            ) from None
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with its local functions inlined."""
+    return onnx.inliner.inline_local_functions(model) if model.functions else model

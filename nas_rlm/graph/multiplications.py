@@ -1,0 +1,219 @@
+"""Multiply-accumulates of operators, from the shapes of their inputs and outputs.
+
+They count what multiplies matrices or windows: convolutions, matrix products, recurrent layers and attention.
+A bias, an element-wise product, a normalization or a pool counts 0. Quantized operators count as their float
+originals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.shapes.layers import (
+    GATES,
+    GEMMS,
+    PRODUCTS,
+    attention_sizes,
+    contrib_attention_sizes,
+    convolution_inputs,
+    einsum_terms,
+    gemm_sizes,
+    product_shapes,
+)
+from nas_rlm.graph.tensors import Dim, Dims, Tensor
+
+CONVOLUTIONS = frozenset(
+    {"Conv", "ConvInteger", "QLinearConv", "DeformConv"}
+    | {f"com.microsoft.{name}" for name in ("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv")}
+)
+# Operators of other libraries that multiply matrices in a way that is not counted.
+_NOT_COUNTED = frozenset(
+    f"com.microsoft.{name}"
+    for name in [
+        "BeamSearch",
+        "GreedySearch",
+        "Sampling",
+        "WhisperBeamSearch",
+        "MoE",
+        "QMoE",
+        "LongformerAttention",
+        "DecoderAttention",
+        "PackedAttention",
+        "PackedMultiHeadAttention",
+        "RelativePositionBias",
+        "GatedRelativePositionBias",
+        "Inverse",
+        "RemovePadding",
+        "SparseAttention",
+        "PagedAttention",
+        "CausalConvWithState",
+        "LinearAttention",
+        "QOrderedMatMul",
+        "QOrderedAttention",
+        "SparseToDenseMatMul",
+        "MulInteger",
+        "WordConvEmbedding",
+        "AttnLSTM",
+        "MatMulBlockQuantized",
+        "DecoderMaskedSelfAttention",
+        "UnfoldTensor",
+        "FusedDequantizeMatMul",
+        "CDist",
+    ]
+)
+
+
+class _UnknownSizeError(Exception):
+    """A size that decides the number is not known."""
+
+
+def multiply_accumulates(call: OperatorCall, output: Tensor) -> int | None:
+    """Return the multiply-accumulates of an operator.
+
+    Args:
+        call: the operator with what is known of its inputs.
+        output: what is known of its first output.
+
+    Returns:
+        The exact number; None if it depends on an open size, or on a size that depends on data.
+
+    Raises:
+        ValueError: the operator multiplies in a way that is not counted.
+    """
+    count = _COUNTS.get(call.kind)
+    if count is None:
+        if call.kind in _NOT_COUNTED:
+            raise ValueError(f"{call.kind}: its multiply-accumulates are not counted")
+        if "." in call.kind and call.kind not in SHAPE_FUNCTIONS and "ai.onnx.ml." not in call.kind:
+            _refuse_custom(call)
+        return 0
+    try:
+        return count(call, output)
+    except _UnknownSizeError:
+        return None
+
+
+def _refuse_custom(call: OperatorCall) -> NoReturn:
+    raise ValueError(
+        f"{call.kind} is a custom operator: its multiply-accumulates are not known; expected operators of"
+        " ONNX or of onnxruntime (com.microsoft)"
+    )
+
+
+def _product(*sizes: Dim) -> int:
+    """Return a product of sizes.
+
+    Raises:
+        _UnknownSizeError: one is not known.
+    """
+    total = 1
+    for d in sizes:
+        if type(d) is not int:
+            raise _UnknownSizeError
+        total *= d
+    return total
+
+
+def _known(shape: Dims | None) -> Dims:
+    if shape is None:
+        raise _UnknownSizeError
+    return shape
+
+
+def _conv(call: OperatorCall, output: Tensor) -> int:
+    _, weight = convolution_inputs(call.kind)
+    return _product(*_known(output.shape), *_known(call.shape(weight))[1:])
+
+
+def _conv_transpose(call: OperatorCall, output: Tensor) -> int:
+    return _product(*_known(call.shape(0)), *_known(call.shape(1))[1:])
+
+
+def _matmul(call: OperatorCall, output: Tensor) -> int:
+    left, _ = product_shapes(call)
+    return _product(*_known(output.shape), _known(left)[-1])
+
+
+def _packed_matmul(call: OperatorCall, output: Tensor) -> int:
+    return _product(*_known(output.shape), _known(call.shape(0))[-1])
+
+
+def _gemm(call: OperatorCall, output: Tensor) -> int:
+    rows, inner, inner_right, columns = gemm_sizes(call)
+    return _product(rows, inner if type(inner) is int else inner_right, columns)
+
+
+def _einsum(call: OperatorCall, output: Tensor) -> int:
+    """Contract the inputs from left to right, and sum over a label as soon as no other input has it."""
+    shapes = [_known(call.shape(k)) for k in range(len(call.inputs))]
+    terms, result, sizes = einsum_terms(call.attributes["equation"].decode("utf-8", "replace"), shapes)
+    total, labels = 0, set(terms[0])
+    for k, term in enumerate(terms[1:], 1):
+        labels |= set(term)
+        total += _product(*[sizes[label] for label in labels])
+        labels &= set("".join(terms[k + 1 :])) | set(result)
+    return total
+
+
+def _recurrent(call: OperatorCall, output: Tensor) -> int:
+    steps, batch, width = _known(call.shape(0))
+    if call.attribute("layout", 0):
+        steps, batch = batch, steps
+    directions = 2 if call.attribute("direction", b"forward") == b"bidirectional" else 1
+    hidden = _known(output.shape)[-1] if output.shape else call.attribute("hidden_size")
+    gates = GATES[call.kind]
+    return _product(steps, batch, directions, gates, hidden) * (_product(width) + _product(hidden))
+
+
+def _attention(call: OperatorCall, output: Tensor) -> int:
+    batch, heads, steps, keys, width, value_width = attention_sizes(call)
+    return _product(batch, heads, steps, keys) * (_product(width) + _product(value_width))
+
+
+def _multi_head_attention(call: OperatorCall, output: Tensor) -> int:
+    batch, steps, keys, width, value_width = contrib_attention_sizes(call)
+    heads = call.attributes["num_heads"]
+    return _product(batch, heads, steps, keys) * (_product(width) + _product(value_width))
+
+
+def _contrib_attention(call: OperatorCall, output: Tensor) -> int:
+    batch, steps, _ = _known(call.shape(0))
+    inner, columns = _known(call.shape(1))
+    projections = _product(batch, steps, inner, columns)
+    widths = call.attribute("qkv_hidden_sizes") or (_product(columns) // 3,) * 3
+    past = call.optional(8 if call.kind.endswith("QAttention") else 4)
+    keys = _product(steps) + (_product(_known(past.shape)[3]) if past is not None else 0)
+    return projections + _product(batch, steps, keys) * (widths[0] + widths[2])
+
+
+def _linear(call: OperatorCall, output: Tensor) -> int:
+    """A linear model of ai.onnx.ml: one coefficient for each feature and result."""
+    shape = _known(call.shape(0))
+    return _product(shape[0] if len(shape) > 1 else 1) * len(call.attribute("coefficients", ()))
+
+
+_Count = Callable[[OperatorCall, Tensor], int]
+_COUNTS: dict[str, _Count] = {
+    **dict.fromkeys(CONVOLUTIONS, _conv),
+    **dict.fromkeys(("ConvTranspose", "com.microsoft.ConvTransposeWithDynamicPads"), _conv_transpose),
+    **dict.fromkeys(PRODUCTS, _matmul),
+    **dict.fromkeys(
+        (f"com.microsoft.{k}" for k in ("MatMulNBits", "MatMulBnb4", "MatMulFpQ4")), _packed_matmul
+    ),
+    **dict.fromkeys(GEMMS, _gemm),
+    **dict.fromkeys(GATES, _recurrent),
+    **dict.fromkeys(("com.microsoft.Attention", "com.microsoft.QAttention"), _contrib_attention),
+    **dict.fromkeys(
+        (
+            "com.microsoft.MultiHeadAttention",
+            "com.microsoft.GroupQueryAttention",
+            "com.microsoft.DecoderMaskedMultiHeadAttention",
+        ),
+        _multi_head_attention,
+    ),
+    **dict.fromkeys(("ai.onnx.ml.LinearRegressor", "ai.onnx.ml.LinearClassifier"), _linear),
+    "Attention": _attention,
+    "Einsum": _einsum,
+}

@@ -1,0 +1,55 @@
+"""Which inputs of quantized operators are weights, and which are scales and zero points."""
+
+from __future__ import annotations
+
+# Positions of scales and zero points, which calibration decides, by operator.
+QUANTIZATION_PARAMETERS: dict[str, tuple[int, ...]] = {
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "QLinearConv": (1, 2, 4, 5, 6, 7),
+    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
+    "ConvInteger": (2, 3),
+    "MatMulInteger": (2, 3),
+    "com.microsoft.QuantizeLinear": (1, 2),
+    "com.microsoft.DequantizeLinear": (1, 2),
+    "com.microsoft.QLinearConv": (1, 2, 4, 5, 6, 7),
+    "com.microsoft.QLinearMatMul": (1, 2, 4, 5, 6, 7),
+    "com.microsoft.QGemm": (1, 2, 4, 5, 7, 8),
+    "com.microsoft.DynamicQuantizeMatMul": (2, 3),
+    "com.microsoft.MatMulIntegerToFloat": (2, 3, 4, 5),
+    "com.microsoft.MatMulNBits": (2, 3),
+    "com.microsoft.MatMulBnb4": (2,),
+    "com.microsoft.MatMulFpQ4": (),
+    "com.microsoft.GatherBlockQuantized": (2, 3),
+    "com.microsoft.DynamicQuantizeLSTM": (8, 9, 10, 11),
+    "com.microsoft.QAttention": (3, 4, 6, 7),
+    "com.microsoft.QLinearAdd": (1, 2, 4, 5, 6, 7),
+    "com.microsoft.QLinearMul": (1, 2, 4, 5, 6, 7),
+    "com.microsoft.QLinearSigmoid": (1, 2, 3, 4),
+    "com.microsoft.QLinearLeakyRelu": (1, 2, 3, 4),
+    "com.microsoft.QLinearSoftmax": (1, 2, 3, 4),
+    "com.microsoft.QLinearAveragePool": (1, 2, 3, 4),
+    "com.microsoft.QLinearGlobalAveragePool": (1, 2, 3, 4),
+    "com.microsoft.QLinearConcat": (0, 1),
+}
+# Positions of integer weights, by operator; a float input at any other position is a weight too.
+INTEGER_WEIGHTS: dict[str, tuple[int, ...]] = {
+    "DequantizeLinear": (0,),
+    "com.microsoft.DequantizeLinear": (0,),
+    "QLinearConv": (3, 8),
+    "com.microsoft.QLinearConv": (3, 8),
+    "QLinearMatMul": (0, 3),
+    "com.microsoft.QLinearMatMul": (0, 3),
+    "ConvInteger": (1,),
+    "MatMulInteger": (0, 1),
+    "com.microsoft.MatMulInteger16": (0, 1),
+    "com.microsoft.MatMulIntegerToFloat": (0, 1),
+    "com.microsoft.DynamicQuantizeMatMul": (1,),
+    "com.microsoft.QGemm": (3, 6),
+    "com.microsoft.MatMulNBits": (1,),
+    "com.microsoft.MatMulBnb4": (1,),
+    "com.microsoft.MatMulFpQ4": (1,),
+    "com.microsoft.GatherBlockQuantized": (0,),
+    "com.microsoft.DynamicQuantizeLSTM": (1, 2),
+    "com.microsoft.QAttention": (1, 2),
+}

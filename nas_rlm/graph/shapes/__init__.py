@@ -1,0 +1,9 @@
+"""Shape inference in Python: types and shapes of the outputs of operators, known sizes and small constants.
+
+No content of a file reaches native code here, so that no file can end the process.
+"""
+
+from nas_rlm.graph.shapes import arrays, elementwise, layers  # noqa: F401  (they fill the table)
+from nas_rlm.graph.shapes.registry import SHAPE_FUNCTIONS, OperatorCall
+
+__all__ = ["SHAPE_FUNCTIONS", "OperatorCall"]

@@ -1,0 +1,713 @@
+"""Shapes of operators that move, select, resize or create elements."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from nas_rlm.graph.shapes.layers import add, divide
+from nas_rlm.graph.shapes.registry import OperatorCall, checked_axis, shape_of
+from nas_rlm.graph.tensors import (
+    BOOL,
+    FLOAT,
+    INT64,
+    NOT_A_TENSOR,
+    STRING,
+    Dim,
+    Dims,
+    Tensor,
+    broadcast,
+    num_elements,
+    product,
+)
+
+
+@shape_of("Shape")
+def _shape(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    if x.shape is None:
+        return [Tensor(INT64, (None,))]
+    sizes = x.shape[slice(call.attribute("start", 0), call.attribute("end", len(x.shape)))]
+    return [Tensor(INT64, (len(sizes),), sizes=sizes)]
+
+
+@shape_of("Size")
+def _size(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    return [Tensor(INT64, (), sizes=(None if shape is None else product(shape),))]
+
+
+@shape_of("Reshape")
+def _reshape(call: OperatorCall) -> list[Tensor]:
+    x, target = call.input(0), call.input(1)
+    sizes = target.integers
+    if sizes is None:
+        rank = target.known_shape
+        return [Tensor(x.dtype, (None,) * rank[0] if rank else None)]
+    keeps_zero = not call.attribute("allowzero", 0)
+    shape: list[Dim] = []
+    for k, d in enumerate(sizes):
+        if d == 0 and keeps_zero:
+            if x.shape is not None and k >= len(x.shape):
+                raise ValueError(f"the target {_list(sizes)} copies size {k} of {len(x.shape)} dimensions")
+            d = None if x.shape is None else x.shape[k]
+        shape.append(d)
+    if shape.count(-1) > 1 or any(type(d) is int and d < -1 for d in shape):
+        raise ValueError(f"the target {_list(sizes)}: expected sizes and at most one -1")
+    if -1 in shape:
+        k = shape.index(-1)
+        shape[k] = None if x.shape is None else _remaining(list(x.shape), shape[:k] + shape[k + 1 :], sizes)
+    elif x.shape is not None:
+        before, after = num_elements(x.shape), num_elements(tuple(shape))
+        if before is not None and after is not None and before != after:
+            raise ValueError(f"the target {_list(sizes)} does not fit the shape {_list(x.shape)}")
+    return [Tensor(x.dtype, tuple(shape), sizes=x.sizes if len(shape) < 2 else None)]
+
+
+def _remaining(before: list[Dim], known: list[Dim], target: Dims) -> Dim:
+    """Return the size that -1 stands for; None if it is unknown."""
+    if before.count(None) or known.count(None):
+        return None
+    for d in [d for d in known if type(d) is str]:
+        if d not in before:
+            return None
+        before.remove(d)
+        known.remove(d)
+    names = [d for d in before if type(d) is str]
+    total = math.prod(d for d in before if type(d) is int)
+    rest = math.prod(d for d in known if type(d) is int)
+    if names:
+        return names[0] if len(names) == 1 and total == rest else None
+    if rest == 0 and total == 0:
+        return 0
+    if rest == 0 or total % rest:
+        raise ValueError(f"the target {_list(target)} does not fit {total:,} elements")
+    return total // rest
+
+
+def _list(sizes: Dims) -> str:
+    return f"[{','.join('?' if d is None else str(d) for d in sizes)}]"
+
+
+@shape_of("Flatten")
+def _flatten(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    if x.shape is None:
+        return [Tensor(x.dtype, (None, None))]
+    axis = call.attribute("axis", 1)
+    if not -len(x.shape) <= axis <= len(x.shape):
+        raise ValueError(f"axis {axis} is not one of {len(x.shape)} dimensions")
+    axis = axis + len(x.shape) if axis < 0 else axis
+    return [Tensor(x.dtype, (product(x.shape[:axis]), product(x.shape[axis:])))]
+
+
+@shape_of("Transpose", "com.microsoft.QLinearTranspose")
+def _transpose(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    if x.shape is None:
+        return [Tensor(x.dtype, None)]
+    order = call.attribute("perm", range(len(x.shape))[::-1])
+    if sorted(order) != list(range(len(x.shape))):
+        raise ValueError(f"perm {list(order)} is no order of {len(x.shape)} dimensions")
+    return [Tensor(x.dtype, tuple([x.shape[a] for a in order]))]
+
+
+def given_axes(call: OperatorCall, position: int = 1) -> list[int] | None:
+    """Return axes from an attribute or a constant input; None if they are not known."""
+    axes = call.attribute("axes")
+    if axes is None:
+        given = call.optional(position)
+        axes = None if given is None else given.integers
+    if axes is None or any(type(a) is not int for a in axes):
+        return None
+    return list(axes)
+
+
+@shape_of("Squeeze")
+def _squeeze(call: OperatorCall) -> list[Tensor]:
+    x, axes = call.input(0), given_axes(call)
+    if x.shape is None:
+        return [Tensor(x.dtype, None)]
+    if axes is None:
+        if call.has(1) or any(type(d) is not int for d in x.shape):
+            return [Tensor(x.dtype, None)]
+        removed = {k for k, d in enumerate(x.shape) if d == 1}
+    else:
+        removed = {checked_axis(a, len(x.shape)) for a in axes}
+        for a in removed:
+            if type(x.shape[a]) is int and x.shape[a] != 1:
+                raise ValueError(f"dimension {a} of {_list(x.shape)} has the size {x.shape[a]}: expected 1")
+    return [Tensor(x.dtype, tuple([d for k, d in enumerate(x.shape) if k not in removed]), sizes=x.sizes)]
+
+
+@shape_of("Unsqueeze")
+def _unsqueeze(call: OperatorCall) -> list[Tensor]:
+    x, axes = call.input(0), given_axes(call)
+    if x.shape is None or axes is None:
+        return [Tensor(x.dtype, None)]
+    rank = len(x.shape) + len(axes)
+    added = {checked_axis(a, rank) for a in axes}
+    if len(added) < len(axes):
+        raise ValueError(f"axes {axes} name a dimension twice")
+    rest = iter(x.shape)
+    shape = tuple([1 if k in added else next(rest) for k in range(rank)])
+    return [Tensor(x.dtype, shape, sizes=x.sizes if rank < 2 else None)]
+
+
+@shape_of("Concat")
+def _concat(call: OperatorCall) -> list[Tensor]:
+    inputs = [call.input(k) for k in range(len(call.inputs))]
+    dtype = inputs[0].dtype
+    if any(x.shape is None for x in inputs):
+        return [Tensor(dtype, None)]
+    shapes = [x.shape for x in inputs if x.shape is not None]
+    rank = len(shapes[0])
+    if any(len(s) != rank for s in shapes):
+        raise ValueError(
+            f"inputs of {', '.join(str(len(s)) for s in shapes)} dimensions: expected equal numbers"
+        )
+    axis = checked_axis(call.attributes["axis"], rank)
+    out: list[Dim] = []
+    for k in range(rank):
+        dims = [s[k] for s in shapes]
+        if k == axis:
+            out.append(sum(dims) if all(type(d) is int for d in dims) else None)  # type: ignore[arg-type]
+            continue
+        known = {d for d in dims if type(d) is int}
+        if len(known) > 1:
+            raise ValueError(f"shapes {', '.join(map(_list, shapes))} differ in dimension {k}")
+        named = {d for d in dims if type(d) is str}
+        out.append(known.pop() if known else named.pop() if len(named) == 1 and None not in dims else None)
+    sizes = None
+    if rank == 1 and any(x.sizes is not None for x in inputs):
+        parts = [x.integers for x in inputs]
+        if all(p is not None for p in parts):
+            sizes = tuple([d for p in parts if p is not None for d in p])
+    return [Tensor(dtype, tuple(out), sizes=sizes)]
+
+
+@shape_of("Split")
+def _split(call: OperatorCall) -> list[Tensor]:
+    x, n = call.input(0), call.num_outputs
+    if x.shape is None:
+        return [Tensor(x.dtype, None)] * n
+    axis = call.axis(0, len(x.shape))
+    side = x.shape[axis]
+    given = call.optional(1)
+    sizes: Dims | None = call.attribute("split") if given is None else given.integers or (None,) * n
+    if sizes is None:
+        if type(side) is int:
+            part = -(-side // n)
+            sizes = (*[part] * (n - 1), side - part * (n - 1))
+        else:
+            sizes = (None,) * n
+    total = sum(d for d in sizes if type(d) is int)
+    if len(sizes) != n or (all(type(d) is int for d in sizes) and type(side) is int and total != side):
+        raise ValueError(f"the parts {_list(tuple(sizes))} of size {side} for {n} outputs")
+    return [Tensor(x.dtype, (*x.shape[:axis], d, *x.shape[axis + 1 :])) for d in sizes]
+
+
+@shape_of("Slice")
+def _slice(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    shape = x.shape
+    if shape is None:
+        return [Tensor(x.dtype, None)]
+    starts, ends = call.input(1).integers, call.input(2).integers
+    axes = call.input(3).integers if call.has(3) else None if starts is None else tuple(range(len(starts)))
+    steps = call.input(4).integers if call.has(4) else None if starts is None else (1,) * len(starts)
+    if axes is None or any(type(a) is not int for a in axes):
+        return [Tensor(x.dtype, (None,) * len(shape))]
+    count = len(axes)
+    starts, ends, steps = starts or (None,) * count, ends or (None,) * count, steps or (None,) * count
+    if not len(starts) == len(ends) == len(steps) == count:
+        raise ValueError("starts, ends, axes and steps have different lengths")
+    out = list(shape)
+    sizes = x.sizes
+    for start, end, a, step in zip(starts, ends, axes, steps, strict=True):
+        axis = checked_axis(a, len(shape))  # type: ignore[arg-type]
+        side = shape[axis]
+        if start == 0 and step == 1 and (end == side or (isinstance(end, int) and end >= 2**31 - 1)):
+            continue
+        out[axis], kept = None, None
+        is_known = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
+        if is_known and step and isinstance(side, int):
+            kept = slice(*_python_bounds(start, end, step, side))  # type: ignore[arg-type]
+            out[axis] = len(range(side)[kept])
+        if sizes is not None:
+            sizes = sizes[kept] if kept is not None and len(shape) == 1 else None
+    return [Tensor(x.dtype, tuple(out), sizes=sizes)]
+
+
+def _python_bounds(start: int, end: int, step: int, side: int) -> tuple[int, int | None, int]:
+    """Return start, end and step of a slice for Python, whose negative end counts from the right."""
+    if step > 0:
+        return start, end, step
+    start = min(start, side - 1)
+    end = max(end, -side - 1) if end < 0 else end
+    return start, None if end == -side - 1 else end, step
+
+
+@shape_of("Gather")
+def _gather(call: OperatorCall) -> list[Tensor]:
+    x, indices = call.input(0), call.input(1)
+    if x.shape is None or indices.shape is None:
+        return [Tensor(x.dtype, None)]
+    axis = call.axis(0, len(x.shape))
+    sizes, picked = None, indices.integers
+    if x.sizes is not None and len(x.shape) == 1 and picked is not None:
+        n = len(x.sizes)
+        for k in picked:
+            if type(k) is int and not -n <= k < n:
+                raise ValueError(f"index {k} of {n} elements")
+        sizes = tuple([x.sizes[k] if type(k) is int else None for k in picked])
+    return [Tensor(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), sizes=sizes)]
+
+
+@shape_of("GatherElements")
+def _gather_elements(call: OperatorCall) -> list[Tensor]:
+    return [Tensor(call.input(0).dtype, call.shape(1))]
+
+
+@shape_of("GatherND")
+def _gather_nd(call: OperatorCall) -> list[Tensor]:
+    x, indices = call.input(0), call.input(1)
+    batch = call.attribute("batch_dims", 0)
+    if x.shape is None or not indices.shape or type(indices.shape[-1]) is not int:
+        return [Tensor(x.dtype, None)]
+    if batch + indices.shape[-1] > len(x.shape):
+        raise ValueError(f"indices of {indices.shape[-1]} dimensions into a tensor of {len(x.shape)}")
+    return [Tensor(x.dtype, (*indices.shape[:-1], *x.shape[batch + indices.shape[-1] :]))]
+
+
+@shape_of("Expand")
+def _expand(call: OperatorCall) -> list[Tensor]:
+    x, target = call.input(0), call.input(1)
+    sizes = target.integers
+    if sizes is None:
+        rank = target.known_shape
+        return [
+            Tensor(
+                x.dtype, (None,) * max(rank[0], len(x.shape or ())) if rank and x.shape is not None else None
+            )
+        ]
+    return [Tensor(x.dtype, broadcast([x.shape, sizes]))]
+
+
+@shape_of("Tile")
+def _tile(call: OperatorCall) -> list[Tensor]:
+    x, times = call.input(0), call.input(1).integers
+    if x.shape is None or times is None:
+        return [Tensor(x.dtype, None if x.shape is None else (None,) * len(x.shape))]
+    if len(times) != len(x.shape):
+        raise ValueError(f"{len(times)} repeats for {len(x.shape)} dimensions")
+    return [Tensor(x.dtype, tuple([product(pair) for pair in zip(x.shape, times, strict=True)]))]
+
+
+@shape_of("Pad")
+def _pad(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    pads: Dims | None = call.attribute("pads") or (call.input(1).integers if call.has(1) else None)
+    if x.shape is None or pads is None:
+        return [Tensor(x.dtype, None if x.shape is None else (None,) * len(x.shape))]
+    axes = call.input(3).integers if call.has(3) else tuple(range(len(x.shape)))
+    if axes is None or any(type(a) is not int for a in axes):
+        return [Tensor(x.dtype, (None,) * len(x.shape))]
+    if len(pads) != 2 * len(axes):
+        raise ValueError(f"{len(pads)} pads for {len(axes)} dimensions: expected {2 * len(axes)}")
+    out = list(x.shape)
+    for k, a in enumerate(axes):
+        axis = checked_axis(a, len(out))  # type: ignore[arg-type]
+        out[axis] = add(add(out[axis], pads[k]), pads[k + len(axes)])
+    return [Tensor(x.dtype, tuple(out))]
+
+
+@shape_of("Resize", "Upsample")
+def _resize(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    if x.shape is None:
+        return [Tensor(x.dtype, None)]
+    rank = len(x.shape)
+    axes = call.attribute("axes")
+    axes = [checked_axis(a, rank) for a in axes] if axes else list(range(rank))
+    out: list[Dim] = [None if k in axes else d for k, d in enumerate(x.shape)]
+    sizes = call.input(3).integers if call.has(3) else None
+    scales = (
+        call.input(2 if call.kind == "Resize" else 1) if call.has(2 if call.kind == "Resize" else 1) else None
+    )
+    if sizes and len(sizes) == len(axes):
+        for a, d in zip(axes, sizes, strict=True):
+            out[a] = d
+        policy = call.attribute("keep_aspect_ratio_policy", b"stretch")
+        if policy != b"stretch" and all(type(x.shape[a]) is int and type(out[a]) is int for a in axes):
+            ratios = [out[a] / x.shape[a] for a in axes]
+            ratio = min(ratios) if policy == b"not_larger" else max(ratios)
+            for a in axes:
+                out[a] = math.floor(ratio * x.shape[a] + 0.5)
+    elif sizes:
+        raise ValueError(f"{len(sizes)} sizes for {len(axes)} dimensions")
+    elif scales is not None and scales.array is not None and scales.array.size == len(axes):
+        for a, factor in zip(axes, scales.array.reshape(-1), strict=True):
+            side = x.shape[a]
+            exact = float(factor)
+            if not math.isfinite(exact) or exact <= 0:
+                raise ValueError(f"the scale {exact}: expected a positive number")
+            out[a] = math.floor(side * exact) if type(side) is int else side if exact == 1 else None
+    elif scales is not None and scales.array is not None and scales.array.size:
+        raise ValueError(f"{scales.array.size} scales for {len(axes)} dimensions")
+    return [Tensor(x.dtype, tuple(out))]
+
+
+@shape_of("ConstantOfShape")
+def _constant_of_shape(call: OperatorCall) -> list[Tensor]:
+    value = call.attribute("value")
+    dtype = FLOAT if value is None else helper.np_dtype_to_tensor_dtype(value.dtype)
+    target = call.input(0)
+    sizes = target.integers
+    if sizes is None:
+        rank = target.known_shape
+        return [Tensor(dtype, (None,) * rank[0] if rank else None)]
+    return [Tensor(dtype, sizes)]
+
+
+@shape_of("Range")
+def _range(call: OperatorCall) -> list[Tensor]:
+    dtype = call.input(0).dtype
+    bounds = [call.input(k).array for k in range(3)]
+    if any(b is None for b in bounds):
+        partial = [call.input(k).integers for k in range(3)]
+        is_count = partial[0] == (0,) and partial[2] == (1,) and partial[1]
+        return [Tensor(dtype, (partial[1][0] if is_count else None,))]  # type: ignore[index]
+    start, limit, delta = (b.reshape(-1)[0] for b in bounds if b is not None)
+    if delta == 0:
+        raise ValueError("a step of 0")
+    if dtype in (INT64, TensorProto.INT32, TensorProto.INT16):
+        return [Tensor(dtype, (max(0, -((int(start) - int(limit)) // int(delta))),))]
+    count = (float(limit) - float(start)) / float(delta)
+    return [Tensor(dtype, (max(0, math.ceil(count)) if math.isfinite(count) else None,))]
+
+
+@shape_of("OneHot")
+def _one_hot(call: OperatorCall) -> list[Tensor]:
+    indices, depth = call.shape(0), call.input(1).array
+    dtype = call.input(2).dtype
+    if indices is None:
+        return [Tensor(dtype, None)]
+    axis = checked_axis(call.attribute("axis", -1), len(indices) + 1)
+    size = int(depth.reshape(-1)[0]) if depth is not None and depth.size else None
+    return [Tensor(dtype, (*indices[:axis], size, *indices[axis:]))]
+
+
+@shape_of("TopK")
+def _top_k(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    if x.shape is None:
+        return [Tensor(x.dtype, None), Tensor(INT64, None)]
+    k = call.input(1).integers
+    axis = call.axis(-1, len(x.shape))
+    shape = (*x.shape[:axis], k[0] if k else None, *x.shape[axis + 1 :])
+    return [Tensor(x.dtype, shape), Tensor(INT64, shape)]
+
+
+@shape_of("NonZero")
+def _non_zero(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    return [Tensor(INT64, (None if shape is None else max(1, len(shape)), None))]
+
+
+@shape_of("NonMaxSuppression")
+def _non_max_suppression(call: OperatorCall) -> list[Tensor]:
+    return [Tensor(INT64, (None, 3))]
+
+
+@shape_of("Compress")
+def _compress(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    axis = call.attribute("axis")
+    if axis is None or x.shape is None:
+        return [Tensor(x.dtype, (None,) if axis is None else None)]
+    axis = checked_axis(axis, len(x.shape))
+    return [Tensor(x.dtype, (*x.shape[:axis], None, *x.shape[axis + 1 :]))]
+
+
+@shape_of("Unique")
+def _unique(call: OperatorCall) -> list[Tensor]:
+    x, axis = call.input(0), call.attribute("axis")
+    shape: Dims | None = (None,)
+    if axis is not None and x.shape is not None:
+        axis = checked_axis(axis, len(x.shape))
+        shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+    return [Tensor(x.dtype, shape), *[Tensor(INT64, (None,))] * (call.num_outputs - 1)]
+
+
+@shape_of("DepthToSpace")
+def _depth_to_space(call: OperatorCall) -> list[Tensor]:
+    x, side = call.shape(0, rank=4), call.attributes["blocksize"]
+    dtype = call.input(0).dtype
+    if x is None:
+        return [Tensor(dtype, None)]
+    if side < 1 or (type(x[1]) is int and x[1] % side**2):
+        raise ValueError(f"blocksize {side} for {x[1]} channels")
+    return [Tensor(dtype, (x[0], divide(x[1], side**2), product((x[2], side)), product((x[3], side))))]
+
+
+@shape_of("SpaceToDepth")
+def _space_to_depth(call: OperatorCall) -> list[Tensor]:
+    x, side = call.shape(0, rank=4), call.attributes["blocksize"]
+    dtype = call.input(0).dtype
+    if x is None:
+        return [Tensor(dtype, None)]
+    if side < 1 or any(type(d) is int and d % side for d in x[2:]):
+        raise ValueError(f"blocksize {side} for an image of {_list(x[2:])}")
+    return [Tensor(dtype, (x[0], product((x[1], side**2)), divide(x[2], side), divide(x[3], side)))]
+
+
+@shape_of("GridSample")
+def _grid_sample(call: OperatorCall) -> list[Tensor]:
+    x, grid, dtype = call.shape(0), call.shape(1), call.input(0).dtype
+    return [Tensor(dtype, (*x[:2], *grid[1:-1]) if x and grid else None)]
+
+
+@shape_of("AffineGrid")
+def _affine_grid(call: OperatorCall) -> list[Tensor]:
+    sizes, dtype = call.input(1).integers, call.input(0).dtype
+    return [Tensor(dtype, (sizes[0], *sizes[2:], len(sizes) - 2) if sizes else None)]
+
+
+@shape_of("RandomNormal", "RandomUniform")
+def _random(call: OperatorCall) -> list[Tensor]:
+    return [Tensor(call.attribute("dtype", FLOAT), tuple(call.attributes["shape"]))]
+
+
+@shape_of("Multinomial")
+def _multinomial(call: OperatorCall) -> list[Tensor]:
+    x = call.shape(0, rank=2)
+    return [
+        Tensor(
+            call.attribute("dtype", TensorProto.INT32),
+            (x[0] if x else None, call.attribute("sample_size", 1)),
+        )
+    ]
+
+
+@shape_of("Col2Im")
+def _col2im(call: OperatorCall) -> list[Tensor]:
+    x, image, block = call.shape(0, rank=3), call.input(1).integers, call.input(2).integers
+    channels = divide(x[1], product(block)) if x and block else None
+    sides = image or (None,) * (call.input(1).known_shape or (2,))[0]
+    return [Tensor(call.input(0).dtype, (x[0] if x else None, channels, *sides))]
+
+
+@shape_of("CenterCropPad")
+def _center_crop_pad(call: OperatorCall) -> list[Tensor]:
+    x, sizes = call.input(0), call.input(1).integers
+    if x.shape is None or sizes is None:
+        return [Tensor(x.dtype, None if x.shape is None else (None,) * len(x.shape))]
+    axes = [checked_axis(a, len(x.shape)) for a in call.attribute("axes", range(len(x.shape)))]
+    if len(axes) != len(sizes):
+        raise ValueError(f"{len(sizes)} sizes for {len(axes)} axes")
+    out = list(x.shape)
+    for a, d in zip(axes, sizes, strict=True):
+        out[a] = d
+    return [Tensor(x.dtype, tuple(out))]
+
+
+@shape_of("Det")
+def _det(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    return [Tensor(call.input(0).dtype, None if shape is None else shape[:-2])]
+
+
+@shape_of("HannWindow", "HammingWindow", "BlackmanWindow")
+def _window(call: OperatorCall) -> list[Tensor]:
+    size = call.input(0).integers
+    return [Tensor(call.attribute("output_datatype", FLOAT), (size[0] if size else None,))]
+
+
+@shape_of("MelWeightMatrix")
+def _mel(call: OperatorCall) -> list[Tensor]:
+    bins, length = call.input(0).integers, call.input(1).integers
+    half = length[0] // 2 + 1 if length and type(length[0]) is int else None
+    return [Tensor(call.attribute("output_datatype", FLOAT), (half, bins[0] if bins else None))]
+
+
+@shape_of("DFT")
+def _dft(call: OperatorCall) -> list[Tensor]:
+    x, dtype = call.shape(0), call.input(0).dtype
+    if x is None:
+        return [Tensor(dtype, None)]
+    given = call.optional(2)
+    axis_values = given.integers if given is not None else (call.attribute("axis", -2),)
+    if not axis_values or type(axis_values[0]) is not int:
+        return [Tensor(dtype, (None,) * len(x))]
+    axis = checked_axis(axis_values[0], len(x))
+    out = list(x)
+    length = call.optional(1)
+    sizes = length.integers if length is not None else (x[axis],)
+    side = sizes[0] if sizes else None
+    if call.attribute("onesided", 0):
+        if call.attribute("inverse", 0):
+            side = None if type(side) is not int else (side if length is not None else 2 * (side - 1))
+        else:
+            side = side // 2 + 1 if type(side) is int else None
+    out[axis] = side
+    out[-1] = 1 if call.attribute("onesided", 0) and call.attribute("inverse", 0) else 2
+    return [Tensor(dtype, tuple(out))]
+
+
+@shape_of("STFT")
+def _stft(call: OperatorCall) -> list[Tensor]:
+    x, dtype = call.shape(0), call.input(0).dtype
+    step = call.input(1).integers
+    length = call.input(3).integers if call.has(3) else None
+    if length is None and call.has(2):
+        window = call.shape(2)
+        length = window[:1] if window else None
+    if x is None or not step or not length or not all(type(d) is int for d in (x[1], step[0], length[0])):
+        return [Tensor(dtype, (x[0] if x else None, None, None, 2))]
+    bins = length[0] // 2 + 1 if call.attribute("onesided", 1) else length[0]  # type: ignore[operator]
+    frames = (x[1] - length[0]) // step[0] + 1  # type: ignore[operator]
+    return [Tensor(dtype, (x[0], frames, bins, 2))]
+
+
+@shape_of("SequenceConstruct", "SequenceInsert", "SequenceErase", "SequenceEmpty", "SplitToSequence")
+@shape_of("Optional", "ai.onnx.ml.ZipMap")
+def _no_tensor(call: OperatorCall) -> list[Tensor]:
+    first = call.optional(0)
+    dtype = first.dtype if first is not None and first.dtype > 0 else call.attribute("dtype", FLOAT)
+    if first is not None and first.dtype == NOT_A_TENSOR and call.kind.startswith("Sequence"):
+        return [Tensor(NOT_A_TENSOR, None, elements=first.elements)]
+    if call.kind.endswith("ZipMap"):
+        labels = call.attribute("classlabels_int64s")
+        values = helper.make_tensor_type_proto(FLOAT, [])
+        keys = helper.make_map_type_proto(INT64 if labels else STRING, values)
+        return [Tensor(NOT_A_TENSOR, None, elements=helper.make_sequence_type_proto(keys))]
+    element = helper.make_tensor_type_proto(dtype, None)
+    make = helper.make_optional_type_proto if call.kind == "Optional" else helper.make_sequence_type_proto
+    return [Tensor(NOT_A_TENSOR, None, elements=make(element))]
+
+
+@shape_of("SequenceAt", "ConcatFromSequence", "OptionalGetElement")
+def _element(call: OperatorCall) -> list[Tensor]:
+    x = call.input(0)
+    if x.elements is None:
+        return [x if call.kind == "OptionalGetElement" else Tensor(x.dtype, None)]
+    is_optional = x.elements.HasField("optional_type")
+    inner = x.elements.optional_type.elem_type if is_optional else x.elements.sequence_type.elem_type
+    if inner.HasField("tensor_type"):
+        return [Tensor(inner.tensor_type.elem_type, None)]
+    return [Tensor(NOT_A_TENSOR, None, elements=inner)]
+
+
+@shape_of("SequenceLength")
+def _sequence_length(call: OperatorCall) -> list[Tensor]:
+    return [Tensor(INT64, ())]
+
+
+@shape_of("OptionalHasElement")
+def _has_element(call: OperatorCall) -> list[Tensor]:
+    return [Tensor(BOOL, ())]
+
+
+@shape_of("StringConcat", "StringNormalizer", "com.microsoft.StringNormalizer")
+def _strings(call: OperatorCall) -> list[Tensor]:
+    shape = broadcast([call.shape(0), call.shape(1)]) if call.has(1) else None
+    return [Tensor(STRING, shape)]
+
+
+@shape_of("StringSplit")
+def _string_split(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    return [Tensor(STRING, None if shape is None else (*shape, None)), Tensor(INT64, shape)]
+
+
+@shape_of("RegexFullMatch")
+def _regex(call: OperatorCall) -> list[Tensor]:
+    return [Tensor(BOOL, call.shape(0))]
+
+
+@shape_of("TfIdfVectorizer")
+def _tf_idf(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    width = max(call.attribute("ngram_indexes", (0,)), default=0) + 1
+    return [Tensor(FLOAT, None if shape is None else (*shape[:-1], width))]
+
+
+@shape_of("ImageDecoder")
+def _image_decoder(call: OperatorCall) -> list[Tensor]:
+    channels = 1 if call.attribute("pixel_format", b"RGB") == b"Grayscale" else 3
+    return [Tensor(TensorProto.UINT8, (None, None, channels))]
+
+
+@shape_of("ai.onnx.ml.TreeEnsembleClassifier", "ai.onnx.ml.SVMClassifier", "ai.onnx.ml.LinearClassifier")
+def _classifier(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    rows = shape[0] if shape and len(shape) > 1 else 1 if shape else None
+    names = [
+        k for k in call.attributes if k.startswith("classlabels_") and isinstance(call.attributes[k], tuple)
+    ]
+    labels = call.attributes[names[0]] if names else ()
+    sizes = [v for k, v in call.attributes.items() if k.startswith("classlabels_") and k.endswith("_size")]
+    has_strings = any("string" in k for k in call.attributes if k.startswith("classlabels_"))
+    count = sizes[0] if sizes else len(labels) or None
+    return [Tensor(STRING if has_strings else INT64, (rows,)), Tensor(FLOAT, (rows, count))]
+
+
+@shape_of("ai.onnx.ml.TreeEnsembleRegressor", "ai.onnx.ml.SVMRegressor", "ai.onnx.ml.LinearRegressor")
+@shape_of("ai.onnx.ml.TreeEnsemble")
+def _regressor(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    rows = shape[0] if shape and len(shape) > 1 else 1 if shape else None
+    dtype = call.input(0).dtype if call.kind.endswith("TreeEnsemble") else FLOAT
+    return [Tensor(dtype, (rows, call.attribute("n_targets", call.attribute("targets", 1))))]
+
+
+@shape_of("ai.onnx.ml.Scaler", "ai.onnx.ml.Normalizer", "ai.onnx.ml.Imputer")
+def _scaler(call: OperatorCall) -> list[Tensor]:
+    dtype = call.input(0).dtype if call.kind.endswith("Imputer") else FLOAT
+    return [Tensor(dtype, call.shape(0))]
+
+
+@shape_of("ai.onnx.ml.LabelEncoder", "ai.onnx.ml.CategoryMapper")
+def _label_encoder(call: OperatorCall) -> list[Tensor]:
+    kinds = {"strings": STRING, "int64s": INT64, "floats": FLOAT}
+    dtype = next((t for name, t in kinds.items() if call.attribute(f"values_{name}")), None)
+    if dtype is None:
+        table = call.attribute("values_tensor")
+        dtype = STRING if call.input(0).dtype == INT64 else INT64
+        if isinstance(table, np.ndarray):
+            dtype = helper.np_dtype_to_tensor_dtype(table.dtype)
+    return [Tensor(dtype, call.shape(0))]
+
+
+@shape_of("ai.onnx.ml.ArrayFeatureExtractor")
+def _feature_extractor(call: OperatorCall) -> list[Tensor]:
+    x, indices = call.input(0), call.shape(1)
+    count = product(indices) if indices is not None else None
+    return [Tensor(x.dtype, None if x.shape is None else (*(x.shape[:-1] or (1,)), count))]
+
+
+@shape_of("ai.onnx.ml.FeatureVectorizer")
+def _feature_vectorizer(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    widths = call.attribute("inputdimensions")
+    return [Tensor(FLOAT, (shape[0] if shape else None, sum(widths) if widths else None))]
+
+
+@shape_of("ai.onnx.ml.OneHotEncoder")
+def _one_hot_encoder(call: OperatorCall) -> list[Tensor]:
+    shape = call.shape(0)
+    count = len(call.attribute("cats_int64s", ()) or call.attribute("cats_strings", ()))
+    return [Tensor(FLOAT, None if shape is None else (*shape, count))]
+
+
+@shape_of("com.microsoft.CropAndResize")
+def _crop_and_resize(call: OperatorCall) -> list[Tensor]:
+    x, rois, sides = call.shape(0, rank=4), call.shape(1), call.input(3).integers
+    return [
+        Tensor(
+            call.input(0).dtype, (rois[0] if rois else None, x[1] if x else None, *(sides or (None, None)))
+        )
+    ]

@@ -1,0 +1,81 @@
+import time
+
+import onnx
+import pytest
+
+from nas_rlm.graph.limits import Limits, check_time, time_limit
+from nas_rlm.text import from_onnx
+from tests.nas_rlm.graph.small_models import small_model
+
+
+def chain(length):
+    statements = " ".join(f"t{k + 1} = Relu(t{k})" for k in range(length))
+    return small_model(f"t0 = Sigmoid(x) {statements} y = Tanh(t{length})", "float[4] x")
+
+
+def nested(depth):
+    """Branches within branches."""
+    body = "p = Relu(x)"
+    for k in range(depth):
+        other = f"else_branch = e{k} () => (q) {{ q = Abs(x) }}"
+        body = f"p = If<then_branch = t{k} () => (p) {{ {body} }}, {other}>(c)"
+    return small_model(f"s = ReduceSum<keepdims=0>(x) c = Cast<to=9>(s) {body} y = Relu(p)", "float[4] x")
+
+
+def test_number_of_nodes():
+    assert from_onnx(chain(8), limits=Limits(max_nodes=10))
+    with pytest.raises(ValueError, match="more nodes than the limit of 10"):
+        from_onnx(chain(9), limits=Limits(max_nodes=10))
+
+
+def test_nodes_of_functions_and_subgraphs_count():
+    functions = '<domain: "acme", opset_import: ["": 21]> F (a) => (b) { c = Relu(a) b = Abs(c) }'
+    model = small_model("t = acme.F(x) u = acme.F(t) y = acme.F(u)", "float[4] x", functions=functions)
+    assert from_onnx(model, limits=Limits(max_nodes=6))
+    with pytest.raises(ValueError, match="more nodes than the limit of 5"):
+        from_onnx(model, limits=Limits(max_nodes=5))
+    with pytest.raises(ValueError, match="more nodes than the limit of 5"):
+        from_onnx(nested(1), limits=Limits(max_nodes=5))
+
+
+def test_depth():
+    assert from_onnx(nested(4), limits=Limits(max_depth=4))
+    with pytest.raises(ValueError, match="nested deeper than the limit of 3"):
+        from_onnx(nested(4), limits=Limits(max_depth=3))
+
+
+def test_a_function_that_calls_itself_is_refused():
+    functions = '<domain: "acme", opset_import: ["": 21, "acme": 1]> F (a) => (b) { b = acme.F(a) }'
+    with pytest.raises(ValueError, match="nested deeper than the limit of 32"):
+        from_onnx(small_model("y = acme.F(x)", "float[4] x", functions=functions))
+
+
+def test_size_of_the_file(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(chain(3), path)
+    size = path.stat().st_size
+    assert from_onnx(path, limits=Limits(max_bytes=size))
+    with pytest.raises(ValueError, match=rf"m\.onnx' has {size} bytes, more than the limit of {size - 1}"):
+        from_onnx(path, limits=Limits(max_bytes=size - 1))
+
+
+def test_time():
+    with pytest.raises(ValueError, match="takes longer than the limit of 1e-09 s"):
+        from_onnx(chain(3), limits=Limits(max_seconds=1e-9))
+    check_time()  # there is no limit outside of a conversion
+
+
+def test_the_inner_time_limit_ends_with_its_block():
+    with time_limit(60):
+        with time_limit(1e-6):
+            time.sleep(0.001)
+            with pytest.raises(ValueError, match="1e-06 s"):
+                check_time()
+        check_time()
+
+
+@pytest.mark.parametrize("name", ["max_bytes", "max_nodes", "max_depth", "max_seconds"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_limits_are_positive(name, value):
+    with pytest.raises(ValueError, match=f"{name} is .*: expected a positive number"):
+        Limits(**{name: value})

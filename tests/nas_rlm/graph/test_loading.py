@@ -1,0 +1,77 @@
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from nas_rlm.graph.loading import load
+from nas_rlm.text import from_onnx
+from tests.nas_rlm.graph.small_models import small_model
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"GIF89a", bytes(100), b"<ir_version: 10>", b"\x08\x0a", bytes(range(256))),
+        onnx.ModelProto(ir_version=10).SerializeToString(),
+        onnx.TensorProto(dims=[2], data_type=1).SerializeToString(),
+    ],
+)
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"m\.onnx"):
+        load(path)
+
+
+def test_missing_files_and_directories(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no ONNX file at .*m\.onnx"):
+        load(tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="is a directory"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("source", [None, 3, b"m.onnx", ["m.onnx"]])
+def test_other_objects_are_refused(source):
+    with pytest.raises(ValueError, match="is not an ONNX model: expected a model or the path"):
+        load(source)
+
+
+def test_truncated_files_are_refused(tmp_path):
+    model = small_model("y = MatMul(x, w)", "float[2,8] x", {"w": (8, 8)})
+    content = model.SerializeToString()
+    path = tmp_path / "m.onnx"
+    for size in range(1, len(content), 17):
+        path.write_bytes(content[:size])
+        try:
+            from_onnx(path)
+        except ValueError as error:
+            assert "m.onnx" in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("value", [np.array(2.5, np.float32), np.array([2, 4]), np.array(3, np.int32)])
+def test_values_in_external_data_are_part_of_the_text(tmp_path, value):
+    body = "r = Reshape(x, c) y = Relu(r)" if value.ndim else "k = Cast<to=1>(c) y = Mul(x, k)"
+    model = small_model(body, "float[8] x", {"c": value})
+    expected = from_onnx(model)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="c.bin", size_threshold=0)
+    assert from_onnx(tmp_path / "m.onnx") == expected
+    (tmp_path / "c.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"m\.onnx.*external data for 'c' that cannot be read"):
+        from_onnx(tmp_path / "m.onnx")
+
+
+def test_external_data_outside_of_the_directory_are_not_read(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(np.array([2, 4]).tobytes())
+    model = small_model("r = Reshape(x, c) y = Relu(r)", "float[8] x", {"c": np.array([2, 4])})
+    tensor = model.graph.initializer[0]
+    onnx.external_data_helper.set_external_data(tensor, "../secret.bin")
+    tensor.ClearField("raw_data")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match="external data for 'c' that cannot be read"):
+        from_onnx(tmp_path / "models" / "m.onnx")
+
+
+def test_a_model_is_returned_as_it_is():
+    model = small_model("y = Relu(x)", "float[4] x", {"w": numpy_helper.from_array(np.zeros(2), "w")})
+    assert load(model) is model

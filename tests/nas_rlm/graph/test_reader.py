@@ -1,0 +1,127 @@
+"""What of a model is part of its text: sizes, values of small constants, types, and no names."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from nas_rlm.text import from_onnx
+from tests.nas_rlm.graph.small_models import float16, int4, integers, small_model
+
+X = "float[2,8] x"
+
+
+def text_of(*args, **options):
+    """The text, which has to be valid ONNX and its own canonical form."""
+    text = from_onnx(small_model(*args, **options))
+    parsed = onnx.parser.parse_model(text)
+    onnx.checker.check_model(parsed)
+    assert from_onnx(parsed) == text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "values", "is_part"),
+    [
+        ("y = Mul(x, c)", X, [np.array(0.5, np.float32), np.array(0.25, np.float32)], True),
+        ("y = Mul(x, c)", X, [np.full(8, 0.5, np.float32), np.arange(8, dtype=np.float32)], False),
+        ("y = Gather(x, c)", X, [np.array([0, 1]), np.array([1, 1])], True),
+        ("y = Gather(x, c)", X, [np.arange(64) % 2, np.arange(64) % 3 % 2], True),
+        ("y = Gather(x, c)", X, [np.arange(65) % 2, np.arange(65) % 3 % 2], False),
+        ("y = Resize(x, , c)", X, [np.array([1, 2], np.float32), np.array([2, 1], np.float32)], True),
+        ("y = MatMulInteger(x, c)", "uint8[2,8] x", [integers(8, 3), integers(8, 3) + np.int8(1)], False),
+        ("y = Where(c, x, x)", X, [np.array([True] * 7 + [False]), np.array([False] * 7 + [True])], True),
+    ],
+)
+def test_values_of_scalars_and_small_integers_are_part_of_the_text(body, inputs, values, is_part):
+    first, second = (text_of(body, inputs, {"c": value}) for value in values)
+    assert (first != second) == is_part
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m, "producer_name", "tool"),
+        lambda m: setattr(m, "model_version", 7),
+        lambda m: setattr(m.graph, "name", "other"),
+        lambda m: setattr(m.graph.node[0], "name", "first"),
+        lambda m: setattr(m.graph.node[0], "doc_string", "text\nof two lines"),
+        lambda m: m.graph.value_info.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, [5, 5])),
+        lambda m: m.metadata_props.append(onnx.StringStringEntryProto(key="a", value="b")),
+        lambda m: m.opset_import.append(helper.make_opsetid("unused", 3)),
+        lambda m: setattr(m, "ir_version", 8),
+        lambda m: setattr(m.opset_import[0], "domain", "ai.onnx"),
+        lambda m: setattr(m.graph.node[0], "domain", "ai.onnx"),
+    ],
+)
+def test_names_and_metadata_are_no_part_of_the_text(change):
+    model = small_model("a = MatMul(x, w) y = Relu(a)", X, {"w": (8, 8)})
+    expected = from_onnx(model)
+    change(model)
+    assert from_onnx(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("float", "W8_4"), ("float16", "float16_8_4"), ("double", "double_8_4"), ("bfloat16", "bfloat16_8_4")],
+)
+def test_weights_are_named_by_type_and_shape(kind, name):
+    number = TensorProto.DataType.Value(kind.upper())
+    weight = helper.make_tensor("w", number, [8, 4], np.linspace(0, 1, 32).tolist())
+    text = text_of("y = MatMul(x, w)", f"{kind}[2,8] x", {"w": weight})
+    assert f"{kind}[8,4] {name})" in text
+
+
+def test_weights_of_few_bits():
+    scale = np.array([0.5], np.float32)
+    text = text_of("d = DequantizeLinear(w, s) y = MatMul(x, d)", X, {"w": int4("w", 8, 4), "s": scale})
+    assert "int4[8,4] int4_8_4" in text
+    assert "float16[4] float16_4" in text_of("y = Mul(x, w)", "float16[2,4] x", {"w": float16("w", 4)})
+
+
+def test_open_sizes_are_numbered_in_order():
+    text = text_of("a = Relu(x) y = Add(a, z)", "float[2,width,height] x, float[2,width,height] z")
+    assert "(float[2,N0,N1] v0,float[2,N0,N1] v1)=>(float[2,N0,N1] v3)" in text
+    swapped = "float[2,height,width] x, float[2,height,width] z"
+    assert text_of("a = Relu(x) y = Add(a, z)", swapped) == text
+
+
+@pytest.mark.parametrize("dims", ["N,8", "2,N"])
+def test_an_input_without_a_name_for_its_open_size(dims):
+    model = small_model("y = Relu(x)", f"float[{dims}] x")
+    expected = from_onnx(model)
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        if dim.dim_param:
+            dim.ClearField("dim_param")
+    assert from_onnx(model) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["plain", 'with "quotes"', "back\\slash", "line\nbreak", "tab\t", "naïve ✓", "<x>(y)=z, a@b", "", "\x00"],
+)
+def test_strings_in_attributes(value):
+    model = small_model("y = acme.Magic(x)", X, outputs="float[2,8] y")
+    model.graph.node[0].attribute.append(helper.make_attribute("text", value))
+    text = from_onnx(model)
+    parsed = onnx.parser.parse_model(text)
+    onnx.checker.check_model(parsed)
+    assert from_onnx(parsed) == text
+    assert len(text.splitlines()) == 5
+
+
+@pytest.mark.parametrize("domain", ["a b", "f", "1a", "a..b", "ä", 'x"y', "com.", "x\ny"])
+def test_domains_that_the_text_cannot_have(domain):
+    model = small_model("y = acme.Magic(x)", X)
+    model.graph.node[0].domain = domain
+    with pytest.raises(ValueError, match="cannot be written: expected a dotted name") as caught:
+        from_onnx(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_omitted_inputs_keep_their_positions():
+    both = text_of("y = Clip(x, a, b)", X, {"a": np.array(0, np.float32), "b": np.array(1, np.float32)})
+    upper = text_of("y = Clip(x, , b)", X, {"b": np.array(1, np.float32)})
+    lower = text_of("y = Clip(x, a)", X, {"a": np.array(1, np.float32)})
+    assert len({both, upper, lower}) == 3
+    assert "Clip(x0,,F1p0)" in upper
