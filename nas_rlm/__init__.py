@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from nas_rlm.data.tables import Row, Table
     from nas_rlm.data.tables import read as read_table
     from nas_rlm.data.tables import write as write_table
+    from nas_rlm.inspection import inspect_network
     from nas_rlm.rlm import RLM
     from nas_rlm.search.settings import Constraint, SearchSettings
     from nas_rlm.study import Study, run_search
     from nas_rlm.text import from_architecture, from_onnx
+    from nas_rlm.text.torch_modules import from_torch
     from search_spaces import get as get_space
     from search_spaces import names as space_names
 
@@ -28,7 +30,9 @@ __all__ = [
     "__version__",
     "from_architecture",
     "from_onnx",
+    "from_torch",
     "get_space",
+    "inspect_network",
     "read_table",
     "run_search",
     "space_names",
@@ -45,7 +49,9 @@ _LAZY = {
     "Table": ("nas_rlm.data.tables", "Table"),
     "from_architecture": ("nas_rlm.text", "from_architecture"),
     "from_onnx": ("nas_rlm.text", "from_onnx"),
+    "from_torch": ("nas_rlm.text.torch_modules", "from_torch"),
     "get_space": ("search_spaces", "get"),
+    "inspect_network": ("nas_rlm.inspection", "inspect_network"),
     "read_table": ("nas_rlm.data.tables", "read"),
     "run_search": ("nas_rlm.study", "run_search"),
     "space_names": ("search_spaces", "names"),

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import onnx
+import torch
+from torch import nn
 
 from nas_rlm.data import Row
+from nas_rlm.data.synthetic import graph_features
+from nas_rlm.data.tables import EXACT_OBJECTIVES
+from nas_rlm.graph.torch_export import export_module
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.text import from_onnx
+from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.training.finetune import fine_tune
 from nas_rlm.training.recipe import Recipe
+from nas_rlm.utils.validation import check_objective_names, quantile_levels
 
 
 class RLM(Ensemble):
@@ -44,29 +50,84 @@ class RLM(Ensemble):
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
         space: str = "",
+        shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> np.ndarray:
-        """Predict objectives of ONNX models.
+        """Predict objectives of ONNX models; flops and params are exact.
 
         Args:
             models: N models or paths of ONNX files.
             objectives: K distinct names.
             quantiles: Q levels between 0 and 1; None for the median only.
             space: name of the space whose temperatures and surrogates are used, see `predict_text`.
+            shapes: shapes of inputs that have open sizes in the files, by name, such as
+                `{"x": (1, 3, 224, 224)}`. An open first size is a batch of 1.
 
         Returns:
             float64 [N, K] medians, or [N, K, Q] quantiles.
 
         Raises:
-            ValueError: `models` is not a list, an objective is unknown, or neither the model nor
-                `search_spaces` has the space.
+            ValueError: `models` is not a list, a cost depends on an open size, an objective is unknown, or
+                neither the model nor `search_spaces` has the space.
 
         Warns:
             UserWarning: no space is named, or the model was not trained on an objective in the space.
         """
         if isinstance(models, str | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
-        self.check_space(space, objectives)
-        return self.predict_text([from_onnx(m) for m in models], objectives, quantiles, space=space)
+        check_objective_names(objectives)
+        learned = [k for k, name in enumerate(objectives) if name not in EXACT_OBJECTIVES]
+        if learned:
+            self.check_space(space, [objectives[k] for k in learned])
+        own_shapes = shapes_of_models(models, shapes)
+        texts = [costed_text(m, own) for m, own in zip(models, own_shapes, strict=True)]
+        levels = quantile_levels(quantiles)
+        values = np.empty((len(texts), len(objectives), len(levels)))
+        if learned:
+            names = [objectives[k] for k in learned]
+            values[:, learned] = self.predict_text(texts, names, levels, space=space)
+        for k in set(range(len(objectives))).difference(learned):
+            values[:, k] = [[graph_features(text)[objectives[k]]] for text in texts]
+        return values if quantiles is not None else values[:, :, 0]
+
+    def predict_module(
+        self,
+        module: nn.Module,
+        example_inputs: torch.Tensor | tuple[Any, ...],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] | None = None,
+        space: str = "",
+    ) -> np.ndarray:
+        """Predict objectives of a torch module in evaluation mode; flops and params are exact.
+
+        Examples:
+            >>> import torch
+            >>> from torch import nn
+            >>> from nas_rlm import RLM
+            >>> module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+            >>> example = torch.zeros(1, 3, 32, 32)
+            >>> RLM.load("nas").predict_module(module, example, ["flops", "params"], space="nasbench201")
+            array([194400.,    240.])
+
+        Args:
+            module: the module; its mode and weights stay as they are.
+            example_inputs: a tensor, or the positional arguments of a call. Their shapes are those of the
+                network.
+            objectives: K distinct names.
+            quantiles: Q levels between 0 and 1; None for the median only.
+            space: name of the space whose temperatures and surrogates are used, see `predict_text`.
+
+        Returns:
+            float64 [K] medians, or [K, Q] quantiles.
+
+        Raises:
+            ValueError: `torch.export` cannot trace the module, or as `predict_onnx`.
+
+        Warns:
+            UserWarning: no space is named, or the model was not trained on an objective in the space.
+        """
+        model = export_module(module, example_inputs)
+        prediction: np.ndarray = self.predict_onnx([model], objectives, quantiles, space)[0]
+        return prediction
 
     def fine_tune(
         self,

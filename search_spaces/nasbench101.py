@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ LABELS = {INPUT: -1, OUTPUT: -2, **{o: i for i, o in enumerate(OPERATORS)}}
 VERTICES, EDGES = 7, 9
 STEM, STACKS, CELLS = 128, 3, 3
 EXAMPLE = '{"adjacency": "010001000", "ops": ["input", "conv3x3-bn-relu", "output"]}'
+MATRIX_KEYS = ("adjacency", "matrix", "module_adjacency")
+OPERATOR_KEYS = ("ops", "module_operations")
 _PAIRS = [(i, j) for i in range(VERTICES) for j in range(i + 1, VERTICES)]
 
 
@@ -124,26 +127,44 @@ class NASBench101(SearchSpace[Cell101]):
         return np.array([*(adjacency[i, j] for i, j in _PAIRS), *ops, *[0] * (VERTICES - n)])
 
     def parse(self, text: str) -> Cell101:
+        """Return the architecture of a text.
+
+        A cell with more than seven vertices, more than nine edges or another operator is pruned first, as
+        `ModelSpec` of the package nasbench does: vertices off the paths from input to output are removed.
+
+        Args:
+            text: JSON with adjacency and ops; or with matrix and ops, the arguments of `ModelSpec`; or with
+                module_adjacency and module_operations, which `get_metrics_from_spec` returns; or the list of
+                a matrix and labels that `generate_graphs.py` writes. The matrix is a text of zeros and ones,
+                a list of such rows or a nested list; the operators are a list of names or labels, or names
+                joined by commas as in the TFRecord.
+
+        Raises:
+            ValueError: the text is malformed; the message names the bad part.
+        """
         expected = f"JSON with adjacency and ops, such as {EXAMPLE}"
-        content = read_json(text, expected, ("adjacency", "ops"))
+        content = read_json(text, expected, (*MATRIX_KEYS, *OPERATOR_KEYS))
         try:
-            written_adjacency, ops = content["adjacency"], content["ops"]
-            n = len(ops) if isinstance(ops, list) else -1
+            written_adjacency, ops = _matrix_and_operators(content)
             flat = (
                 [e for row in written_adjacency for e in row]
                 if isinstance(written_adjacency, list)
                 else list(written_adjacency)
             )
         except (ValueError, KeyError, TypeError):
-            n = -1
-        if n < 0:
-            raise ValueError(f"{abbreviated(text)} is not {expected}")
-        if any(str(e) not in ("0", "1") for e in flat) or len(flat) != n * n:
+            raise ValueError(f"{abbreviated(text)} is not {expected}") from None
+        n = len(ops)
+        if any(e not in (0, 1, "0", "1") for e in flat) or len(flat) != n * n:
             raise ValueError(
                 f"adjacency {written_adjacency!r} in {text!r} should be {n} x {n} zeros and ones for {n} ops"
             )
         adjacency = tuple(tuple(int(e) for e in flat[i * n : (i + 1) * n]) for i in range(n))
         cell = Cell101(adjacency, tuple(ops))
+        _check_upper_triangular(cell)
+        is_small = n <= VERTICES and sum(map(sum, adjacency)) <= EDGES
+        is_in_space = is_small and all(o in OPERATORS for o in ops[1:-1])
+        if n >= 2 and not is_in_space:
+            cell = cell.pruned() or cell
         self.validate(cell)
         return cell
 
@@ -157,10 +178,7 @@ class NASBench101(SearchSpace[Cell101]):
             if o not in OPERATORS:
                 similar = most_similar(o, OPERATORS)
                 raise ValueError(f"unknown operator {o!r} in {architecture}; did you mean {similar!r}?")
-        for u, row in enumerate(architecture.adjacency):
-            for v, edge in enumerate(row):
-                if edge and v <= u:
-                    raise ValueError(f"edge {u} to {v} of {architecture} goes back; only u < v may be joined")
+        _check_upper_triangular(architecture)
         edges = sum(map(sum, architecture.adjacency))
         if edges > EDGES:
             raise ValueError(f"{architecture} has {edges} edges, expected at most {EDGES}")
@@ -227,6 +245,36 @@ class NASBench101(SearchSpace[Cell101]):
         if pruned is None:
             raise ValueError(f"{cell} has no path from input to output")
         return pruned
+
+
+def _matrix_and_operators(content: Any) -> tuple[Any, list[Any]]:
+    """Return the adjacency matrix as it is written, and the operators of JSON content.
+
+    Raises:
+        ValueError: the content does not have exactly one matrix and one list of operators.
+    """
+    if isinstance(content, list):
+        matrix, operators = content
+    elif not isinstance(content, dict):
+        raise ValueError
+    else:
+        (matrix_key,) = content.keys() & set(MATRIX_KEYS)
+        (operators_key,) = content.keys() & set(OPERATOR_KEYS)
+        matrix, operators = content[matrix_key], content[operators_key]
+    if isinstance(operators, str):
+        operators = operators.split(",")
+    if not isinstance(operators, list):
+        raise ValueError
+    names = {label: name for name, label in LABELS.items()}
+    return matrix, [names.get(o, o) if type(o) is int else o for o in operators]
+
+
+def _check_upper_triangular(cell: Cell101) -> None:
+    """Raise a ValueError if an edge does not lead to a later vertex."""
+    for u, row in enumerate(cell.adjacency):
+        for v, edge in enumerate(row):
+            if edge and v <= u:
+                raise ValueError(f"edge {u} to {v} of {cell} goes back; only u < v may be joined")
 
 
 def vertex_channels(cell: Cell101, c_in: int, c_out: int) -> list[int]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import conv_bn, relu_conv_bn
-from search_spaces.notation import most_similar
+from search_spaces.notation import abbreviated, most_similar, read_json
 from search_spaces.space import SearchSpace
 
 OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # from node, to node, in the notation's order
+EDGE_KEYS = ("{0}_{1}", "{1}<-{0}")  # of JSON notations
+NNI_OPERATORS = {"conv_1x1": "nor_conv_1x1", "conv_3x3": "nor_conv_3x3"}
 INTO = {node: [(i, source) for i, (source, n) in enumerate(EDGES) if n == node] for node in (1, 2, 3)}
 EXAMPLE = "|avg_pool_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|nor_conv_1x1~0|skip_connect~1|skip_connect~2|"
 CHANNELS = (16, 32, 64)
@@ -56,7 +58,20 @@ class NASBench201(SearchSpace[Cell201]):
         return np.array([OPERATORS.index(o) for o in architecture.operators])
 
     def parse(self, text: str) -> Cell201:
-        nodes = text.strip().split("+")
+        """Return the architecture of a text.
+
+        Args:
+            text: the notation of the benchmark, in which white space is ignored; or JSON with the operator of
+                each edge, with the keys `0_1` (source and target, as in NNI) or `1<-0` (target and source, as
+                in the configuration spaces of AutoDL). NNI's names `conv_1x1` and `conv_3x3` are known.
+
+        Raises:
+            ValueError: the text is malformed; the message names the bad part.
+        """
+        if text.strip().startswith("{"):
+            return _parse_edges(text)
+        notation = "".join(text.split())
+        nodes = notation.split("+")
         if len(nodes) != 3:
             raise ValueError(f"{text!r} has {len(nodes)} nodes joined by '+', expected 3 as in {EXAMPLE!r}")
         operators = []
@@ -71,10 +86,8 @@ class NASBench201(SearchSpace[Cell201]):
                     f"node {node} is {part!r} in {text!r}, expected {node} edges, not {len(edges)}"
                 )
             for source, edge in enumerate(edges):
-                operator, _, from_node = edge.partition("~")
-                if operator not in OPERATORS:
-                    similar = most_similar(operator, OPERATORS)
-                    raise ValueError(f"unknown operator {operator!r} in {text!r}; did you mean {similar!r}?")
+                name, _, from_node = edge.partition("~")
+                operator = _known_operator(name, text)
                 if from_node != str(source):
                     raise ValueError(
                         f"edge {edge!r} of node {node} in {text!r} should come from node {source}"
@@ -109,6 +122,26 @@ class NASBench201(SearchSpace[Cell201]):
             for _ in range(CELLS):
                 x = graph.block(_cell, x, architecture)
         return graph.block(_head, x)
+
+
+def _known_operator(name: object, text: str) -> str:
+    """Return the benchmark's name of an operator; raise a ValueError if there is none."""
+    operator = NNI_OPERATORS.get(name, name) if isinstance(name, str) else name
+    if operator not in OPERATORS:
+        similar = most_similar(operator, OPERATORS)
+        raise ValueError(f"unknown operator {name!r} in {text!r}; did you mean {similar!r}?")
+    return str(operator)
+
+
+def _parse_edges(text: str) -> Cell201:
+    """Return the architecture of JSON with the operator of each edge."""
+    forms = [[form.format(*edge) for edge in EDGES] for form in EDGE_KEYS]
+    expected = f"JSON with the operators of {', '.join(forms[0])} or of {', '.join(forms[1])}"
+    content = read_json(text, expected)
+    for keys in forms:
+        if content.keys() == set(keys):
+            return Cell201(tuple(_known_operator(content[key], text) for key in keys))
+    raise ValueError(f"{abbreviated(text)} is not {expected}")
 
 
 def _head(graph: Graph, x: Value) -> Value:

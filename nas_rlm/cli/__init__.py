@@ -17,7 +17,9 @@ from nas_rlm.cli import (  # each module adds its verbs to the application
     evaluate,
     export,
     export_model,
+    export_text,
     finetune,
+    inspect,
     measure,
     plot,
     predict,
@@ -40,7 +42,9 @@ __all__ = [
     "evaluate",
     "export",
     "export_model",
+    "export_text",
     "finetune",
+    "inspect",
     "main",
     "measure",
     "plot",
@@ -61,14 +65,14 @@ ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
 
 # Verbs in the order of the help.
 VERBS = (
-    *("spaces", "export", "predict", "rank"),
+    *("spaces", "export", "inspect", "predict", "rank", "export-text"),
     *("search", "propose", "plot", "report"),
     *("finetune", "evaluate", "train", "tokenizer", "export-model"),
     *("profile", "data", "measure", "snas", "bench"),
 )
 BENCHMARKS = (
     *("few-shot", "search", "devices", "measure", "programs", "in-context", "reliability", "ablation"),
-    *("speed", "text", "foreign", "references"),
+    *("speed", "text", "reading", "fuzz", "foreign", "references"),
 )
 for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):
     for _position, _name in enumerate(_names):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
 import nas_rlm
+from nas_rlm.graph.input_shapes import parse_input_shape
 from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 from nas_rlm.utils.validation import MIN_QUANTILE_LEVEL
 
 if TYPE_CHECKING:
+    from nas_rlm.graph.limits import Limits
     from nas_rlm.rlm import RLM
     from nas_rlm.search.ray_cluster import LocalWorkers
 
@@ -52,10 +55,56 @@ def _parse_integer(_: Any, tokens: Sequence[Any]) -> int:
         raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
+def _parse_input_shapes(_: Any, tokens: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, shape in (parse_input_shape(token.value) for token in tokens):
+        if name in shapes:
+            raise ValueError(f"input {name!r} has two shapes: give one")
+        shapes[name] = shape
+    return tuple(shapes.items())
+
+
 CommaList = Annotated[tuple[str, ...], Parameter(converter=_split, n_tokens=1, negative="")]
 SpaceList = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 QuantileLevels = Annotated[tuple[float, ...], Parameter(converter=_parse_levels, n_tokens=1, negative="")]
 Integer = Annotated[int, Parameter(converter=_parse_integer, n_tokens=1)]
+InputShapes = Annotated[  # pairs for dict(), of an option that is repeated
+    tuple[tuple[str, tuple[int, ...]], ...],
+    Parameter(
+        converter=_parse_input_shapes, n_tokens=1, negative="", metavar="NAME:SHAPE", show_default=False
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FileLimits:
+    """Limits on what is read from a file.
+
+    Args:
+        max_bytes: largest size of an ONNX file, without external data.
+        max_nodes: largest number of nodes, after functions are inlined.
+        max_depth: largest depth of nested functions and subgraphs.
+        max_seconds: longest conversion of a file to text.
+    """
+
+    max_bytes: Integer = 2**31
+    max_nodes: Integer = 20_000
+    max_depth: Integer = 32
+    max_seconds: float = 60.0
+
+    def checked(self) -> Limits:
+        """Return the limits for the functions that read files.
+
+        Raises:
+            ValueError: one is not positive.
+        """
+        from nas_rlm.graph.limits import Limits
+
+        return Limits(self.max_bytes, self.max_nodes, self.max_depth, self.max_seconds)
+
+
+DEFAULT_FILE_LIMITS = FileLimits()
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 

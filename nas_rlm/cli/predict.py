@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import CommaList, QuantileLevels, app
+from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, QuantileLevels, app
 from nas_rlm.cli.prediction import Inputs, predict_inputs
 from nas_rlm.files import check_target
 
@@ -19,6 +19,8 @@ def predict(
     quantiles: QuantileLevels = (),
     out: Path | None = None,
     ray: str = "",
+    input_shape: InputShapes = (),
+    limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
     """Predict objectives of architectures, ONNX files or programs.
 
@@ -37,7 +39,12 @@ def predict(
         out: the CSV file; stdout by default.
         ray: address of a Ray cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes
             of this machine.
+        input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
+            repeated. An open first size is a batch of 1.
+        limits: limits on each ONNX file.
     """
     if out:
         check_target(out)
-    predict_inputs(Inputs(files, space, archs, model, ray), objectives, quantiles, out).write(out)
+    predict_inputs(
+        Inputs(files, space, archs, model, ray, input_shape, limits.checked()), objectives, quantiles, out
+    ).write(out)

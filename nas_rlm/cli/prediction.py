@@ -15,6 +15,7 @@ from nas_rlm.cli.app import connect_workers, load, show_progress
 from nas_rlm.files import read_text, write_text
 
 if TYPE_CHECKING:
+    from nas_rlm.graph.limits import Limits
     from nas_rlm.rlm import RLM
     from nas_rlm.search.objectives import ObjectivePredictor
     from search_spaces import SearchSpace
@@ -30,6 +31,8 @@ class Inputs:
         archs: a file with one architecture per line, instead of files.
         model: directory or name of the model; empty for the shipped one.
         ray: address of a Ray cluster; empty for this process.
+        shapes: shapes of inputs of ONNX files, as pairs of a name and a shape.
+        limits: limits on each ONNX file; None for the defaults.
     """
 
     files: Sequence[Path]
@@ -37,6 +40,8 @@ class Inputs:
     archs: Path | None
     model: str
     ray: str
+    shapes: Sequence[tuple[str, tuple[int, ...]]] = ()
+    limits: Limits | None = None
 
     def check(self, out: Path | None) -> None:
         """Refuse incomplete or contradictory inputs.
@@ -50,6 +55,8 @@ class Inputs:
         """
         if self.archs is not None and self.space is None:
             raise ValueError(f"--archs {self.archs} without --space: give both, or ONNX files instead")
+        if self.shapes and not self.files:
+            raise ValueError("--input-shape is for ONNX files: architectures have fixed shapes")
         if bool(self.files) == (self.archs is not None):
             files = ", ".join(map(str, self.files))
             inputs = f"{files} and --archs {self.archs}" if files else "nothing to read"
@@ -152,16 +159,21 @@ def _predict_files(
 ) -> np.ndarray:
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
     from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.graph.limits import DEFAULT_LIMITS
     from nas_rlm.programs.source import is_program, read_program
-    from nas_rlm.text import from_onnx
+    from nas_rlm.text.canonical import costed_text, shapes_of_models
 
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
     exact = [name for name in objectives if name in EXACT_OBJECTIVES]
     programs = [str(file) for file in inputs.files if is_program(file)]
     if exact and programs:
         raise ValueError(f"{programs[0]} is a program: {exact[0]} is computed for networks only")
+    networks = [file for file in inputs.files if not is_program(file)]
+    shapes = dict(zip(networks, shapes_of_models(networks, dict(inputs.shapes)), strict=True))
     contents = [
-        read_program(file) if is_program(file) else (from_onnx(file), ())
+        read_program(file)
+        if is_program(file)
+        else (costed_text(file, shapes[file], inputs.limits or DEFAULT_LIMITS), ())
         for file in show_progress(inputs.files, "text")
     ]
     texts = [text for text, _ in contents]

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from nas_rlm.cli.app import CommaList, Integer, QuantileLevels, app, check_minimum
+from nas_rlm.cli.app import (
+    DEFAULT_FILE_LIMITS,
+    CommaList,
+    FileLimits,
+    InputShapes,
+    Integer,
+    QuantileLevels,
+    app,
+    check_minimum,
+)
 from nas_rlm.cli.prediction import Inputs, predict_inputs
 from nas_rlm.files import check_target
 
@@ -23,6 +32,8 @@ def rank(
     quantiles: QuantileLevels = (),
     out: Path | None = None,
     ray: str = "",
+    input_shape: InputShapes = (),
+    limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
     """Rank architectures, ONNX files or programs, the best first.
 
@@ -43,6 +54,9 @@ def rank(
         out: the CSV file; stdout by default.
         ray: address of a Ray cluster that predicts: auto, HOST:6379, ray://HOST:10001, or local for processes
             of this machine.
+        input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
+            repeated. An open first size is a batch of 1.
+        limits: limits on each ONNX file.
     """
     from nas_rlm.search.pareto import minimised
 
@@ -51,6 +65,8 @@ def rank(
     if out:
         check_target(out)
     names = tuple(dict.fromkeys([*objectives, by]))
-    predictions = predict_inputs(Inputs(files, space, archs, model, ray), names, quantiles, out)
+    predictions = predict_inputs(
+        Inputs(files, space, archs, model, ray, input_shape, limits.checked()), names, quantiles, out
+    )
     costs = minimised(predictions.medians, names)[:, names.index(by)]
     predictions.select(np.argsort(costs, kind="stable")[:top]).write(out)

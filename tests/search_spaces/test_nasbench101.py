@@ -82,7 +82,19 @@ def test_keys_are_distinct_in_the_table(shared_data):
         ("not json", "is not JSON"),
         ("[]", "is not JSON"),
         ({"adjacency": 5, "ops": ["input", "output"]}, "is not JSON"),
-        ({"adjacency": "0100", "ops": "input"}, "is not JSON"),
+        ({"adjacency": "0100", "ops": 5}, "is not JSON"),
+        ({"adjacency": "0100", "matrix": "0100", "ops": ["input", "output"]}, "is not JSON"),
+        ({"matrix": "0100"}, "is not JSON"),
+        ([[[0, 1], [0, 0]]], "is not JSON"),
+        ("{}", "is not JSON"),
+        ("5", "is not JSON"),
+        ({"adjacency": "", "ops": []}, "has 0 vertices"),
+        ({"adjacency": "0", "ops": ["input"]}, "has 1 vertices"),
+        ({"adjacency": "0100", "ops": "input"}, "should be 1 x 1"),
+        ({"adjacency": "010001000", "ops": [-1, 3, -2]}, "unknown operator 3"),
+        ({"adjacency": "010001000", "ops": ["input", ["maxpool3x3"], "output"]}, "unknown operator"),
+        ({"adjacency": [[0, 1, 0], [0, 0, "x"], [0, 0, 0]], "ops": [-1, 0, -2]}, "should be 3 x 3"),
+        ({"adjacency": [[0, 1, 0], [0, 0, None], [0, 0, 0]], "ops": [-1, 0, -2]}, "should be 3 x 3"),
         ({"adjacency": [[0, 2], [0, 0]], "ops": ["input", "output"]}, "should be 2 x 2"),
         ({"adjacency": "010001000", "ops": ["input", "conv5x5", "output"]}, "unknown operator 'conv5x5'"),
         ({"adjacency": "0100", "ops": ["input", "maxpool3x3", "output"]}, "should be 3 x 3"),
@@ -93,6 +105,80 @@ def test_keys_are_distinct_in_the_table(shared_data):
 def test_malformed_text_names_the_bad_part(content, part):
     with pytest.raises(ValueError, match=part):
         SPACE.parse(content if isinstance(content, str) else json.dumps(content))
+
+
+SMALL = cell("cm", (0, 1), (1, 2), (2, 3), (0, 3))
+MATRIX = [[0, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
+NAMES = ["input", "conv3x3-bn-relu", "maxpool3x3", "output"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"adjacency": "0101001000010000", "ops": NAMES},
+        {"adjacency": ["0101", "0010", "0001", "0000"], "ops": NAMES},
+        {"adjacency": MATRIX, "ops": ",".join(NAMES)},
+        {"matrix": [[float(e) for e in row] for row in MATRIX], "ops": NAMES},
+        {"module_adjacency": [[bool(e) for e in row] for row in MATRIX], "module_operations": NAMES},
+        {"matrix": MATRIX, "ops": [-1, 0, 2, -2]},
+        [MATRIX, [-1, 0, 2, -2]],
+    ],
+)
+def test_published_forms_are_the_same_cell(content):
+    assert SPACE.parse(json.dumps(content)) == SMALL
+    assert SPACE.parse(json.dumps(content, indent=2)) == SMALL
+
+
+def padded(edges, ops, n):
+    """The text of a cell with vertices inserted before the output, which nothing connects with it."""
+    matrix = [[0] * n for _ in range(n)]
+    for u, v in edges:
+        matrix[u][v if v >= 0 else n - 1] = 1
+    return json.dumps({"matrix": matrix, "ops": ops})
+
+
+@pytest.mark.parametrize(
+    ("edges", "extra"),
+    [
+        ([], ["null"] * 3),  # padded to seven vertices with another operator
+        ([], ["maxpool3x3"] * 9),  # too many vertices
+        ([(0, 3), (1, 3), (2, 3)], ["maxpool3x3"] * 5),  # a vertex that does not reach the output
+        ([(3, -1), (4, -1), (3, 4)], ["conv1x1-bn-relu"] * 4),  # vertices that the input does not reach
+        ([(0, 3), (0, 4), (0, 5), (1, 3), (1, 4), (1, 5)], ["maxpool3x3"] * 3),  # too many edges
+    ],
+)
+def test_cells_that_are_valid_after_pruning_are_pruned(edges, extra):
+    small = [(0, 1), (1, 2), (2, -1), (0, -1)]
+    text = padded([*small, *edges], [*NAMES[:-1], *extra, "output"], 4 + len(extra))
+    assert SPACE.parse(text) == SMALL
+    assert SPACE.parse(str(SPACE.parse(text))) == SMALL
+
+
+def test_cells_of_the_space_are_not_pruned():
+    a = cell("cp", (0, 1), (1, 3), (0, 2))
+    assert SPACE.parse(str(a)) == a
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (padded([(i, i + 1) for i in range(8)], ["input", *["maxpool3x3"] * 7, "output"], 9), "9 vertices"),
+        (padded([(0, 1), (1, -1)], ["input", "null", "output"], 3), "unknown operator 'null'"),
+        (padded([(0, 1)], ["input", *["maxpool3x3"] * 7, "output"], 9), "9 vertices"),
+        (padded([(0, 1), (3, 2), (0, -1)], ["input", *["null"] * 7, "output"], 9), "goes back"),
+        (
+            padded(
+                [(u, v) for u in range(5) for v in range(u + 1, 5)],
+                ["input", *["maxpool3x3"] * 3, "output"],
+                5,
+            ),
+            "10 edges",
+        ),
+    ],
+)
+def test_cells_that_are_not_valid_after_pruning_are_refused(text, part):
+    with pytest.raises(ValueError, match=part):
+        SPACE.parse(text)
 
 
 def test_a_genome_without_a_path():

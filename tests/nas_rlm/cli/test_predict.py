@@ -239,7 +239,7 @@ def test_bad_onnx_files_are_refused(capsys, tmp_path, model, monkeypatch):
     onnx.save(empty, tmp_path / "empty.onnx")
     assert "no operators" in predict(tmp_path / "empty.onnx")
     with open(tmp_path / "large.onnx", "wb") as file:
-        file.truncate(513 * 1024 * 1024)
+        file.truncate(2**31 + 1)
     assert "more than the limit" in predict(tmp_path / "large.onnx")
 
 
