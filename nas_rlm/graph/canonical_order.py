@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate, pairwise
+
+from nas_rlm.graph.limits import check_time
 
 MAX_TIE_BREAKS = 64  # between indistinguishable values; further ties keep the order of the file
 # Number of inputs; for each node its label, if it commutes, the values it reads, and how many it defines;
@@ -152,6 +154,7 @@ def _break_ties(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> 
         return colour
     firsts = list(accumulate((outs for *_, outs in nodes), initial=inputs))
     for _ in range(MAX_TIE_BREAKS):
+        check_time()
         num_colours = 0
         while len(set(colour)) > num_colours:
             num_colours = len(set(colour))
@@ -161,13 +164,14 @@ def _break_ties(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> 
             ]
             relabelled = tuple([(label, *node[1:]) for label, node in zip(labels, nodes, strict=True)])
             colour = _colour_values.__wrapped__((inputs, relabelled, outputs))
-        tied = [
-            (colour[a], a)
-            for _, commutes, values, _ in nodes
-            if commutes
-            for a, b in combinations(sorted(set(values)), 2)
-            if colour[a] == colour[b]
-        ]
+        tied = []
+        for _, commutes, values, _ in nodes:
+            if commutes and len(values) > 1:
+                first_by_colour: dict[int, int] = {}
+                for v in sorted(set(values)):
+                    first = first_by_colour.setdefault(colour[v], v)
+                    if first != v:
+                        tied.append((colour[v], first))
         if not tied:
             break
         _, first = min(tied)

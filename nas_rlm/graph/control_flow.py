@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nas_rlm.graph.flat_graph import FlatGraph, Op
+from nas_rlm.graph.limits import TimeLimitError
 from nas_rlm.graph.rewriter import Rewriter
 from nas_rlm.graph.tensors import BOOL, INT64, Dim, Dims, Tensor
 
@@ -53,7 +54,7 @@ def _fits(normalizer: Rewriter, branch: FlatGraph) -> bool:
     renamed, copy = dict(normalizer.renamed), FlatGraph(branch.inputs, list(branch.outputs), list(branch.ops))
     try:
         normalizer.normalize(copy)
-    except OpenSizeError:
+    except (OpenSizeError, TimeLimitError):
         raise
     except ValueError:
         return False

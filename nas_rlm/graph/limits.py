@@ -8,6 +8,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+
+class TimeLimitError(ValueError):
+    """The time limit has passed."""
+
+
 _deadline: ContextVar[tuple[float, float] | None] = ContextVar("deadline", default=None)
 
 
@@ -50,8 +55,8 @@ def check_time() -> None:
     """Stop if the time limit has passed; long loops call this.
 
     Raises:
-        ValueError: it has passed.
+        TimeLimitError: it has passed.
     """
     deadline = _deadline.get()
     if deadline is not None and time.monotonic() > deadline[0]:
-        raise ValueError(f"the conversion takes longer than the limit of {deadline[1]:g} s")
+        raise TimeLimitError(f"the conversion takes longer than the limit of {deadline[1]:g} s")

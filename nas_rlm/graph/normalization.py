@@ -26,7 +26,7 @@ from nas_rlm.graph.flat_graph import (
     constant_value,
     read_network,
 )
-from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, check_time
+from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, TimeLimitError, check_time
 from nas_rlm.graph.operator_checks import check_operator, schema_of
 from nas_rlm.graph.operator_versions import upgrade
 from nas_rlm.graph.rewrite_rules import RULES
@@ -89,6 +89,7 @@ class Normalizer(Rewriter):
         self.readers, self.producers = Counter(), {}
         ops: list[Op] = []
         for op in graph.ops:
+            check_time()
             ops += self.read_op(op, graph)
         graph.ops, graph.has_text_opset = ops, True
         for _ in range(MAX_PASSES):
@@ -191,7 +192,7 @@ class Normalizer(Rewriter):
             else:
                 upgraded = [op]
             return [kept for o in upgraded for kept in self.infer(o)]
-        except OpenSizeError:
+        except (OpenSizeError, TimeLimitError):
             raise
         except ValueError as error:
             if str(error).startswith(f"{kind}: "):

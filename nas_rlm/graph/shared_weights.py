@@ -14,6 +14,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from nas_rlm.graph.flat_graph import FlatGraph
+from nas_rlm.graph.limits import check_time
 from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
 from nas_rlm.graph.tensors import FLOATS, Tensor, num_elements
 
@@ -105,6 +106,7 @@ def _components(uses: Iterable[_Use]) -> list[list[_Use]]:
     """Group uses that have a source in common, directly or through others."""
     group_of: dict[int, list[_Use]] = {}
     for use in uses:
+        check_time()
         merged = [use] if use.sources else []
         for group in {id(g): g for s in use.sources if (g := group_of.get(s)) is not None}.values():
             merged = [*group, *merged]
@@ -145,6 +147,7 @@ def _equal_weights(numbers: Iterable[int], tensors: Mapping[int, Tensor]) -> dic
             continue
         arrays = {number: numpy_helper.to_array(tensors[number].source) for number in group}  # type: ignore[arg-type]
         for k, number in enumerate(group):
+            check_time()
             a = arrays[number]
             for other in group[:k]:
                 b = arrays[other]

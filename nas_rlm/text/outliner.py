@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nas_rlm.graph.cache import memoized
 from nas_rlm.graph.canonical_order import Form
 from nas_rlm.graph.ir import MAX_UNIT_NODES, Block, Node, Param, Spec, StaticInput, call_spec, param
+from nas_rlm.graph.limits import check_time
 from nas_rlm.text.layers import find_chains
 from nas_rlm.text.regions import (
     Region,
@@ -116,6 +117,7 @@ class Outliner:
         ]
         candidates = []
         for owner, times in owners:
+            check_time()
             graph = self._graph(owner)
             for positions, region in find_regions(graph):
                 is_whole = owner is not None and len(positions) == len(graph.nodes)
@@ -211,6 +213,7 @@ class Outliner:
         callees = {b: {n.spec.callee for n in self.body(b).nodes} for b in self.functions}
         order: list[Block] = []
         while len(order) < len(self.functions):
+            check_time()
             order += [
                 b
                 for b in self.functions
@@ -220,6 +223,7 @@ class Outliner:
 
     def _merge_params(self, block: Block) -> None:
         """Merge parameters of a block for which every call passes equal leaves."""
+        check_time()
         owners: list[Block | None] = [None, *self.functions]
         calls = [n.spec for o in owners for n in self._graph(o).nodes if n.spec.callee is block]
         body, params = _with_merged_params(
@@ -296,6 +300,7 @@ class Outliner:
 
     def outline_sequence(self) -> bool:
         """Make a function of the repeated run in chains that saves most tokens; return False if none does."""
+        check_time()
         nodes = self.main.nodes
         chains = [c for c in find_chains(self.main) if len(c) >= 2]
         symbols: dict[int, int] = {}
@@ -310,6 +315,7 @@ class Outliner:
 
     def inline_single_call(self) -> bool:
         """Inline a function that has a single call; return False if there is none."""
+        check_time()
         owners: list[Block | None] = [None, *self.functions]
         num_calls = Counter(n.spec.callee for o in owners for n in self._graph(o).nodes)
         for o in owners:

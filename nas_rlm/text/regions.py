@@ -21,6 +21,7 @@ from nas_rlm.graph.ir import (
     param,
     readers_by_value,
 )
+from nas_rlm.graph.limits import check_time
 
 Region = tuple[list[int], Block]  # positions of the nodes in the enclosing graph, and these nodes as a graph
 
@@ -35,8 +36,8 @@ def find_regions(block: Block) -> list[Region]:
     if block.is_chain:
         return []
     nodes = block.nodes
-    readers = readers_by_value(block)
-    branching = [v for v, c in readers.items() if len(c) > 1 and len(set(c)) > 1 and v not in block.outputs]
+    readers, outputs = readers_by_value(block), set(block.outputs)
+    branching = [v for v, c in readers.items() if len(c) > 1 and len(set(c)) > 1 and v not in outputs]
     if not branching:
         return []
     producer = {v: i for i, n in enumerate(nodes) for v in n.outs}
@@ -45,6 +46,7 @@ def find_regions(block: Block) -> list[Region]:
     dominators = _dominators(block, producer, all_bits)
     regions = []
     for v in branching:
+        check_time()
         joins = all_bits
         for c in readers[v]:
             joins &= postdominators[c]
@@ -68,14 +70,14 @@ def find_regions(block: Block) -> list[Region]:
 
 def _postdominators(block: Block, readers: dict[int, list[int]], all_bits: int) -> list[int]:
     """Return for each node a bit mask of the nodes on all paths from it to the outputs."""
-    nodes = block.nodes
+    nodes, outputs = block.nodes, set(block.outputs)
     postdominators = [0] * len(nodes)
     for i in range(len(nodes) - 1, -1, -1):
         mask = all_bits
         for v in nodes[i].outs:
             for c in readers[v]:
                 mask &= postdominators[c]
-            if v in block.outputs:
+            if v in outputs:
                 mask = 0
         postdominators[i] = (1 << i) | (mask if mask != all_bits else 0)
     return postdominators

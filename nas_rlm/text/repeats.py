@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from nas_rlm.graph.ir import Block, StaticInput, readers_by_value
+from nas_rlm.graph.limits import check_time
 
 MIN_SAVING = 4  # nodes that a block must save: (calls - 1) * (nodes - 1)
 
@@ -52,6 +53,7 @@ def best_runs(
     leaves_before = [[0, *accumulate(len(leaves) for _, leaves in row)] for row in rows]
     runs = {(k, i): s for k, row in enumerate(rows) for i, (s, _) in enumerate(row)}
     for length in range(2, max(map(len, rows), default=0) + 1):
+        check_time()
         starts: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for (k, i), run in runs.items():
             if i + length <= len(rows[k]):
@@ -63,6 +65,7 @@ def best_runs(
             num_leaves = leaves_before[k][i + length] - leaves_before[k][i]
             if (_saved_tokens(len(group), length, num_leaves, 0), length) <= best_rank[:2]:
                 continue
+            check_time()
             separate = _without_overlaps(group, length)
             if len(separate) < 2:
                 continue
@@ -95,6 +98,7 @@ def order_by_dependencies(block: Block) -> Block:
     dependencies: list[int] = []  # for each node, the nodes that it depends on and itself, as bits
     operands: list[list[int]] = []  # for each node, the nodes that it reads, in reverse order of the visits
     for i, n in enumerate(block.nodes):
+        check_time()
         producers = {producer[v] for v in n.values if v in producer}
         bits = 1 << i
         for p in producers:
