@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from nas_rlm.graph.control_flow import trip_count
 from nas_rlm.graph.flat_graph import CONTROL_FLOW, FlatGraph, Op
-from nas_rlm.graph.multiplications import multiply_accumulates
+from nas_rlm.graph.multiplications import multiply_accumulates, table_size
 from nas_rlm.graph.normalization import Normalizer
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts
 from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
@@ -167,7 +167,7 @@ def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str
             the same for all operators that share the weight, and the number of learnt parameters if that is
             not its size; empty for an ordinary weight.
     """
-    params, shared = 0, []
+    params, shared = sum([table_size(call, name) for name in _tables(call.kind)]), []
     parameters = QUANTIZATION_PARAMETERS.get(call.kind, ())
     integers = INTEGER_WEIGHTS.get(call.kind, ())
     for position, name in weights.items():
@@ -194,11 +194,11 @@ def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str
                 {d for x in call.inputs if x is not None for d in x.shape or () if type(d) is str}
             )
             reason = (
-                f"the open sizes {', '.join(open_sizes)}" if open_sizes else "a size that depends on data"
+                f"the open sizes {', '.join(open_sizes)}: give the shapes of the inputs"
+                if open_sizes
+                else "a size that is known only when the network runs"
             )
-            problem = (
-                f"the multiply-accumulates of {call.kind} depend on {reason}: give the shapes of the inputs"
-            )
+            problem = f"the multiply-accumulates of {call.kind} depend on {reason}"
     except ValueError as error:
         problem = str(error)
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
@@ -206,6 +206,17 @@ def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str
     return OperatorCosts(macs, params, tuple(shared), num_elements(output.shape) or 0, problem)
 
 
+def _tables(kind: str) -> tuple[str, ...]:
+    """Return the names of the attributes that hold what an operator of ai.onnx.ml has learnt."""
+    return next((names for model, names in _TABLES.items() if f"ai.onnx.ml.{model}" in kind), ())
+
+
+_TABLES = {
+    "Linear": ("coefficients", "intercepts"),
+    "SVM": ("support_vectors", "coefficients", "rho", "prob_a", "prob_b"),
+    "TreeEnsemble": ("nodes_values", "target_weights", "class_weights"),
+    "Scaler": ("offset", "scale"),
+}
 _PACKED = ("com.microsoft.MatMulNBits",)  # several weights share a byte
 
 

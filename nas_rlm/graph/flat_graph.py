@@ -28,6 +28,7 @@ from nas_rlm.graph.tensors import (
 OPSET = 21  # operator set of the text
 MIN_OPSET, MAX_OPSET = 6, onnx.defs.onnx_opset_version()  # operator sets that are read
 STANDARD_DOMAINS = ("", "ai.onnx")
+LARGE_MODELS = "large.ai.onnx.ml"  # domain of classical models whose tables are not part of the text
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _A = AttributeProto
 _UNDECLARED = ("SimplifiedLayerNormalization",)  # operators that onnxruntime writes without their domain

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
+from nas_rlm.graph.flat_graph import CONTROL_FLOW, LARGE_MODELS
 from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
 from nas_rlm.graph.shapes.layers import (
+    CONVOLUTIONS,
     GATES,
     GEMMS,
     PRODUCTS,
@@ -24,11 +26,7 @@ from nas_rlm.graph.shapes.layers import (
 )
 from nas_rlm.graph.tensors import Dim, Dims, Tensor
 
-CONVOLUTIONS = frozenset(
-    {"Conv", "ConvInteger", "QLinearConv", "DeformConv"}
-    | {f"com.microsoft.{name}" for name in ("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv")}
-)
-# Operators of other libraries that multiply matrices in a way that is not counted.
+# Operators that multiply matrices or windows in a way that is not counted.
 _NOT_COUNTED = frozenset(
     f"com.microsoft.{name}"
     for name in [
@@ -86,8 +84,8 @@ def multiply_accumulates(call: OperatorCall, output: Tensor) -> int | None:
     if count is None:
         if call.kind in _NOT_COUNTED:
             raise ValueError(f"{call.kind}: its multiply-accumulates are not counted")
-        if "." in call.kind and call.kind not in SHAPE_FUNCTIONS and "ai.onnx.ml." not in call.kind:
-            _refuse_custom(call)
+        if call.kind not in SHAPE_FUNCTIONS and call.kind not in CONTROL_FLOW:
+            _refuse_unknown(call)
         return 0
     try:
         return count(call, output)
@@ -95,10 +93,11 @@ def multiply_accumulates(call: OperatorCall, output: Tensor) -> int | None:
         return None
 
 
-def _refuse_custom(call: OperatorCall) -> NoReturn:
+def _refuse_unknown(call: OperatorCall) -> NoReturn:
+    name = f"{call.kind} is a custom operator" if "." in call.kind else f"{call.kind} is not known"
     raise ValueError(
-        f"{call.kind} is a custom operator: its multiply-accumulates are not known; expected operators of"
-        " ONNX or of onnxruntime (com.microsoft)"
+        f"{name}: its multiply-accumulates are not known; expected operators of ONNX or of onnxruntime"
+        " (com.microsoft)"
     )
 
 
@@ -188,10 +187,19 @@ def _contrib_attention(call: OperatorCall, output: Tensor) -> int:
     return projections + _product(batch, steps, keys) * (widths[0] + widths[2])
 
 
-def _linear(call: OperatorCall, output: Tensor) -> int:
-    """A linear model of ai.onnx.ml: one coefficient for each feature and result."""
+def _classical(call: OperatorCall, output: Tensor) -> int:
+    """A linear model or support vector machine: each learnt number of a product is used once for each row."""
     shape = _known(call.shape(0))
-    return _product(shape[0] if len(shape) > 1 else 1) * len(call.attribute("coefficients", ()))
+    rows = _product(shape[0] if len(shape) > 1 else 1)
+    return rows * (table_size(call, "coefficients") + table_size(call, "support_vectors"))
+
+
+def table_size(call: OperatorCall, name: str) -> int:
+    """Return the number of elements of a learnt table of an operator of ai.onnx.ml; 0 if it has none.
+
+    The text of large models has the attribute `{name}_size` in place of the table.
+    """
+    return len(call.attribute(name, ())) or int(call.attribute(f"{name}_size", 0))
 
 
 _Count = Callable[[OperatorCall, Tensor], int]
@@ -213,7 +221,15 @@ _COUNTS: dict[str, _Count] = {
         ),
         _multi_head_attention,
     ),
-    **dict.fromkeys(("ai.onnx.ml.LinearRegressor", "ai.onnx.ml.LinearClassifier"), _linear),
+    **dict.fromkeys(
+        (
+            f"{domain}.{model}{task}"
+            for domain in ("ai.onnx.ml", LARGE_MODELS)
+            for model in ("Linear", "SVM")
+            for task in ("Regressor", "Classifier")
+        ),
+        _classical,
+    ),
     "Attention": _attention,
     "Einsum": _einsum,
 }

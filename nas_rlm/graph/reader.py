@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, TypeProto
 
 from nas_rlm.graph.cache import memoized
-from nas_rlm.graph.flat_graph import MAX_OPSET, OPSET, FlatGraph, Op, type_name
+from nas_rlm.graph.flat_graph import LARGE_MODELS, MAX_OPSET, OPSET, FlatGraph, Op, type_name
 from nas_rlm.graph.ir import GROUP, UNKNOWN_VALUE, Block, Leaf, Node, Pattern, Spec, leaf, spec
 from nas_rlm.graph.normalization import Normalizer
 from nas_rlm.graph.operator_checks import schema_of
@@ -22,7 +22,6 @@ from nas_rlm.graph.tensors import COMPUTED, FLOATS, STRING, Dims, Tensor, num_el
 MAX_CONSTANT_ELEMENTS = 64  # larger integer constants are weights
 FUNCTION_DOMAIN = "f"  # domain of local functions in the text
 PLACEHOLDER = "\x00"  # before the position of a captured input, and after it, in the attributes of a subgraph
-LARGE_MODELS = "large.ai.onnx.ml"  # domain of classical models whose tables are not part of the text
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOMAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
 _GROUPED_OPERATORS = ("Conv", "ConvTranspose")

@@ -18,12 +18,11 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from nas_rlm.graph.costs import graph_costs, operator_costs
 from nas_rlm.graph.flat_graph import attribute_value, mark_of_name
-from nas_rlm.graph.multiplications import CONVOLUTIONS
 from nas_rlm.graph.normalization import normalize_model
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
 from nas_rlm.graph.reader import FUNCTION_DOMAIN
 from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
-from nas_rlm.graph.shapes.layers import convolution_inputs
+from nas_rlm.graph.shapes.layers import CONVOLUTIONS, convolution_inputs
 from nas_rlm.graph.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
 
 _MAIN = re.compile(r"<ir_version:10,opset_import:\[\"\":(\d+)[^\n]*\]>\nmain\(([^\n]*)\)=>\(([^\n]*)\)\n")

@@ -7,7 +7,7 @@ from onnx import TensorProto
 from nas_rlm.graph.shapes.registry import OperatorCall, checked_axis, shape_of
 from nas_rlm.graph.tensors import FLOAT, INT64, Dim, Dims, Tensor, broadcast, broadcast_dims, product
 
-_CONVOLUTIONS = {  # positions of image and weight, and of the bias
+CONVOLUTIONS = {  # positions of image and weight, and of the bias
     "Conv": (0, 1, 2),
     "ConvInteger": (0, 1, None),
     "QLinearConv": (0, 3, 8),
@@ -39,7 +39,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, "com.microsoft.DynamicQuantizeLSTM": 4}
 
 def convolution_inputs(kind: str) -> tuple[int, int]:
     """Return the positions of the image and the weight among the inputs of a convolution."""
-    return _CONVOLUTIONS[kind][:2]
+    return CONVOLUTIONS[kind][:2]
 
 
 def is_channels_last(call: OperatorCall) -> bool:
@@ -47,9 +47,9 @@ def is_channels_last(call: OperatorCall) -> bool:
     return call.kind in CHANNELS_LAST or bool(call.attribute("channels_last", 0))
 
 
-@shape_of(*_CONVOLUTIONS)
+@shape_of(*CONVOLUTIONS)
 def _conv(call: OperatorCall) -> list[Tensor]:
-    image, weight, bias = _CONVOLUTIONS[call.kind]
+    image, weight, bias = CONVOLUTIONS[call.kind]
     x, w = call.shape(image), call.shape(weight)
     dtype = call.input(image).dtype
     if call.kind == "ConvInteger":

@@ -28,7 +28,7 @@ def small_model(
         opset: operator set.
         functions: local functions as text.
     """
-    imports = f'"": {opset}, "com.microsoft": 1, "ai.onnx.ml": 3, "acme": 1'
+    imports = f'"": {opset}, "com.microsoft": 1, "com.microsoft.nchwc": 1, "ai.onnx.ml": 3, "acme": 1'
     head = f"<ir_version: 10, opset_import: [{imports}]> main ({inputs}) => ({outputs})"
     model = onnx.parser.parse_model(f"{head} {{ {body} }} {functions}")
     for output in model.graph.output:  # types are not checked by the reader

@@ -5,6 +5,9 @@ import pytest
 
 import search_spaces
 from nas_rlm.data.synthetic import graph_features
+from nas_rlm.graph.costs import operator_costs
+from nas_rlm.graph.shapes import OperatorCall
+from nas_rlm.graph.tensors import Tensor
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.data.graph_features import features_of_architecture, features_of_cell
 from tests.nas_rlm.graph.small_models import costs, integers, small_model
@@ -50,6 +53,11 @@ def test_a_custom_operator_is_named():
         graph_features(text)
 
 
+def test_an_operator_of_onnx_that_is_not_known_is_no_zero():
+    call, output = OperatorCall("CausalConvWithState", {}, [Tensor(1, (1, 2, 3))], 1), Tensor(1, (1, 2, 3))
+    assert "CausalConvWithState is not known" in operator_costs(call, output, {}).problem
+
+
 @pytest.mark.parametrize(
     ("body", "inputs"),
     [
@@ -74,7 +82,7 @@ def test_open_sizes_of_operators_that_do_not_multiply_do_not_matter():
 def test_sizes_that_depend_on_data_are_not_counted():
     body = "n = NonZero(x) t = Transpose(n) f = Cast<to=1>(t) y = MatMul(f, w)"
     text = from_onnx(small_model(body, "float[4,6] x", {"w": (2, 5)}))
-    with pytest.raises(ValueError, match="of MatMul depend on a size that depends on data"):
+    with pytest.raises(ValueError, match="of MatMul depend on a size that is known only when"):
         graph_features(text)
 
 

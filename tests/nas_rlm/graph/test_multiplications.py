@@ -55,6 +55,13 @@ CONVOLUTIONS = {
         16 * 64 * 72,
         16 * 72,
     ),
+    "blocked": (
+        "y = com.microsoft.nchwc.Conv<pads=[1,1,1,1], kernel_shape=[3,3]>(x, w)",
+        X,
+        {"w": (16, 8, 3, 3)},
+        16 * 100 * 72,
+        16 * 72,
+    ),
     "fused": (
         'y = com.microsoft.FusedConv<activation="Relu">(x, w, b)',
         X,
@@ -298,6 +305,30 @@ RECURRENT = {
         2 * 16 * 21,
     ),
 }
+CLASSICAL = {
+    "linear": (
+        "y = ai.onnx.ml.LinearRegressor<coefficients=[1.0, 2.0, 3.0], intercepts=[0.5]>(x)",
+        "float[4,3] x",
+        {},
+        12,
+        4,
+    ),
+    "linear, more than the text holds": (
+        f"y = ai.onnx.ml.LinearRegressor<coefficients=[{','.join(['1.0'] * 200)}], intercepts=[0.5, 0.5]>(x)",
+        "float[4,100] x",
+        {},
+        800,
+        202,
+    ),
+    "support vectors": (
+        f"y = ai.onnx.ml.SVMRegressor<coefficients=[{','.join(['1.0'] * 5)}], n_supports=5, rho=[0.0],"
+        f" support_vectors=[{','.join(['0.0'] * 150)}]>(x)",
+        "float[4,30] x",
+        {},
+        4 * (150 + 5),
+        156,
+    ),
+}
 NONE = {
     "pool": ("y = MaxPool<kernel_shape=[3,3]>(x)", X, {}, 0, 0),
     "normalization": (
@@ -319,6 +350,7 @@ CASES = {
         ("onnxruntime's attention", CONTRIB),
         ("einsum", EINSUM),
         ("recurrent", RECURRENT),
+        ("classical", CLASSICAL),
         ("none", NONE),
     )
     for name, case in cases.items()
