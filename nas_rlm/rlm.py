@@ -15,6 +15,7 @@ from nas_rlm.data import Row
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.graph.torch_export import export_module
+from nas_rlm.model.batching import named_texts
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.training.finetune import fine_tune
@@ -71,6 +72,7 @@ class RLM(Ensemble):
 
         Warns:
             UserWarning: no space is named, or the model was not trained on an objective in the space.
+            TruncationWarning: texts of models are longer than the network reads.
         """
         if isinstance(models, str | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
@@ -78,13 +80,17 @@ class RLM(Ensemble):
         learned = [k for k, name in enumerate(objectives) if name not in EXACT_OBJECTIVES]
         if learned:
             self.check_space(space, [objectives[k] for k in learned])
+        model_names = [
+            f"model {i}" if isinstance(m, onnx.ModelProto) else str(m) for i, m in enumerate(models)
+        ]
         own_shapes = shapes_of_models(models, shapes)
         texts = [costed_text(m, own) for m, own in zip(models, own_shapes, strict=True)]
         levels = quantile_levels(quantiles)
         values = np.empty((len(texts), len(objectives), len(levels)))
         if learned:
             names = [objectives[k] for k in learned]
-            values[:, learned] = self.predict_text(texts, names, levels, space=space)
+            with named_texts(model_names):
+                values[:, learned] = self.predict_text(texts, names, levels, space=space)
         for k in set(range(len(objectives))).difference(learned):
             values[:, k] = [[graph_features(text)[objectives[k]]] for text in texts]
         return values if quantiles is not None else values[:, :, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.model.batching import TruncationWarning, named_texts
 from nas_rlm.rlm import RLM
 from nas_rlm.training.recipe import read_recipe
 from nas_rlm.utils.progress import progress_bar
@@ -352,21 +354,24 @@ def predict_rows(
     quantiles = np.empty((len(rows), len(objectives), len(QUANTILE_LEVELS)))
     for space, indices in indices_by_space(rows).items():
         space_texts = [texts[i] for i in indices]
-        quantiles[indices] = rlm.predict_text(
-            space_texts, objectives, QUANTILE_LEVELS, progress=True, space=space
-        )
+        with named_texts([rows[i].arch_str or f"row {i}" for i in indices]):
+            quantiles[indices] = rlm.predict_text(
+                space_texts, objectives, QUANTILE_LEVELS, progress=True, space=space
+            )
     return quantiles
 
 
 def _sample_medians(
     rlm: RLM, rows: Sequence[Row], texts: Sequence[str], objectives: Sequence[str], num_samples: int
 ) -> np.ndarray:
-    """Medians of joint samples [N, K]."""
+    """Medians of joint samples [N, K], without the warnings of `predict_rows`."""
     medians = np.empty((len(rows), len(objectives)))
-    for space, indices in indices_by_space(rows).items():
-        space_texts = [texts[i] for i in indices]
-        samples = rlm.sample_text(space_texts, objectives, num_samples, progress=True, space=space)
-        medians[indices] = np.median(samples, axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        for space, indices in indices_by_space(rows).items():
+            space_texts = [texts[i] for i in indices]
+            samples = rlm.sample_text(space_texts, objectives, num_samples, progress=True, space=space)
+            medians[indices] = np.median(samples, axis=1)
     return medians
 
 

@@ -23,7 +23,7 @@ from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
 from nas_rlm.model import decoding
-from nas_rlm.model.batching import pad
+from nas_rlm.model.batching import max_batch_size, pad
 from nas_rlm.model.network import Network
 from nas_rlm.rlm import RLM
 from nas_rlm.search.loop import search
@@ -45,7 +45,7 @@ NUM_SAMPLES = 64
 NUM_LABELS = 100  # of a fine-tuning
 NUM_STEPS = 20  # of pretraining
 MATRIX_SIZE = 2048  # rows and columns of the matrix product
-TEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048)  # tokens
+TEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)  # tokens
 MAX_SETTING = 10**7  # networks, runs or evaluations
 
 PredictNetworks = Callable[[SearchSpace[Any], Sequence[Any]], None]
@@ -269,8 +269,9 @@ def time_growth(rlm: RLM, settings: SpeedSettings) -> Cases:
     def predict_tokens(length: int, run: int) -> int:
         rng = np.random.default_rng([settings.seed, run])
         ids = rng.integers(1, rlm.network.config.vocab_size, (BATCH_SIZE, length))
-        memory = rlm.network.encode(torch.from_numpy(ids))
-        return len(decoding.quantile(rlm.network, memory, objectives, MEDIAN))
+        batches = torch.from_numpy(ids).split(max_batch_size(length))
+        memories = (rlm.network.encode(batch) for batch in batches)
+        return sum(len(decoding.quantile(rlm.network, m, objectives, MEDIAN)) for m in memories)
 
     def predict_objectives(names: Sequence[str], _: int) -> int:
         return len(rlm.predict(space, batch, names))

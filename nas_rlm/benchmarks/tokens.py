@@ -1,8 +1,9 @@
-"""Tokens of texts, and texts per second."""
+"""Tokens and statements of texts, and texts per second."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,29 +15,33 @@ from nas_rlm.data.tables import Table
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model.checkpoint import AnyTokenizer
 from nas_rlm.text import from_architectures, from_onnx
+from nas_rlm.text.statements import split_statements
 from search_spaces import SearchSpace
 
 
 @dataclass(frozen=True)
-class TextSpeed:
-    """Lengths of the texts of a space's networks, and how fast they are made.
+class TextLengths:
+    """Lengths of texts.
 
     Args:
-        median_tokens: median number of tokens of a text.
-        mean_tokens: mean number of tokens.
-        max_tokens: tokens of the longest text.
-        per_second: networks per second from architecture to token ids, on one core, with warm caches.
+        tokens: number of tokens of each text.
+        statements: number of statements of each text, over which a network with statement layers attends.
     """
 
-    median_tokens: float
-    mean_tokens: float
-    max_tokens: int
-    per_second: float
+    tokens: list[int]
+    statements: list[int]
+
+    @classmethod
+    def of(cls, token_ids: Sequence[Sequence[int]], tokenizer: AnyTokenizer) -> TextLengths:
+        """Return the lengths of tokenized texts."""
+        kinds = tokenizer.kinds()
+        splits = (split_statements(np.array([ids]), kinds) for ids in token_ids)
+        return cls(list(map(len, token_ids)), [split.unique_index.shape[1] for split in splits])
 
 
 def measure_text_speed(
     space: SearchSpace[Any], tokenizer: AnyTokenizer, count: int, seed: int = 0
-) -> TextSpeed:
+) -> tuple[TextLengths, float]:
     """Measure lengths and speed of the texts of random networks.
 
     Args:
@@ -44,6 +49,9 @@ def measure_text_speed(
         tokenizer: the tokenizer.
         count: number of networks; as many others are read first to fill the caches.
         seed: seed of the networks.
+
+    Returns:
+        The lengths, and networks per second from architecture to token ids, on one core, with warm caches.
     """
     rng = np.random.default_rng(seed)
     warm_up, architectures = ([space.sample(rng) for _ in range(count)] for _ in range(2))
@@ -51,13 +59,13 @@ def measure_text_speed(
         tokenizer.encode(text)
     with gc_paused():  # as `RLM.predict` does
         start = time.perf_counter()
-        lengths = [len(tokenizer.encode(t)) for t in from_architectures(space, architectures)]
+        token_ids = [tokenizer.encode(text) for text in from_architectures(space, architectures)]
         elapsed = time.perf_counter() - start
-    return TextSpeed(float(np.median(lengths)), float(np.mean(lengths)), max(lengths), count / elapsed)
+    return TextLengths.of(token_ids, tokenizer), count / elapsed
 
 
-def count_table_tokens(table: Table, tokenizer: AnyTokenizer, max_rows: int, seed: int = 0) -> list[int]:
-    """Return the number of tokens of the texts of a table's rows.
+def table_text_lengths(table: Table, tokenizer: AnyTokenizer, max_rows: int, seed: int = 0) -> TextLengths:
+    """Return the lengths of the texts of a table's rows.
 
     Args:
         table: the table.
@@ -66,7 +74,8 @@ def count_table_tokens(table: Table, tokenizer: AnyTokenizer, max_rows: int, see
         seed: seed of the rows.
     """
     indices = np.random.default_rng(seed).permutation(len(table))[:max_rows]
-    return [len(tokenizer.encode(text)) for text in texts_of_rows([table.rows[i] for i in indices])]
+    texts = texts_of_rows([table.rows[i] for i in indices])
+    return TextLengths.of([tokenizer.encode(text) for text in texts], tokenizer)
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,7 @@ def _predict_files(
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
     from nas_rlm.data.tables import EXACT_OBJECTIVES
     from nas_rlm.graph.limits import DEFAULT_LIMITS
+    from nas_rlm.model.batching import named_texts
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text.canonical import costed_text, shapes_of_models
 
@@ -192,7 +193,10 @@ def _predict_files(
     for name in distinct:
         indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
         space_texts = [texts[i] for i in indices]
-        values[indices] = predictor.predict_text(space_texts, objectives, levels, progress=True, space=name)
+        with named_texts([str(inputs.files[i]) for i in indices]):
+            values[indices] = predictor.predict_text(
+                space_texts, objectives, levels, progress=True, space=name
+            )
     return values
 
 

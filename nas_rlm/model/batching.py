@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -15,6 +17,13 @@ Batch = list[tuple[str, list[int]]]  # texts and their token ids
 DEFAULT_BATCH_SIZE = 64  # texts
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 32, 512  # architectures that a process reads at a time
 MAX_BATCH_TOKENS = 2**15
+MAX_BATCH_PAIRS = 2**26  # of tokens of one text, since memory grows with the square of a text's length
+MAX_NAMED_TEXTS, MAX_NAME_LENGTH = 100, 120  # in a warning; characters of a name
+_text_names: ContextVar[Sequence[str]] = ContextVar("text_names", default=())
+
+
+class TruncationWarning(UserWarning):
+    """Texts are longer than the network reads: what it computes rests on their first part."""
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -37,7 +46,7 @@ def make_batches(
         texts: ONNX texts of networks, or programs.
         encode: function that returns the token ids of a text.
         max_length: token sequences are truncated to this length.
-        batch_size: maximum number of texts in a batch; `MAX_BATCH_TOKENS` also limits it.
+        batch_size: maximum number of texts in a batch; `max_batch_size` also limits it.
 
     Raises:
         ValueError: a text is empty, or batch_size is not a positive integer.
@@ -46,7 +55,7 @@ def make_batches(
         Batches of pairs of a text and its token ids.
 
     Warns:
-        UserWarning: a text is truncated.
+        TruncationWarning: texts are truncated.
     """
     texts = as_list(texts, "texts")
     if not isinstance(batch_size, int) or batch_size < 1:
@@ -54,33 +63,46 @@ def make_batches(
     tokenized = [(text, encode(text)) for text in dict.fromkeys(texts)]
     if not all(ids for _, ids in tokenized):
         raise ValueError(f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx")
-    warn_of_truncation(
-        [(texts.index(t), len(ids)) for t, ids in tokenized if len(ids) > max_length], max_length
-    )
+    too_long = {text: len(ids) for text, ids in tokenized if len(ids) > max_length}
+    if too_long:
+        names = _text_names.get() or [f"text {i}" for i in range(len(texts))]
+        named = zip(names, texts, strict=True)
+        truncated = [(name, too_long[text]) for name, text in named if text in too_long]
+        warnings.warn(_describe_truncated(truncated, max_length), TruncationWarning, stacklevel=5)
     batches: list[Batch] = []
     for text, ids in sorted(tokenized, key=lambda pair: len(pair[1])):
         ids = ids[:max_length]
-        if not batches or len(batches[-1]) >= min(batch_size, max(1, MAX_BATCH_TOKENS // len(ids))):
+        if not batches or len(batches[-1]) >= min(batch_size, max_batch_size(len(ids))):
             batches.append([])
         batches[-1].append((text, ids))
     return batches
 
 
-def warn_of_truncation(lengths: Sequence[tuple[int, int]], max_length: int) -> None:
-    """Warn that predictions rest on a part of texts.
+def max_batch_size(length: int) -> int:
+    """Return the maximum number of texts of `length` tokens in a batch, which bounds its memory."""
+    return max(1, min(MAX_BATCH_TOKENS // length, MAX_BATCH_PAIRS // length**2))
+
+
+@contextmanager
+def named_texts(names: Sequence[str]) -> Iterator[None]:
+    """Within the context, warnings of truncation name the texts instead of giving their indices.
 
     Args:
-        lengths: index and number of tokens of each text that is too long.
-        max_length: number of tokens that the model reads.
+        names: name of each text of the predictions in the context.
     """
-    if lengths:
-        index, length = lengths[0]
-        more = f", and {len(lengths) - 1:,} further texts" if len(lengths) > 1 else ""
-        warnings.warn(
-            f"text {index} has {length:,} tokens{more}: the model reads only the first {max_length:,}, on"
-            " which the prediction rests",
-            stacklevel=6,
-        )
+    token = _text_names.set(names)
+    try:
+        yield
+    finally:
+        _text_names.reset(token)
+
+
+def _describe_truncated(truncated: Sequence[tuple[str, int]], max_length: int) -> str:
+    """Return one line on the names and numbers of tokens of truncated texts."""
+    listed = [f"{name[:MAX_NAME_LENGTH]} ({length:,} tokens)" for name, length in truncated[:MAX_NAMED_TEXTS]]
+    num_others = len(truncated) - len(listed)
+    listed += [f"{num_others:,} others"] if num_others else []
+    return f"the model reads only the first {max_length:,} tokens of {', '.join(listed)}"
 
 
 def gather_predictions(

@@ -132,7 +132,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """Compute softmax attention with an additive mask.
 
     In bfloat16 on a CPU it uses plain matrix products. They are faster there than the fused kernel, several
-    times so in the backward pass. The batch is split so that the scores fit into the CPU's cache.
+    times so in the backward pass. The batch, and the queries of a long text, are split so that the scores fit
+    into the CPU's cache.
 
     Args:
         q: queries [B, H, t, HEAD_WIDTH].
@@ -146,10 +147,17 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     if q.dtype != torch.bfloat16 or q.device.type != "cpu":
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     max_scores = CPU_CACHE_SCORES if torch.is_grad_enabled() else CPU_CACHE_SCORES // 8
-    chunk_size = max(1, max_scores // (q.shape[1] * q.shape[2] * k.shape[2]))
+    max_queries = max(1, max_scores // (q.shape[1] * k.shape[2]))
+    chunk_size = max(1, max_queries // q.shape[2])
     mask = mask.expand(*q.shape[:3], k.shape[2])
     chunks = zip(*(tensor.split(chunk_size) for tensor in (q, k, v, mask)), strict=True)
-    return torch.cat([_matmul_attention(*chunk) for chunk in chunks])
+    return torch.cat([_attend_in_parts(max_queries, *chunk) for chunk in chunks])
+
+
+def _attend_in_parts(max_queries: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Softmax attention of at most `max_queries` queries at a time; other arguments as for `attend`."""
+    parts = zip(q.split(max_queries, 2), mask.split(max_queries, 2), strict=True)
+    return torch.cat([_matmul_attention(queries, k, v, m) for queries, m in parts], 2)
 
 
 def _matmul_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.graph.cache import gc_paused
-from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, gather_predictions, make_batches, pad
+from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, gather_predictions, make_batches, named_texts, pad
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS, DigitTree, NumberScheme
 from nas_rlm.text import Tokenizer, from_architectures
 from nas_rlm.text.statements import group_by_length, order_after_grouping, pad_statements, split_statements
@@ -162,7 +162,10 @@ class OnnxPredictor:
         ]
         with gc_paused():
             texts = from_architectures(search_space, parsed)
-            return self.predict_text(texts, objectives, quantiles, batch_size, progress, search_space.name)
+            with named_texts([str(architecture) for architecture in parsed]):
+                return self.predict_text(
+                    texts, objectives, quantiles, batch_size, progress, search_space.name
+                )
 
     def predict_text(
         self,
@@ -182,6 +185,9 @@ class OnnxPredictor:
             batch_size: as in `predict`.
             progress: as in `predict`.
             space: name of the search space whose temperatures are used; "" for the mean over spaces.
+
+        Warns:
+            TruncationWarning: texts are longer than the network reads.
         """
         self.check(objectives)
         levels = quantile_levels(quantiles)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -29,7 +30,7 @@ from nas_rlm.devices.profiler import (
     check_device,
     measure,
 )
-from nas_rlm.model.batching import gather_predictions
+from nas_rlm.model.batching import TruncationWarning, gather_predictions, named_texts
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.ensemble import DEFAULT_BATCH_SIZE
 from nas_rlm.text import from_architectures
@@ -221,10 +222,11 @@ class RayModel(RLM):
         batch_size: int,
     ) -> Iterator[np.ndarray]:
         """Predict chunks of architectures; all are submitted before the first result is awaited."""
-        waits = [
-            self._submit(from_architectures(space, chunk), objectives, quantiles, batch_size, space.name)
-            for chunk in chunks
-        ]
+        waits = []
+        for chunk in chunks:
+            texts = from_architectures(space, chunk)
+            with named_texts([str(architecture) for architecture in chunk]):
+                waits.append(self._submit(texts, objectives, quantiles, batch_size, space.name))
         return (wait() for wait in waits)
 
     def _submit(
@@ -299,7 +301,9 @@ def _predict_batch(
             for name, content in ray.get(checkpoint_reference[0]).items():
                 (Path(directory) / name).write_bytes(content)
             _models[key] = RLM.load(directory)
-    return _models[key].predict_text(texts, objectives, levels, batch_size=len(texts), space=space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)  # the process that submitted the batch has warned
+        return _models[key].predict_text(texts, objectives, levels, batch_size=len(texts), space=space)
 
 
 def _measure_batch(contents: list[bytes], device: Device, plan: Plan) -> list[Measurement | Failure]:

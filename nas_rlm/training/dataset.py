@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.tables import Row
-from nas_rlm.model.batching import pad
+from nas_rlm.model.batching import TruncationWarning, pad
 from nas_rlm.model.network import Config
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.ensemble import Ensemble
@@ -88,25 +89,39 @@ def make_dataset(rlm: Ensemble, rows: Sequence[Row], recipe: TableRecipe, texts:
         rows: N rows.
         recipe: settings of the rows' table.
         texts: text of each row.
-
-    Warns:
-        UserWarning: texts are truncated to MAX_TRAINED_TOKENS.
     """
     token = {name: NUM_DIGIT_TOKENS + i for i, name in enumerate(rlm.objectives)}
     numbers = [
         {token[name]: v for name, v in row.targets.items() if name in token and row.is_measured(name)}
         for row in rows
     ]
-    ids = [rlm.tokenizer.encode(text) for text in texts]
+    ids = [rlm.token_ids(text)[:MAX_TRAINED_TOKENS] for text in texts]
+    return Dataset(recipe, [np.array(tokens, dtype=np.int64) for tokens in ids], numbers)
+
+
+@contextmanager
+def truncation_reported(rlm: Ensemble, texts: Sequence[str]) -> Iterator[None]:
+    """Warn once if training texts are truncated; within the context, predictions of them do not warn again.
+
+    Args:
+        rlm: the model that is trained.
+        texts: texts of the training rows.
+
+    Warns:
+        TruncationWarning: texts are longer than training reads.
+    """
     max_length = min(MAX_TRAINED_TOKENS, rlm.network.config.max_length)
-    num_long = sum([len(tokens) > max_length for tokens in ids])
-    if num_long:
+    num_truncated = sum(len(rlm.tokenizer.encode(text)) > max_length for text in texts)
+    if num_truncated:
         warnings.warn(
-            f"{num_long:,} of {len(ids):,} texts are longer than {max_length:,} tokens: the network learns"
-            " from the beginning of each",
-            stacklevel=2,
+            f"training reads only the first {max_length:,} tokens of {num_truncated:,} of the"
+            f" {len(texts):,} texts",
+            TruncationWarning,
+            stacklevel=5,
         )
-    return Dataset(recipe, [np.array(tokens[:max_length], dtype=np.int64) for tokens in ids], numbers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        yield
 
 
 def batches(datasets: Sequence[Dataset], recipe: Recipe, epoch: int) -> Iterator[Batch]:

@@ -22,7 +22,7 @@ from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
-from nas_rlm.training.dataset import batches
+from nas_rlm.training.dataset import batches, truncation_reported
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
@@ -86,11 +86,26 @@ def fine_tune(
 
     Warns:
         UserWarning: the rows are too few for validation or calibration.
+        TruncationWarning: texts are longer than the network reads.
     """
     check_objective_names(objectives)
     if learn not in PARTS:
         raise ValueError(f"there is no part {learn!r} of a network; {suggest(learn, PARTS)}")
     train_rows = _select_rows(rows, objectives)
+    with truncation_reported(rlm, texts_of_rows(train_rows)):
+        return _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
+
+
+def _fine_tune(
+    rlm: Model,
+    train_rows: Sequence[Row],
+    objectives: Sequence[str],
+    recipe: Recipe | None,
+    seed: int,
+    surrogates: bool,
+    learn: str,
+) -> Model:
+    """Return the fine-tuned model; arguments as for `fine_tune`, checked."""
     # Surrogates are fitted first, since their errors should come before a long training.
     by_group = recipe is not None and recipe.by_group
     fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
@@ -168,7 +183,7 @@ def _choose_recipe(
         warnings.warn(
             f"{len(rows)} rows are too few for validation: training takes {DEFAULT_EPOCHS} epochs and"
             " intervals are uncalibrated",
-            stacklevel=4,
+            stacklevel=5,
         )
         return replace(recipe, epochs=DEFAULT_EPOCHS), None
     first, epochs = _train(rlm, train.rows, objectives, recipe, learn, held_out)
@@ -179,7 +194,7 @@ def _choose_recipe(
     if not first.temperatures:
         warnings.warn(
             f"{len(held_out)} held-out rows are too few for calibration: intervals are uncalibrated",
-            stacklevel=4,
+            stacklevel=5,
         )
     return replace(recipe, epochs=epochs), first
 

@@ -34,7 +34,7 @@ from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.registry import Surrogate
 from nas_rlm.text import Tokenizer
 from nas_rlm.training import distributed
-from nas_rlm.training.dataset import Batch, Dataset, batches, collate, make_dataset
+from nas_rlm.training.dataset import Batch, Dataset, batches, collate, make_dataset, truncation_reported
 from nas_rlm.training.distillation import distil, pseudo_labels
 from nas_rlm.training.recipe import FORMER_TABLE_KEYS, Recipe, SpaceRecipe, TableRecipe, read_recipe
 from nas_rlm.training.state import STATE_FILE, TrainingState
@@ -99,16 +99,19 @@ def train_from_recipe(recipe: Recipe, run_directory: Path, resume: bool = False)
         for dataset in make_datasets(rlm, table.rows, use, recipe.seed)
     ]
     validation_sets = [sample_validation_set(table, recipe) for table in validation_tables]
-    fit(rlm, datasets, recipe, lambda: validate(rlm, validation_sets), run_directory, resume)
-    if not distributed.is_main():
-        return rlm
-    surrogates: dict[str, list[Surrogate]] = {}
-    for table, use in zip(train_tables, uses, strict=True):
-        names = use.surrogate_objectives(rlm.objectives)
-        surrogates |= fit_surrogates(table.rows, names, by_group=recipe.by_group)
-    rlm.surrogates = surrogates
-    calibrate(rlm, validation_tables[: len(recipe.tables)], progress=True)
-    rlm.save(run_directory)
+    tables_to_report = train_tables if distributed.is_main() else ()
+    texts = [text for table in tables_to_report for text in texts_of_rows(table.rows)]
+    with truncation_reported(rlm, texts):
+        fit(rlm, datasets, recipe, lambda: validate(rlm, validation_sets), run_directory, resume)
+        if not distributed.is_main():
+            return rlm
+        surrogates: dict[str, list[Surrogate]] = {}
+        for table, use in zip(train_tables, uses, strict=True):
+            names = use.surrogate_objectives(rlm.objectives)
+            surrogates |= fit_surrogates(table.rows, names, by_group=recipe.by_group)
+        rlm.surrogates = surrogates
+        calibrate(rlm, validation_tables[: len(recipe.tables)], progress=True)
+        rlm.save(run_directory)
     return rlm
 
 

@@ -1,4 +1,8 @@
+import warnings
+from dataclasses import replace
+
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -7,7 +11,7 @@ from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.model import batching
-from nas_rlm.model.batching import chunk_size
+from nas_rlm.model.batching import TruncationWarning, chunk_size
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates import ensemble
@@ -138,9 +142,38 @@ def test_texts_are_truncated_to_the_maximum_length():
     config = Config(tokenizer.vocab_size, ("accuracy",), size=1, max_length=4)
     short = RLM(Network(config, tokenizer.kinds()), tokenizer)
     assert len(short.token_ids("v1=Relu(v0)\n" * 3)) == 4
-    with pytest.warns(UserWarning, match="text 0 has 15 tokens, and 1 further texts: .* the first 4"):
-        same = short.predict_text(["v1=Relu(v0)\n" * 3, "v1=Relu(v0)\n" * 8], ["accuracy"])
+    texts = ["v1=Relu(v0)\n" * 3, "v1=Relu(v0)\n" * 8]
+    with pytest.warns(TruncationWarning, match=r"first 4 tokens of text 0 \(15 .*, text 1 \(40 tokens\)$"):
+        same = short.predict_text(texts, ["accuracy"])
     assert same[0] == same[1]
+    with (
+        batching.named_texts(["a", "b"]),
+        pytest.warns(TruncationWarning, match=r"first 4 tokens of a \(15 tokens\), b \(40 tokens\)$"),
+    ):
+        short.sample_text(texts, ["accuracy"], 2)
+    for compute in (short.predict, short.sample):
+        with pytest.warns(TruncationWarning, match=r"first 4 tokens of text 0 \("):
+            compute(SPACE, architectures(2), ["accuracy"])
+
+
+def test_onnx_models_whose_texts_are_truncated_are_named(tiny_checkpoint, tmp_path):
+    rlm, model = RLM.load(tiny_checkpoint), SPACE.to_onnx(architectures(1)[0])
+    rlm.network.config = replace(rlm.network.config, max_length=20)
+    onnx.save(model, tmp_path / "a.onnx")
+    models = [model, tmp_path / "a.onnx"]
+    with pytest.warns(TruncationWarning, match=r"of model 0 \(.* tokens\), .*a\.onnx \(.* tokens\)$"):
+        assert rlm.predict_onnx(models, OBJECTIVES, space="nasbench201").shape == (2, 2)
+
+
+def test_the_whole_of_a_long_text_is_read(rlm):
+    start = "v1=Relu(v0)\n" * 1000
+    texts = [start + end for end in ("v2=Add(v0,v1)\n", "v2=Mul(v1,v1)\n")]
+    length = len(rlm.token_ids(texts[0]))
+    assert 2048 < length == len(rlm.tokenizer.encode(texts[0])) < 8192
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictions = rlm.predict_text(texts, OBJECTIVES)
+    assert not np.array_equal(predictions[0], predictions[1])
 
 
 def test_fine_tuning_adds_an_objective_and_leaves_the_model_as_it_was(rlm):

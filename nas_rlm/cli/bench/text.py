@@ -1,14 +1,18 @@
-"""bench text: tokens of texts, and their speed."""
+"""bench text: tokens and statements of texts, and their speed."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import search_spaces
 from nas_rlm.cli.app import CommaList, Integer, SpaceList, check_minimum, load, show_progress
 from nas_rlm.cli.bench.app import bench
+
+if TYPE_CHECKING:
+    from nas_rlm.benchmarks.tokens import TextLengths
 
 
 @bench.command(name="text")
@@ -22,8 +26,9 @@ def bench_text(
 ) -> None:
     """Measure length and speed of texts.
 
-    The length is in tokens, the speed in networks per second from architecture to token ids. The speed is
-    that of one core with warm caches: as many other networks are read first.
+    The length is in tokens and in statements. A network with statement layers attends over statements.
+    The speed is in networks per second from architecture to token ids, on one core with warm caches: as many
+    other networks are read first.
 
     Args:
         model: model whose tokenizer is used: a checkpoint directory, or the name of a shipped model.
@@ -32,7 +37,7 @@ def bench_text(
         count: number of networks of each space, or of rows of each table.
         seed: seed of the networks or rows.
     """
-    from nas_rlm.benchmarks.tokens import count_table_tokens, measure_text_speed
+    from nas_rlm.benchmarks.tokens import measure_text_speed, table_text_lengths
     from nas_rlm.data import read
 
     check_minimum("--count", count, 1)
@@ -42,12 +47,17 @@ def bench_text(
     tables = [read(Path(path)) for path in data]
     spaces = [] if data else [search_spaces.get(name) for name in space or search_spaces.names()]
     tokenizer = load(model).tokenizer
-    print(f"{'table or space':<18}{'median tokens':>15}{'mean':>8}{'max':>8}{'networks/s':>12}")
+    columns = f"{'median tokens':>15}{'mean':>8}{'max':>8}{'median statements':>19}{'max':>8}"
+    print(f"{'table or space':<18}{columns}{'networks/s':>12}")
     for table in tables:
-        lengths = count_table_tokens(table, tokenizer, count, seed)
-        cells = f"{np.median(lengths):>15,.0f}{np.mean(lengths):>8,.0f}{max(lengths):>8,}"
-        print(f"{table.name:<18}{cells}")
+        print(f"{table.name:<18}{_cells(table_text_lengths(table, tokenizer, count, seed))}")
     for search_space in show_progress(spaces, "text"):
-        speed = measure_text_speed(search_space, tokenizer, count, seed)
-        tokens = f"{speed.median_tokens:>15,.0f}{speed.mean_tokens:>8,.0f}{speed.max_tokens:>8,}"
-        print(f"{search_space.name:<18}{tokens}{speed.per_second:>12,.0f}")
+        lengths, per_second = measure_text_speed(search_space, tokenizer, count, seed)
+        print(f"{search_space.name:<18}{_cells(lengths)}{per_second:>12,.0f}")
+
+
+def _cells(lengths: TextLengths) -> str:
+    """The cells of the columns of lengths."""
+    tokens, statements = lengths.tokens, lengths.statements
+    cells = f"{np.median(tokens):>15,.0f}{np.mean(tokens):>8,.0f}{max(tokens):>8,}"
+    return f"{cells}{np.median(statements):>19,.0f}{max(statements):>8,}"

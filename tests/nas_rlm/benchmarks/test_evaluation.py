@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from nas_rlm.benchmarks.evaluation import (
 from nas_rlm.data import Row, Table
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.metrics import spearman
+from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.surrogates.fitting import fit_surrogates
 
 SPACE = search_spaces.get("nasbench201")
@@ -144,3 +146,14 @@ def test_one_row_has_no_rank_correlation(rlm):
         evaluate_table(rlm, one, ["accuracy"])
     with pytest.raises(ValueError, match="no objective that the model knows, with 2 rows"):
         evaluate_table(rlm, one)
+
+
+def test_rows_whose_texts_are_truncated_are_named_once(tiny_checkpoint):
+    rlm, held = RLM.load(tiny_checkpoint), table(20, 0)
+    rlm.network.config = replace(rlm.network.config, max_length=20)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        evaluate_table(rlm, held, ["accuracy"], num_samples=2)
+    (message,) = [str(warning.message) for warning in caught if warning.category is TruncationWarning]
+    assert message.startswith("the model reads only the first 20 tokens of ")
+    assert all(f"{row.arch_str} (" in message for row in held.rows)

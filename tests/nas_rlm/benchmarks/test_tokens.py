@@ -3,7 +3,12 @@ import pytest
 
 import search_spaces
 from nas_rlm import RLM
-from nas_rlm.benchmarks.tokens import count_exported_tokens, count_table_tokens, measure_text_speed
+from nas_rlm.benchmarks.tokens import (
+    TextLengths,
+    count_exported_tokens,
+    measure_text_speed,
+    table_text_lengths,
+)
 from nas_rlm.data import Row
 from nas_rlm.data.tables import Table
 from nas_rlm.text import from_architecture
@@ -13,15 +18,22 @@ SPACE = search_spaces.get("nasbench201")
 
 def test_tokens_of_a_space_are_counted(tiny_checkpoint):
     tokenizer = RLM.load(tiny_checkpoint).tokenizer
-    speed = measure_text_speed(SPACE, tokenizer, count=5, seed=3)
+    lengths, per_second = measure_text_speed(SPACE, tokenizer, count=5, seed=3)
     rng = np.random.default_rng(3)
-    lengths = [len(tokenizer.encode(from_architecture(SPACE, SPACE.sample(rng)))) for _ in range(10)][5:]
-    assert (speed.median_tokens, speed.mean_tokens, speed.max_tokens) == (
-        np.median(lengths),
-        np.mean(lengths),
-        max(lengths),
-    )
-    assert speed.per_second > 0
+    texts = [from_architecture(SPACE, SPACE.sample(rng)) for _ in range(10)][5:]
+    assert lengths.tokens == [len(tokenizer.encode(text)) for text in texts]
+    assert all(1 < n < tokens for n, tokens in zip(lengths.statements, lengths.tokens, strict=True))
+    assert per_second > 0
+
+
+def test_statements_are_counted(tiny_checkpoint):
+    tokenizer = RLM.load(tiny_checkpoint).tokenizer
+    chains = [[f"v{i + 1} = Relu (v{i})\n" for i in range(n)] for n in (1, 40)]
+    many = "".join(f"v{i} = Add (v0, v0)\n" for i in range(1, 41))
+    ids = [tokenizer.encode(text) for text in (*map("".join, chains), many)]
+    one, chain, independent = TextLengths.of(ids, tokenizer).statements
+    assert one == 1
+    assert one < chain < independent
 
 
 def test_tokens_of_a_table_are_counted(tiny_checkpoint):
@@ -29,8 +41,9 @@ def test_tokens_of_a_table_are_counted(tiny_checkpoint):
     programs = [f"x = {'a' * n}" for n in range(1, 9)]
     table = Table("own", [Row("python", "", {"memory": 1.0}, program) for program in programs])
     lengths = [len(tokenizer.encode(program)) for program in programs]
-    assert sorted(count_table_tokens(table, tokenizer, 100)) == sorted(lengths)
-    assert len(count_table_tokens(table, tokenizer, 3)) == 3
+    assert sorted(table_text_lengths(table, tokenizer, 100).tokens) == sorted(lengths)
+    few = table_text_lengths(table, tokenizer, 3)
+    assert len(few.tokens) == len(few.statements) == 3
 
 
 def test_tokens_of_exported_networks_are_counted_flat_and_outlined(tiny_checkpoint):

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from nas_rlm.files import ASSETS
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.training.trainer import training_coverage
 from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused, rows
+from tests.nas_rlm.onnx_models import residual_network
 
 
 def test_spaces_lists_every_space(capsys):
@@ -209,6 +211,44 @@ def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shippe
     assert "nas-rlm: warning: the model was not trained on latency/pixel3 of nats_size" in shown.err
     assert main(["predict", *files, "--objectives", "accuracy"]) == 0
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def short_model(tmp_path, tiny_checkpoint):
+    """A model that reads only 200 tokens."""
+    directory = shutil.copytree(tiny_checkpoint, tmp_path / "short")
+    saved = json.loads((directory / "config.json").read_text())
+    saved["network"]["max_length"] = 200
+    (directory / "config.json").write_text(json.dumps(saved))
+    return ("--model", str(directory))
+
+
+@pytest.mark.parametrize("verb", [("predict",), ("rank", "--by", "accuracy")])
+def test_files_whose_texts_are_truncated_are_named(tmp_path, short_model, capsys, verb):
+    main(["export", "--space", "nasbench201", "--arch", *ARCHS[:3], "--out", str(tmp_path / "nets")])
+    small = residual_network(1)
+    del small.graph.node[1:]
+    small.graph.node[0].output[0] = small.graph.output[0].name
+    onnx.save(small, tmp_path / "small.onnx")
+    long = [str(tmp_path / "nets" / f"{i:03d}.onnx") for i in range(3)]
+    files = [long[0], str(tmp_path / "small.onnx"), *long[1:]]
+    capsys.readouterr()
+    assert main([*verb, *files, *short_model, "--objectives", "accuracy,latency/pixel3"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 5
+    (line,) = [line for line in shown.err.splitlines() if "reads only" in line]
+    assert line.startswith("nas-rlm: warning: the model reads only the first 200 tokens of ")
+    assert [name for name in files if f"{name} (" in line] == long
+
+
+def test_architectures_that_an_exported_model_truncates_are_named(tmp_path, short_model, archs, capsys):
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    exported = str(tmp_path / "exported")
+    assert main(["export-model", *short_model, "--out", exported]) == 0
+    capsys.readouterr()
+    assert main(["predict", "--model", exported, *archs, "--objectives", "accuracy"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "first 200 tokens of" in line]
+    assert all(any(f"{arch} (" in line for line in lines) for arch in ARCHS)
 
 
 def test_a_malformed_line_is_found(capsys, tmp_path, model):

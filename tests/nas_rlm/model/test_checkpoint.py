@@ -76,6 +76,22 @@ def test_a_checkpoint_with_the_names_of_older_versions_loads(tiny_checkpoint, tm
     assert not (tmp_path / "surrogates.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("saved", "loaded"), [(2048, 8192), (8192, 8192), (512, 512), (2047, 2047), (4096, 4096)]
+)
+def test_the_former_maximum_length_is_raised(checkpoint, saved, loaded):
+    path = checkpoint / "config.json"
+    content = json.loads(path.read_text())
+    content["network"]["max_length"] = saved
+    path.write_text(json.dumps(content))
+    assert RLM.load(checkpoint).network.config.max_length == loaded
+
+
+@pytest.mark.parametrize("name", ["nas", "nas-fast", "pretrained", "programs"])
+def test_shipped_models_read_8192_tokens(name):
+    assert RLM.load(name).network.config.max_length == 8192
+
+
 def test_no_such_checkpoint(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*nowhere"):
         RLM.load(tmp_path / "nowhere")

@@ -78,11 +78,13 @@ def test_attention_in_bfloat16_is_close_to_float32():
 
 def test_attention_does_not_depend_on_the_chunk_size(monkeypatch):
     q, k, v = torch.randn(3, 5, 4, 11, 32).bfloat16()
-    mask = torch.zeros(5, 1, 1, 11).masked_fill_(torch.rand(5, 1, 1, 11) < 0.3, -1e4).bfloat16()
-    expected = attend(q, k, v, mask)
-    for scores in (1, 2 * 4 * 11 * 11):
-        monkeypatch.setattr("nas_rlm.model.network.CPU_CACHE_SCORES", scores)
-        assert torch.equal(attend(q, k, v, mask), expected)
+    for shape in ((5, 1, 1, 11), (5, 4, 11, 11)):
+        mask = torch.zeros(shape).masked_fill_(torch.rand(shape) < 0.3, -1e4).bfloat16()
+        monkeypatch.undo()
+        expected = attend(q, k, v, mask)
+        for scores in (1, 4 * 11 * 3, 2 * 4 * 11 * 11):  # one query, three queries, two texts
+            monkeypatch.setattr("nas_rlm.model.network.CPU_CACHE_SCORES", scores)
+            assert torch.equal(attend(q, k, v, mask), expected)
 
 
 def test_texts_are_encoded_in_bfloat16_without_gradients(monkeypatch):

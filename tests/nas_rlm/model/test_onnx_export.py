@@ -2,6 +2,8 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.metrics import spearman
+from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Config, Network
 from nas_rlm.model.onnx_export import export_model
@@ -65,6 +68,25 @@ def test_an_exported_model_predicts_as_its_network(rlm, predictor, monkeypatch):
         np.isclose(predictions, expected, rtol=2e-3).mean() > 0.95
     )  # rounding can move a quantile by a digit
     assert np.array_equal(predictor.predict(SPACE, archs, ["accuracy"]), predictions[:, :1, 1])
+
+
+def test_truncated_architectures_and_texts_are_named(predictor):
+    short, archs = replace(predictor, max_length=8), cells(2)
+    with pytest.warns(TruncationWarning, match="first 8 tokens") as caught:
+        short.predict(SPACE, archs, ["accuracy"])
+    assert all(f"{cell} (" in str(caught[0].message) for cell in archs)
+    with pytest.warns(TruncationWarning, match=r"text 1 \(\d+ tokens\)$"):
+        short.predict_text(["v1=Relu(v0)\n", "v1=Relu(v0)\n" * 20], ["accuracy"])
+
+
+def test_an_exported_model_reads_long_texts(rlm, predictor, monkeypatch):
+    monkeypatch.setattr("nas_rlm.model.network.has_bfloat16", lambda: False)
+    text = "".join(f"v{i % 7 + 1}=Relu(v{i % 5})\n" for i in range(500))
+    assert len(rlm.token_ids(text)) == len(rlm.tokenizer.encode(text)) > 2048
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictions = predictor.predict_text([text], ["accuracy"], LEVELS)
+    assert np.allclose(predictions, rlm.predict_text([text], ["accuracy"], LEVELS), rtol=2e-3)
 
 
 def test_temperatures_are_those_of_the_space_or_the_mean_over_spaces(rlm, predictor):

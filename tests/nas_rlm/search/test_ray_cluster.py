@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.devices import Device
 from nas_rlm.devices.profiler import SHUFFLE_GROUP_SIZE, Failure, Measurement, Plan
+from nas_rlm.model.batching import TruncationWarning, named_texts
 from nas_rlm.search.ray_cluster import LocalWorkers, RayCluster, connect_workers
 
 ray = pytest.importorskip("ray", reason="needs Ray")
@@ -64,6 +66,16 @@ def test_a_cluster_predicts_what_one_process_does(cluster, rlm):
     ).all()
     assert distributed.predict(SPACE, [], NAMES).shape == (0, 2)
     assert (distributed.sample(SPACE, CELLS[:3], NAMES, 4) == rlm.sample(SPACE, CELLS[:3], NAMES, 4)).all()
+
+
+def test_truncated_texts_are_named(cluster, rlm):
+    rlm.network.config = replace(rlm.network.config, max_length=20)
+    distributed = cluster.distribute(rlm)
+    with pytest.warns(TruncationWarning, match="first 20 tokens of") as caught:
+        distributed.predict(SPACE, CELLS[:3], NAMES)
+    assert all(f"{cell} (" in str(caught[0].message) for cell in CELLS[:3])
+    with pytest.warns(TruncationWarning, match="tokens of a "), named_texts(["a"]):
+        distributed.predict_text(["v1=Relu(v0)\n" * 20], NAMES)
 
 
 def test_two_models_of_a_cluster_are_independent(cluster, rlm):

@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ import torch
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row
-from nas_rlm.data.row_texts import keys_of_rows
+from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
+from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.surrogates import calibration
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.training import finetune
@@ -190,6 +192,22 @@ def test_the_more_rows_the_fewer_epochs():
 def test_the_longer_the_texts_the_fewer_epochs():
     epochs = [finetune.default_recipe(100, length).epochs for length in (90, 200, 1000, 10**6)]
     assert epochs == [finetune.MAX_EPOCHS, finetune.MAX_EPOCHS, finetune.MAX_EPOCHS // 5, finetune.MIN_EPOCHS]
+
+
+@pytest.mark.parametrize(("count", "recipe"), [(20, QUICK), (9, None), (40, None)])
+def test_truncated_rows_are_reported_once(rlm, trainings, count, recipe):
+    some = rows(count)
+    lengths = [len(rlm.token_ids(text)) for text in texts_of_rows(some)]
+    limit = int(np.median(lengths))
+    rlm.network.config = replace(rlm.network.config, max_length=limit)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rlm.fine_tune(some, ["latency/mine"], recipe)
+    messages = [str(warning.message) for warning in caught if warning.category is TruncationWarning]
+    num_truncated = sum(length > limit for length in lengths)
+    assert messages == [
+        f"training reads only the first {limit:,} tokens of {num_truncated} of the {count} texts"
+    ]
 
 
 def test_rows_without_a_number_to_learn(rlm):

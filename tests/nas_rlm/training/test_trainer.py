@@ -1,4 +1,6 @@
 import json
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import torch
 import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row, write
+from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.model.network import Config, Network
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.training import distributed, state, trainer
@@ -39,6 +42,15 @@ def test_a_resumed_run_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch
     found = weights(resumed)
     for name, expected in weights(whole).items():
         assert np.array_equal(found[name], expected), name
+
+
+def test_truncated_rows_are_reported_once(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "Config", partial(Config, max_length=60))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.run(recipe, tmp_path / "out")
+    messages = [str(warning.message) for warning in caught if warning.category is TruncationWarning]
+    assert messages == ["training reads only the first 60 tokens of 30 of the 30 texts"]
 
 
 def test_a_run_leaves_a_checkpoint_and_a_log(recipe, tmp_path):
