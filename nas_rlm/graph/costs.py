@@ -167,7 +167,7 @@ def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str
             the same for all operators that share the weight, and the number of learnt parameters if that is
             not its size; empty for an ordinary weight.
     """
-    params, shared = sum([table_size(call, name) for name in _tables(call.kind)]), []
+    params, shared = 0, []
     parameters = QUANTIZATION_PARAMETERS.get(call.kind, ())
     integers = INTEGER_WEIGHTS.get(call.kind, ())
     for position, name in weights.items():
@@ -188,6 +188,7 @@ def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str
             params += size
     problem, macs = "", None
     try:
+        params += sum([table_size(call, name) for name in _tables(call.kind)])
         macs = multiply_accumulates(call, output)
         if macs is None:
             open_sizes = sorted(

@@ -220,6 +220,8 @@ class _Reader:
             if not name or name in scope.values:
                 raise ValueError(f"the sparse initialiser {name!r} has no name of its own")
             check_shape(tuple(sparse.dims), f"the sparse initialiser {name!r}")
+            if sparse.values.data_type not in _ELEMENT_TYPES:
+                raise ValueError(f"the sparse initialiser {name!r} has the type {sparse.values.data_type}")
             tensor = Tensor(sparse.values.data_type, tuple(sparse.dims), origin=STORED)
             scope.values[name] = number = self._new(tensor)
             self._set_source(number)
@@ -275,6 +277,8 @@ class _Reader:
             outputs = tuple([self._define(name, scope, proto.op_type) for name in proto.output])
             if proto.op_type in _UNDECLARED and not domain:
                 domain = "com.microsoft"
+            if not domain and "." in proto.op_type:
+                raise ValueError(f"ONNX has no operator {proto.op_type!r}: expected a name without a dot")
             kind = f"{domain}.{proto.op_type}" if domain else proto.op_type
             ops.append(Op(kind, attributes, inputs, outputs, self.opsets.get("")))
         return ops
@@ -461,13 +465,15 @@ def to_array(tensor: TensorProto, what: str) -> np.ndarray:
 def stored_tensor(tensor: TensorProto) -> Tensor:
     """Return what is known of an initialiser; its values are read when they are needed."""
     shape, dtype = tuple(tensor.dims), tensor.data_type
+    if dtype not in _ELEMENT_TYPES:
+        raise ValueError(f"the initialiser {tensor.name!r} has the shape {list(shape)} and the type {dtype}")
     total = 1
     for d in shape:
         total *= d
     if total > MAX_FOLDED_ELEMENTS or tensor.data_location == TensorProto.EXTERNAL:
         check_shape(shape, f"the initialiser {tensor.name!r}")
         return Tensor(dtype, shape, source=tensor, origin=STORED)
-    if min(shape, default=0) < 0 or dtype not in _ELEMENT_TYPES:
+    if min(shape, default=0) < 0:
         raise ValueError(f"the initialiser {tensor.name!r} has the shape {list(shape)} and the type {dtype}")
     _check_size(tensor, total)
     return Tensor(dtype, shape, source=tensor, origin=STORED)
@@ -610,6 +616,8 @@ def constant_value(attributes: Mapping[str, Any]) -> Tensor:
             raise ValueError("a Constant whose value is no tensor")
         return constant(value, STORED)
     if name == "sparse_value":
+        if value.values.data_type not in _ELEMENT_TYPES:
+            raise ValueError(f"a sparse Constant of the type {value.values.data_type}")
         return Tensor(value.values.data_type, tuple(value.dims), origin=STORED)
     kinds = {"value_int": np.int64, "value_float": np.float32, "value_string": object}
     dtype = kinds.get(name.removesuffix("s"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError
@@ -13,7 +12,9 @@ from onnx import TensorProto
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
-from nas_rlm.graph.tensors import FLOATS, MAX_FOLDED_ELEMENTS
+from nas_rlm.graph.tensors import FLOATS, MAX_FOLDED_ELEMENTS, num_elements
+
+MAX_ITEM_BYTES = 16  # of an element
 
 
 def load(
@@ -54,9 +55,13 @@ def load(
 def _load_small_tensors(model: onnx.ModelProto, path: Path) -> None:
     """Load small tensors from external data files, since the text has the values of integers and scalars."""
     for tensor in model.graph.initializer:
-        if tensor.data_location != TensorProto.EXTERNAL or int(np.prod(tensor.dims)) > MAX_FOLDED_ELEMENTS:
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        size = num_elements(tuple(tensor.dims))
+        if size is None or size > MAX_FOLDED_ELEMENTS or min(tensor.dims, default=0) < 0:
             continue
         try:
+            _check_length(tensor, path.parent)
             load_external_data_for_tensor(tensor, str(path.parent))
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
             if tensor.data_type in FLOATS and len(tensor.dims) > 0:
@@ -66,6 +71,22 @@ def _load_small_tensors(model: onnx.ModelProto, path: Path) -> None:
             ) from None
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
+
+
+def _check_length(tensor: TensorProto, directory: Path) -> None:
+    """Refuse external data that are longer than a small tensor, since they are read as a whole.
+
+    Raises:
+        ValueError: they are.
+        OSError: there is no such file.
+    """
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    length = int(entries["length"]) if "length" in entries else None
+    if length is None:
+        size = (directory / entries.get("location", "")).stat().st_size
+        length = size - int(entries.get("offset", 0))
+    if length > MAX_FOLDED_ELEMENTS * MAX_ITEM_BYTES:
+        raise ValueError(f"{length:,} bytes for the shape {list(tensor.dims)}")
 
 
 def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:

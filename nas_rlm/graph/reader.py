@@ -107,7 +107,9 @@ def constant_leaf(array: np.ndarray) -> Leaf:
 
 
 def _elements_text(array: np.ndarray, kind: str) -> str:
-    """Return the elements of a constant as text."""
+    """Return the elements of a constant as text; of complex ones real and imaginary parts in turn."""
+    if array.dtype.kind == "c":
+        array = array.reshape(-1).view(array.real.dtype)
     is_integer = array.dtype.kind in "iub" or kind.startswith(("int", "uint"))
     return ",".join([str(int(v)) if is_integer else _float_text(float(v)) for v in array.reshape(-1)])
 

@@ -136,9 +136,12 @@ def _equal_weights(numbers: Iterable[int], tensors: Mapping[int, Tensor]) -> dic
     groups: dict[Any, list[int]] = {}
     for number in sorted(numbers):
         tensor = tensors[number]
-        if tensor.is_large and tensor.source is not None and tensor.source.raw_data:
-            size = -(-len(tensor.source.raw_data) // max(1, num_elements(tensor.shape) or 1))
-            raw = tensor.source.raw_data
+        source = tensor.source
+        if source is None or source.data_location == TensorProto.EXTERNAL:
+            continue  # values would be read from a file
+        if tensor.is_large and source.raw_data:
+            size = -(-len(source.raw_data) // max(1, num_elements(tensor.shape) or 1))
+            raw = source.raw_data
             key = tensor.dtype, tuple(sorted(tensor.known_shape or ())), raw[:size], raw[-size:]
             groups.setdefault(key, []).append(number)
     same = {}

@@ -23,6 +23,8 @@ from nas_rlm.graph.tensors import (
     product,
 )
 
+MAX_RANK = 64  # as in NumPy
+
 
 @shape_of("Shape")
 def _shape(call: OperatorCall) -> list[Tensor]:
@@ -39,13 +41,26 @@ def _size(call: OperatorCall) -> list[Tensor]:
     return [Tensor(INT64, (), sizes=(None if shape is None else product(shape),))]
 
 
+def _open_shape(target: Tensor) -> Dims | None:
+    """Return as many open sizes as a vector of unknown sizes has elements; None if the number is not known.
+
+    Raises:
+        ValueError: it has more than MAX_RANK elements.
+    """
+    length = target.known_shape
+    if not length:
+        return None
+    if length[0] > MAX_RANK:
+        raise ValueError(f"a shape of {length[0]:,} sizes: expected at most {MAX_RANK}")
+    return (None,) * length[0]
+
+
 @shape_of("Reshape")
 def _reshape(call: OperatorCall) -> list[Tensor]:
     x, target = call.input(0), call.input(1)
     sizes = target.integers
     if sizes is None:
-        rank = target.known_shape
-        return [Tensor(x.dtype, (None,) * rank[0] if rank else None)]
+        return [Tensor(x.dtype, _open_shape(target))]
     keeps_zero = not call.attribute("allowzero", 0)
     shape: list[Dim] = []
     for k, d in enumerate(sizes):
@@ -287,12 +302,10 @@ def _expand(call: OperatorCall) -> list[Tensor]:
     x, target = call.input(0), call.input(1)
     sizes = target.integers
     if sizes is None:
-        rank = target.known_shape
-        return [
-            Tensor(
-                x.dtype, (None,) * max(rank[0], len(x.shape or ())) if rank and x.shape is not None else None
-            )
-        ]
+        shape = _open_shape(target)
+        if shape is None or x.shape is None:
+            return [Tensor(x.dtype, None)]
+        return [Tensor(x.dtype, (None,) * max(len(shape), len(x.shape)))]
     return [Tensor(x.dtype, broadcast([x.shape, sizes]))]
 
 
@@ -367,8 +380,7 @@ def _constant_of_shape(call: OperatorCall) -> list[Tensor]:
     target = call.input(0)
     sizes = target.integers
     if sizes is None:
-        rank = target.known_shape
-        return [Tensor(dtype, (None,) * rank[0] if rank else None)]
+        return [Tensor(dtype, _open_shape(target))]
     return [Tensor(dtype, sizes)]
 
 
@@ -496,7 +508,9 @@ def _multinomial(call: OperatorCall) -> list[Tensor]:
 def _col2im(call: OperatorCall) -> list[Tensor]:
     x, image, block = call.shape(0, rank=3), call.input(1).integers, call.input(2).integers
     channels = divide(x[1], product(block)) if x and block else None
-    sides = image or (None,) * (call.input(1).known_shape or (2,))[0]
+    sides = image or _open_shape(call.input(1))
+    if sides is None:
+        sides = None, None
     return [Tensor(call.input(0).dtype, (x[0] if x else None, channels, *sides))]
 
 

@@ -1,10 +1,17 @@
+import os
+
+import onnx
 import pytest
 
 from nas_rlm.benchmarks import fuzzing
-from nas_rlm.benchmarks.fuzzing import mutate, read_file, run_cases, seed_models
+from nas_rlm.benchmarks.fuzzing import read_file, run_cases, seed_models
 from nas_rlm.cli import main
 
 SEEDS = seed_models()
+
+
+def planted(*_, **__):
+    raise KeyError("planted")
 
 
 def test_seed_models_are_read(tmp_path):
@@ -14,11 +21,16 @@ def test_seed_models_are_read(tmp_path):
         assert read_file(path, list) == ("read", "")
 
 
-def test_mutations_depend_on_seed_and_number_alone():
-    first = [mutate(SEEDS, 3, k) for k in range(40)]
-    assert first == [mutate(SEEDS, 3, k) for k in range(40)]
-    assert len(set(first)) > 35
-    assert first != [mutate(SEEDS, 4, k) for k in range(40)]
+def test_files_are_seeds_if_they_are_small_models(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(SEEDS[0])
+    (tmp_path / "text.onnx").write_text("no model")
+    assert seed_models([tmp_path / "m.onnx"]) == [*SEEDS, SEEDS[0]]
+    with pytest.raises(ValueError, match="is not an ONNX file"):
+        seed_models([tmp_path / "text.onnx"])
+    with (tmp_path / "large.onnx").open("wb") as file:
+        file.truncate(fuzzing.MAX_FUZZED_BYTES + 1)
+    with pytest.raises(ValueError, match="more than the limit of"):
+        seed_models([tmp_path / "large.onnx"])
 
 
 def test_no_file_crashes_or_hangs():
@@ -29,36 +41,67 @@ def test_no_file_crashes_or_hangs():
 
 
 def test_a_crash_and_a_hang_are_counted(monkeypatch):
-    def read(path, encode):
+    def read(path, *_):
         case = path.stat().st_size % 3
         if case == 0:
-            import os
-
-            os.abort()
+            os._exit(1)
         while case == 1:
             pass
         return "read", ""
 
     monkeypatch.setattr(fuzzing, "read_file", read)
-    outcomes = {outcome for _, outcome, _ in run_cases(SEEDS, range(12), 0, 0.2)}
-    assert outcomes == {"crash", "hang", "read"}
+    outcomes = [outcome for _, outcome, _ in run_cases(SEEDS, range(12), 0, 0.2)]
+    assert len(outcomes) == 12
+    assert set(outcomes) == {"crash", "hang", "read"}
 
 
-def test_the_verb_fails_if_an_exception_is_no_clear_error(monkeypatch, capsys):
-    assert main(["bench", "fuzz", "--count", "20"]) == 0
+def test_too_much_memory_is_a_crash(monkeypatch):
+    monkeypatch.setattr(fuzzing, "from_onnx", lambda *_, **__: bytearray(2 * fuzzing.MAX_MEMORY))
+    ((_, outcome, reason),) = run_cases(SEEDS, [0], 0, 20)
+    assert outcome == "crash"
+    assert "MemoryError" in reason
+
+
+@pytest.mark.parametrize("step", ["from_onnx", "graph_features"])
+def test_an_exception_of_each_step_is_a_traceback(monkeypatch, tmp_path, step):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(SEEDS[0])
+    monkeypatch.setattr(fuzzing, step, planted)
+    outcome, reason = read_file(path, list)
+    assert outcome == "traceback"
+    assert "KeyError: 'planted'" in reason
+
+
+def test_a_text_that_onnx_does_not_parse_is_a_traceback(monkeypatch, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(SEEDS[0])
+
+    def refuse(text):
+        raise onnx.parser.ParseError("planted")
+
+    monkeypatch.setattr(onnx.parser, "parse_model", refuse)
+    assert read_file(path, list)[0] == "traceback"
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    assert read_file(tmp_path / "m.onnx", list)[0] == "refused"
+
+
+def test_the_verb_counts_and_keeps_failures(monkeypatch, tmp_path, capsys):
+    out = tmp_path / "fuzz" / "results.jsonl"
+    assert main(["bench", "fuzz", "--count", "20", "--out", str(out)]) == 0
     assert "refused" in capsys.readouterr().out
-
-    def planted(*_, **__):
-        raise KeyError("planted")
-
+    assert [file.name for file in out.parent.iterdir()] == ["results.jsonl"]
     monkeypatch.setattr(fuzzing, "from_onnx", planted)
-    assert main(["bench", "fuzz", "--count", "3"]) == 2
-    output = capsys.readouterr()
-    assert "KeyError: 'planted'" in output.out
-    assert "3 of 3 files were neither read nor refused" in output.err
+    with pytest.raises(SystemExit) as error:
+        main(["bench", "fuzz", "--count", "3", "--seed", "1", "--out", str(out)])
+    assert error.value.code == 1
+    assert "KeyError: 'planted'" in capsys.readouterr().out
+    kept = sorted(file.name for file in out.parent.glob("*.onnx"))
+    assert kept == [f"traceback-1-{k}.onnx" for k in range(3)]
 
 
-@pytest.mark.parametrize("option", [("--count", "0"), ("--limit", "0")])
+@pytest.mark.parametrize("option", [("--count", "0"), ("--limit", "0"), ("--limit", "nan"), ("--seed", "-1")])
 def test_options_out_of_range_are_refused(option, capsys):
     assert main(["bench", "fuzz", *option]) == 2
     assert option[0] in capsys.readouterr().err

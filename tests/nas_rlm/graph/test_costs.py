@@ -53,6 +53,23 @@ def test_a_custom_operator_is_named():
         graph_features(text)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ai.onnx.ml.Scaler<offset=7, scale=[1.0]>(x)",
+        "ai.onnx.ml.Scaler<offset=[1.0], scale=0.5>(x)",
+        "ai.onnx.ml.LinearRegressor<coefficients=3>(x)",
+        "ai.onnx.ml.SVMRegressor<coefficients=[1.0], rho=1.5>(x)",
+        "ai.onnx.ml.TreeEnsembleRegressor<nodes_values=2>(x)",
+        f"ai.onnx.ml.Scaler<offset=7, scale=[{','.join(['1.0'] * 70)}]>(x)",
+    ],
+)
+def test_a_table_of_a_wrong_type_has_no_costs(call):
+    text = from_onnx(small_model(f"y = {call}", "float[2,8] x"))
+    with pytest.raises(ValueError, match="has attributes or inputs of a wrong type or number"):
+        graph_features(text)
+
+
 def test_an_operator_of_onnx_that_is_not_known_is_no_zero():
     call, output = OperatorCall("CausalConvWithState", {}, [Tensor(1, (1, 2, 3))], 1), Tensor(1, (1, 2, 3))
     assert "CausalConvWithState is not known" in operator_costs(call, output, {}).problem

@@ -65,6 +65,33 @@ def test_time():
     check_time()  # there is no limit outside of a conversion
 
 
+def residual_blocks(number):
+    statements = " ".join(
+        f"a{k} = Relu(t{k}) b{k} = Sigmoid(a{k}) t{k + 1} = Add(t{k}, b{k})" for k in range(number)
+    )
+    return small_model(f"t0 = Tanh(x) {statements} y = Neg(t{number})", "float[4] x")
+
+
+def twins(number):
+    """Operators that read the same values, twice each, so that their order has to be decided."""
+    statements = " ".join(f"t{k} = Relu(x)" for k in range(number))
+    names = ", ".join(f"t{k}" for k in range(number))
+    body = f"{statements} a = Sum({names}) b = Max({names}) y = Add(a, b)"
+    return small_model(body, "float[4] x")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [chain(6000), residual_blocks(3000), twins(2000), nested(28)],
+    ids=["chain", "residual blocks", "twins", "nested"],
+)
+def test_time_holds_in_all_steps(model):
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=r"takes longer than the limit of 0\.3 s"):
+        from_onnx(model, limits=Limits(max_seconds=0.3))
+    assert time.monotonic() - start < 6
+
+
 def test_the_inner_time_limit_ends_with_its_block():
     with time_limit(60):
         with time_limit(1e-6):

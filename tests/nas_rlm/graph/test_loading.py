@@ -72,6 +72,50 @@ def test_external_data_outside_of_the_directory_are_not_read(tmp_path):
         from_onnx(tmp_path / "models" / "m.onnx")
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [{}, {"offset": "8"}, {"length": str(2**30)}, {"offset": "-1"}, {"length": "-1"}, {"length": "many"}],
+)
+@pytest.mark.parametrize("dims", [[2], []])
+def test_external_data_of_a_small_tensor_are_not_read_from_a_large_file(tmp_path, entries, dims):
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.truncate(2**36)
+    tensor = onnx.TensorProto(name="c", data_type=7, dims=dims, data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in {"location": "large.bin", **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    model = small_model("r = Reshape(x, c) y = Relu(r)", "float[8] x", {"c": tensor})
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match="external data for 'c' that cannot be read"):
+        from_onnx(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("dims", [[-1], [2, -3], [2**62, 4], [2**32, 2**32]])
+@pytest.mark.parametrize("dtype", [1, 7])
+def test_external_data_of_an_impossible_shape_are_not_read(tmp_path, dims, dtype):
+    (tmp_path / "c.bin").write_bytes(bytes(64))
+    tensor = onnx.TensorProto(name="c", data_type=dtype, dims=dims, data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="c.bin")
+    model = small_model("y = Add(x, c)", "float[8] x", {"c": tensor})
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match=r"m\.onnx.*the initialiser 'c' has the shape"):
+        from_onnx(tmp_path / "m.onnx")
+
+
 def test_a_model_is_returned_as_it_is():
     model = small_model("y = Relu(x)", "float[4] x", {"w": numpy_helper.from_array(np.zeros(2), "w")})
     assert load(model) is model
+
+
+@pytest.mark.parametrize("dims", [[2], [5000], [5000, 2]])
+@pytest.mark.parametrize("dtype", [0, 99])
+@pytest.mark.parametrize("kind", ["initializer", "constant", "sparse"])
+def test_values_of_no_type_are_refused(dims, dtype, kind):
+    tensor = onnx.TensorProto(name="c", data_type=dtype, dims=dims)
+    model = small_model("y = Add(x, c)", "float[8] x", {"c": tensor})
+    if kind != "initializer":
+        del model.graph.initializer[:]
+        sparse = onnx.SparseTensorProto(values=tensor, dims=dims)
+        value = {"sparse_value": sparse} if kind == "sparse" else {"value": tensor}
+        model.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["c"], **value))
+    with pytest.raises(ValueError, match=r"type|no valid values"):
+        from_onnx(model)

@@ -1,3 +1,4 @@
+import onnx
 import pytest
 
 from nas_rlm.text import from_onnx
@@ -69,3 +70,12 @@ def test_wrong_declared_output_shape_is_ignored():
     model = g.build(g.op("Relu", "image"))
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
     assert "Relu" in from_onnx(model)
+
+
+@pytest.mark.parametrize("kind", [".Relu", "Re.lu", "Relu.", "a.b.Relu"])
+def test_names_with_a_dot_are_no_operators_of_onnx(kind):
+    head = '<ir_version: 10, opset_import: ["": 21]>'
+    model = onnx.parser.parse_model(f"{head} g (float[4] x) => (float[4] y) {{ y = Relu(x) }}")
+    model.graph.node[0].op_type = kind
+    with pytest.raises(ValueError, match="ONNX has no operator"):
+        from_onnx(model)

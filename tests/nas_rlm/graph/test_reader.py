@@ -38,6 +38,18 @@ def test_values_of_scalars_and_small_integers_are_part_of_the_text(body, inputs,
     assert (first != second) == is_part
 
 
+@pytest.mark.parametrize(("dtype", "kind"), [(np.complex64, "complex64"), (np.complex128, "complex128")])
+@pytest.mark.parametrize(("shape", "size"), [((), ""), ((1,), "[1]"), ((2,), "[2]")])
+def test_complex_constants_have_real_and_imaginary_parts(dtype, kind, shape, size):
+    array = np.full(shape, 1.5 - 2j, dtype)
+    model = small_model("y = acme.F(x)", X)
+    model.graph.node[0].attribute.append(helper.make_attribute("a", onnx.numpy_helper.from_array(array)))
+    text = from_onnx(model)
+    assert f"a={kind}{size}{{{','.join(['1.5,-2.0'] * array.size)}}}" in text
+    assert from_onnx(onnx.parser.parse_model(text)) == text
+    assert kind in text_of("y = Add(x, c)", f"{kind}[2] x", {"c": array})
+
+
 @pytest.mark.parametrize(
     "change",
     [
