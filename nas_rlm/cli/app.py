@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Group, Parameter
 
 import nas_rlm
-from nas_rlm.graph.input_shapes import parse_input_shape
+from nas_rlm.graph.onnx_graphs.input_shapes import parse_input_shape
 from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 from nas_rlm.utils.validation import MIN_QUANTILE_LEVEL
 

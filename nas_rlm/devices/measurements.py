@@ -14,13 +14,13 @@ from nas_rlm.devices.device import Device
 from nas_rlm.devices.onnx_files import content_digest, load_with_weights
 from nas_rlm.devices.profiler import DEFAULT_PLAN, Failure, Measurement, Plan, measure
 from nas_rlm.files import check_target, exclusive_lock
-from nas_rlm.graph.input_shapes import (
+from nas_rlm.graph.onnx_graphs.input_shapes import (
     apply_input_shapes,
     check_input_shapes,
     input_shapes,
     inputs_only,
 )
-from nas_rlm.graph.loading import load
+from nas_rlm.graph.onnx_graphs.loading import load
 from nas_rlm.text import from_onnx
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace

@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_model, uses_external_data
 
-from nas_rlm.graph.input_shapes import subgraphs
+from nas_rlm.graph.onnx_graphs.input_shapes import subgraphs
 
 MAX_MODEL_BYTES = 2**31 - 1  # of a model in one piece, which protobuf cannot exceed
 _CHUNK_BYTES = 1 << 20

@@ -22,8 +22,8 @@ import onnx
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.example_inputs import Inputs, describe_inputs, example_inputs
 from nas_rlm.devices.processors import num_processors
-from nas_rlm.graph.input_shapes import apply_input_shapes
-from nas_rlm.graph.loading import inline_functions
+from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes
+from nas_rlm.graph.onnx_graphs.loading import inline_functions
 
 CONVERTER_TIMEOUT = 300  # seconds
 Run = Callable[[], float]  # runs a network once and returns the duration in seconds

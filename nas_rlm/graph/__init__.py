@@ -1,5 +1,8 @@
 """Graphs: ONNX models as graphs with shapes, their normal form, costs and conversion to torch.
 
+`onnx_graphs` loads ONNX models as flat graphs with shapes, `rewriting` brings them into a normal form, and
+`reader` turns that form into the representation of `ir`.
+
 Terms of this package and of `nas_rlm.text`:
 
 - value: a tensor that is an input of a graph or the output of a node;

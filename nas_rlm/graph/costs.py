@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from nas_rlm.graph.control_flow import trip_count
-from nas_rlm.graph.flat_graph import CONTROL_FLOW, FlatGraph, Op
 from nas_rlm.graph.multiplications import multiply_accumulates, table_size
-from nas_rlm.graph.normalization import Normalizer
+from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, FlatGraph, Op
+from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
+from nas_rlm.graph.onnx_graphs.shapes import OperatorCall
+from nas_rlm.graph.onnx_graphs.tensors import FLOATS, Tensor, num_elements
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts
-from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
-from nas_rlm.graph.shapes import OperatorCall
-from nas_rlm.graph.tensors import FLOATS, Tensor, num_elements
+from nas_rlm.graph.rewriting.control_flow import trip_count
+from nas_rlm.graph.rewriting.normalization import Normalizer
 
 OPERATOR_KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
 COST_NAMES = ("macs", "params", "activations", "sides", "roots", "logs")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from nas_rlm.graph.flat_graph import CONTROL_FLOW, LARGE_MODELS
-from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
-from nas_rlm.graph.shapes.layers import (
+from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, LARGE_MODELS
+from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.onnx_graphs.shapes.layers import (
     CONVOLUTIONS,
     GATES,
     GEMMS,
@@ -24,7 +24,7 @@ from nas_rlm.graph.shapes.layers import (
     gemm_sizes,
     product_shapes,
 )
-from nas_rlm.graph.tensors import Dim, Dims, Tensor
+from nas_rlm.graph.onnx_graphs.tensors import Dim, Dims, Tensor
 
 # Operators that multiply matrices or windows in a way that is not counted.
 _NOT_COUNTED = frozenset(

@@ -11,13 +11,13 @@ import onnx
 from onnx import TensorProto, TypeProto
 
 from nas_rlm.graph.cache import memoized
-from nas_rlm.graph.flat_graph import LARGE_MODELS, MAX_OPSET, OPSET, FlatGraph, Op, type_name
 from nas_rlm.graph.ir import GROUP, UNKNOWN_VALUE, Block, Leaf, Node, Pattern, Spec, leaf, spec
-from nas_rlm.graph.normalization import Normalizer
-from nas_rlm.graph.operator_checks import schema_of
-from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
-from nas_rlm.graph.shared_weights import weight_marks
-from nas_rlm.graph.tensors import COMPUTED, FLOATS, STRING, Dims, Tensor, num_elements
+from nas_rlm.graph.onnx_graphs.flat_graph import LARGE_MODELS, MAX_OPSET, OPSET, FlatGraph, Op, type_name
+from nas_rlm.graph.onnx_graphs.operator_checks import schema_of
+from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
+from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, FLOATS, STRING, Dims, Tensor, num_elements
+from nas_rlm.graph.rewriting.normalization import Normalizer
+from nas_rlm.graph.rewriting.shared_weights import weight_marks
 
 MAX_CONSTANT_ELEMENTS = 64  # larger integer constants are weights
 FUNCTION_DOMAIN = "f"  # domain of local functions in the text
@@ -157,7 +157,7 @@ def operator_spec(
 
     Args:
         kind: name of the operator.
-        attributes: values of its attributes, see `nas_rlm.graph.flat_graph.Op`.
+        attributes: values of its attributes, see `nas_rlm.graph.onnx_graphs.flat_graph.Op`.
         pattern: inputs of the operator, see `nas_rlm.graph.ir.Pattern`.
         domain: domain of the operator; empty for ONNX's own.
         opset: version of the operator set that defines the defaults.

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from onnx import NodeProto, numpy_helper
 from torch import fx, nn
 
-from nas_rlm.graph.loading import inline_functions
+from nas_rlm.graph.onnx_graphs.loading import inline_functions
 
 SLICE_END = 2**31 - 1  # a Slice to the end of an axis
 

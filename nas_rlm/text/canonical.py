@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from nas_rlm.graph.cache import clear_if_large, gc_paused
-from nas_rlm.graph.control_flow import OpenSizeError
 from nas_rlm.graph.costs import compute_costs
-from nas_rlm.graph.input_shapes import (
+from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, time_limit
+from nas_rlm.graph.onnx_graphs.input_shapes import (
     apply_input_shapes,
     check_input_shapes,
     inputs_only,
     select_shapes,
 )
-from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, time_limit
-from nas_rlm.graph.loading import load
-from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.onnx_graphs.loading import load
 from nas_rlm.graph.reader import read_graph
+from nas_rlm.graph.rewriting.control_flow import OpenSizeError
+from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text.architecture_graph import architecture_graph
 from nas_rlm.text.layers import with_layer_calls
 from nas_rlm.text.outline import outline

@@ -17,13 +17,13 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from nas_rlm.graph.costs import graph_costs, operator_costs
-from nas_rlm.graph.flat_graph import attribute_value, mark_of_name
-from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.onnx_graphs.flat_graph import attribute_value, mark_of_name
+from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.onnx_graphs.shapes.layers import CONVOLUTIONS, convolution_inputs
+from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
 from nas_rlm.graph.reader import FUNCTION_DOMAIN
-from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
-from nas_rlm.graph.shapes.layers import CONVOLUTIONS, convolution_inputs
-from nas_rlm.graph.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
+from nas_rlm.graph.rewriting.normalization import normalize_model
 
 _MAIN = re.compile(r"<ir_version:10,opset_import:\[\"\":(\d+)[^\n]*\]>\nmain\(([^\n]*)\)=>\(([^\n]*)\)\n")
 _HEAD = re.compile(r"(\w+)(?:<[\w,]*>)?\(([\w,]*)\)=>\(([\w,]*)\)")
@@ -79,7 +79,7 @@ def parse_network(text: str) -> Body:
 
 
 class _Type(NamedTuple):
-    """What is known of a value; the fields are those of `nas_rlm.graph.tensors.Tensor`."""
+    """What is known of a value; the fields are those of `nas_rlm.graph.onnx_graphs.tensors.Tensor`."""
 
     element: int
     shape: Dims | None

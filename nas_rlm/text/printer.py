@@ -10,8 +10,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from nas_rlm.graph.cache import memoized
-from nas_rlm.graph.flat_graph import OPSET, constant_name, weight_name
 from nas_rlm.graph.ir import GROUP, Block, Leaf, Node, Param, StaticInput, live_values
+from nas_rlm.graph.onnx_graphs.flat_graph import OPSET, constant_name, weight_name
 from nas_rlm.graph.reader import FUNCTION_DOMAIN, PLACEHOLDER
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values

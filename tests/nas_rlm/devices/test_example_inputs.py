@@ -3,7 +3,7 @@ import onnx
 import pytest
 
 from nas_rlm.devices.example_inputs import describe_inputs, example_inputs
-from nas_rlm.graph.input_shapes import apply_input_shapes
+from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes
 from tests.nas_rlm.devices.networks import SPACE, cells, encoder, model_of
 
 

@@ -8,7 +8,7 @@ from nas_rlm.devices import Device
 from nas_rlm.devices.measurements import OnnxFileNetwork, SpaceNetwork, measurement_details, network_key
 from nas_rlm.devices.measurements import profile as run
 from nas_rlm.devices.profiler import Failure, Measurement
-from nas_rlm.graph.input_shapes import input_shapes
+from nas_rlm.graph.onnx_graphs.input_shapes import input_shapes
 from tests.nas_rlm.devices.networks import SPACE, cells, model_of
 
 ONE, OTHER = Device("onnxruntime"), Device("openvino", threads=2)

@@ -7,7 +7,7 @@ import torch
 
 from nas_rlm.devices import Device, runtimes
 from nas_rlm.devices.runtimes import LOADERS, check, load, set_batch_size
-from nas_rlm.graph.input_shapes import apply_input_shapes, input_shapes
+from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes, input_shapes
 from tests.nas_rlm.devices.networks import SPACE, cells, encoder, model_of
 
 

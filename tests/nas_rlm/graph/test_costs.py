@@ -6,8 +6,8 @@ import pytest
 import search_spaces
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.graph.costs import operator_costs
-from nas_rlm.graph.shapes import OperatorCall
-from nas_rlm.graph.tensors import Tensor
+from nas_rlm.graph.onnx_graphs.shapes import OperatorCall
+from nas_rlm.graph.onnx_graphs.tensors import Tensor
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.data.graph_features import features_of_architecture, features_of_cell
 from tests.nas_rlm.graph.small_models import costs, integers, small_model

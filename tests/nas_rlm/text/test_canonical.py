@@ -8,8 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import search_spaces
 from nas_rlm.graph.limits import Limits
-from nas_rlm.graph.normalization import normalize_model
 from nas_rlm.graph.reader import read_graph
+from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.onnx_models import FlatModel, random_network, residual_network
 

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from nas_rlm.graph.flat_graph import mark_of_name, weight_name
+from nas_rlm.graph.onnx_graphs.flat_graph import mark_of_name, weight_name
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import small_model
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from nas_rlm.graph.shapes.registry import OperatorCall, checked_axis, shape_of
-from nas_rlm.graph.tensors import BOOL, FLOAT, INT64, Dims, Tensor, broadcast, product
+from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
+from nas_rlm.graph.onnx_graphs.tensors import BOOL, FLOAT, INT64, Dims, Tensor, broadcast, product
 
 _UNARY = [
     "Abs",

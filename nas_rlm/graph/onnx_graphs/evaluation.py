@@ -10,7 +10,7 @@ import numpy as np
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from nas_rlm.graph.tensors import Tensor
+from nas_rlm.graph.onnx_graphs.tensors import Tensor
 
 Arrays = list[Any]
 _REFERENCE_OPSET = 21

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 import search_spaces
 from nas_rlm.data import reference_networks
 from nas_rlm.data.reference_networks import export_to_onnx
-from nas_rlm.graph.loading import inline_functions
-from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.onnx_graphs.loading import inline_functions
 from nas_rlm.graph.reader import read_graph
+from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text import from_architecture, from_onnx
 from tests.nas_rlm.graph import torch_networks
 from tests.nas_rlm.onnx_models import FlatModel

@@ -3,7 +3,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from nas_rlm.graph.input_shapes import (
+from nas_rlm.graph.onnx_graphs.input_shapes import (
     apply_input_shapes,
     check_input_shapes,
     input_shapes,

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from nas_rlm.graph.flat_graph import MAX_OPSET, FlatGraph, Op
+from nas_rlm.graph.onnx_graphs.flat_graph import MAX_OPSET, FlatGraph, Op
 
 _Types = onnx.defs.OpSchema.AttrType
 _Options = onnx.defs.OpSchema.FormalParameterOption

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.onnx_cases import has_empty_input, onnx_cases
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nas_rlm.graph.tensors import Dims, Tensor
+from nas_rlm.graph.onnx_graphs.tensors import Dims, Tensor
 
 ShapeFunction = Callable[["OperatorCall"], list[Tensor]]
 SHAPE_FUNCTIONS: dict[str, ShapeFunction] = {}  # by operator; operators of other domains as `domain.Operator`

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from nas_rlm.graph.flat_graph import FlatGraph
 from nas_rlm.graph.limits import check_time
-from nas_rlm.graph.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
-from nas_rlm.graph.tensors import FLOATS, Tensor, num_elements
+from nas_rlm.graph.onnx_graphs.flat_graph import FlatGraph
+from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
+from nas_rlm.graph.onnx_graphs.tensors import FLOATS, Tensor, num_elements
 
 
 class _Use(NamedTuple):

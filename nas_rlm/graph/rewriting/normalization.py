@@ -15,9 +15,9 @@ from functools import lru_cache
 import numpy as np
 import onnx
 
-from nas_rlm.graph.control_flow import OpenSizeError, infer_subgraphs, inline_constant_branch
-from nas_rlm.graph.evaluation import evaluate
-from nas_rlm.graph.flat_graph import (
+from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, TimeLimitError, check_time
+from nas_rlm.graph.onnx_graphs.evaluation import evaluate
+from nas_rlm.graph.onnx_graphs.flat_graph import (
     CONTROL_FLOW,
     MAX_OPSET,
     FlatGraph,
@@ -26,13 +26,9 @@ from nas_rlm.graph.flat_graph import (
     constant_value,
     read_network,
 )
-from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, TimeLimitError, check_time
-from nas_rlm.graph.operator_checks import check_operator, schema_of
-from nas_rlm.graph.operator_versions import upgrade
-from nas_rlm.graph.rewrite_rules import RULES
-from nas_rlm.graph.rewriter import Rewriter
-from nas_rlm.graph.shapes import SHAPE_FUNCTIONS, OperatorCall
-from nas_rlm.graph.tensors import (
+from nas_rlm.graph.onnx_graphs.operator_checks import check_operator, schema_of
+from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.onnx_graphs.tensors import (
     COMPUTED,
     MAX_FOLDED_ELEMENTS,
     NO_SOURCES,
@@ -42,6 +38,10 @@ from nas_rlm.graph.tensors import (
     constant,
     num_elements,
 )
+from nas_rlm.graph.rewriting.control_flow import OpenSizeError, infer_subgraphs, inline_constant_branch
+from nas_rlm.graph.rewriting.operator_versions import upgrade
+from nas_rlm.graph.rewriting.rewrite_rules import RULES
+from nas_rlm.graph.rewriting.rewriter import Rewriter
 
 _RANDOM = {
     "RandomNormal",

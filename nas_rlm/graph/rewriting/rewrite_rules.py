@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from nas_rlm.graph.flat_graph import Op
-from nas_rlm.graph.rewriter import Rewriter
-from nas_rlm.graph.shapes.layers import CHANNELS_LAST, convolution_inputs
-from nas_rlm.graph.tensors import COMPUTED, VARIABLE, Tensor, constant, vector
+from nas_rlm.graph.onnx_graphs.flat_graph import Op
+from nas_rlm.graph.onnx_graphs.shapes.layers import CHANNELS_LAST, convolution_inputs
+from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, VARIABLE, Tensor, constant, vector
+from nas_rlm.graph.rewriting.rewriter import Rewriter
 
 Rule = Callable[[Rewriter, Op], list[Op] | None]
 SLICE_END = int(np.iinfo(np.int32).max)  # a Slice to the end of an axis

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from onnx import TensorProto, helper
 
-from nas_rlm.graph.shapes.layers import add, divide
-from nas_rlm.graph.shapes.registry import OperatorCall, checked_axis, shape_of
-from nas_rlm.graph.tensors import (
+from nas_rlm.graph.onnx_graphs.shapes.layers import add, divide
+from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
+from nas_rlm.graph.onnx_graphs.tensors import (
     BOOL,
     FLOAT,
     INT64,

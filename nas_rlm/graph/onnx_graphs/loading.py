@@ -12,7 +12,7 @@ from onnx import TensorProto
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
-from nas_rlm.graph.tensors import FLOATS, MAX_FOLDED_ELEMENTS, num_elements
+from nas_rlm.graph.onnx_graphs.tensors import FLOATS, MAX_FOLDED_ELEMENTS, num_elements
 
 MAX_ITEM_BYTES = 16  # of an element
 

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from nas_rlm.graph.shapes.registry import OperatorCall, checked_axis, shape_of
-from nas_rlm.graph.tensors import FLOAT, INT64, Dim, Dims, Tensor, broadcast, broadcast_dims, product
+from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
+from nas_rlm.graph.onnx_graphs.tensors import (
+    FLOAT,
+    INT64,
+    Dim,
+    Dims,
+    Tensor,
+    broadcast,
+    broadcast_dims,
+    product,
+)
 
 CONVOLUTIONS = {  # positions of image and weight, and of the bias
     "Conv": (0, 1, 2),

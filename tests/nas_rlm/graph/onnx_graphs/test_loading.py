@@ -3,7 +3,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from nas_rlm.graph.loading import load
+from nas_rlm.graph.onnx_graphs.loading import load
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import small_model
 

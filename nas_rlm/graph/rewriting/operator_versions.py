@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from nas_rlm.graph.flat_graph import Op
-from nas_rlm.graph.rewriter import Rewriter
-from nas_rlm.graph.tensors import Tensor, constant, vector
+from nas_rlm.graph.onnx_graphs.flat_graph import Op
+from nas_rlm.graph.onnx_graphs.tensors import Tensor, constant, vector
+from nas_rlm.graph.rewriting.rewriter import Rewriter
 
 Upgrade = Callable[[Rewriter, Op], list[Op]]
 # By operator: the operator set that changed it, and the function that converts operators of earlier sets.

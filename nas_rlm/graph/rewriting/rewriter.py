@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 
-from nas_rlm.graph.flat_graph import FlatGraph, Network, Op
-from nas_rlm.graph.tensors import Tensor
+from nas_rlm.graph.onnx_graphs.flat_graph import FlatGraph, Network, Op
+from nas_rlm.graph.onnx_graphs.tensors import Tensor
 
 
 class Rewriter(ABC):

@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, TypeProto, numpy_helper
 
-from nas_rlm.graph.input_shapes import apply_input_shapes, inputs_only
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
-from nas_rlm.graph.tensors import (
+from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes, inputs_only
+from nas_rlm.graph.onnx_graphs.tensors import (
     COMPUTED,
     MAX_FOLDED_ELEMENTS,
     NOT_A_TENSOR,

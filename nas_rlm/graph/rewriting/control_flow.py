@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nas_rlm.graph.flat_graph import FlatGraph, Op
 from nas_rlm.graph.limits import TimeLimitError
-from nas_rlm.graph.rewriter import Rewriter
-from nas_rlm.graph.tensors import BOOL, INT64, Dim, Dims, Tensor
+from nas_rlm.graph.onnx_graphs.flat_graph import FlatGraph, Op
+from nas_rlm.graph.onnx_graphs.tensors import BOOL, INT64, Dim, Dims, Tensor
+from nas_rlm.graph.rewriting.rewriter import Rewriter
 
 
 class OpenSizeError(ValueError):

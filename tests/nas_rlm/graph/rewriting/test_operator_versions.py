@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, version_converter
 
-from nas_rlm.graph.normalization import normalize_model
+from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import small_model
 

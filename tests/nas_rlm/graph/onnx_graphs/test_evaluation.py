@@ -3,9 +3,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from nas_rlm.graph.evaluation import evaluate
-from nas_rlm.graph.normalization import normalize_model
-from nas_rlm.graph.tensors import constant
+from nas_rlm.graph.onnx_graphs.evaluation import evaluate
+from nas_rlm.graph.onnx_graphs.tensors import constant
+from nas_rlm.graph.rewriting.normalization import normalize_model
 from tests.nas_rlm.graph.onnx_cases import onnx_cases
 
 

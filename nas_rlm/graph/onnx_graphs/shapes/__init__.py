@@ -3,7 +3,7 @@
 No content of a file reaches native code here, so that no file can end the process.
 """
 
-from nas_rlm.graph.shapes import arrays, elementwise, layers  # noqa: F401  (they fill the table)
-from nas_rlm.graph.shapes.registry import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.onnx_graphs.shapes import arrays, elementwise, layers  # noqa: F401  (they fill the table)
+from nas_rlm.graph.onnx_graphs.shapes.registry import SHAPE_FUNCTIONS, OperatorCall
 
 __all__ = ["SHAPE_FUNCTIONS", "OperatorCall"]
