@@ -90,7 +90,7 @@ class Study:
         directory = Path(directory)
         result = run_directory.read_result(directory)
         return cls(
-            search_spaces.get(result.settings.space),
+            result.settings.load_space(),
             result,
             run_directory.read_evaluations(directory),
             run_directory.read_samples(directory, result),
@@ -400,7 +400,7 @@ def _write_networks(directory: Path, space: SearchSpace[Any], names: Sequence[st
     unfinished.mkdir()
     for i, name in enumerate(names):
         onnx.save(space.to_onnx(space.parse(name)), unfinished / f"{i:03d}.onnx")
-    module = NETWORKS_MODULE.format(space=space.name, names=list(names))
+    module = NETWORKS_MODULE.format(space=search_spaces.location_of(space) or space.name, names=list(names))
     write_text(unfinished / "networks.py", module)
     shutil.rmtree(finished, ignore_errors=True)
     unfinished.rename(finished)

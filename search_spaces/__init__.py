@@ -12,14 +12,25 @@ May import: only numpy and onnx.
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from search_spaces.loading import absolute_location, check_attributes, instantiate, is_location, load_space
 from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
 
-__all__ = ["SearchSpace", "get", "names"]
+__all__ = [
+    "SearchSpace",
+    "check_name",
+    "get",
+    "location_of",
+    "name_of",
+    "names",
+    "register",
+    "registered_name",
+]
 
 _BUILT_IN = {
     "fbnet": "fbnet:FBNet",
@@ -44,31 +55,130 @@ _BUILT_IN = {
     "two_path": "two_path:TwoPath",
 }
 ENTRY_POINT_GROUP = "nas_rlm.search_spaces"
+_registered: dict[str, SearchSpace[Any]] = {}  # by `register` or by `get` with a location
 
 
 def names() -> list[str]:
-    """Return the names of all spaces: those of this package and those that installed packages register."""
-    return sorted({*_BUILT_IN, *(e.name for e in entry_points(group=ENTRY_POINT_GROUP))})
+    """Return the names of all spaces: those of this package, of installed packages, and of `register`."""
+    return sorted({*_BUILT_IN, *_registered, *(e.name for e in entry_points(group=ENTRY_POINT_GROUP))})
 
 
 def get(name: str) -> SearchSpace[Any]:
-    """Return a search space by name.
+    """Return a search space by name, or load one from a file or module.
+
+    A loaded space is registered: its name is known in this process from then on.
 
     Examples:
         >>> get("nasbench201").size
         15625
+        >>> get("mine.py:MySpace")  # doctest: +SKIP
+
+    Args:
+        name: name of a space, `FILE.py:CLASS` or `MODULE:CLASS`. The file or module is executed.
 
     Raises:
-        ValueError: no space has this name; the message suggests the most similar one.
+        ValueError: no space has this name, and the message suggests the most similar one; or the space cannot
+            be loaded, is not valid, or has the name of another space.
     """
     if name in _BUILT_IN:
         module, kind = _BUILT_IN[name].split(":")
         space: SearchSpace[Any] = getattr(import_module(f"search_spaces.{module}"), kind)()
         return space
+    if name in _registered:
+        return _registered[name]
+    if is_location(name):
+        return register(load_space(name))
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name == name:
-            registered: SearchSpace[Any] = entry.load()()
-            return registered
+            return _load_entry_point(entry)
     raise ValueError(
-        f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known: {', '.join(names())}"
+        f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known:"
+        f" {', '.join(names())}; or FILE.py:CLASS for your own"
     )
+
+
+def register(space: SearchSpace[Any]) -> SearchSpace[Any]:
+    """Make a space known by its name in this process, so that rows of tables can name it; return it.
+
+    A changed class of the same file and class name replaces its earlier version.
+
+    Raises:
+        ValueError: an attribute of the space is not valid, or another space has its name.
+    """
+    check_attributes(space, f"search space {space.location or type(space).__name__!r}")
+    check_name(space)
+    _registered[space.name] = space
+    return space
+
+
+def check_name(space: SearchSpace[Any]) -> None:
+    """Check that no other space has the name of a space.
+
+    Raises:
+        ValueError: a registered space has it.
+    """
+    if space.is_built_in:
+        return
+    name, kind = space.name, type(space)
+    other = _registered.get(name)
+    is_other = other is not None and _identity(other) != _identity(space)
+    points = [e for e in entry_points(group=ENTRY_POINT_GROUP) if e.name == name]
+    is_other |= any(_identity(_load_entry_point(e)) != _identity(space) for e in points)
+    if name in _BUILT_IN or is_other:
+        raise ValueError(
+            f"search space {space.location or kind.__qualname__!r} has the name {name!r}, which another"
+            " search space has: choose another name"
+        )
+
+
+def name_of(name: str) -> str:
+    """Return the name of a space that is given by its name, which may be unknown, or by its location."""
+    return get(name).name if is_location(name) else name
+
+
+def registered_name(name: str) -> str:
+    """Return the name of a space that is given by its name, or by its location if it was loaded before.
+
+    Nothing is loaded: an unknown location is returned as it is.
+    """
+    if not is_location(name):
+        return name
+    found = [space.name for space in _registered.values() if space.location == absolute_location(name)]
+    return found[0] if found else name
+
+
+def location_of(space: SearchSpace[Any]) -> str:
+    """Return from where a user's own space can be loaded again; empty for a registered or a local one."""
+    kind = type(space)
+    is_named = space.is_built_in or any(e.name == space.name for e in entry_points(group=ENTRY_POINT_GROUP))
+    if is_named or space.location:
+        return "" if is_named else space.location
+    is_local = kind.__module__ == "__main__" or "." in kind.__qualname__
+    return "" if is_local else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _identity(space: SearchSpace[Any]) -> tuple[str, str]:
+    """Return what is equal for two versions of one space: its class, and the file or module of that."""
+    kind = type(space)
+    try:
+        source = inspect.getfile(kind)
+    except (OSError, TypeError):
+        source = kind.__module__
+    return source, kind.__qualname__
+
+
+def _load_entry_point(entry: EntryPoint) -> SearchSpace[Any]:
+    """Return the space of an entry point.
+
+    Raises:
+        ValueError: it cannot be loaded, is not valid, or has another name.
+    """
+    where = f"search space {entry.name!r}, the entry point {entry.value!r}"
+    try:
+        kind = entry.load()
+    except Exception as error:  # code of a package may raise anything
+        raise ValueError(f"{where}, cannot be loaded: {type(error).__name__}: {error}") from error
+    space = instantiate(kind, where)
+    if space.name != entry.name:
+        raise ValueError(f"{where}, has the name {space.name!r}: expected equal names")
+    return space

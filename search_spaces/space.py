@@ -25,12 +25,19 @@ class SearchSpace(ABC, Generic[A]):
         size: number of architectures; None if it is unknown.
         genes: number of values of each gene; gene i of a genome is an integer from 0 to genes[i] - 1.
         input_shape: channels, height and width of the networks' input, if all networks have the same.
+        location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that was loaded from there; otherwise empty.
     """
 
     name: str
     size: int | None
     genes: tuple[int, ...]
     input_shape: tuple[int, int, int] = (3, 32, 32)
+    location: str = ""
+
+    @property
+    def is_built_in(self) -> bool:
+        """True for the spaces of this package; networks of others are checked while they are built."""
+        return type(self).__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @abstractmethod
     def decode(self, genome: np.ndarray) -> A:

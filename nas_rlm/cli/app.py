@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Group, Parameter
 
 import nas_rlm
+import search_spaces
 from nas_rlm.graph.onnx_graphs.input_shapes import parse_input_shape
 from nas_rlm.utils.progress import print_status, progress_bar, set_mode
 from nas_rlm.utils.validation import MIN_QUANTILE_LEVEL
@@ -126,6 +127,19 @@ def run_verb(
         raise ValueError("--quiet and --progress exclude each other: give one of them")
     set_mode("quiet" if quiet else "bar" if progress else "auto")
     app(tokens, exit_on_error=False, print_error=False, result_action="return_none")
+
+
+def register_spaces(locations: Sequence[str]) -> None:
+    """Load users' own spaces, so that rows of tables can name them.
+
+    Args:
+        locations: `FILE.py:CLASS`, `MODULE:CLASS`, or names of registered spaces.
+
+    Raises:
+        ValueError: one cannot be loaded.
+    """
+    for location in locations:
+        search_spaces.get(location)
 
 
 def check_minimum(option: str, value: int, minimum: int) -> None:

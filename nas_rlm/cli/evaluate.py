@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import CommaList, Flag, Integer, app, load
+from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, app, load, register_spaces
 
 
 @app.command
@@ -17,6 +17,7 @@ def evaluate(
     validation: Flag = False,
     no_surrogates: Flag = False,
     picture: Path | None = None,
+    space: SpaceList = (),
 ) -> None:
     """Compare predictions with measurements and baselines.
 
@@ -36,6 +37,8 @@ def evaluate(
         no_surrogates: evaluate only the network, without surrogates.
         picture: draw predicted against measured values on a normal probability scale: .png, .svg, .pdf or
             .jpg.
+        space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
+            name a space by its name or its location.
     """
     from nas_rlm.benchmarks.evaluation import evaluate_model, format_evaluations
     from nas_rlm.plotting.probability import draw_probability_plot
@@ -43,6 +46,7 @@ def evaluate(
 
     if picture:
         check_picture_path(picture)
+    register_spaces(space)
     rlm = load(model)
     rlm.surrogates = {} if no_surrogates else rlm.surrogates
     evaluations = evaluate_model(rlm, data, objectives, samples, validation)

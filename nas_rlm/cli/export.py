@@ -26,7 +26,7 @@ def export(
     The text is what the model reads.
 
     Args:
-        space: the search space, such as nasbench201.
+        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own.
         out: a new directory for 000.onnx, 000.txt, … and archs.txt, which has one architecture per line.
         arch: architectures in the notation of the space.
         sample: number of random architectures to add.

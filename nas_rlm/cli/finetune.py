@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nas_rlm.cli.app import CommaList, Flag, Integer, app, load
+from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, app, load, register_spaces
 from nas_rlm.files import check_new_directory
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def finetune(
     learn: str = "all",
     seed: Integer = 0,
     no_surrogates: Flag = False,
+    space: SpaceList = (),
 ) -> None:
     """Train a model further on measured networks or programs.
 
@@ -42,6 +43,8 @@ def finetune(
             objectives.
         seed: seed of the held-out rows and of the batches.
         no_surrogates: train only the network, without surrogates on graph features or n-grams.
+        space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
+            name a space by its name or its location.
     """
     from nas_rlm.data import read
 
@@ -50,6 +53,7 @@ def finetune(
             f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
         )
     check_new_directory(out)
+    register_spaces(space)
     table = _with_objective_name(read(data), new_objective)
     if not objectives and not new_objective:
         raise ValueError(

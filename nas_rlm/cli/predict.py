@@ -30,8 +30,9 @@ def predict(
     Args:
         files: ONNX files or programs (.py, .c, .cpp), instead of --space and --archs.
         objectives: objectives to predict, such as accuracy,latency/pixel3. flops and params are exact.
-        space: the search space of --archs. With files: the space as part of which they are predicted; by
-            default the most similar one for programs, none for networks.
+        space: the search space of --archs: its name, or FILE.py:CLASS or MODULE:CLASS of your own. With
+            files: the space as part of which they are predicted; by default the most similar one for
+            programs, none for networks.
         archs: a file with one architecture per line.
         model: a checkpoint directory, the output of export-model, or the name of a shipped model; by default
             programs for programs, else nas.

@@ -27,7 +27,8 @@ class Inputs:
 
     Args:
         files: ONNX files or programs.
-        space: space of the architectures; of files the name of the space in whose part they are predicted.
+        space: space of the architectures, or the space as part of which files are predicted: its name, or the
+            location of a user's own, see `search_spaces.get`.
         archs: a file with one architecture per line, instead of files.
         model: directory or name of the model; empty for the shipped one.
         ray: address of a Ray cluster; empty for this process.
@@ -178,7 +179,8 @@ def _predict_files(
         for file in show_progress(inputs.files, "text")
     ]
     texts = [text for text, _ in contents]
-    file_spaces = [inputs.space or _most_similar_space(rlm, names, learned) for _, names in contents]
+    space = search_spaces.name_of(inputs.space) if inputs.space else ""
+    file_spaces = [space or _most_similar_space(rlm, names, learned) for _, names in contents]
     distinct = list(dict.fromkeys(file_spaces))
     if learned:
         for name in distinct:

@@ -64,7 +64,8 @@ def profile(
         out: the parquet table, with latencies in milliseconds and memory in bytes.
         input_shape: shape of an input with open dimensions, such as images:1x3x224x224; can be repeated. An
             open batch dimension, the first one, is the device's batch.
-        space: the search space. With files: the name of their space in the table.
+        space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own. With files: the
+            space that they have in the table.
         archs: a file with one architecture per line.
         arch: architectures in the notation of the space.
         sample: number of random architectures to add.
@@ -107,8 +108,9 @@ def profile(
                 "ONNX files are measured as they are: --archs, --arch, --sample and --choose are for spaces"
             )
         shapes = shapes_of_models(files, dict(input_shape))
+        space_name = search_spaces.name_of(space) if space else ""
         networks = [
-            OnnxFileNetwork(path, space or "", own_shapes)
+            OnnxFileNetwork(path, space_name, own_shapes)
             for path, own_shapes in zip(files, shapes, strict=True)
         ]
     elif input_shape:

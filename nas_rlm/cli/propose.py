@@ -29,7 +29,7 @@ def propose(
     proposed.
 
     Args:
-        space: the search space.
+        space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
         objectives: objectives to optimise.
         count: number of architectures, fewer where no others may add anything.
         data: a table of labels. Rows count that have all of the table's objectives; the model predicts the

@@ -45,8 +45,9 @@ def rank(
             others upwards.
         objectives: further objectives to predict.
         top: number of rows to list; by default all.
-        space: the search space of --archs. With files: the space as part of which they are predicted; by
-            default the most similar one for programs, none for networks.
+        space: the search space of --archs: its name, or FILE.py:CLASS or MODULE:CLASS of your own. With
+            files: the space as part of which they are predicted; by default the most similar one for
+            programs, none for networks.
         archs: a file with one architecture per line.
         model: a checkpoint directory, the output of export-model, or the name of a shipped model; by default
             programs for programs, else nas.

@@ -42,7 +42,7 @@ def search(
     distinguish measured from predicted points.
 
     Args:
-        space: the search space.
+        space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
         objectives: objectives to optimise, such as accuracy,latency/pixel3: accuracies are maximised, others
             minimised. flops and params are exact.
         out: the run directory.

@@ -15,6 +15,7 @@ from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.parser import is_network_text, is_onnx_text
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
+from search_spaces.loading import fingerprint
 
 Kind = Literal["text", "key"]
 CACHE_VERSIONS: dict[Kind, int] = {"text": 7, "key": 6}  # raise one when the generated strings change
@@ -63,11 +64,17 @@ def _generate(rows: Sequence[Row], kind: Kind) -> list[str | None]:
     generated: dict[tuple[str, str], str] = {}
     for space in sorted(spaces.intersection(search_spaces.names()) if kind == "key" else spaces):
         architectures = sorted({row.arch_str for row in rows if row.space == space})
-        cache_key = (CACHE_VERSIONS[kind], space, architectures)
+        cache_key = (CACHE_VERSIONS[kind], space, architectures, *_source_key(space))
         compute = partial(_generate_in_space, kind, space, architectures)
         strings = cached_strings(kind, cache_key, len(architectures), compute)
         generated.update(((space, a), s) for a, s in zip(architectures, strings, strict=True))
     return [generated.get((row.space, row.arch_str)) for row in rows]
+
+
+def _source_key(space_name: str) -> tuple[str, ...]:
+    """What strings of a user's own space depend on besides its name; empty for a built-in or unknown one."""
+    source = fingerprint(search_spaces.get(space_name)) if space_name in search_spaces.names() else ""
+    return (source,) if source else ()
 
 
 def _generate_in_space(kind: Kind, space_name: str, architectures: list[str]) -> list[str]:
@@ -75,7 +82,8 @@ def _generate_in_space(kind: Kind, space_name: str, architectures: list[str]) ->
     if space_name not in search_spaces.names():
         raise ValueError(
             f"a row of {space_name!r} has no input, and no search space of that name is registered to build"
-            f" {architectures[0]!r}; {suggest(space_name, search_spaces.names())}"
+            f" {architectures[0]!r}; {suggest(space_name, search_spaces.names())}; or give a space of your"
+            " own with --space FILE.py:CLASS, in Python with search_spaces.get or register"
         )
     space = search_spaces.get(space_name)
     try:

@@ -23,6 +23,7 @@ from nas_rlm.text import from_architectures
 from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
+from search_spaces.loading import fingerprint
 
 CACHE_VERSION = 5  # raise it when the graph features change
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
@@ -135,7 +136,8 @@ def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: i
         texts = from_architectures(space, architectures.values())
         return [json.dumps(features) for features in graph_features_of_texts(texts, max_chain_length)]
 
-    cache_key = CACHE_VERSION, max_chain_length, list(architectures)
+    source = fingerprint(space)
+    cache_key = CACHE_VERSION, max_chain_length, list(architectures), *([source] if source else [])
     lines = cached_strings("count", cache_key, count, compute)  # the kind of existing caches
     all_features: list[dict[str, float]] = [json.loads(line) for line in lines]
     values: dict[str, set[float]] = {}

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import search_spaces
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
 from nas_rlm.files import atomic_write
 from nas_rlm.text.parser import is_onnx_text
@@ -208,7 +209,7 @@ def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omiss
             raise ValueError(f"{str(path)!r}: {name} of {row_name} is {record[name]!r}, expected text")
     if not (record["arch_str"] or record["input"]):
         raise ValueError(f"{str(path)!r}: {row_name} has neither arch_str nor input: expected one of them")
-    space = SPACE_NAMES.get(record["space"], record["space"]) or ""
+    space = search_spaces.registered_name(SPACE_NAMES.get(record["space"], record["space"]) or "")
     space += f"/{metadata['language']}" if metadata.get("language") else ""
     group = next((str(metadata[name]) for name in GROUP_KEYS if metadata.get(name) not in (None, "")), "")
     return Row(

@@ -35,6 +35,12 @@ class TableSpace(SearchSpace[Any]):
         self.full_space, self.names = full_space, list(names)
         self._name_set = set(names)
         self.name, self.size, self.genes = full_space.name, len(self._name_set), full_space.genes
+        self.location = full_space.location
+
+    @property
+    def is_built_in(self) -> bool:
+        """As of the full space."""
+        return self.full_space.is_built_in
 
     def decode(self, genome: np.ndarray) -> Any:
         """As of the full space."""

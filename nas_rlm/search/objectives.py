@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +12,7 @@ import numpy as np
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.utils.validation import check_objective_names, suggest
 from search_spaces import SearchSpace
+from search_spaces.loading import load_module
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
@@ -205,12 +202,7 @@ def load_function(text: str) -> tuple[str, ObjectiveFunction]:
     if not (name and source and attribute):
         raise ValueError(f"function {text!r} is not NAME=FILE.py:FUNCTION: try energy=mine.py:energy")
     check_function_name(name)
-    try:
-        module = _load_file(source) if source.endswith(".py") else importlib.import_module(source)
-    except (Exception, SystemExit) as error:  # user code may raise anything
-        raise ValueError(
-            f"function {text!r}: {source} cannot be run: {type(error).__name__}: {error}"
-        ) from error
+    module = load_module(source, f"function {text!r}")
     function = getattr(module, attribute, None)
     if not callable(function):
         names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
@@ -228,16 +220,3 @@ def check_function_name(name: str) -> None:
     """
     if any(c in name for c in " ,<>=@"):
         raise ValueError(f"{name!r} is not an objective's name: expected one without blanks and , < > = @")
-
-
-def _load_file(path: str) -> Any:
-    """Execute a Python file as a module."""
-    if not Path(path).is_file():
-        raise FileNotFoundError("there is no such file")
-    name = f"nas_rlm_user_{Path(path).stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look the module up by its name
-    spec.loader.exec_module(module)
-    return module

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-import search_spaces
 from nas_rlm.files import check_writable, write_text
 from nas_rlm.search.feasibility import Feasibility
 from nas_rlm.search.result import FAILED, MEASURED, NO_STATUS, SearchResult
@@ -229,8 +228,8 @@ def check_search(directory: Path, settings: SearchSettings, resume: bool) -> Non
             raise ValueError(
                 f"{directory} already holds a search: continue it with --resume, or choose another directory"
             )
-        may_grow = () if settings.device else ("generations",)
-        for name in (f.name for f in fields(SearchSettings) if f.name not in may_grow):
+        may_differ = ("location",) if settings.device else ("location", "generations")
+        for name in (f.name for f in fields(SearchSettings) if f.name not in may_differ):
             if getattr(existing, name) != getattr(settings, name):
                 raise ValueError(
                     f"{directory} holds another search, with {name} {getattr(existing, name)!r} instead of"
@@ -288,7 +287,7 @@ def read_result(directory: Path) -> SearchResult:
     """
     settings = read_settings(directory)
     evaluations = read_evaluations(directory)
-    space = search_spaces.get(settings.space)
+    space = settings.load_space()
     latest: dict[str, Evaluation] = {}
     for number, evaluation in enumerate(evaluations, 1):
         try:

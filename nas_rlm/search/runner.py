@@ -36,6 +36,7 @@ from nas_rlm.search.settings import Constraint, SearchSettings
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
+from search_spaces.loading import fingerprint
 
 Functions = Mapping[str, ObjectiveFunction] | Sequence[str]  # by objective, or texts as of `load_function`
 
@@ -112,11 +113,12 @@ def prepare(
         tuple(as_list(objectives, "objectives")),
         _constraint_texts(constraints),
         **sizes,
-        model=_fingerprint(rlm, function_texts, labels),
+        model=_fingerprint(rlm, search_space, function_texts, labels),
         device=str(Device.parse(device)) if device else "",
         maximised=tuple(as_list(maximise, "maximise")),
         functions=function_texts,
         data=_labels_name(labels) if labels is not None else "",
+        location=search_spaces.location_of(search_space),
     )
     predicted = [name for name in settings.all_objectives if name not in settings.measured_objectives]
     if predicted:
@@ -221,7 +223,10 @@ def _measure_into(
 
 
 def _load_space(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
-    return search_spaces.get(space) if isinstance(space, str) else space
+    if isinstance(space, str):
+        return search_spaces.get(space)
+    search_spaces.check_name(space)
+    return space
 
 
 def _load_model(model: str | os.PathLike[str] | RLM) -> RLM:
@@ -254,12 +259,14 @@ def _qualified_name(function: ObjectiveFunction) -> str:
     return f"{getattr(function, '__module__', '')}:{name}"
 
 
-def _fingerprint(rlm: RLM, function_texts: Sequence[str], labels: Labels | None) -> str:
-    """Hash of the model, of files with user functions, and of labels.
+def _fingerprint(
+    rlm: RLM, space: SearchSpace[Any], function_texts: Sequence[str], labels: Labels | None
+) -> str:
+    """Hash of the model, of the file of a user's own space, of files with user functions, and of labels.
 
     A function of a module or of this process is hashed by its name only.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(fingerprint(space).encode())
     for source in [text.partition("=")[2].rpartition(":")[0] for text in function_texts]:
         digest.update(Path(source).read_bytes() if source.endswith(".py") else source.encode())
     if isinstance(labels, str | os.PathLike):

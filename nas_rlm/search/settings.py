@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import ConfigDict, StrictInt
 
+import search_spaces
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.utils.schema import NO_OTHER_KEYS
@@ -101,6 +102,7 @@ class SearchSettings:
         maximised: objectives other than accuracies that are maximised.
         functions: user-defined objectives, such as `energy=mine.py:energy`.
         data: table of labels from earlier measurements; empty for none.
+        location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that is not registered; otherwise empty.
 
     Raises:
         ValueError: a setting is invalid, or two settings contradict each other.
@@ -119,6 +121,7 @@ class SearchSettings:
     maximised: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     data: str = ""
+    location: str = ""
 
     __pydantic_config__: ClassVar[ConfigDict] = NO_OTHER_KEYS  # applies where pydantic reads settings
 
@@ -154,6 +157,15 @@ class SearchSettings:
             )
         if self.budget and not self.device:
             raise ValueError(f"budget is {self.budget} without a device: expected a device to measure on")
+
+    def load_space(self) -> SearchSpace[Any]:
+        """Return the search space.
+
+        Raises:
+            ValueError: it cannot be loaded.
+        """
+        is_known = not self.location or self.space in search_spaces.names()
+        return search_spaces.get(self.space if is_known else self.location)
 
     def check_space(self, space: SearchSpace[Any]) -> None:
         """Refuse a population or a budget that exceeds a space's size.

@@ -347,7 +347,10 @@ class Ensemble:
     ) -> tuple[SearchSpace[Any], list[Any]]:
         """Return a space and its architectures, parsed where they are strings."""
         architectures = as_list(architectures, "architectures")
-        space = search_spaces.get(space) if isinstance(space, str) else space
+        if isinstance(space, str):
+            space = search_spaces.get(space)
+        else:
+            search_spaces.check_name(space)
         self._warn_if_untrained(space.name, objectives)
         return space, [space.parse(a) if isinstance(a, str) else space.validated(a) for a in architectures]
 

@@ -40,7 +40,7 @@ def bench_devices(
     on any device; with new, all networks but the samples.
 
     Args:
-        space: the search space, such as nasbench201.
+        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own.
         samples: number of networks measured on the new device; they are drawn or chosen from 1,000.
         seeds: number of selections of each kind, with seeds from 0.
         split: one-out, help, new, or the name of another space.
@@ -105,7 +105,7 @@ def _check_numbers(split: str, is_across: bool, seeds: int, samples: int) -> Non
     Raises:
         ValueError: one of them is invalid.
     """
-    if is_across and split not in search_spaces.names():
+    if is_across and search_spaces.name_of(split) not in search_spaces.names():
         raise ValueError(f"--split is {split!r}: expected one-out, help, new, or the name of another space")
     check_minimum("--seeds", seeds, 1)
     if samples < MIN_SAMPLES and not (is_across and samples == 0):

@@ -32,7 +32,7 @@ def bench_few_shot(
     Every method is trained on the same random architectures and ranks all others of the table.
 
     Args:
-        space: the search space, such as nasbench201.
+        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own.
         labels: number of labelled architectures; 0 with --source-spaces only.
         seeds: number of random splits, with seeds from 0.
         model: a model that was not trained on the labels: a checkpoint directory, or the name of a shipped

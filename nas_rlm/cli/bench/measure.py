@@ -34,7 +34,7 @@ def bench_measure(
     accuracy and latency, relative to that of the full table.
 
     Args:
-        space: the search space.
+        space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
         devices: devices that are new in turn, whose surrogates are not used; by default the six new devices
             of HELP.
         budgets: numbers of measurements.

@@ -32,7 +32,7 @@ def bench_text(
 
     Args:
         model: model whose tokenizer is used: a checkpoint directory, or the name of a shipped model.
-        space: search spaces, such as nasbench201,fbnet; by default all.
+        space: search spaces, such as nasbench201,fbnet, or FILE.py:CLASS of your own; by default all.
         data: tables whose texts are counted, instead of spaces.
         count: number of networks of each space, or of rows of each table.
         seed: seed of the networks or rows.

@@ -85,7 +85,7 @@ def render_report(info: dict[str, Any]) -> str:
 
 def command_line(settings: SearchSettings) -> str:
     """Return the command line of a search, without its model and run directory."""
-    arguments = ["nas-rlm", "search", "--space", settings.space]
+    arguments = ["nas-rlm", "search", "--space", settings.location or settings.space]
     arguments += ["--objectives", ",".join(settings.objectives)]
     for option, values in (("--constraint", settings.constraints), ("--function", settings.functions)):
         arguments += [option, *values] if values else []

@@ -1,0 +1,45 @@
+"""A user's own search space: three convolutions, each with a choice of kernel and width."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces import SearchSpace
+from search_spaces.graph import Graph, Value
+
+KERNELS, WIDTHS = (1, 3, 5), (16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Plain:
+    stages: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        return " ".join(f"{kernel}x{width}" for kernel, width in self.stages)
+
+
+class PlainSpace(SearchSpace[Plain]):
+    name = "plain"
+    size = 9**3
+    genes = (3, 3) * 3
+
+    def decode(self, genome: np.ndarray) -> Plain:
+        g = self.validate_genome(genome)
+        return Plain(tuple((KERNELS[k], WIDTHS[w]) for k, w in zip(g[::2], g[1::2], strict=True)))
+
+    def encode(self, architecture: Plain) -> np.ndarray:
+        return np.array([g for k, w in architecture.stages for g in (KERNELS.index(k), WIDTHS.index(w))])
+
+    def parse(self, text: str) -> Plain:
+        try:
+            stages = tuple(tuple(map(int, part.split("x"))) for part in text.split())
+            self.encode(Plain(stages))
+        except ValueError:
+            raise ValueError(f"{text!r} is not like 3x16 5x32 1x64") from None
+        return Plain(stages)
+
+    def write(self, graph: Graph, architecture: Plain) -> Value:
+        x = graph.input
+        for kernel, width in architecture.stages:
+            x = graph.op("Relu", graph.batch_norm(graph.conv(x, width, kernel, stride=2)))
+        return graph.classifier(x, 10)
