@@ -141,7 +141,11 @@ def node_proto(
         )
     leaf_index = iter(range(len(node.arguments)))
     inputs = [
-        value_name(a) if isinstance(a, Value) else leaf_names.get(next(leaf_index), a.name)
+        value_name(a)
+        if isinstance(a, Value)
+        else ""
+        if a is None
+        else leaf_names.get(next(leaf_index), a.name)
         for a in node.arguments
     ]
     return helper.make_node(node.kind, inputs, [value_name(node.output)], **dict(node.attributes))
@@ -153,7 +157,10 @@ def _structure_key(call: Call) -> tuple[object, ...]:
     structure: list[object] = []
     for n in call.body:
         if isinstance(n, Op):
-            arguments = tuple(number[a] if isinstance(a, Value) else (a.signature,) for a in n.arguments)
+            arguments = tuple(
+                number[a] if isinstance(a, Value) else None if a is None else (a.signature,)
+                for a in n.arguments
+            )
             structure.append((n.kind, arguments, repr(n.attributes)))
         else:
             structure.append((n.key, number[n.input]))

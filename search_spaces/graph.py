@@ -11,9 +11,13 @@ Examples:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
 from itertools import count
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,9 +25,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from search_spaces.functions import DOMAIN, OPSET, FunctionOutliner, node_proto
-from search_spaces.nodes import Argument, Call, Constant, Op, Value, Weight
+from search_spaces.nodes import Argument, Call, Constant, Inferred, Op, TensorInfo, Value, Weight
 
-__all__ = ["Constant", "Graph", "Value"]
+__all__ = ["Constant", "Graph", "Value", "Weight"]
 
 IR_VERSION = 10
 
@@ -32,10 +36,12 @@ class Graph:
     """A network that is being built, with its costs so far.
 
     Args:
-        input_shape: batch size, channels, height and width; height and width are equal.
+        input_shape: batch size, channels, height and width.
         weights: give every weight its own initialiser; otherwise there is one input for each weight shape.
         outlined: write repeated blocks as local functions.
         seed: random seed of the initialisers.
+        checked: check each operator, and infer the shape of its output. The spaces of this package, whose
+            networks are tested, do without, which is faster.
 
     Attributes:
         input: input value.
@@ -50,15 +56,24 @@ class Graph:
         weights: bool = False,
         outlined: bool = True,
         seed: int = 0,
+        checked: bool = True,
     ) -> None:
-        self.input_shape = input_shape
+        self.input_shape, self.checked = input_shape, checked
         self.weights, self.outlined, self.seed = weights, outlined, seed
         self.params = 0
         self.macs = 0
         self._ids = count()
         self._uses = count()
-        self.input = Value(next(self._ids), *input_shape[1:])
         self.body: list[Op | Call] = []
+        self._values: dict[int, Value] = {}  # of a checked graph, by id
+        self._op_macs: dict[int, int] = {}  # by the id of the output
+        self._frozen: set[Weight] = set()  # weights that are not trainable
+        self._first_id = 0  # of the values of the block that is written
+        if checked:
+            self.input = self._new_value(TensorInfo(1, tuple(map(index, input_shape))))
+        else:
+            self.input = Value(next(self._ids), *input_shape[1:])
+        self._block_input = self.input
 
     def op(
         self,
@@ -73,20 +88,33 @@ class Graph:
 
         Args:
             kind: name of the ONNX operator.
-            arguments: values, weights and constants that it reads.
-            channels: channels of the output; by default those of the first value.
+            arguments: values, weights and constants that it reads; None for an omitted input.
+            channels: channels of the output. In a checked graph they are inferred, as are the sizes, and may
+                be given to check them. Otherwise they are by default those of the first value.
             side: height of the output in pixels; by default that of the first value.
             width: width of the output in pixels; by default `side` if that is given.
             attributes: attributes of the ONNX operator.
+
+        Raises:
+            ValueError: in a checked graph, the operator does not exist, its inputs or attributes do not fit,
+                or it reads a value from outside of the block.
         """
-        out = self._result(arguments, channels, side, width)
+        out = self._result(kind, arguments, attributes, channels, side, width)
         self.body.append(Op(kind, arguments, tuple(sorted(attributes.items())), out))
         return out
 
     def _result(
-        self, arguments: Sequence[Argument], channels: int | None, side: int | None, width: int | None
+        self,
+        kind: str,
+        arguments: Sequence[Argument],
+        attributes: dict[str, Any],
+        channels: int | None,
+        side: int | None,
+        width: int | None,
     ) -> Value:
         """Return the output value of an operator; see `op`."""
+        if self.checked:
+            return self._inferred_result(kind, arguments, attributes, (channels, side, width))
         for first in arguments:
             if isinstance(first, Value):
                 break
@@ -99,6 +127,74 @@ class Graph:
             width if width is not None else first.width if side is None else side,
         )
 
+    def _inferred_result(
+        self,
+        kind: str,
+        arguments: Sequence[Argument],
+        attributes: dict[str, Any],
+        expected: tuple[int | None, int | None, int | None],
+    ) -> Value:
+        """Return the output value of an operator that is checked; see `op`."""
+        for name, value in attributes.items():
+            attributes[name] = _plain(value)
+        infos = []
+        for k, a in enumerate(arguments):
+            if isinstance(a, Value):
+                self._check_value(a, f"input {k} of graph.op({kind!r})")
+            elif a is not None and not isinstance(a, Weight | Constant):
+                raise ValueError(
+                    f"input {k} of graph.op({kind!r}) is {a!r}: expected a value, a weight or a Constant"
+                )
+            infos.append(None if a is None else a.info)
+        output, macs = _inference()(kind, tuple(sorted(attributes.items())), tuple(infos))
+        value = self._new_value(output)
+        self._op_macs[value.id] = macs // self.input_shape[0]
+        self.macs += self._op_macs[value.id]
+        channels, side, width = expected
+        found = value.channels, value.side, value.width
+        for name, given, inferred in zip(
+            ("channels", "side", "width"),
+            (channels, side, side if width is None else width),
+            found,
+            strict=True,
+        ):
+            if given is not None and given != inferred:
+                raise ValueError(
+                    f"graph.op({kind!r}) was given {name}={given}, but its output of shape"
+                    f" {list(output.shape)} has {inferred}"
+                )
+        return value
+
+    def _new_value(self, info: TensorInfo) -> Value:
+        """Return a new value of a checked graph.
+
+        The channels of vectors and of lists of tokens are their last size, those of images the second one.
+        """
+        shape = info.shape
+        if len(shape) >= 4:
+            sizes = shape[1], shape[2], shape[3]
+        else:
+            sizes = shape[-1] if shape else 1, shape[1] if len(shape) == 3 else 0, 0
+        value = Value(next(self._ids), *sizes, info)
+        self._values[value.id] = value
+        return value
+
+    def _check_value(self, value: object, what: str) -> None:
+        """Refuse what is no value of this graph, or lies outside of the block that is written.
+
+        Raises:
+            ValueError: it is or does.
+        """
+        if not isinstance(value, Value):
+            raise ValueError(f"{what} is {value!r}: expected a value of the graph")
+        if self._values.get(value.id) is not value:
+            raise ValueError(f"{what} is a value of another graph, or from inside of a block")
+        if value.id < self._first_id and value is not self._block_input:
+            raise ValueError(
+                f"{what} is a value from outside of the block: a block reads only its input x; write the"
+                " layers without graph.block, or concatenate what they read"
+            )
+
     def weight(self, *shape: int, fill: float | None = None, trainable: bool = True) -> Weight:
         """Return a weight.
 
@@ -107,6 +203,13 @@ class Graph:
             fill: initial value; None for He's normal initialisation.
             trainable: count the weight as a parameter.
         """
+        if self.checked:
+            shape = tuple([_checked_size(d, shape) for d in shape])
+            self.params += prod(shape) if trainable else 0
+            weight = Weight(shape, fill, next(self._uses))
+            if not trainable:
+                self._frozen.add(weight)
+            return weight
         if trainable:
             self.params += prod(shape)
         return Weight(shape, fill, next(self._uses)) if self.weights else Weight(shape)
@@ -132,6 +235,8 @@ class Graph:
             bias: add a bias.
             dilation: dilation of the kernel.
         """
+        if x.channels % groups or channels % groups:
+            raise ValueError(f"{groups} groups do not divide the channels {x.channels} and {channels}")
         height, width = _pair(kernel)
         down, across = _pair(stride)
         w = self.weight(channels, x.channels // groups, height, width)
@@ -145,6 +250,8 @@ class Graph:
             attributes["group"] = groups
         if dilation > 1:
             attributes["dilations"] = [dilation, dilation]
+        if self.checked:
+            return self.op("Conv", *arguments, **attributes)
         size = -(-x.side // down), -(-x.width // across)
         self.macs += prod(size) * prod(w.shape)
         return self.op("Conv", *arguments, channels=channels, side=size[0], width=size[1], **attributes)
@@ -181,6 +288,8 @@ class Graph:
             attributes["pads"] = [kernel // 2] * 4
         if ceil:
             attributes["ceil_mode"] = 1
+        if self.checked:
+            return self.op(kind, x, **attributes)
         side = -(-x.side // stride) if padded or ceil else (x.side - kernel) // stride + 1
         return self.op(kind, x, side=side, **attributes)
 
@@ -189,7 +298,13 @@ class Graph:
         return self.linear(self.op("Flatten", self.op("GlobalAveragePool", x, side=1), side=0), classes)
 
     def linear(self, x: Value, classes: int) -> Value:
-        """Add a linear layer and return its output."""
+        """Add a linear layer on vectors [batch, features] and return its output."""
+        if self.checked:
+            self._check_value(x, "the input of graph.linear")
+            if len(x.shape) != 2:
+                raise ValueError(f"graph.linear reads vectors, not the shape {list(x.shape)}")
+            w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
+            return self.op("Gemm", x, w, b, transB=1)
         self.macs += classes * x.channels
         w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
@@ -197,7 +312,8 @@ class Graph:
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
         """Add a block, which becomes a local function if it repeats, and return its output.
 
-        The block may only depend on its arguments and the shape of `x`, since it is cached by them.
+        The block may only depend on its arguments and the shape of `x`. In a checked graph it may also depend
+        on other Python objects, but may not read other values of the graph.
 
         Args:
             body: function that writes the block: `body(graph, x, *arguments)` returns its output.
@@ -205,12 +321,53 @@ class Graph:
             arguments: further arguments of `body`.
         """
         outer, self.body = self.body, []
-        call = Call(x, self.body, body(self, x, *arguments))
+        result = self._write_block(body, x, arguments) if self.checked else body(self, x, *arguments)
+        call = Call(x, self.body, result)
         self.body = outer
         if call.output is x:
             return x
         outer.append(call)
         return call.output
+
+    def _write_block(self, body: Callable[..., Value], x: Value, arguments: Sequence[Any]) -> Value:
+        """Write the body of a block into a checked graph, which may read no other value than `x`."""
+        self._check_value(x, "the input of graph.block")
+        outer = self._first_id, self._block_input
+        self._first_id, self._block_input = next(self._ids), x
+        result = body(self, x, *arguments)
+        self._check_value(result, f"the output of the block {getattr(body, '__name__', body)}")
+        for inner in range(self._first_id, next(self._ids)):
+            if inner != result.id:
+                self._values.pop(inner, None)  # nothing outside of the block may read it
+        self._first_id, self._block_input = outer
+        return result
+
+    def checked_output(self, out: object) -> Value:
+        """Return the output of the network, which has to be a value of this checked graph.
+
+        From then on `params` and `macs` are those of the layers on which the output depends.
+
+        Raises:
+            ValueError: it is not.
+        """
+        self._check_value(out, "the output that `write` returns")
+        assert isinstance(out, Value)
+        if out is self.input:
+            raise ValueError("the output that `write` returns is graph.input: expected the output of a layer")
+        ops = self._ops_of(out)
+        weights = {leaf for op in ops for leaf in op.leaves if isinstance(leaf, Weight)}
+        self.macs = sum(self._op_macs[op.output.id] for op in ops)
+        self.params = sum(prod(w.shape) for w in weights - self._frozen)
+        return out
+
+    def _ops_of(self, out: Value) -> list[Op]:
+        """Return the operators on which a value depends."""
+        needed, found = {out.id}, []
+        for op in reversed(list(self.ops())):
+            if op.output.id in needed:
+                needed.update(a.id for a in op.arguments if isinstance(a, Value))
+                found.append(op)
+        return found
 
     def ops(self) -> Iterator[Op]:
         """Yield all operators in order, including those in blocks."""
@@ -222,8 +379,21 @@ class Graph:
             else:
                 stack.extend(reversed(node.body))
 
+    def _share_weights(self, out: Value) -> None:
+        """Make one input of all weights of a shape, except of weights that several operators read."""
+        reads = Counter(
+            leaf for op in self._ops_of(out)[::-1] for leaf in op.leaves if isinstance(leaf, Weight)
+        )
+        ties = {w: Weight(w.shape, tie=k) for k, w in enumerate((w for w, n in reads.items() if n > 1), 1)}
+        for op in self.ops():
+            op.arguments = tuple(
+                [ties.get(a) or Weight(a.shape) if isinstance(a, Weight) else a for a in op.arguments]
+            )
+
     def build(self, out: Value) -> onnx.ModelProto:
         """Return the ONNX model with the output `out`."""
+        if self.checked and not self.weights:
+            self._share_weights(out)
         outliner = FunctionOutliner(self.body, self.outlined)
         body, functions = outliner.result()
         leaves = list(dict.fromkeys(leaf for node in body for leaf in outliner.call_arguments(node)))
@@ -240,7 +410,8 @@ class Graph:
             inputs += [
                 helper.make_tensor_value_info(w.name, TensorProto.FLOAT, list(w.shape)) for w in weights
             ]
-        outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [self.input_shape[0], out.channels])]
+        info = out.info or TensorInfo(TensorProto.FLOAT, (self.input_shape[0], out.channels))
+        outputs = [helper.make_tensor_value_info("y", info.dtype, list(info.shape))]
         return helper.make_model(
             helper.make_graph(nodes, "network", inputs, outputs, initialisers),
             functions=[f.proto for f in functions.values()],
@@ -249,9 +420,43 @@ class Graph:
         )
 
 
+@cache
+def _inference() -> Callable[..., Inferred]:
+    """Return the function that checks operators and infers shapes.
+
+    It belongs to `nas_rlm`, which imports this package; it is looked up only where a checked graph is built.
+    """
+    function: Callable[..., Inferred] = import_module("nas_rlm.graph.builder_checks").infer_operator
+    return function
+
+
+def _checked_size(size: object, shape: Sequence[object]) -> int:
+    """Return a size of a weight as an integer.
+
+    Raises:
+        ValueError: it is no positive integer.
+    """
+    try:
+        checked = index(size)  # type: ignore[arg-type]
+    except TypeError:
+        checked = 0
+    if checked < 1:
+        raise ValueError(f"a weight of shape {list(shape)}: expected positive integers")
+    return checked
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute with numbers of Python in place of those of NumPy, and tuples in place of lists."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple([_plain(v) for v in value])
+    return int(value) if isinstance(value, bool) else value
+
+
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
     """Return an integer as a pair of equal integers, and a pair unchanged."""
-    return (value, value) if isinstance(value, int) else value
+    return value if isinstance(value, tuple) else (value, value)
 
 
 def _initial_values(weight: Weight, rng: np.random.Generator) -> np.ndarray:

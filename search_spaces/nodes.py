@@ -5,10 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
+
+
+class TensorInfo(NamedTuple):
+    """What is known of a tensor that an operator reads or computes.
+
+    Args:
+        dtype: ONNX element type.
+        shape: shape, with the batch size.
+        values: elements, if they are known.
+        is_weight: True for a weight.
+    """
+
+    dtype: int
+    shape: tuple[int, ...]
+    values: tuple[Any, ...] | None = None
+    is_weight: bool = False
+
+
+class Inferred(NamedTuple):
+    """What is known of an operator: its output, and its multiply-accumulates for the whole batch."""
+
+    output: TensorInfo
+    macs: int
 
 
 @dataclass(eq=False, slots=True)
@@ -20,12 +43,21 @@ class Value:
         channels: number of channels or features.
         side: height in pixels; 0 for features.
         width: width in pixels; 0 for features.
+        info: type and shape, in a network of a user's own space.
     """
 
     id: int
     channels: int
     side: int
     width: int
+    info: TensorInfo | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape with the batch size, in a network of a user's own space."""
+        if self.info is None:
+            raise ValueError("the graph is built without checks: its values have no shapes")
+        return self.info.shape
 
 
 @dataclass(frozen=True)
@@ -36,11 +68,13 @@ class Weight:
         shape: shape of the tensor.
         fill: initial value; None for He's normal initialisation.
         use: number that distinguishes weights of one shape; None if all of them are one input of the model.
+        tie: number of a weight that several operators read, in a model without weights; otherwise 0.
     """
 
     shape: tuple[int, ...]
     fill: float | None = None
     use: int | None = None
+    tie: int = 0
 
     @property
     def signature(self) -> object:
@@ -50,19 +84,39 @@ class Weight:
     @property
     def name(self) -> str:
         """Name in the ONNX model."""
-        return "W" + "_".join(map(str, self.shape)) + ("" if self.use is None else f"_use{self.use}")
+        mark = f"_t{self.tie}" if self.tie else "" if self.use is None else f"_use{self.use}"
+        return "W" + ("_".join(map(str, self.shape)) or "scalar") + mark
+
+    @property
+    def info(self) -> TensorInfo:
+        """Type and shape."""
+        return TensorInfo(TensorProto.FLOAT, self.shape, is_weight=True)
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Integers or one float that an operator reads."""
+    """A list of integers or floats, one integer or one float, that an operator reads."""
 
-    value: tuple[int, ...] | float
+    value: tuple[int, ...] | tuple[float, ...] | int | float
+
+    @property
+    def is_float(self) -> bool:
+        """True for floats."""
+        first = self.value[0] if isinstance(self.value, tuple) and self.value else self.value
+        return isinstance(first, float)
 
     @property
     def signature(self) -> object:
-        """Value of a float, which is equal in all calls of one function; integers may differ."""
-        return self.value if isinstance(self.value, float) else "int"
+        """Value of floats, which is equal in all calls of one function; integers may differ."""
+        return self.value if self.is_float else "int" if isinstance(self.value, tuple) else "scalar"
+
+    @property
+    def info(self) -> TensorInfo:
+        """Type, shape and elements."""
+        is_list = isinstance(self.value, tuple)
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        dtype = TensorProto.FLOAT if self.is_float else TensorProto.INT64
+        return TensorInfo(dtype, (len(values),) if is_list else (), values)
 
     @property
     def name(self) -> str:
@@ -71,13 +125,16 @@ class Constant:
 
     def node(self) -> onnx.NodeProto:
         """Return the ONNX Constant node."""
-        if isinstance(self.value, float):
-            return helper.make_node("Constant", [], [self.name], value_float=self.value)
-        return helper.make_node("Constant", [], [self.name], value_ints=list(self.value))
+        attribute = (
+            f"value_{'float' if self.is_float else 'int'}{'s' if isinstance(self.value, tuple) else ''}"
+        )
+        node = helper.make_node("Constant", [], [self.name])
+        node.attribute.append(helper.make_attribute(attribute, self.value))
+        return node
 
 
 Leaf = Weight | Constant
-Argument = Value | Leaf
+Argument = Value | Leaf | None  # None is an input that is omitted
 
 
 @dataclass(eq=False, slots=True)
@@ -86,7 +143,7 @@ class Op:
 
     Args:
         kind: name of the ONNX operator.
-        arguments: values, weights and constants that it reads.
+        arguments: values, weights and constants that it reads; None for an omitted input.
         attributes: attributes of the ONNX operator by name.
         output: value that it computes.
     """
@@ -99,7 +156,7 @@ class Op:
     @property
     def leaves(self) -> list[Leaf]:
         """Weights and constants among the arguments, in order."""
-        return [a for a in self.arguments if not isinstance(a, Value)]
+        return [a for a in self.arguments if isinstance(a, Weight | Constant)]
 
 
 @dataclass

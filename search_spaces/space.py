@@ -66,6 +66,22 @@ class SearchSpace(ABC, Generic[A]):
     def write(self, graph: Graph, architecture: A) -> Value:
         """Write the network into a graph and return its output."""
 
+    def write_checked(self, graph: Graph, architecture: A) -> Value:
+        """Write the network into a graph and return its output; errors name the architecture.
+
+        Raises:
+            ValueError: the network of a user's own space is not valid.
+        """
+        if self.is_built_in:
+            return self.write(graph, architecture)
+        try:
+            return graph.checked_output(self.write(graph, architecture))
+        except Exception as error:  # user code may raise anything
+            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise ValueError(
+                f"the network of {architecture} of {self.name} is not valid: {reason}"
+            ) from error
+
     def validate(self, architecture: A) -> None:
         """Check that an architecture belongs to the space.
 
@@ -152,8 +168,8 @@ class SearchSpace(ABC, Generic[A]):
             weights: include initialised weights, so that the model runs; otherwise weights are inputs.
             batch: batch size.
         """
-        graph = Graph((batch, *self.shape(architecture)), weights)
-        return graph.build(self.write(graph, architecture))
+        graph = Graph((batch, *self.shape(architecture)), weights, checked=not self.is_built_in)
+        return graph.build(self.write_checked(graph, architecture))
 
     def params(self, architecture: A) -> int:
         """Return the number of trainable parameters, without the running statistics of batch norm."""
@@ -165,8 +181,8 @@ class SearchSpace(ABC, Generic[A]):
 
     def _build_for_costs(self, architecture: A) -> Graph:
         """Return the graph of the network for one image, which has the counts of `params` and `flops`."""
-        graph = Graph((1, *self.shape(architecture)))
-        self.write(graph, architecture)
+        graph = Graph((1, *self.shape(architecture)), checked=not self.is_built_in)
+        self.write_checked(graph, architecture)
         return graph
 
     def validate_genome(self, genome: np.ndarray) -> list[int]:

@@ -22,15 +22,20 @@ from search_spaces.graph import Graph
 from search_spaces.nodes import Argument, Constant, Value, Weight
 
 
-def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block:
+def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block | None:
     """Return the graph of an architecture, with layers and the regions in marked blocks as calls.
+
+    It is None for a network of a user's own space with operators that rewriting may change, so that its ONNX
+    model has to be read.
 
     Args:
         space: search space of the architecture.
         architecture: architecture of that space.
     """
-    graph = _RecordingGraph((1, *space.shape(architecture)))
-    out = space.write(graph, architecture)
+    graph = _RecordingGraph((1, *space.shape(architecture)), checked=not space.is_built_in)
+    out = space.write_checked(graph, architecture)
+    if not graph.is_plain:
+        return None
     shape = ",".join(map(str, graph.input_shape))
     types = (f"float[{shape}]",), (f"float[1,{out.channels}]",)
     return with_layer_calls(Block((graph.input.id,), (out.id,), graph.recorded_nodes(), *types))
@@ -56,11 +61,17 @@ _chain_plans: dict[tuple[Form, tuple[int, ...]], list[tuple[Spec, list[int]]] | 
 
 
 class _RecordingGraph(Graph):
-    """A builder graph that records nodes of `nas_rlm.graph.ir`."""
+    """A builder graph that records nodes of `nas_rlm.graph.ir`.
 
-    def __init__(self, input_shape: tuple[int, int, int, int]) -> None:
-        super().__init__(input_shape)
+    Attributes:
+        is_plain: True if rewriting leaves the operators so far as they are; always True without checks.
+    """
+
+    def __init__(self, input_shape: tuple[int, int, int, int], checked: bool) -> None:
+        super().__init__(input_shape, checked=checked)
         self.nodes: list[Node] = []
+        self.is_plain = True
+        self._read_weights: set[Weight] = set()
 
     def op(
         self,
@@ -71,14 +82,34 @@ class _RecordingGraph(Graph):
         width: int | None = None,
         **attributes: Any,
     ) -> Value:
-        out = self._result(arguments, channels, side, width)
+        out = self._result(kind, arguments, attributes, channels, side, width)
+        if self.checked:
+            self.is_plain &= _is_plain(kind, arguments, attributes) and self._reads_new_weights(arguments)
+            if not self.is_plain:
+                return out
+            arguments = tuple([Weight(a.shape) if isinstance(a, Weight) else a for a in arguments])
         pattern = tuple([... if isinstance(a, Value) else a for a in arguments])
         values = tuple([a.id for a in arguments if isinstance(a, Value)])
         named = tuple([(k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()])
         self.nodes.append(Node(_operator(kind, pattern, named), values, (out.id,)))
         return out
 
+    def _reads_new_weights(self, arguments: tuple[Argument, ...]) -> bool:
+        """Return True if no earlier operator reads one of the weights."""
+        weights = [a for a in arguments if isinstance(a, Weight)]
+        known = self._read_weights
+        is_new = len({*weights}) == len(weights) and known.isdisjoint(weights)
+        known.update(weights)
+        return is_new
+
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
+        if self.checked:  # the body may depend on more than its arguments
+            outer, self.nodes = self.nodes, []
+            result = self._write_block(body, x, arguments)
+            nodes, self.nodes = self.nodes, outer
+            if result is x or not self.is_plain:
+                return result
+            return self._add_block(self._recorded(x, result, nodes), x, result)
         key = body, arguments, x.channels, x.side, x.width
         try:
             recorded = _recorded_blocks.get(key)
@@ -87,16 +118,27 @@ class _RecordingGraph(Graph):
         if recorded is None:
             outer, self.nodes = self.nodes, []
             result = body(self, x, *arguments)
-            block = Block((x.id,), (result.id,), self.recorded_nodes())
-            self.nodes = outer
-            is_empty = result is x
-            recorded = _recorded_blocks[key] = _RecordedBlock(
-                block, None if is_empty else _block_as_chain(block), None if is_empty else result
-            )
+            nodes, self.nodes = self.nodes, outer
+            recorded = _recorded_blocks[key] = self._recorded(x, result, nodes)
         if recorded.output is None:
             return x
         output = recorded.output
-        out = Value(next(self._ids), output.channels, output.side, output.width)
+        return self._add_block(
+            recorded, x, Value(next(self._ids), output.channels, output.side, output.width)
+        )
+
+    def _recorded(self, x: Value, result: Value, nodes: list[Node]) -> _RecordedBlock:
+        """Return a block with input, output and nodes."""
+        outer, self.nodes = self.nodes, nodes
+        block = Block((x.id,), (result.id,), self.recorded_nodes())
+        self.nodes = outer
+        is_empty = result is x
+        return _RecordedBlock(
+            block, None if is_empty else _block_as_chain(block), None if is_empty else result
+        )
+
+    def _add_block(self, recorded: _RecordedBlock, x: Value, out: Value) -> Value:
+        """Add the nodes of a block with the output `out`, and return that."""
         if recorded.chain is None:
             self.nodes += inline_call(recorded.block, (x.id,), (out.id,), ())
         else:
@@ -170,6 +212,33 @@ def _expand_chain(node: Node) -> list[Node]:
             nodes += inline_call(s.callee, (value,), (out,), s.leaves)
         value = out
     return nodes
+
+
+def _is_plain(kind: str, arguments: tuple[Argument, ...], attributes: dict[str, Any]) -> bool:
+    """Return True for an operator that no rewrite rule changes, whatever is before and after it."""
+    values = [a for a in arguments if isinstance(a, Value)]
+    if kind in ("Conv", "BatchNormalization"):
+        is_plain = len(values) == 1 and isinstance(arguments[0], Value)
+        return is_plain and not attributes.keys() & {"auto_pad", "momentum", "training_mode"}
+    if kind == "Gemm":
+        return len(values) == 1 and len(arguments) == 3 and attributes == {"transB": 1}
+    if kind == "Clip":
+        bounds = [a.value for a in arguments if isinstance(a, Constant)]
+        limit = float(np.finfo(np.float32).max)
+        is_plain = len(arguments) == 3 and len(values) == 1 and len(bounds) == 2
+        return is_plain and all(isinstance(b, float) and abs(b) < limit for b in bounds)
+    if len(values) < len(arguments):
+        return False
+    shapes = [v.shape for v in values]
+    if kind == "Mul":
+        return len(shapes[0]) == 4 and shapes[0] != shapes[1]  # no part of an activation
+    if kind == "Flatten":
+        return not attributes and len(shapes[0]) == 4 and shapes[0][2:] == (1, 1) and shapes[0][1] > 1
+    if kind == "Concat":
+        return len(shapes) > 1 and attributes["axis"] >= 0
+    if kind in ("MaxPool", "AveragePool"):
+        return not attributes.keys() & {"auto_pad", "count_include_pad"}
+    return kind in ("Add", "GlobalAveragePool", "HardSigmoid", "HardSwish", "Relu", "Sigmoid")
 
 
 @memoized

@@ -167,10 +167,16 @@ def from_architecture(space: SearchSpace[Any], architecture: Any) -> str:
     Args:
         space: search space of the architecture.
         architecture: architecture of that space.
+
+    Raises:
+        ValueError: the network of a user's own space is not valid.
     """
     clear_if_large()
     with gc_paused():
-        return format_network(*outline(architecture_graph(space, architecture)))
+        graph = architecture_graph(space, architecture)
+        if graph is not None:
+            return format_network(*outline(graph))
+    return _text(space.to_onnx(architecture), f"{architecture} of {space.name}", None, True, DEFAULT_LIMITS)
 
 
 def from_architectures(space: SearchSpace[Any], architectures: Iterable[Any]) -> list[str]:

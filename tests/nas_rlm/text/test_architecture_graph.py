@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 import search_spaces
 from nas_rlm.graph import cache
+from nas_rlm.graph.costs import compute_costs
 from nas_rlm.text import from_architecture, from_architectures, from_onnx
+from nas_rlm.text.architecture_graph import architecture_graph
+from nas_rlm.text.parser import parse_network
+from search_spaces.graph import Constant
 from tests.nas_rlm.onnx_models import RandomBlocks, Recipe
+from tests.search_spaces.plain_space import PlainSpace
 
 NETWORKS = {
     "nasbench201": 25,
@@ -89,3 +94,62 @@ def test_texts_create_no_reference_cycles():
         assert gc.collect() < 50
     finally:
         gc.enable()
+
+
+def own(space):
+    """The space as a user's own one, whose networks are checked."""
+    return type(f"Own{type(space).__name__}", (type(space),), {"__module__": __name__})()
+
+
+@pytest.mark.parametrize("name", search_spaces.names())
+def test_texts_do_not_depend_on_checks(name):
+    space = search_spaces.get(name)
+    architecture = space.sample(np.random.default_rng(6))
+    assert not own(space).is_built_in
+    assert from_architecture(own(space), architecture) == from_architecture(space, architecture)
+
+
+class Random(PlainSpace):
+    """Random networks, by their seed, of operators that no rewrite rule changes, or also of others."""
+
+    name, size, genes, is_plain = "random", 10**6, (10**6,), True
+
+    def decode(self, genome):
+        return int(genome[0])
+
+    def write(self, graph, architecture):
+        rng = np.random.default_rng(architecture)
+        values = [graph.conv(graph.input, 8, 3, stride=2)]
+        shared = graph.weight(8, 8, 1, 1)
+        for _ in range(12):
+            x, y = (values[int(k)] for k in rng.integers(len(values), size=2))
+            layers = [
+                lambda g, x: g.op("Relu", g.batch_norm(g.conv(x, 8, 3, bias=True))),
+                lambda g, x: g.op("Mul", x, g.op("HardSigmoid", g.conv(g.op("GlobalAveragePool", x), 8, 1))),
+                lambda g, x: g.op("Clip", g.pool("MaxPool", x, 3, padded=True), Constant(0.0), Constant(6.0)),
+                lambda g, x: g.op("HardSwish", g.conv(g.op("Concat", x, x, axis=1), 8, 1)),
+                lambda g, x: g.block(lambda g, z: g.op("Add", z, g.op("Sigmoid", z)), g.op("Relu", x)),
+            ]
+            others = [
+                lambda g, x: g.op("Mul", x, g.op("HardSigmoid", x, alpha=1 / 6)),
+                lambda g, x: g.op("Conv", x, shared),
+                lambda g, x: g.op("Add", g.op("Mul", x, Constant(1.0)), Constant(0.0)),
+            ]
+            options = layers if self.is_plain else layers + others
+            layer = options[rng.integers(len(options))]
+            values.append(graph.block(layer, x) if rng.integers(2) else layer(graph, x))
+            if x is not y:
+                values.append(graph.op("Add", x, y))
+        return graph.classifier(values[-1], 10)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_texts_of_own_spaces_equal_those_of_their_models(is_plain):
+    space = Random()
+    space.is_plain = is_plain
+    for seed in range(25):
+        text = from_architecture(space, seed)
+        assert text == from_onnx(space.to_onnx(seed)) == from_onnx(space.to_onnx(seed, weights=True))
+        costs = compute_costs(parse_network(text)).totals()
+        assert (space.flops(seed), space.params(seed)) == (costs["flops"], costs["params"])
+        assert (architecture_graph(space, seed) is not None) >= is_plain
