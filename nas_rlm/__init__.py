@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from nas_rlm.inspection import inspect_network
     from nas_rlm.rlm import RLM
     from nas_rlm.search.settings import Constraint, SearchSettings
+    from nas_rlm.space_checks import check_space
     from nas_rlm.study import Study, run_search
     from nas_rlm.text import from_architecture, from_onnx
     from nas_rlm.text.torch_modules import from_torch
     from search_spaces import get as get_space
     from search_spaces import names as space_names
+    from search_spaces import register as register_space
 
 __all__ = [
     "RLM",
@@ -28,12 +30,14 @@ __all__ = [
     "Study",
     "Table",
     "__version__",
+    "check_space",
     "from_architecture",
     "from_onnx",
     "from_torch",
     "get_space",
     "inspect_network",
     "read_table",
+    "register_space",
     "run_search",
     "space_names",
     "write_table",
@@ -47,12 +51,14 @@ _LAZY = {
     "SearchSettings": ("nas_rlm.search.settings", "SearchSettings"),
     "Study": ("nas_rlm.study", "Study"),
     "Table": ("nas_rlm.data.tables", "Table"),
+    "check_space": ("nas_rlm.space_checks", "check_space"),
     "from_architecture": ("nas_rlm.text", "from_architecture"),
     "from_onnx": ("nas_rlm.text", "from_onnx"),
     "from_torch": ("nas_rlm.text.torch_modules", "from_torch"),
     "get_space": ("search_spaces", "get"),
     "inspect_network": ("nas_rlm.inspection", "inspect_network"),
     "read_table": ("nas_rlm.data.tables", "read"),
+    "register_space": ("search_spaces", "register"),
     "run_search": ("nas_rlm.study", "run_search"),
     "space_names": ("search_spaces", "names"),
     "write_table": ("nas_rlm.data.tables", "write"),

@@ -31,12 +31,11 @@ class PlainSpace(SearchSpace[Plain]):
         return np.array([g for k, w in architecture.stages for g in (KERNELS.index(k), WIDTHS.index(w))])
 
     def parse(self, text: str) -> Plain:
-        try:
-            stages = tuple(tuple(map(int, part.split("x"))) for part in text.split())
-            self.encode(Plain(stages))
-        except ValueError:
-            raise ValueError(f"{text!r} is not like 3x16 5x32 1x64") from None
-        return Plain(stages)
+        choices = {f"{kernel}x{width}": (kernel, width) for kernel in KERNELS for width in WIDTHS}
+        stages = text.split(" ")
+        if len(stages) != 3 or not choices.keys() >= {*stages}:
+            raise ValueError(f"{text!r} is not like 3x16 5x32 1x64")
+        return Plain(tuple(choices[stage] for stage in stages))
 
     def write(self, graph: Graph, architecture: Plain) -> Value:
         x = graph.input
