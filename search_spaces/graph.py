@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from math import prod
@@ -309,17 +309,19 @@ class Graph:
         w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
 
-    def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
+    def block(self, body: Callable[..., Value], x: Value, *arguments: Any, **options: Any) -> Value:
         """Add a block, which becomes a local function if it repeats, and return its output.
 
         The block may only depend on its arguments and the shape of `x`. In a checked graph it may also depend
         on other Python objects, but may not read other values of the graph.
 
         Args:
-            body: function that writes the block: `body(graph, x, *arguments)` returns its output.
+            body: function that writes the block: `body(graph, x, *arguments, **options)` returns its output.
             x: input of the block.
             arguments: further arguments of `body`.
+            options: further named arguments of `body`.
         """
+        body = partial(body, **options) if options else body
         outer, self.body = self.body, []
         result = self._write_block(body, x, arguments) if self.checked else body(self, x, *arguments)
         call = Call(x, self.body, result)
@@ -335,7 +337,7 @@ class Graph:
         outer = self._first_id, self._block_input
         self._first_id, self._block_input = next(self._ids), x
         result = body(self, x, *arguments)
-        self._check_value(result, f"the output of the block {getattr(body, '__name__', body)}")
+        self._check_value(result, f"the output of the block {getattr(body, '__name__', 'that is written')}")
         for inner in range(self._first_id, next(self._ids)):
             if inner != result.id:
                 self._values.pop(inner, None)  # nothing outside of the block may read it

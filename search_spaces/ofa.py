@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from search_spaces.blocks import make_divisible
 from search_spaces.graph import Graph, Value
 from search_spaces.layers import conv_bn, conv_bn_relu, relu6
 from search_spaces.notation import abbreviated, read_json
@@ -193,12 +194,6 @@ class OFAResNet50(_OnceForAll):
                 stride = 2 if stage and i == 0 else 1
                 yield make_divisible(width * multiplier), stride, architecture["e"][first + i]
             first += min_depth + EXTRA_DEPTHS[-1]
-
-
-def make_divisible(channels: float) -> int:
-    """Round channels to the nearest multiple of 8, but not below 8 or below 90% of the channels."""
-    near = max(8, int(channels + 4) // 8 * 8)
-    return near + 8 if near < 0.9 * channels else near
 
 
 def inverted_residual(

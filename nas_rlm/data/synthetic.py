@@ -119,7 +119,7 @@ def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: i
     Features that are equal in all networks are left out. Long tables are cached on disk.
 
     Args:
-        space_name: name of the search space.
+        space_name: name of the search space, or the location of a user's own.
         count: number of networks that differ in their notation, at most half of the space.
         seed: seed of the draw.
         max_chain_length: see `graph_features`.
@@ -145,7 +145,7 @@ def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: i
         for name, value in features.items():
             values.setdefault(name, set()).add(value)
     rows = [
-        Row(space_name, notation, {k: v for k, v in features.items() if len(values[k]) > 1})
+        Row(space.name, notation, {k: v for k, v in features.items() if len(values[k]) > 1})
         for notation, features in zip(architectures, all_features, strict=True)
     ]
-    return Table(space_name, rows)
+    return Table(space.name, rows)

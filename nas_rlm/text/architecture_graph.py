@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,22 +103,22 @@ class _RecordingGraph(Graph):
         known.update(weights)
         return is_new
 
-    def block(self, body: Callable[..., Value], x: Value, *arguments: Any) -> Value:
+    def block(self, body: Callable[..., Value], x: Value, *arguments: Any, **options: Any) -> Value:
         if self.checked:  # the body may depend on more than its arguments
             outer, self.nodes = self.nodes, []
-            result = self._write_block(body, x, arguments)
+            result = self._write_block(partial(body, **options) if options else body, x, arguments)
             nodes, self.nodes = self.nodes, outer
             if result is x or not self.is_plain:
                 return result
             return self._add_block(self._recorded(x, result, nodes), x, result)
-        key = body, arguments, x.channels, x.side, x.width
+        key = body, arguments, *options.items(), x.channels, x.side, x.width
         try:
             recorded = _recorded_blocks.get(key)
         except TypeError:
-            return body(self, x, *arguments)  # an argument is not hashable
+            return body(self, x, *arguments, **options)  # an argument is not hashable
         if recorded is None:
             outer, self.nodes = self.nodes, []
-            result = body(self, x, *arguments)
+            result = body(self, x, *arguments, **options)
             nodes, self.nodes = self.nodes, outer
             recorded = _recorded_blocks[key] = self._recorded(x, result, nodes)
         if recorded.output is None:

@@ -6,6 +6,7 @@ import onnx.inliner
 import pytest
 
 import search_spaces
+from search_spaces.blocks import conv_norm
 from search_spaces.graph import Constant, Graph, Value
 
 
@@ -140,3 +141,12 @@ def test_layers_that_nothing_reads_are_not_counted():
     g.weight(100)
     assert g.checked_output(out) is out
     assert (g.macs, g.params) == (64 * 32, 32)
+
+
+def test_a_block_has_named_arguments():
+    g = Graph((1, 8, 8, 8))
+    x = g.input
+    for kernel in (3, 5, 3):
+        x = g.block(conv_norm, x, 8, kernel=kernel, activation="hardswish")
+    assert [n.op_type for n in g.build(x).graph.node].count("HardSwish") == 3
+    assert g.params == 64 * (9 + 25 + 9) + 3 * 16

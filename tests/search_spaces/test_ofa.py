@@ -4,7 +4,8 @@ import json
 import numpy as np
 import pytest
 
-from search_spaces.ofa import OFAMobileNetV3, OFAProxyless, OFAResNet50, make_divisible
+from search_spaces.blocks import make_divisible
+from search_spaces.ofa import OFAMobileNetV3, OFAProxyless, OFAResNet50
 
 MOBILE, PROXYLESS, RESNET = OFAMobileNetV3(), OFAProxyless(), OFAResNet50()
 

@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 import search_spaces
 from nas_rlm import Study
@@ -60,6 +61,20 @@ def test_search_report_and_resume(own_space, model, tmp_path, monkeypatch):
     assert study.settings.location == f"{tmp_path / 'mine.py'}:PlainSpace"
     resumed = (*SEARCH[:-1], "3", *model, "--out", ".", "--resume")
     assert main(["search", "--space", "../mine.py:PlainSpace", *resumed]) == 0
+
+
+def test_parallel_workers_know_the_space(own_space, model):
+    search = ("search", "--space", own_space, "--objectives", "accuracy,flops", "--generations", "2")
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            assert (
+                main([*search, *model, "--population", "80", "--sample", "100", "--out", f"run{count}"]) == 0
+            )
+    finally:
+        torch.set_num_threads(threads)
+    assert rows("run1/front.csv") == rows("run2/front.csv")
 
 
 def test_a_changed_space_does_not_resume_a_search(own_space, model, capsys):
