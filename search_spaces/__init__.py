@@ -93,7 +93,7 @@ def get(name: str) -> SearchSpace[Any]:
             return _load_entry_point(entry)
     raise ValueError(
         f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known:"
-        f" {', '.join(names())}; or FILE.py:CLASS for your own"
+        f" {', '.join(names())}; or FILE.py:CLASS for your own, or register_space in Python"
     )
 
 

@@ -235,7 +235,7 @@ class Graph:
             bias: add a bias.
             dilation: dilation of the kernel.
         """
-        if x.channels % groups or channels % groups:
+        if groups < 1 or x.channels % groups or channels % groups:
             raise ValueError(f"{groups} groups do not divide the channels {x.channels} and {channels}")
         height, width = _pair(kernel)
         down, across = _pair(stride)

@@ -64,7 +64,10 @@ class SearchSpace(ABC, Generic[A]):
 
     @abstractmethod
     def write(self, graph: Graph, architecture: A) -> Value:
-        """Write the network into a graph and return its output."""
+        """Write the network into a graph and return its output.
+
+        `search_spaces.blocks` has common layers. Operators of users' own spaces are checked.
+        """
 
     def write_checked(self, graph: Graph, architecture: A) -> Value:
         """Write the network into a graph and return its output; errors name the architecture.

@@ -33,7 +33,6 @@ from nas_rlm.graph.onnx_graphs.tensors import (
 from search_spaces.nodes import Inferred, TensorInfo
 
 
-@lru_cache(maxsize=1 << 14)
 def infer_operator(
     kind: str, attributes: tuple[tuple[str, Any], ...], inputs: tuple[TensorInfo | None, ...]
 ) -> Inferred:
@@ -47,6 +46,14 @@ def infer_operator(
     Raises:
         ValueError: the operator does not exist, or its inputs and attributes do not fit it or each other.
     """
+    return _cached(kind, attributes, repr(attributes), inputs)
+
+
+@lru_cache(maxsize=1 << 14)
+def _cached(
+    kind: str, attributes: tuple[tuple[str, Any], ...], text: str, inputs: tuple[TensorInfo | None, ...]
+) -> Inferred:
+    """See `infer_operator`; `text` distinguishes attributes such as 1 and 1.0, which are equal."""
     try:
         return _infer(kind, attributes, inputs)
     except ValueError as error:

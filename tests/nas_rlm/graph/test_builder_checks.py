@@ -165,3 +165,10 @@ def test_an_operator_that_is_not_valid(write, message):
     with pytest.raises(ValueError, match=message) as error:
         write(graph, graph.input)
     assert "\n" not in str(error.value)
+
+
+def test_an_attribute_of_another_type_is_no_equal_one():
+    graph = Graph((1, 16, 8, 8))
+    graph.op("Concat", graph.input, graph.input, axis=1)
+    with pytest.raises(ValueError, match=r"'axis' is 1\.0: expected an integer"):
+        graph.op("Concat", graph.input, graph.input, axis=1.0)
