@@ -7,7 +7,8 @@ Terms:
 - block: a part of a network that `Graph.block` writes; repeated blocks become ONNX local functions;
 - leaf: a weight or constant that an operator reads.
 
-May import: only numpy and onnx.
+May import: only numpy and onnx. A checked graph looks up `nas_rlm.graph.builder_checks` by name, when the
+network of a user's own space is built.
 """
 
 from __future__ import annotations
