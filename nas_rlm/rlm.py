@@ -43,6 +43,7 @@ class RLM(Ensemble):
             `nas_rlm.surrogates.calibration`.
         surrogates: surrogates that are combined with the network, by space, see
             `nas_rlm.surrogates.graph_surrogate`.
+        maximised: objectives that a search maximises although their kind is not, as their table declared.
     """
 
     def predict_onnx(
@@ -143,6 +144,7 @@ class RLM(Ensemble):
         seed: int = 0,
         surrogates: bool = True,
         learn: str = "all",
+        maximise: Sequence[str] = (),
     ) -> Self:
         """Return a copy that is trained further on rows; see `nas_rlm.training.finetune.fine_tune`."""
-        return fine_tune(self, rows, objectives, recipe, seed, surrogates, learn)
+        return fine_tune(self, rows, objectives, recipe, seed, surrogates, learn, maximise)

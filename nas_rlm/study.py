@@ -248,8 +248,9 @@ def run_search(
 
     Args:
         space: the search space, or the name of a registered one.
-        objectives: objectives to optimise. Accuracies and `maximise` are maximised, all others minimised;
-            `flops` and `params` are exact.
+        objectives: objectives to optimise. Kinds such as accuracy, throughput and IoU are maximised, and so
+            are `maximise`, what the table of labels declares, and what the model's table declared; all others
+            are minimised. `flops` and `params` are exact.
         constraints: bounds such as `latency/pixel3<=20`, or `latency/pixel3@0.9<=20` on a quantile, on these
             or on other objectives.
         model: the predictor: a model, a checkpoint directory, or the name of a shipped model.
@@ -257,7 +258,7 @@ def run_search(
         population: architectures per generation.
         generations: number of generations; with `device`, of each of three rounds.
         seed: seed of all random choices.
-        maximise: objectives other than accuracies that are maximised.
+        maximise: objectives that are maximised although their kind is not.
         functions: user-defined objectives by name, functions from an architecture to a number; or texts such
             as `energy=mine.py:energy`.
         labels: measured architectures, as rows, a table or the path of one. The search starts with them, and

@@ -25,6 +25,7 @@ def finetune(
     seed: Integer = 0,
     no_surrogates: Flag = False,
     space: SpaceList = (),
+    maximise: CommaList = (),
 ) -> None:
     """Train a model further on measured networks or programs.
 
@@ -45,6 +46,8 @@ def finetune(
         no_surrogates: train only the network, without surrogates on graph features or n-grams.
         space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
             name a space by its name or its location.
+        maximise: objectives that searches with the model maximise. Accuracy, throughput and other known kinds
+            have their direction, and so have objectives that the table declares.
     """
     from nas_rlm.data import read
 
@@ -52,6 +55,9 @@ def finetune(
         raise ValueError(
             f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
         )
+    unknown = [name for name in maximise if name not in (*objectives, new_objective)]
+    if unknown:
+        raise ValueError(f"--maximise {unknown[0]}: it is not one of the objectives to learn")
     check_new_directory(out)
     register_spaces(space)
     table = _with_objective_name(read(data), new_objective)
@@ -67,7 +73,14 @@ def finetune(
         )
     names = objectives or (new_objective,)
     part = "token" if new_objective else learn
-    rlm.fine_tune(table.rows, names, seed=seed, surrogates=not no_surrogates, learn=part).save(out)
+    tuned = rlm.fine_tune(
+        *(table.rows, names),
+        seed=seed,
+        surrogates=not no_surrogates,
+        learn=part,
+        maximise=(*table.maximised, *maximise),
+    )
+    tuned.save(out)
     print(f"model: {out}")
 
 
@@ -90,4 +103,8 @@ def _with_objective_name(table: Table, new_objective: str) -> Table:
         )
         for row in table.rows
     ]
-    return Table(table.name, rows)
+    declarations = {
+        new_objective if name == old_objective else name: declared
+        for name, declared in table.declarations.items()
+    }
+    return Table(table.name, rows, declarations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -79,6 +79,7 @@ class Predictions:
         medians: [N, K].
         levels: Q quantile levels.
         quantiles: [N, K, Q].
+        maximised: objectives that the model declares to be maximised.
     """
 
     names: list[str]
@@ -86,13 +87,12 @@ class Predictions:
     medians: np.ndarray
     levels: Sequence[float]
     quantiles: np.ndarray
+    maximised: Sequence[str] = ()
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Predictions:
         """Return the predictions with these indices, in their order."""
         names = [self.names[i] for i in indices]
-        return Predictions(
-            names, self.objectives, self.medians[indices], self.levels, self.quantiles[indices]
-        )
+        return replace(self, names=names, medians=self.medians[indices], quantiles=self.quantiles[indices])
 
     def write(self, out: Path | None) -> None:
         """Write the predictions as CSV to a file, or to stdout."""
@@ -148,7 +148,8 @@ def predict_inputs(
     names = [line for line, _ in lines] or [str(file) for file in inputs.files]
     indices = [levels.index(level) for level in quantile_levels]
     medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
-    return Predictions(names, objectives, medians, quantile_levels, quantiles)
+    maximised = predictor.model.maximised
+    return Predictions(names, objectives, medians, quantile_levels, quantiles, maximised)
 
 
 def _predict_files(

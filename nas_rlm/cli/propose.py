@@ -20,6 +20,7 @@ def propose(
     population: Integer = 50,
     generations: Integer = 20,
     seed: Integer = 0,
+    maximise: CommaList = (),
     out: Path | None = None,
 ) -> None:
     """Select the architectures to train or measure next.
@@ -39,6 +40,7 @@ def propose(
         population: architectures per generation of the search for candidates.
         generations: number of its generations.
         seed: seed of all random choices.
+        maximise: objectives that are maximised although their kind is not, as for search.
         out: a text file, one architecture per line; stdout by default.
     """
     from nas_rlm.search.runner import propose_architectures
@@ -55,6 +57,7 @@ def propose(
         population=population,
         generations=generations,
         seed=seed,
+        maximise=maximise,
         progress=True,
     )
     text = "".join(f"{name}\n" for name in names)

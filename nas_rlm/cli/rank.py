@@ -10,6 +10,7 @@ from nas_rlm.cli.app import (
     DEFAULT_FILE_LIMITS,
     CommaList,
     FileLimits,
+    Flag,
     InputShapes,
     Integer,
     QuantileLevels,
@@ -25,6 +26,7 @@ def rank(
     *files: Path,
     by: str,
     objectives: CommaList = (),
+    maximise: Flag = False,
     top: Integer | None = None,
     space: str | None = None,
     archs: Path | None = None,
@@ -41,9 +43,10 @@ def rank(
 
     Args:
         files: ONNX files or programs (.py, .c, .cpp), instead of --space and --archs.
-        by: the objective to rank by, such as accuracy or latency/pixel3. Accuracies are sorted downwards, all
-            others upwards.
+        by: the objective to rank by, such as accuracy or latency/pixel3. Accuracies, throughputs and other
+            kinds that are maximised are sorted downwards, all others upwards.
         objectives: further objectives to predict.
+        maximise: sort downwards, where the kind of the objective and the model do not say so.
         top: number of rows to list; by default all.
         space: the search space of --archs: its name, or FILE.py:CLASS or MODULE:CLASS of your own. With
             files: the space as part of which they are predicted; by default the most similar one for
@@ -69,5 +72,6 @@ def rank(
     predictions = predict_inputs(
         Inputs(files, space, archs, model, ray, input_shape, limits.checked()), names, quantiles, out
     )
-    costs = minimised(predictions.medians, names)[:, names.index(by)]
+    maximised = (*predictions.maximised, *([by] if maximise else []))
+    costs = minimised(predictions.medians, names, maximised)[:, names.index(by)]
     predictions.select(np.argsort(costs, kind="stable")[:top]).write(out)

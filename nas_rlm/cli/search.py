@@ -43,8 +43,8 @@ def search(
 
     Args:
         space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
-        objectives: objectives to optimise, such as accuracy,latency/pixel3: accuracies are maximised, others
-            minimised. flops and params are exact.
+        objectives: objectives to optimise, such as accuracy,latency/pixel3. Accuracy, throughput, IoU, BLEU
+            and similar kinds are maximised, others minimised. flops and params are exact.
         out: the run directory.
         constraint: bounds such as 'latency/pixel3<=20', or 'latency/pixel3@0.9<=20' on a quantile, on these
             or on other objectives.
@@ -55,7 +55,8 @@ def search(
         seed: seed of all random choices.
         function: user-defined objectives, such as energy=mine.py:energy: a function from an architecture to a
             number, called once for each architecture. The file is executed.
-        maximise: user-defined objectives that are maximised.
+        maximise: further objectives that are maximised. Those that a table declared when it was imported need
+            no option.
         sample: random architectures evaluated before the search; 0 for none.
         data: a table of labels. The search starts with its architectures. Rows count that have all of the
             table's objectives; of several rows of one architecture the last.

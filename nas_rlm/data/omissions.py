@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import pickle
-import re
 import struct
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-MAX_ACCURACY, MAX_VALUE = 100.0, 1e300
+from nas_rlm.data.objective_kinds import VALID_NAME, kind_of
+
+MAX_VALUE = 1e300  # magnitude of a number
 MAX_MESSAGES = 10  # kinds of omissions that are reported one by one
 MAX_REASON_CHARACTERS = 300
 # What readers raise if a file or an entry of it is damaged or of another format.
@@ -71,10 +72,10 @@ class Omissions:
         targets = {}
         for objective, value in values.items():
             number = to_number(value)
-            is_measured = objective.startswith("accuracy") or (number is not None and number > 0)
+            is_missing = number == 0 and kind_of(objective).zero_is_missing
             if not is_storable(objective):
                 self.add(name, f"{objective!r} cannot be the name of an objective", objective)
-            elif number is not None and is_measured and is_valid_target(objective, number):
+            elif number is not None and not is_missing and is_valid_target(objective, number):
                 targets[objective] = number
             else:
                 self.add(name, repr(value), objective)
@@ -106,15 +107,15 @@ class Omissions:
 
 def is_storable(objective: str) -> bool:
     """Return whether a table can have an objective of this name."""
-    return re.fullmatch(r"flops|params|(accuracy|latency|memory)(/[^,\s]+)?", objective) is not None
+    return VALID_NAME.fullmatch(objective) is not None
 
 
 def is_valid_target(objective: str, value: object) -> bool:
     """Return whether a value is a number in the objective's range, or NaN, which stands for missing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    maximum = MAX_ACCURACY if objective.startswith("accuracy") else MAX_VALUE
-    return value != value or 0 <= value <= maximum
+    kind = kind_of(objective)
+    return value != value or max(kind.minimum, -MAX_VALUE) <= value <= min(kind.maximum, MAX_VALUE)
 
 
 def to_number(value: object) -> float | None:

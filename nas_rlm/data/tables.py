@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import search_spaces
+from nas_rlm.data.objective_kinds import (
+    Declaration,
+    check_declaration,
+    declared_maximised,
+    expected_value,
+    is_accuracy,
+)
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
 from nas_rlm.files import atomic_write
 from nas_rlm.text.parser import is_onnx_text
@@ -30,6 +37,9 @@ REQUIRED_COLUMNS = ("identifier", "space", "metadata")  # tables of programs hav
 CONTENT_COLUMNS = ("arch_str", "input")  # a table needs at least one of them
 EXACT_OBJECTIVES = ("flops", "params")  # computed from the graph, not measured
 METADATA_PREFIXES = {"acc": "accuracy", "lat": "latency", "mem": "memory"}  # of keys such as lat_pixel3
+PLAIN_KEYS = ("perplexity",)  # metadata keys of the public datasets that are objectives
+OTHER_OBJECTIVES_KEY = "objectives"  # metadata key of a dict of all objectives that have no other place
+DECLARATIONS_KEY = b"nas_rlm.objectives"  # metadata key of the file: JSON of units and directions
 METRIC_TYPES = {"memory_bytes": "memory", "latency_ms": "latency"}  # the objective stored in val_accuracy
 SMALL_INPUTS = "small-inputs"  # suffix of the objective that was measured without larger inputs
 GROUP_KEYS = ("problem", "kernel", "problem_id", "p_id")  # metadata keys that name a program's problem
@@ -50,7 +60,8 @@ class Row:
         space: name of the search space, or the table's own name where no search space is registered.
         arch_str: architecture in the benchmark's notation.
         targets: value of each measured objective by name: accuracy in percent, latency in milliseconds,
-            memory in bytes, `flops` in multiply-accumulates, `params` as a number.
+            memory in bytes, `flops` in multiply-accumulates, `params` as a number; other objectives in any
+            unit, see `nas_rlm.data.objective_kinds`. NumPy scalars become numbers of Python.
         input: text of the network, or source of the program; empty where the search space generates it.
         identifier: name of the row, such as the path of a measured file; may be empty.
         uid: kind of measurement, in files that combine several; may be empty.
@@ -67,8 +78,19 @@ class Row:
     metainformation: str = ""
     group: str = ""
 
+    def __post_init__(self) -> None:
+        if not all(type(name) is str and type(value) is float for name, value in self.targets.items()):
+            targets = {str(name): _plain(value) for name, value in self.targets.items()}
+            object.__setattr__(self, "targets", targets)
+        for name in ("space", "arch_str", "input", "identifier", "uid", "metainformation", "group"):
+            if isinstance(getattr(self, name), np.str_):
+                object.__setattr__(self, name, str(getattr(self, name)))
+
     def is_measured(self, objective: str) -> bool:
-        """Return whether the row has a finite value, which for a network's latency is not near zero."""
+        """Return whether the row has a finite value, which for a network's latency is not near zero.
+
+        Negative values and zero are values, such as those of a loss.
+        """
         value = self.targets.get(objective, math.nan)
         is_near_zero = objective.startswith("latency/") and value < MIN_LATENCY_MS and not self.is_program
         return math.isfinite(value) and not is_near_zero
@@ -90,10 +112,12 @@ class Table:
     Args:
         name: name of the table: that of its file, without suffix.
         rows: measured architectures or programs.
+        declarations: units and directions of objectives, as far as they are not those of their kind.
     """
 
     name: str
     rows: list[Row] = field(default_factory=list)
+    declarations: dict[str, Declaration] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -102,7 +126,12 @@ class Table:
     def objectives(self) -> list[str]:
         """All objectives that at least one row has, accuracies first."""
         names = {name for row in self.rows for name in row.targets}
-        return sorted(names, key=lambda n: (not n.startswith("accuracy"), n))
+        return sorted(names, key=lambda n: (not is_accuracy(n), n))
+
+    @property
+    def maximised(self) -> tuple[str, ...]:
+        """The objectives that the table declares to be maximised."""
+        return declared_maximised(self.declarations)
 
     @property
     def has_only_programs(self) -> bool:
@@ -111,7 +140,7 @@ class Table:
 
     def where_measured(self, objective: str) -> Table:
         """Return the rows in which the objective is measured."""
-        return Table(self.name, [row for row in self.rows if row.is_measured(objective)])
+        return replace(self, rows=[row for row in self.rows if row.is_measured(objective)])
 
     def column(self, objective: str) -> np.ndarray:
         """Return the values of an objective, float64 [N], NaN where it is not measured."""
@@ -120,7 +149,7 @@ class Table:
     def sample(self, max_rows: int) -> Table:
         """Return at most `max_rows` rows, drawn at random with a fixed seed where there are more."""
         drawn = np.random.default_rng(0).permutation(len(self))[:max_rows]
-        return Table(self.name, [self.rows[i] for i in drawn]) if max_rows < len(self) else self
+        return replace(self, rows=[self.rows[i] for i in drawn]) if max_rows < len(self) else self
 
 
 def data_directory() -> Path:
@@ -133,9 +162,10 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
 
     `val_accuracy` is the objective `accuracy`, or the one that the column `metric_type` names: `memory`
     (bytes) or `latency` (ms). `acc_X`, `lat_X` and `mem_X` in the metadata are the objectives `accuracy/X`,
-    `latency/X` and `memory/X`; `flops` and `params` keep their names. Missing values are left out. For
-    programs, the `language` becomes part of the space's name, `problem` or `kernel` becomes the group, and a
-    value measured without `larger_inputs` is the objective `memory/small-inputs`.
+    `latency/X` and `memory/X`; `flops`, `params` and `perplexity` keep their names, and so do all names in
+    the dict `objectives` of the metadata. Missing values are left out. For programs, the `language` becomes
+    part of the space's name, `problem` or `kernel` becomes the group, and a value measured without
+    `larger_inputs` is the objective `memory/small-inputs`.
 
     Args:
         path: the parquet file.
@@ -172,24 +202,58 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     for i, record in enumerate(records, 1):
         with omissions.skip(f"row {i}") if omissions is not None else nullcontext():
             rows.append(_to_row(defaults | record, path, i, omissions))
-    return Table(path.stem, rows)
+    return Table(path.stem, rows, _read_declarations(content.schema.metadata or {}, path))
 
 
-def write(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
+def write(
+    path: str | os.PathLike[str],
+    rows: Iterable[Row],
+    declarations: Mapping[str, Declaration] | None = None,
+) -> None:
     """Write rows as a parquet table, from which `read` returns the same rows.
+
+    Examples:
+        >>> rows = [Row("nats_size", "8:8:8:8:8", {"score": -1.5})]
+        >>> write("runs/scores.parquet", rows, {"score": Declaration(direction="maximize")})
+        >>> read("runs/scores.parquet").maximised
+        ('score',)
 
     Args:
         path: the parquet file, which is replaced if it exists.
         rows: the rows.
+        declarations: units and directions of objectives, see `Table`.
 
     Raises:
-        ValueError: a target is not finite, or its name has no column or metadata key.
+        ValueError: a target is not finite or not valid for its kind, a name has a blank or a comma, or a
+            direction contradicts a kind.
     """
     records = [_to_record(row) for row in rows]
+    for name, declaration in (declarations or {}).items():
+        check_declaration(name, declaration)
     columns = (*COLUMNS, "metric_type") if any("metric_type" in r for r in records) else COLUMNS
     types = {c: pa.float64() if c in ("val_accuracy", "flops", "params") else pa.string() for c in columns}
+    declared = {name: asdict(declaration) for name, declaration in (declarations or {}).items()}
+    file_metadata = {DECLARATIONS_KEY: json.dumps(declared).encode()} if declared else None
+    schema = pa.schema(list(types.items()), file_metadata)
     with atomic_write(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(list(types.items()))), temporary)
+        pq.write_table(pa.Table.from_pylist(records, schema=schema), temporary)
+
+
+def _read_declarations(file_metadata: Mapping[bytes, bytes], path: Path) -> dict[str, Declaration]:
+    """Return the declarations in the metadata of a file."""
+    try:
+        declared = json.loads(file_metadata.get(DECLARATIONS_KEY, b"{}"))
+        declarations = {name: Declaration(**entry) for name, entry in declared.items()}
+        for name, declaration in declarations.items():
+            check_declaration(name, declaration)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r}: its units and directions cannot be read: {error}") from None
+    return declarations
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as a number of Python, and any other value as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omissions | None) -> Row:
@@ -257,14 +321,17 @@ def _read_targets(
         prefix, _, suffix = str(key).partition("_")
         if prefix in METADATA_PREFIXES and suffix:
             values[f"{METADATA_PREFIXES[prefix]}/{suffix}"] = value
+        elif key in PLAIN_KEYS:
+            values[key] = value
+    others = metadata.get(OTHER_OBJECTIVES_KEY)
+    values |= {str(name): value for name, value in others.items()} if isinstance(others, dict) else {}
     for name, value in list(values.items()):
         is_valid = value is None or is_valid_target(name, value)
         if omissions is not None and not (is_valid and is_storable(name)):
             omissions.add(row_name, repr(values.pop(name)), name)
         elif not is_valid:
-            expected = "a percentage" if name.startswith("accuracy") else "a number, 0 or more"
             raise ValueError(
-                f"{str(path)!r}: {name} of {row_name} is {_shortened(value)}, expected {expected}"
+                f"{str(path)!r}: {name} of {row_name} is {_shortened(value)}, expected {expected_value(name)}"
             )
     return {k: float(v) for k, v in values.items() if v is not None and not math.isnan(v)}
 
@@ -278,19 +345,25 @@ def _shortened(value: object) -> str:
 
 def _to_record(row: Row) -> dict[str, Any]:
     """Convert a row to the columns of the file."""
-    metrics = {name: metric for metric, name in METRIC_TYPES.items() if name in row.targets}
-    storable = r"accuracy|flops|params|(accuracy|latency|memory)/[^,\s]+"
-    if len(metrics) == 1 and "accuracy" not in row.targets:
-        storable += "|" + next(iter(metrics))
     for name, value in row.targets.items():
-        if not is_valid_target(name, value) or math.isnan(value) or not re.fullmatch(storable, name):
+        if not is_storable(name) or not is_valid_target(name, value) or math.isnan(value):
             raise ValueError(f"{name} of {row.arch_str!r} is {value!r}, which cannot be stored in a table")
-    metadata: dict[str, Any] = {
-        f"{prefix}_{name.removeprefix(kind + '/')}": value.item() if isinstance(value, np.generic) else value
-        for name, value in row.targets.items()
-        for prefix, kind in METADATA_PREFIXES.items()
-        if name.startswith(f"{kind}/")
-    }
+    metrics = {name: metric for metric, name in METRIC_TYPES.items() if name in row.targets}
+    if len(metrics) > 1 or "accuracy" in row.targets:  # val_accuracy has one value
+        metrics = {}
+    metadata: dict[str, Any] = {}
+    others: dict[str, float] = {}
+    prefixes = {kind: prefix for prefix, kind in METADATA_PREFIXES.items()}
+    for name, value in row.targets.items():
+        kind, _, suffix = name.partition("/")
+        if suffix and kind in prefixes:
+            metadata[f"{prefixes[kind]}_{suffix}"] = value
+        elif name in PLAIN_KEYS:
+            metadata[name] = value
+        elif name not in ("accuracy", *EXACT_OBJECTIVES, *metrics):
+            others[name] = value
+    if others:
+        metadata[OTHER_OBJECTIVES_KEY] = others
     if row.group:
         metadata[GROUP_KEYS[0]] = row.group
     public_names = {space: name for name, space in SPACE_NAMES.items()}

@@ -171,7 +171,8 @@ def _measure_missing(
     measure_function: MeasureFunction,
 ) -> Table:
     """Measure the networks that have no result in the table, and write the table after each of them."""
-    rows = {network_key(row): row for row in (read(out).rows if out.exists() else ())}
+    former = read(out) if out.exists() else Table(out.stem)
+    rows = {network_key(row): row for row in former.rows}
     by_key: dict[tuple[str, str], Network] = {}
     for network in networks:
         by_key.setdefault(network.key, network)
@@ -190,8 +191,8 @@ def _measure_missing(
     results = measure_function(onnx_files(), device, plan)
     for network, result in progress_bar(results, str(device), len(missing), unit="net", disable=not progress):
         rows[network.key] = _add_result(rows.get(network.key, network.row), device, result)
-        write(out, rows.values())
-    return Table(out.stem, list(rows.values()))
+        write(out, rows.values(), former.declarations)
+    return replace(former, rows=list(rows.values()))
 
 
 def network_key(row: Row) -> tuple[str, str]:

@@ -69,6 +69,7 @@ class Checkpoint(Generic[S]):
         trained_on: numbers of rows and objectives that the network was trained on, by search space.
         temperatures: divisors of the network's logits, by search space and objective.
         surrogates: surrogates of each search space.
+        maximised: objectives that a search maximises although their kind is not.
     """
 
     network: Network
@@ -76,6 +77,7 @@ class Checkpoint(Generic[S]):
     trained_on: Mapping[str, TrainedOn]
     temperatures: Temperatures
     surrogates: Mapping[str, Sequence[S]]
+    maximised: tuple[str, ...] = ()
 
 
 def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S]:
@@ -108,6 +110,7 @@ def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S
             for space, entry in saved["trained_on"].items()
         }
         temperatures = _temperatures(saved.get("temperatures", {}))
+        maximised = tuple(map(str, saved.get("maximised", ())))
     except KeyError as error:
         raise ValueError(f"{path} has no {error}: expected a file that RLM.save wrote") from None
     except (ValueError, TypeError, AttributeError) as error:
@@ -125,7 +128,7 @@ def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S
     network = Network(config, tokenizer.kinds())
     weights = _read_weights(directory / WEIGHTS_FILE, network)
     network.load_state_dict({**weights, "kinds": network.kinds})
-    return Checkpoint(network.eval(), tokenizer, trained_on, temperatures, surrogates)
+    return Checkpoint(network.eval(), tokenizer, trained_on, temperatures, surrogates, maximised)
 
 
 def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
@@ -157,6 +160,8 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
             for space, surrogates in checkpoint.surrogates.items()
         },
     }
+    if checkpoint.maximised:
+        config["maximised"] = checkpoint.maximised
     write_text(target / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     if not checkpoint.surrogates:
         (target / SURROGATES_FILE).unlink(missing_ok=True)

@@ -47,6 +47,7 @@ class Exportable(Protocol):
     tokenizer: AnyTokenizer
     trained_on: Mapping[str, TrainedOn]
     temperatures: Temperatures
+    maximised: tuple[str, ...]
 
 
 def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool = False) -> None:
@@ -80,6 +81,7 @@ def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool 
     saved = {
         "package": f"nas-rlm {__version__}",
         "objectives": config.objectives,
+        "maximised": rlm.maximised,
         "max_length": config.max_length,
         "exponent_digits": config.exponent_digits,
         "mantissa_digits": config.mantissa_digits,

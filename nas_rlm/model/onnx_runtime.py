@@ -56,6 +56,7 @@ class OnnxPredictor:
         max_length: texts are truncated to this number of tokens.
         scheme: scheme of the numbers.
         statement_encoder: onnxruntime session of the statement layers; None for a network without them.
+        maximised: objectives that are maximised although their kind is not.
     """
 
     encoder: Any
@@ -67,6 +68,7 @@ class OnnxPredictor:
     max_length: int
     scheme: NumberScheme
     statement_encoder: Any = None
+    maximised: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> OnnxPredictor:
@@ -111,6 +113,7 @@ class OnnxPredictor:
                 saved["max_length"],
                 NumberScheme(saved["exponent_digits"], saved["mantissa_digits"]),
                 _session(InferenceSession, STATEMENT_ENCODER_FILE, content) if optional else None,
+                tuple(map(str, saved.get("maximised", ()))),
             )
         except KeyError as error:
             raise ValueError(

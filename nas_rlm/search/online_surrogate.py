@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data import synthetic
+from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.data.tables import Row
 from nas_rlm.search.lookup import insert_measurements
 from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
-from nas_rlm.surrogates.fitting import LATENCY_VIEWS, device_sources, space_sources
-from nas_rlm.surrogates.graph_surrogate import ACCURACY, ALL_GROUPS, LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.fitting import LATENCY_VIEWS, accuracy_sources, device_sources
+from nas_rlm.surrogates.graph_surrogate import ALL_GROUPS, LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
 from nas_rlm.surrogates.transfer import SourceSurrogate
 from nas_rlm.text import from_architectures
@@ -158,12 +159,12 @@ class OnlineSurrogate:
         return GraphSurrogate.fit(graph_features, features, values, [objective], views)
 
     def _select_features(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
-        """The space's features and sources: other devices for a latency, other spaces for accuracy."""
+        """The space's features and sources: other devices for a latency, accuracies for an accuracy."""
         sources: tuple[SourceSurrogate, ...] = ()
         if objective.startswith(LATENCY_PREFIX):
             sources = device_sources(self.space.name, rows, objective, self._sources)
-        elif objective == ACCURACY:
-            sources = space_sources(self.space.name, rows, self._sources)
+        elif is_accuracy(objective):
+            sources = accuracy_sources(self.space.name, rows, objective, self._sources)
         return replace(graph_features_of_space(self.space.name), sources=sources)
 
     def _transform(self, graph_features: GraphFeatures, objective: str, names: Sequence[str]) -> Tensor:

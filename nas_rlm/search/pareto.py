@@ -10,19 +10,23 @@ from collections.abc import Collection, Sequence
 import moocore
 import numpy as np
 
+from nas_rlm.data.objective_kinds import kind_of
+
 
 def is_maximised(objective: str, maximised: Collection[str] = ()) -> bool:
-    """Whether an objective is maximised: accuracies are, and the user's own names; all others are minimised.
+    """Whether an objective is maximised: by its kind, such as accuracy or throughput, or by declaration.
+
+    Kinds are those of `nas_rlm.data.objective_kinds`. All others are minimised.
 
     Examples:
-        >>> is_maximised("accuracy/cifar100"), is_maximised("latency/pixel3")
-        (True, False)
+        >>> is_maximised("accuracy/cifar100"), is_maximised("latency/pixel3"), is_maximised("q", ["q"])
+        (True, False, True)
 
     Args:
         objective: the name.
-        maximised: other objectives that are maximised.
+        maximised: objectives that are maximised although their kind is not.
     """
-    return objective.split("/")[0] == "accuracy" or objective in maximised
+    return kind_of(objective).is_maximised or objective in maximised
 
 
 def minimised(values: np.ndarray, objectives: Sequence[str], maximised: Collection[str] = ()) -> np.ndarray:
@@ -31,7 +35,7 @@ def minimised(values: np.ndarray, objectives: Sequence[str], maximised: Collecti
     Args:
         values: [..., K], in the objectives' own units.
         objectives: K names.
-        maximised: objectives other than accuracies that are maximised.
+        maximised: objectives that are maximised although their kind is not.
     """
     return values * np.array([-1.0 if is_maximised(o, maximised) else 1.0 for o in objectives])
 
@@ -46,7 +50,9 @@ def is_non_dominated(costs: np.ndarray) -> np.ndarray:
     return np.asarray(moocore.is_nondominated(costs, keep_weakly=False), dtype=bool)
 
 
-def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
+def nondominated(
+    values: np.ndarray, objectives: Sequence[str], maximised: Collection[str] = ()
+) -> np.ndarray:
     """Whether each point is non-dominated, each objective in its direction; of equal points the first is.
 
     Examples:
@@ -56,11 +62,12 @@ def nondominated(values: np.ndarray, objectives: Sequence[str]) -> np.ndarray:
     Args:
         values: [N, K], in the objectives' own units.
         objectives: K names.
+        maximised: objectives that are maximised although their kind is not.
 
     Returns:
         bool [N].
     """
-    return is_non_dominated(minimised(values, objectives))
+    return is_non_dominated(minimised(values, objectives, maximised))
 
 
 def hypervolume(
@@ -79,7 +86,7 @@ def hypervolume(
         values: [N, K], in the objectives' own units; points beyond the reference add nothing.
         objectives: K names.
         reference: K values in the objectives' own units, see `nas_rlm.search.reference_points`.
-        maximised: objectives other than accuracies that are maximised.
+        maximised: objectives that are maximised although their kind is not.
     """
     if len(values) == 0:
         return 0.0

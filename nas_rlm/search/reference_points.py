@@ -47,7 +47,7 @@ def reference_point(
         space: name of the space.
         objectives: K names.
         ranges: minimum, median and maximum of random architectures, see `nas_rlm.search.feasibility`.
-        maximised: objectives other than accuracies that are maximised.
+        maximised: objectives that are maximised although their kind is not.
 
     Returns:
         K values, or None if an objective has neither.
@@ -66,8 +66,8 @@ def propose_reference_values(
 ) -> dict[str, float]:
     """Return reference values to publish for objectives of a space, from random architectures.
 
-    For an accuracy it is the `ACCURACY_PERCENTILE`, rounded down; for a cost `COST_MARGIN` times the maximum,
-    rounded up to two digits.
+    For an objective that is maximised it is the `ACCURACY_PERCENTILE`, rounded down; for a cost the maximum
+    and a margin of a tenth of it, rounded up to two digits.
 
     Args:
         space: the search space.
@@ -84,11 +84,12 @@ def propose_reference_values(
         if is_maximised(name):
             values[name] = float(math.floor(np.percentile(predictions, ACCURACY_PERCENTILE)))
         else:
-            values[name] = _rounded_up(COST_MARGIN * predictions.max())
+            largest = predictions.max()
+            values[name] = _rounded_up(largest + (COST_MARGIN - 1) * abs(largest))
     return values
 
 
 def _rounded_up(value: float) -> float:
     """A value rounded up to two digits."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1) if value else 1.0
     return float(f"{math.ceil(value / unit) * unit:.2g}")

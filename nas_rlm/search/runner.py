@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import search_spaces
-from nas_rlm.data.tables import Row
+from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import SpaceNetwork, profile
 from nas_rlm.devices.profiler import Plan
@@ -97,7 +97,7 @@ def prepare(
         model: a model, a checkpoint directory, or the name of a shipped model.
         functions: user-defined objectives.
         labels: measured architectures.
-        maximise: objectives other than accuracies that are maximised.
+        maximise: objectives that are maximised although their kind is not.
         device: device on which networks are measured, or empty.
         sizes: `algorithm`, `population`, `generations`, `seed` and `budget`, see `SearchSettings`.
 
@@ -108,6 +108,7 @@ def prepare(
     rlm = _load_model(model)
     function_texts, loaded_functions = _load_functions(functions)
     predictor = ObjectivePredictor(rlm, loaded_functions)
+    table = None if labels is None else read_labels(labels)
     settings = SearchSettings(
         search_space.name,
         tuple(as_list(objectives, "objectives")),
@@ -115,7 +116,7 @@ def prepare(
         **sizes,
         model=_fingerprint(rlm, search_space, function_texts, labels),
         device=str(Device.parse(device)) if device else "",
-        maximised=tuple(as_list(maximise, "maximise")),
+        maximised=_maximised(objectives, as_list(maximise, "maximise"), rlm, table),
         functions=function_texts,
         data=_labels_name(labels) if labels is not None else "",
         location=search_spaces.location_of(search_space),
@@ -125,9 +126,9 @@ def prepare(
         predictor.check(predicted)
     settings.check_space(search_space)
     rows: list[Row] = []
-    if labels is not None:
+    if table is not None:
         labelled_objectives = [name for name in predicted if name not in loaded_functions]
-        rows = select_labels(read_labels(labels), search_space, labelled_objectives)
+        rows = select_labels(table, search_space, labelled_objectives)
     return SearchInputs(search_space, rlm, predictor, settings, rows)
 
 
@@ -222,6 +223,14 @@ def _measure_into(
     return measure
 
 
+def _maximised(
+    objectives: Sequence[str], maximise: Sequence[str], rlm: RLM, table: Table | None
+) -> tuple[str, ...]:
+    """The objectives to maximise: those named, and those that the model or the table of labels declares."""
+    declared = (*rlm.maximised, *(table.maximised if table else ()))
+    return tuple(dict.fromkeys([*maximise, *(name for name in declared if name in objectives)]))
+
+
 def _load_space(space: str | SearchSpace[Any]) -> SearchSpace[Any]:
     if isinstance(space, str):
         return search_spaces.get(space)
@@ -289,6 +298,7 @@ def propose_architectures(
     population: int = 50,
     generations: int = 20,
     seed: int = 0,
+    maximise: Sequence[str] = (),
     progress: bool = False,
 ) -> list[str]:
     """Select the architectures to train or measure next: those that may add most to the front.
@@ -308,6 +318,7 @@ def propose_architectures(
         population: architectures per generation of the search for candidates.
         generations: number of its generations.
         seed: seed of all random choices.
+        maximise: objectives that are maximised although their kind is not.
         progress: show a progress bar.
 
     Returns:
@@ -319,6 +330,8 @@ def propose_architectures(
     if max_architectures < 1:
         raise ValueError(f"the number of architectures is {max_architectures}, expected at least 1")
     search_space = _load_space(space)
+    table = None if labels is None else read_labels(labels)
+    rlm = _load_model(model)
     settings = SearchSettings(
         search_space.name,
         tuple(as_list(objectives, "objectives")),
@@ -326,12 +339,12 @@ def propose_architectures(
         population=population,
         generations=generations,
         seed=seed,
+        maximised=_maximised(objectives, as_list(maximise, "maximise"), rlm, table),
     )
     rows: list[Row] = []
-    if labels is not None:
-        rows = select_labels(read_labels(labels), search_space, settings.all_objectives)
+    if table is not None:
+        rows = select_labels(table, search_space, settings.all_objectives)
     learned = list(rows[0].targets) if rows else []
-    rlm = _load_model(model)
     predictor = ObjectivePredictor(rlm)
     if rows and (predicted := [name for name in settings.all_objectives if name not in learned]):
         predictor.check(predicted)

@@ -89,7 +89,8 @@ class SearchSettings:
 
     Args:
         space: name of the search space.
-        objectives: objectives to optimise; accuracies and `maximised` are maximised, all others minimised.
+        objectives: objectives to optimise; the kind of each decides its direction, see
+            `nas_rlm.data.objective_kinds`, and those in `maximised` are maximised as well.
         constraints: bounds such as `latency/pixel3<=20`, on these or on other objectives.
         algorithm: one of `ALGORITHMS`.
         population: architectures per generation.
@@ -99,7 +100,7 @@ class SearchSettings:
         device: device on which networks are measured during the search, such as `onnxruntime-cpu-1t`; empty
             for none.
         budget: number of networks to measure on the device.
-        maximised: objectives other than accuracies that are maximised.
+        maximised: objectives that are maximised although their kind is not.
         functions: user-defined objectives, such as `energy=mine.py:energy`.
         data: table of labels from earlier measurements; empty for none.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that is not registered; otherwise empty.

@@ -53,6 +53,7 @@ class Ensemble:
         temperatures: for each space and objective, the divisor of the network's logits without surrogate,
             see `nas_rlm.surrogates.calibration`.
         surrogates: surrogates of each space; of several with the same objective, the last one predicts it.
+        maximised: objectives that a search maximises although their kind is not, as their table declared.
     """
 
     network: Network
@@ -60,6 +61,7 @@ class Ensemble:
     trained_on: Mapping[str, TrainedOn] = field(default_factory=dict)
     temperatures: Temperatures = field(default_factory=dict)
     surrogates: Mapping[str, Sequence[Surrogate]] = field(default_factory=dict)
+    maximised: tuple[str, ...] = ()
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -93,7 +95,10 @@ class Ensemble:
             ValueError: a file of it is missing, damaged or belongs to another checkpoint.
         """
         saved = checkpoint.load(name, from_saved)
-        return cls(saved.network, saved.tokenizer, saved.trained_on, saved.temperatures, saved.surrogates)
+        return cls(
+            *(saved.network, saved.tokenizer, saved.trained_on, saved.temperatures, saved.surrogates),
+            saved.maximised,
+        )
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write a checkpoint: half-precision weights, tokenizer, surrogates and configuration.
@@ -103,7 +108,10 @@ class Ensemble:
         """
         checkpoint.save(
             directory,
-            Checkpoint(self.network, self.tokenizer, self.trained_on, self.temperatures, self.surrogates),
+            Checkpoint(
+                *(self.network, self.tokenizer, self.trained_on, self.temperatures, self.surrogates),
+                self.maximised,
+            ),
         )
 
     def predict(
@@ -307,7 +315,7 @@ class Ensemble:
         """
         copied = self.copy_for_training(tuple(dict.fromkeys([*self.objectives, *names])), similar=similar)
         copied.trained_on, copied.temperatures = self.trained_on, self.temperatures
-        copied.surrogates = self.surrogates
+        copied.surrogates, copied.maximised = self.surrogates, self.maximised
         return copied
 
     def copy_for_training(

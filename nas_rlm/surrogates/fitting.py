@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -11,6 +10,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data import synthetic
+from nas_rlm.data.objective_kinds import is_accuracy, kind_of
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
@@ -27,7 +27,6 @@ from nas_rlm.surrogates.graph_surrogate import (
     ACCURACY,
     ALL_GROUPS,
     LATENCY_PREFIX,
-    MAX_ACCURACY,
     MAX_TRANSFER_LABELS,
     GraphSurrogate,
 )
@@ -87,8 +86,9 @@ def fit_graph_surrogates(
 ) -> dict[str, list[GraphSurrogate]]:
     """Fit graph surrogates for each space of networks with at least `MIN_LABELS` labels of an objective.
 
-    The sources of accuracy are surrogates of other spaces. A latency with few labels has a surrogate of its
-    own, whose sources are the same device in other spaces and other devices in the same space.
+    The sources of accuracies are surrogates of other spaces, see `accuracy_sources`. A latency with few
+    labels has a surrogate of its own, whose sources are the same device in other spaces and other devices in
+    the same space.
 
     Args:
         rows: measured networks of any spaces.
@@ -120,10 +120,20 @@ def _fit_space(
         for name in names
         if existing and _is_few_label_latency(rows, name)
     }
-    others = [name for name in names if not sources_of.get(name)]
+    accuracy_sources_of = {
+        name: sources
+        for name in names
+        if existing and is_accuracy(name) and name != ACCURACY
+        if (sources := accuracy_sources(space, rows, name, existing))
+    }
+    others = [name for name in names if not sources_of.get(name) and name not in accuracy_sources_of]
     if ACCURACY in names and existing:
         graph_features = replace(graph_features, sources=space_sources(space, rows, existing))
     surrogates = [fit_graph_surrogate(graph_features, rows, others)] if others else []
+    surrogates += [
+        fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name])
+        for name, sources in accuracy_sources_of.items()
+    ]
     return surrogates + [
         fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name], LATENCY_VIEWS)
         for name, sources in sources_of.items()
@@ -157,6 +167,28 @@ def space_sources(
     raw_features = sampled_raw_features(space, rows)
     sources = [surrogate.source_for_space(objective, raw_features) for surrogate in candidates]
     return tuple(source for source in sources if source is not None)
+
+
+def accuracy_sources(
+    space: str, rows: Sequence[Row], objective: str, existing: Mapping[str, Sequence[GraphSurrogate]]
+) -> tuple[SourceSurrogate, ...]:
+    """Return source surrogates for an accuracy, such as `accuracy` or `accuracy/mydata`.
+
+    They predict the same objective in other spaces. If there are none, they predict `accuracy` in this and in
+    other spaces.
+
+    Args:
+        space: name of the target space.
+        rows: networks of the target space, used where it is not registered.
+        objective: name of the accuracy.
+        existing: surrogates by space.
+    """
+    sources = space_sources(space, rows, existing, objective)
+    if sources or objective == ACCURACY:
+        return sources
+    surrogate = surrogate_by_objective(existing.get(space, ())).get(ACCURACY)
+    own = surrogate and surrogate.source_for_space(ACCURACY, sampled_raw_features(space, rows))
+    return (*((own,) if own else ()), *space_sources(space, rows, existing))
 
 
 def device_sources(
@@ -232,8 +264,9 @@ def zero_label_surrogate(
         surrogate.transforms[objective].observed
         for surrogate in _surrogates_of_other_spaces(space, existing, objective)
     ]
-    maximum = MAX_ACCURACY if objective == ACCURACY else math.inf
-    values = NormalScoreTransform(np.concatenate(labels), maximum).inverse(scores)
+    kind = kind_of(objective)
+    transform = NormalScoreTransform(np.concatenate(labels), kind.maximum, minimum=kind.minimum)
+    values = transform.inverse(scores)
     surrogate = GraphSurrogate.fit(graph_features, features, values[:, None], [objective])
     return replace(surrogate, network_temperatures={objective: DEFAULT_NETWORK_TEMPERATURE})
 

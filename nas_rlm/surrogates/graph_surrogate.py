@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nas_rlm.data.objective_kinds import kind_of
 from nas_rlm.model.checkpoint import tensors_with_prefix
 from nas_rlm.surrogates.features import SUMS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
@@ -29,7 +30,6 @@ from nas_rlm.surrogates.transfer import SourceSurrogate, check_gaussian_process_
 
 ACCURACY = "accuracy"  # the objective that transfers between spaces
 LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
-MAX_ACCURACY = 100.0  # percent
 MAX_TRANSFER_LABELS = 100  # of a latency; with more labels, other devices are not used
 ALL_GROUPS = range(TRANSFER + 1)  # of features
 
@@ -105,8 +105,9 @@ class GraphSurrogate:
         return {
             name: NormalScoreTransform(
                 column[labelled],
-                MAX_ACCURACY if name.startswith(ACCURACY) else math.inf,
+                kind_of(name).maximum,
                 use_logs=name.startswith(LATENCY_PREFIX) and len(labelled) <= MAX_TRANSFER_LABELS,
+                minimum=kind_of(name).minimum,
             )
             for name, column, labelled in zip(self.objectives, self.values.T, self._labelled, strict=True)
         }

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nas_rlm.data.objective_kinds import kind_of
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
@@ -110,7 +111,10 @@ class NgramSurrogate:
     @cached_property
     def transforms(self) -> dict[str, NormalScoreTransform]:
         """For each objective, the transform between values and normal scores."""
-        return {name: NormalScoreTransform(values) for name, values in self.label_quantiles.items()}
+        return {
+            name: NormalScoreTransform(values, kind_of(name).maximum, minimum=kind_of(name).minimum)
+            for name, values in self.label_quantiles.items()
+        }
 
     def transform(self, programs: Sequence[str]) -> csr_matrix:
         """Return the features of N programs, sparse [N, NUM_FEATURES]."""

@@ -88,6 +88,8 @@ class NormalScoreTransform:
     Args:
         observed: the values that define the transform, float64 [M].
         maximum: the largest possible value.
+        minimum: the smallest possible value. Half of the smallest observed value bounds the values as well if
+            it is positive.
         use_logs: average the scores with the standardised logarithms of the values; for few values, whose
             distances say more than their ranks.
 
@@ -96,7 +98,13 @@ class NormalScoreTransform:
         scores: normal scores of these values, float64 [M].
     """
 
-    def __init__(self, observed: np.ndarray, maximum: float = math.inf, use_logs: bool = False) -> None:
+    def __init__(
+        self,
+        observed: np.ndarray,
+        maximum: float = math.inf,
+        use_logs: bool = False,
+        minimum: float = -math.inf,
+    ) -> None:
         self.observed, self._maximum = observed, maximum
         self.scores = normal_scores(observed)
         logs = np.log(np.maximum(observed, EPSILON))
@@ -105,6 +113,7 @@ class NormalScoreTransform:
             self.scores = combined / combined.std()
         self._knots, first = np.unique(observed, return_index=True)
         self._knot_scores = self.scores[first]
+        self._minimum = self._knots[0] / 2 if self._knots[0] > 0 else minimum
         tail = max(1, round(TAIL_SHARE * len(self._knots)))
         has_tails = len(self._knots) > tail
         self._lower_slope = self._slope(0, tail) if has_tails else 0.0
@@ -115,7 +124,7 @@ class NormalScoreTransform:
         values = np.interp(scores, self._knot_scores, self._knots)
         values += self._upper_slope * np.clip(scores - self._knot_scores[-1], 0, None)
         values -= self._lower_slope * np.clip(self._knot_scores[0] - scores, 0, None)
-        return np.clip(values, self._knots[0] / 2, self._maximum)
+        return np.clip(values, self._minimum, self._maximum)
 
     def forward(self, values: np.ndarray) -> np.ndarray:
         """Map values to scores, in the shape of the values."""

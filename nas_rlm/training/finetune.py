@@ -13,10 +13,11 @@ import torch
 
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import split
-from nas_rlm.data.tables import Row, Table
+from nas_rlm.data.tables import MIN_LATENCY_MS, Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.network import Network, has_bfloat16
+from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
@@ -33,6 +34,7 @@ MAX_EPOCHS, MAX_STEPS, MIN_EPOCHS = 60, 6000, 4
 PATIENCE_EPOCHS, PATIENCE_STEPS = 8, 200  # without improvement, both of which must have passed
 DEFAULT_EPOCHS = 30  # with too few rows for validation
 MAX_SAMPLED_ROWS = 100  # to find similar objectives, and the length of texts
+MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
 LONG_TEXT = 200  # tokens; with longer texts there are fewer epochs
 BATCH_SIZE = 16
 PARTS = {
@@ -52,6 +54,7 @@ def fine_tune(
     seed: int = 0,
     surrogates: bool = True,
     learn: str = "all",
+    maximise: Sequence[str] = (),
 ) -> Model:
     """Train a copy of a model further on measured rows; new objectives are added.
 
@@ -76,24 +79,30 @@ def fine_tune(
         surrogates: fit surrogates to the rows and keep those of the model; if false, the new model has none.
         learn: part of the network that is trained: "all", "decoder", or "token" for the embeddings of the
             objectives only, which leaves predictions of other objectives unchanged.
+        maximise: objectives that searches with the new model maximise although their kind is not.
 
     Returns:
         A new model.
 
     Raises:
-        ValueError: no row has one of the objectives, the objectives are not a list of distinct names, or
-            `learn` is not one of the three names.
+        ValueError: no row has one of the objectives, the objectives are not a list of distinct names,
+            `learn` is not one of the three names, or the model's numbers cannot represent the values.
 
     Warns:
-        UserWarning: the rows are too few for validation or calibration.
+        UserWarning: the rows are too few for validation or calibration, or latencies of networks are left
+            out because they are near zero.
         TruncationWarning: texts are longer than the network reads.
     """
     check_objective_names(objectives)
     if learn not in PARTS:
         raise ValueError(f"there is no part {learn!r} of a network; {suggest(learn, PARTS)}")
     train_rows = _select_rows(rows, objectives)
+    for name in objectives:
+        _check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
     with truncation_reported(rlm, texts_of_rows(train_rows)):
-        return _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
+        tuned = _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
+    tuned.maximised = tuple(dict.fromkeys([*rlm.maximised, *(n for n in maximise if n in objectives)]))
+    return tuned
 
 
 def _fine_tune(
@@ -242,10 +251,44 @@ def _select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     for name in objectives:
         if name not in measured:
             raise ValueError(
-                f"none of {len(rows)} rows has a value for {name} above zero; {suggest(name, measured)}"
+                f"none of {len(rows)} rows has a value for {name}{_near_zero(name)};"
+                f" {suggest(name, measured)}"
+            )
+        ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
+        if ignored:
+            warnings.warn(
+                f"{ignored:,} of {len(rows):,} values of {name} are left out: they are not finite or below"
+                f" {MIN_LATENCY_MS} ms",
+                stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]
     return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
+
+
+def _near_zero(objective: str) -> str:
+    """Return the lower bound of a network's latency for an error message; empty for other objectives."""
+    return f" of at least {MIN_LATENCY_MS} ms" if objective.startswith("latency/") else ""
+
+
+def _check_representable(objective: str, values: np.ndarray, scheme: NumberScheme) -> None:
+    """Refuse values whose differences the digits of the model's numbers lose.
+
+    Raises:
+        ValueError: the values are too large, too small or too close to each other.
+    """
+    values = values[np.isfinite(values)]
+    written = np.array([scheme.decode(scheme.encode(value)) for value in values])
+    error = float(np.sqrt(np.mean(np.square(written - values))))
+    if error > MAX_ROUNDING_ERROR * values.std() and np.ptp(values) > 0:
+        smallest, largest = (
+            10.0 ** (scheme.mantissa_digits - 1 - scheme.max_exponent),
+            scheme.decode(scheme.encode(np.inf)),
+        )
+        raise ValueError(
+            f"values of {objective} from {values.min():.10g} to {values.max():.10g} lose their differences"
+            f" where they are rounded to {scheme.mantissa_digits} digits between {smallest:g} and"
+            f" {largest:g}: subtract a constant or use another unit"
+        )
 
 
 def similar_objectives(rlm: Ensemble, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, str]:

@@ -22,7 +22,9 @@ def test_other_values_are_no_numbers(value):
     [
         *(("accuracy", 0, True), ("accuracy/cifar100", 100.0, True), ("accuracy", 100.1, False)),
         *(("accuracy", -1, False), ("latency/a", 0, False), ("latency/a", -1, False), ("params", 0.0, False)),
-        *(("latency/a", 1e301, False), ("latency/a b", 1.0, False), ("energy/a", 1.0, False)),
+        *(("latency/a", 1e301, False), ("latency/a b", 1.0, False), ("energy/a", 1.0, True)),
+        *(("loss/val", -1.2, True), ("loss", 0, True), ("score", -3.5, True), ("perplexity", -1.0, False)),
+        *(("throughput/a", 0.0, True), ("energy", -1.0, False), ("mIoU", 0.0, True), ("a b", 1.0, False)),
     ],
 )
 def test_numbers_out_of_range_are_left_out(objective, value, is_valid):

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nas_rlm.data import Row, Table, read, write
+from nas_rlm.data.objective_kinds import Declaration
 from nas_rlm.data.tables import COLUMNS
 
 CHAIN = "|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|"
@@ -47,8 +48,8 @@ def test_written_programs_are_read_unchanged(tmp_path, objective, value):
     write(tmp_path / "programs.parquet", rows)
     assert read(tmp_path / "programs.parquet").rows == rows
     both = [Row("Triton", "", {"memory": 1.0, "latency": 1.0}, "def kernel(): pass", "t0")]
-    with pytest.raises(ValueError, match="cannot be stored in a table"):
-        write(tmp_path / "programs.parquet", both)
+    write(tmp_path / "programs.parquet", both)
+    assert read(tmp_path / "programs.parquet").rows == both
 
 
 def test_metadata_of_programs_gives_language_group_and_kind_of_inputs(tmp_path):
@@ -91,6 +92,74 @@ def test_numpy_numbers_are_written(tmp_path):
     targets = {"accuracy": np.float64(90.5), "latency/pixel3": np.float64(3.25)}
     write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, targets)])
     assert read(tmp_path / "t.parquet").rows[0].targets == targets
+
+
+@pytest.mark.parametrize(
+    "value", [np.float32(1.5), np.float16(1.5), np.int64(2), np.uint8(2), np.float64(1.5), 2]
+)
+def test_numpy_scalars_are_as_good_as_numbers_of_python(tmp_path, value):
+    row = Row(
+        np.str_("nasbench201"), np.str_(CHAIN), {np.str_("latency/a"): value, np.str_("loss"): value},
+        identifier=np.str_("x"), group=np.str_("g"),
+    )  # fmt: skip
+    assert row.is_measured("latency/a")
+    write(tmp_path / "t.parquet", [row])
+    (found,) = read(tmp_path / "t.parquet").rows
+    assert found == row == Row("nasbench201", CHAIN, {"latency/a": float(value), "loss": float(value)},
+                               identifier="x", group="g")  # fmt: skip
+    assert {type(v) for v in row.targets.values()} <= {int, float}
+    assert [type(text) for text in (row.space, row.arch_str, row.group, *row.targets)] == [str] * 5
+
+
+def test_objectives_of_any_kind_are_written_and_read_unchanged(tmp_path):
+    targets = {
+        "accuracy": 71.5,
+        "memory": 5.0,
+        "latency": 2.0,
+        "loss/val": -1.25,
+        "score": 0.0,
+        "energy/box": 1e-9,
+        "throughput/box": 3200.0,
+        "mIoU/cityscapes": 0.7,
+        "perplexity": 17.5,
+    }
+    rows = [Row("nasbench201", CHAIN, targets), Row("nasbench201", CHAIN, {"latency": 3.0})]
+    declarations = {"score": Declaration("points", "maximize"), "loss/val": Declaration("nats")}
+    write(tmp_path / "t.parquet", rows, declarations)
+    table = read(tmp_path / "t.parquet")
+    assert table.rows == rows
+    assert table.declarations == declarations
+    assert table.maximised == ("score",)
+    assert table.where_measured("loss/val").maximised == table.sample(1).maximised == ("score",)
+    assert table.column("loss/val")[0] == -1.25 and table.column("score")[0] == 0
+
+
+def test_the_perplexity_of_public_tables_is_an_objective(tmp_path):
+    path = write_records(tmp_path / "gpt.parquet", record(metadata="{'perplexity': 25.5, 'origin': 'x'}"))
+    assert read(path).rows[0].targets["perplexity"] == 25.5
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "message"),
+    [
+        ("throughput/a", "minimize", "throughput/a is maximised: expected the name of a cost"),
+        ("score", "up", "direction is 'up', expected maximize or minimize"),
+    ],
+)
+def test_declarations_that_are_not_valid_are_refused(tmp_path, name, direction, message):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, {})], {name: Declaration("", direction)})
+
+
+def test_damaged_declarations_are_refused(tmp_path):
+    write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, {"score": 1.0})])
+    content = pq.read_table(tmp_path / "t.parquet")
+    for damaged in (b"[", b"[1]", b'{"score": {"colour": "red"}}', b'{"score": {"direction": "up"}}'):
+        pq.write_table(
+            content.replace_schema_metadata({"nas_rlm.objectives": damaged}), tmp_path / "d.parquet"
+        )
+        with pytest.raises(ValueError, match="units and directions cannot be read"):
+            read(tmp_path / "d.parquet")
 
 
 def test_a_row_with_neither_notation_nor_input_is_refused(tmp_path):
@@ -161,7 +230,11 @@ def test_invalid_values_are_refused(tmp_path, changes, message):
 @pytest.mark.parametrize(
     "targets",
     [
-        {"energy": 3.0},
+        {"energy": -3.0},
+        {"perplexity": -0.5},
+        {"loss value": 3.0},
+        {"loss/": 3.0},
+        {"loss": float("-inf")},
         {"latency/mine": float("inf")},
         {"latency/mine": float("nan")},
         {"latency/mine,yours": 2.0},

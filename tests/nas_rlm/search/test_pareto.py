@@ -51,3 +51,10 @@ def test_signs_are_undone_by_themselves():
     names = ("accuracy/cifar100", "flops", "latency/eyeriss")
     assert pareto.minimised(values, names).tolist() == [[-94.0, 3.0, 7.0]]
     assert np.array_equal(pareto.minimised(pareto.minimised(values, names), names), values)
+
+
+def test_directions_are_those_of_the_kinds_and_of_declarations():
+    names = ("throughput/box", "loss/val", "score")
+    values = np.array([[10.0, -1.0, 5.0], [9.0, -2.0, 4.0], [9.0, -1.0, 6.0], [9.0, -1.0, 4.0]])
+    assert pareto.nondominated(values, names).tolist() == [True, True, False, False]
+    assert pareto.nondominated(values, names, ["score"]).tolist() == [True, True, True, False]

@@ -57,7 +57,8 @@ def test_proposed_values_are_rounded_to_the_worse():
 
 
 @pytest.mark.parametrize(
-    ("maximum", "rounded"), [(10.0, 11.0), (123.0, 140.0), (0.0123, 0.014), (1e9, 1.1e9)]
+    ("maximum", "rounded"),
+    [(10.0, 11.0), (123.0, 140.0), (0.0123, 0.014), (1e9, 1.1e9), (-10.0, -9.0), (0.0, 0.0)],
 )
 def test_proposed_costs_are_rounded_up_to_two_digits(maximum, rounded):
     class Constant:

@@ -88,3 +88,43 @@ def test_a_surrogate_with_several_views_is_saved(devices, tiny_checkpoint, tmp_p
         for model in (rlm, RLM.load(tmp_path))
     ]
     np.testing.assert_allclose(*predictions, rtol=2e-3)
+
+
+@pytest.fixture(scope="module")
+def accuracies():
+    """Return surrogates of accuracy in two spaces, 12 cells with `accuracy/mydata`, and other cells of it."""
+    found = []
+    for row in rows(150):
+        name = row.arch_str
+        value = 40 + 3.0 * name.count("conv_3x3") + 2.5 * name.count("conv_1x1") - 1.5 * name.count("none")
+        found.append(replace(row, targets={"accuracy": value + 4 * ("skip_connect~0" in name)}))
+    texts = texts_of_rows(found)
+    foreign = [Row("mine", "", row.targets, text) for row, text in zip(found, texts, strict=True)]
+    renamed = [replace(row, targets={"accuracy/mydata": row.targets["accuracy"] - 20}) for row in found]
+    return fit_graph_surrogates([*found[:100], *foreign], ["accuracy"]), renamed[100:112], renamed[112:]
+
+
+def test_the_accuracy_on_own_data_has_accuracy_in_all_spaces_as_sources(accuracies):
+    existing, few, test_rows = accuracies
+    (found,) = fit_graph_surrogates(few, ["accuracy/mydata"], existing)["nasbench201"]
+    (alone,) = fit_graph_surrogates(few, ["accuracy/mydata"])["nasbench201"]
+    assert (len(found.graph_features.sources), len(alone.graph_features.sources)) == (2, 0)
+    texts, true = texts_of_rows(test_rows), np.array([row.targets["accuracy/mydata"] for row in test_rows])
+    ranks = [
+        spearman(s.predict(s.graph_features.from_texts(texts), "accuracy/mydata").median, true)
+        for s in (found, alone)
+    ]
+    assert ranks[0] > max(0.9, ranks[1])
+
+
+def test_the_same_accuracy_in_other_spaces_is_preferred_as_source(accuracies):
+    existing, few, test_rows = accuracies
+    texts = texts_of_rows(test_rows)
+    foreign = [Row("mine", "", row.targets, text) for row, text in zip(test_rows, texts, strict=True)]
+    same = fit_graph_surrogates(foreign, ["accuracy/mydata"])
+    both = {**existing, "mine": [*existing["mine"], *same["mine"]]}
+    names = ["accuracy/mydata", "latency/x"]
+    labelled = [replace(r, targets={**r.targets, "latency/x": 1.0 + i}) for i, r in enumerate(few)]
+    plain, found = fit_graph_surrogates(labelled, names, both)["nasbench201"]
+    assert (plain.objectives, plain.graph_features.sources) == (("latency/x",), ())
+    assert found.objectives == ("accuracy/mydata",) and len(found.graph_features.sources) == 1

@@ -36,3 +36,13 @@ def test_the_transform_and_its_inverse():
     assert NormalScoreTransform(np.array([3.0, 3.0])).inverse(np.array([-1.0, 1.0])) == pytest.approx(
         [3.0, 3.0]
     )
+
+
+@pytest.mark.parametrize("minimum", [-np.inf, -9.0])
+def test_values_below_zero_have_a_transform(minimum):
+    observed = np.array([-2.5, -1.0, -0.5, 0.0, 0.25, 1.0])
+    transform = NormalScoreTransform(observed, minimum=minimum)
+    assert transform.inverse(transform.scores) == pytest.approx(observed)
+    below = transform.inverse(np.array([-2.0, -9.0]))
+    assert max(minimum, -100) <= below[1] < below[0] < -2.5
+    assert NormalScoreTransform(np.array([0.0, 1.0]), minimum=0.0).inverse(np.array([-9.0])) == [0.0]

@@ -213,7 +213,9 @@ def test_truncated_rows_are_reported_once(rlm, trainings, count, recipe):
 def test_rows_without_a_number_to_learn(rlm):
     with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
         rlm.fine_tune(rows(3), ["latency/none"])
-    with pytest.raises(ValueError, match="none of 3 rows has a value for latency/other above zero"):
+    with pytest.raises(
+        ValueError, match=r"none of 3 rows has a value for latency/other of at least 0\.02 ms"
+    ):
         rlm.fine_tune(rows(3), ["latency/other"])
 
 
@@ -239,3 +241,37 @@ def test_a_part_of_the_network_learns(rlm, learn, moved):
         np.testing.assert_array_equal(*predictions)
     with pytest.raises(ValueError, match="no part 'tokens' of a network; did you mean token"):
         rlm.fine_tune(some, ["latency/mine"], learn="tokens")
+
+
+@pytest.mark.parametrize("objective", ["loss/val", "log_likelihood"])
+def test_negative_values_and_zero_are_learned(rlm, objective):
+    some = [replace(row, targets={objective: row.arch_str.count("conv") / 4 - 2.0}) for row in rows(60)]
+    assert any(row.targets[objective] == -1.0 for row in some)
+    tuned = rlm.fine_tune(some, [objective], replace(QUICK, epochs=12, learning_rate=3e-3))
+    cells = [row.arch_str for row in some]
+    predicted = tuned.predict("nasbench201", cells, [objective])[:, 0]
+    true = np.array([row.targets[objective] for row in some])
+    assert np.median(np.abs(predicted - true)) < 0.3 and predicted.min() < -1
+
+
+def test_directions_that_a_table_declares_are_kept_in_the_checkpoint(rlm, tmp_path):
+    some = [replace(row, targets={"score": -row.targets["accuracy"]}) for row in rows(20)]
+    tuned = rlm.fine_tune(some, ["score"], QUICK, surrogates=False, maximise=["score", "absent"])
+    tuned.save(tmp_path / "tuned")
+    assert RLM.load(tmp_path / "tuned").maximised == ("score",)
+    again = RLM.load(tmp_path / "tuned").fine_tune(rows(20), ["accuracy"], QUICK, surrogates=False)
+    assert again.maximised == ("score",)
+    assert rlm.maximised == ()
+
+
+@pytest.mark.parametrize(("offset", "factor"), [(1e6, 1.0), (-123456.0, 0.1), (0.0, 1e-9), (0.0, 1e14)])
+def test_values_that_the_digits_cannot_distinguish_are_refused(rlm, offset, factor):
+    some = [replace(row, targets={"loss": offset + factor * row.targets["latency/mine"]}) for row in rows(20)]
+    with pytest.raises(ValueError, match=r"values of loss from .* lose their differences .* another unit"):
+        rlm.fine_tune(some, ["loss"], QUICK)
+
+
+def test_latencies_near_zero_are_left_out_with_a_warning(rlm):
+    some = [replace(row, targets={"latency/mine": float(i > 2)}) for i, row in enumerate(rows(20))]
+    with pytest.warns(UserWarning, match=r"3 of 20 values of latency/mine are left out: .* below 0\.02 ms"):
+        rlm.fine_tune(some, ["latency/mine"], QUICK, surrogates=False)

@@ -1,0 +1,141 @@
+"""Kinds of objectives: the unit, the direction and the valid range of a value.
+
+The kind of `latency/pixel3` is `latency`, the part of its name before the slash.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+VALID_NAME = re.compile(r"[^,<>=@\s/]+(/[^,\s]+)?")
+
+
+@dataclass(frozen=True)
+class ObjectiveKind:
+    """What is known of all objectives of a kind.
+
+    Args:
+        unit: unit of the values; empty if there is none or if it is not known.
+        is_maximised: whether larger values are better.
+        minimum: smallest valid value.
+        maximum: largest valid value.
+        zero_is_missing: whether benchmarks write 0 for a value that was not measured.
+    """
+
+    unit: str = ""
+    is_maximised: bool = False
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    zero_is_missing: bool = False
+
+
+_SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score without bounds
+_COST = ObjectiveKind()
+_POSITIVE_SCORE = ObjectiveKind(is_maximised=True, minimum=0)
+_POSITIVE_COST = ObjectiveKind(minimum=0)
+UNKNOWN = ObjectiveKind()
+KINDS = {
+    "accuracy": ObjectiveKind("%", True, 0, 100),
+    "throughput": ObjectiveKind("1/s", True, 0),
+    "fps": ObjectiveKind("1/s", True, 0),
+    "latency": ObjectiveKind("ms", False, 0, zero_is_missing=True),
+    "memory": ObjectiveKind("bytes", False, 0, zero_is_missing=True),
+    "flops": ObjectiveKind("MACs", False, 0, zero_is_missing=True),
+    "params": ObjectiveKind("", False, 0, zero_is_missing=True),
+    "energy": ObjectiveKind("J", False, 0),
+    "power": ObjectiveKind("W", False, 0),
+    **dict.fromkeys(
+        ("top1", "top5", "iou", "miou", "map", "f1", "auc", "dice", "precision", "recall", "bleu", "rouge"),
+        _POSITIVE_SCORE,
+    ),
+    **dict.fromkeys(("psnr", "ssim", "r2", "likelihood", "log_likelihood"), _SCORE),
+    **dict.fromkeys(("perplexity", "mae", "mse", "rmse", "fid", "wer", "cer"), _POSITIVE_COST),
+    **dict.fromkeys(("loss", "error", "nll"), _COST),
+}
+
+
+def kind_of(objective: str) -> ObjectiveKind:
+    """Return the kind of an objective; upper and lower case are the same.
+
+    Examples:
+        >>> kind_of("throughput/mybox").is_maximised, kind_of("mAP").is_maximised, kind_of("loss/val").minimum
+        (True, True, -inf)
+    """
+    return KINDS.get(objective.split("/")[0].lower(), UNKNOWN)
+
+
+def is_known_kind(objective: str) -> bool:
+    """Return whether the kind of an objective is one of `KINDS`."""
+    return objective.split("/")[0].lower() in KINDS
+
+
+def is_accuracy(objective: str) -> bool:
+    """Return whether an objective is `accuracy` or the accuracy on one data set."""
+    return objective.split("/")[0] == "accuracy"
+
+
+def expected_value(objective: str) -> str:
+    """Return what is valid for an objective, for error messages.
+
+    Examples:
+        >>> expected_value("accuracy"), expected_value("latency/pixel3"), expected_value("loss")
+        ('a percentage', 'a number, 0 or more', 'a number')
+    """
+    kind = kind_of(objective)
+    if kind.maximum < math.inf:
+        return "a percentage"
+    return "a number" if kind.minimum < 0 else "a number, 0 or more"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What the author of a table declares of an objective.
+
+    Args:
+        unit: unit of the values; empty for that of the kind.
+        direction: `maximize` or `minimize`; empty for that of the kind.
+
+    Raises:
+        ValueError: the direction is another word.
+    """
+
+    unit: str = ""
+    direction: str = ""
+
+    def __post_init__(self) -> None:
+        if self.direction not in ("", "maximize", "minimize"):
+            raise ValueError(f"direction is {self.direction!r}, expected maximize or minimize")
+
+
+def check_declaration(objective: str, declaration: Declaration) -> None:
+    """Refuse a declaration that contradicts the kind of the objective.
+
+    Raises:
+        ValueError: the values of the kind are maximised, and the declaration says that they are minimised.
+    """
+    if declaration.direction == "minimize" and kind_of(objective).is_maximised:
+        raise ValueError(
+            f"{objective} is maximised: expected the name of a cost for values to minimise, such as"
+            f" error/{objective.replace('/', '-')}"
+        )
+
+
+def declared_maximised(declarations: dict[str, Declaration]) -> tuple[str, ...]:
+    """Return the objectives that are declared to be maximised."""
+    return tuple(name for name, declared in declarations.items() if declared.direction == "maximize")
+
+
+def percent_warnings(columns: dict[str, Sequence[float]]) -> list[str]:
+    """Return a warning for each accuracy whose values look like fractions instead of percentages.
+
+    Args:
+        columns: the values of each objective.
+    """
+    return [
+        f"{name} is at most {max(values):g}: expected percentages, and these may be fractions"
+        for name, values in columns.items()
+        if is_accuracy(name) and len(values) > 1 and 0 < max(values) <= 1
+    ]

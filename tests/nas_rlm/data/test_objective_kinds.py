@@ -1,0 +1,31 @@
+import pytest
+
+from nas_rlm.data.objective_kinds import expected_value, is_known_kind, kind_of, percent_warnings
+
+
+@pytest.mark.parametrize(
+    ("objective", "is_maximised"),
+    [
+        *(("accuracy", True), ("accuracy/mine", True), ("IoU", True), ("mIoU/x", True), ("mAP/50", True)),
+        *(("throughput/box", True), ("BLEU", True), ("log_likelihood", True), ("psnr", True)),
+        *(("latency/accuracy", False), ("energy/box", False), ("perplexity", False), ("loss/val", False)),
+        *(("flops", False), ("params", False), ("memory", False), ("unheard-of", False)),
+    ],
+)
+def test_the_kind_decides_the_direction(objective, is_maximised):
+    assert kind_of(objective).is_maximised == is_maximised
+    assert is_known_kind(objective) == (objective != "unheard-of")
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [("accuracy/x", "a percentage"), ("energy", "a number, 0 or more"), ("loss/x", "a number")],
+)
+def test_the_range_is_described(objective, expected):
+    assert expected_value(objective) == expected
+
+
+def test_fractions_instead_of_percentages_are_reported():
+    columns = {"accuracy/a": [0.5, 1.0], "accuracy": [0.5, 93.0], "mIoU": [0.5, 0.6]}
+    (line,) = percent_warnings(columns)
+    assert line.startswith("accuracy/a is at most 1: expected percentages")
