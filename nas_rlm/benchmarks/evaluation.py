@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.data import tables
 from nas_rlm.data.row_texts import texts_of_rows
@@ -168,7 +168,7 @@ def evaluate_table(
     if test.has_only_programs:
         costs = {"length": baselines.program_length(texts), "loops": baselines.loop_depth(texts)}
     else:
-        costs = _network_costs(test.rows)
+        costs = _network_costs(test.rows, texts)
     predict_baseline = _trained_baseline(train, test) if train and find_spec("sklearn") else None
     evaluations = []
     for k, objective in enumerate(progress_bar(names, desc="baselines", unit="objective", delay=2)):
@@ -302,18 +302,22 @@ def _check_measured(objectives: Sequence[str], measured: Sequence[str], name: st
 
 def _is_final(objective: str) -> bool:
     """Whether an objective is neither an exact cost nor the accuracy after a part of the training."""
-    return objective not in EXACT_OBJECTIVES and not objective.endswith("ep")
+    return objective not in EXACT_OBJECTIVES and not re.fullmatch(r"accuracy/.*\dep", objective)
 
 
-def _network_costs(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """The costs that every row has or that can be computed for every row."""
-    spaces = search_spaces.names()
-    costs = {"flops": baselines.flops, "params": baselines.params}
-    return {
-        name: compute(rows)
-        for name, compute in costs.items()
-        if all(name in row.targets or row.space in spaces for row in rows)
-    }
+def _network_costs(rows: Sequence[Row], texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """The costs that every row has or that can be computed for every row.
+
+    Warns:
+        UserWarning: a cost cannot be computed.
+    """
+    costs = {}
+    for name, compute in {"flops": baselines.flops, "params": baselines.params}.items():
+        try:
+            costs[name] = compute(rows, texts)
+        except ValueError as error:
+            warnings.warn(f"{name} are not compared: {error}", stacklevel=2)
+    return costs
 
 
 def _trained_baseline(train: Table, test: Table) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:

@@ -2,47 +2,126 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from nas_rlm.cli.app import Flag, InputShapes, app
+from nas_rlm.cli.app import CommaList, Flag, InputShapes, SpaceList, app
 from nas_rlm.files import check_target
+from nas_rlm.utils.validation import suggest
 
-data = app.command(App(name="data", help="Import published benchmarks as tables."))
+if TYPE_CHECKING:
+    from nas_rlm.data import Row
+    from nas_rlm.data.objective_kinds import Declaration
+
+data = app.command(App(name="data", help="Import benchmarks and files of your own as tables."))
 
 
 @data.command(name="import")
 def import_table(
-    kind: str, file: Path, *, out: Path, allow_pickle: Flag = False, input_shape: InputShapes = ()
+    kind: str,
+    file: Path,
+    *,
+    out: Path,
+    allow_pickle: Flag = False,
+    input_shape: InputShapes = (),
+    space: str = "",
+    architecture: str = "",
+    objective: SpaceList = (),
+    unit: SpaceList = (),
+    maximise: CommaList = (),
 ) -> None:
-    """Convert the published file of a benchmark to a table.
+    """Convert the published file of a benchmark, or a file of your own, to a table.
 
-    Entries that are not valid are left out: a number is missing in its row, and an architecture that cannot
-    be read has no row. A warning for each kind says how many there are and why.
+    Entries of benchmarks that are not valid are left out: a number is missing in its row, and an architecture
+    that cannot be read has no row. A warning for each kind says how many there are and why. In a CSV file
+    they are errors that name the line and the column.
 
     Args:
         kind: format of the file: nasbench201 (also NATS-Bench's topology space), nats_size, nasbench101,
-            hw_nas_bench, help, nds, snas, codenet, onnx, or parquet (GraphArch-Regression and
+            hw_nas_bench, help, nds, snas, codenet, csv, onnx, or parquet (GraphArch-Regression and
             Code-Regression).
         file: the file as its authors publish it; a directory for help, codenet and the 'simple' files of
-            NATS-Bench. For onnx a CSV file with the column file, which has paths of ONNX files, and a column
-            for each objective. From codenet, 10,000 accepted submissions are drawn for each of C, C++
-            and Python.
+            NATS-Bench. For csv a file with an architecture and numbers in each line, and for onnx a CSV file
+            with the column file, which has paths of ONNX files, and a column for each objective. From
+            codenet, 10,000 accepted submissions are drawn for each of C, C++ and Python.
         out: the parquet table.
         allow_pickle: read a file that can run code when it is read; only for files that you trust.
         input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
             repeated. An open first size is a batch of 1.
+        space: for csv, the search space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS of your own;
+            by default the column space names it.
+        architecture: for csv, the column of the architectures; by default architecture, arch or arch_str.
+        objective: for csv, objectives and their columns, such as accuracy=top1 latency/mybox=ms. Columns
+            whose names are objectives, such as accuracy, acc_mydata, latency/mybox or flops, need none.
+        unit: units of objectives of other kinds, such as score=points, which the table stores.
+        maximise: objectives to maximise, which the table stores. Accuracy, throughput, IoU and similar kinds
+            are maximised without.
     """
     from nas_rlm.data import write
     from nas_rlm.data.importers import import_benchmark
+    from nas_rlm.data.importers.csv_files import read_csv
+    from nas_rlm.data.objective_kinds import percent_warnings
+    from nas_rlm.data.tables import read_declarations
 
     check_target(out)
     if file.exists() and out.exists() and file.samefile(out):
         raise ValueError(f"--out {str(out)!r} is the file to read: choose another")
-    rows = import_benchmark(kind, file, allow_pickle, dict(input_shape))
-    write(out, rows)
+    columns, units = _pairs("--objective", objective, "COLUMN"), _pairs("--unit", unit, "UNIT")
+    if kind == "csv":
+        if input_shape:
+            raise ValueError("--input-shape is for ONNX files: expected the kind onnx")
+        imported = read_csv(file, space, architecture, columns)
+        rows, summary = imported.rows, imported.summary
+    else:
+        if space or architecture or columns:
+            raise ValueError(f"--space, --architecture and --objective are for csv files, not for {kind}")
+        rows, summary = import_benchmark(kind, file, allow_pickle, dict(input_shape)), []
+    declared = read_declarations(file) if kind == "parquet" else {}
+    write(out, rows, declared | _declarations(rows, units, maximise))
     print(f"{len(rows):,} rows: {out}")
+    for line in summary:
+        print(line)
+    names = dict.fromkeys(name for row in rows for name in row.targets)
+    values = {name: [row.targets[name] for row in rows if name in row.targets] for name in names}
+    for line in percent_warnings(values):
+        warnings.warn(line, stacklevel=2)
+
+
+def _pairs(option: str, texts: Sequence[str], value: str) -> dict[str, str]:
+    """Return the pairs of an option, such as accuracy=top1, as a dict."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, content = text.partition("=")
+        if not (name and equals and content):
+            raise ValueError(f"{option} is {text!r}: expected OBJECTIVE={value}")
+        if name in pairs:
+            raise ValueError(f"{option} names {name!r} twice: expected each objective once")
+        pairs[name] = content
+    return pairs
+
+
+def _declarations(
+    rows: Sequence[Row], units: Mapping[str, str], maximise: Sequence[str]
+) -> dict[str, Declaration]:
+    """Return the units and directions of a command line.
+
+    Raises:
+        ValueError: no row has an objective.
+    """
+    from nas_rlm.data.objective_kinds import Declaration
+
+    known = dict.fromkeys(name for row in rows for name in row.targets)
+    for name in (*units, *maximise):
+        if name not in known:
+            raise ValueError(f"no row has {name!r}; {suggest(name, known)}")
+    return {
+        name: Declaration(units.get(name, ""), "maximize" if name in maximise else "")
+        for name in dict.fromkeys([*units, *maximise])
+    }
 
 
 @data.command

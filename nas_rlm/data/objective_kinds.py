@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 VALID_NAME = re.compile(r"[^,<>=@\s/]+(/[^,\s]+)?")
@@ -114,8 +114,11 @@ def check_declaration(objective: str, declaration: Declaration) -> None:
     """Refuse a declaration that contradicts the kind of the objective.
 
     Raises:
-        ValueError: the values of the kind are maximised, and the declaration says that they are minimised.
+        ValueError: the unit or the direction is not that of the kind.
     """
+    unit = kind_of(objective).unit
+    if declaration.unit and unit and declaration.unit != unit:
+        raise ValueError(f"{objective} is in {unit}, not {declaration.unit}: expected values in {unit}")
     if declaration.direction == "minimize" and kind_of(objective).is_maximised:
         raise ValueError(
             f"{objective} is maximised: expected the name of a cost for values to minimise, such as"
@@ -123,12 +126,12 @@ def check_declaration(objective: str, declaration: Declaration) -> None:
         )
 
 
-def declared_maximised(declarations: dict[str, Declaration]) -> tuple[str, ...]:
+def declared_maximised(declarations: Mapping[str, Declaration]) -> tuple[str, ...]:
     """Return the objectives that are declared to be maximised."""
     return tuple(name for name, declared in declarations.items() if declared.direction == "maximize")
 
 
-def percent_warnings(columns: dict[str, Sequence[float]]) -> list[str]:
+def percent_warnings(columns: Mapping[str, Sequence[float]]) -> list[str]:
     """Return a warning for each accuracy whose values look like fractions instead of percentages.
 
     Args:

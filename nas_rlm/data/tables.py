@@ -239,6 +239,11 @@ def write(
         pq.write_table(pa.Table.from_pylist(records, schema=schema), temporary)
 
 
+def read_declarations(path: str | os.PathLike[str]) -> dict[str, Declaration]:
+    """Return the units and directions that a parquet table declares, see `Table`."""
+    return _read_declarations(pq.read_schema(path).metadata or {}, Path(path))
+
+
 def _read_declarations(file_metadata: Mapping[bytes, bytes], path: Path) -> dict[str, Declaration]:
     """Return the declarations in the metadata of a file."""
     try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nas_rlm.text.tokenizer import PAD
 from nas_rlm.utils.progress import progress_bar
-from nas_rlm.utils.validation import as_list
+from nas_rlm.utils.validation import as_list, is_whole_number
 
 Batch = list[tuple[str, list[int]]]  # texts and their token ids
 DEFAULT_BATCH_SIZE = 64  # texts
@@ -58,7 +58,7 @@ def make_batches(
         TruncationWarning: texts are truncated.
     """
     texts = as_list(texts, "texts")
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if not is_whole_number(batch_size) or batch_size < 1:
         raise ValueError(f"batch_size is {batch_size!r}: expected an integer of at least 1")
     tokenized = [(text, encode(text)) for text in dict.fromkeys(texts)]
     if not all(ids for _, ids in tokenized):

@@ -15,6 +15,7 @@ import search_spaces
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.utils.schema import NO_OTHER_KEYS
+from nas_rlm.utils.validation import is_whole_number
 from search_spaces import SearchSpace
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
@@ -71,8 +72,8 @@ class Constraint:
     @property
     def text(self) -> str:
         """The constraint as `parse` reads it, such as `latency/pixel3@0.9<=20`."""
-        level = "" if self.level == MEDIAN_LEVEL else f"@{self.level!r}"
-        return f"{self.objective}{level}{'<=' if self.is_upper else '>='}{self.bound!r}"
+        level = "" if self.level == MEDIAN_LEVEL else f"@{float(self.level)!r}"
+        return f"{self.objective}{level}{'<=' if self.is_upper else '>='}{float(self.bound)!r}"
 
     def __str__(self) -> str:
         return f"{self.name} {'≤' if self.is_upper else '≥'} {self.bound:g}"
@@ -143,8 +144,9 @@ class SearchSettings:
         minima = {"population": 2, "generations": 1, "seed": 0, "budget": MIN_LABELS if self.device else 0}
         for name, minimum in minima.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
+            if not is_whole_number(value):
                 raise ValueError(f"{name} is {value!r}, expected a whole number")
+            object.__setattr__(self, name, int(value))  # JSON has no integers of NumPy
             if value < minimum:
                 raise ValueError(f"{name} is {value}, expected at least {minimum}")
         if self.seed >= 2**63:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 MEDIAN = (0.5,)
 MIN_QUANTILE_LEVEL = 0.001  # rarer events are not learned from the training data
 MAX_LISTED_NAMES = 6
@@ -26,6 +28,11 @@ def as_list(values: Iterable[Any], argument: str) -> list[Any]:
     return list(values)
 
 
+def is_whole_number(value: object) -> bool:
+    """Return whether a value is an integer of Python or NumPy, and not a truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def check_objective_names(objectives: Sequence[str]) -> None:
     """Check that objectives are a non-empty list of distinct names.
 
@@ -36,9 +43,11 @@ def check_objective_names(objectives: Sequence[str]) -> None:
         raise ValueError(
             f"objectives is the string {objectives!r}: expected a list of names, [{objectives!r}]"
         )
-    if not objectives:
+    if not isinstance(objectives, Sequence | np.ndarray):
+        raise ValueError(f"objectives is {objectives!r}: expected a list of names")
+    if len(objectives) == 0:
         raise ValueError("objectives is empty: expected names such as accuracy, latency/pixel3")
-    if not isinstance(objectives, Sequence) or not all(isinstance(name, str) for name in objectives):
+    if not all(isinstance(name, str) for name in objectives):
         raise ValueError(f"objectives is {objectives!r}: expected a list of names")
     for name in objectives:
         if list(objectives).count(name) > 1:

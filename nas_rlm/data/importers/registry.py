@@ -11,6 +11,7 @@ from pathlib import Path
 from nas_rlm.data import snas, tables
 from nas_rlm.data.importers import (
     codenet,
+    csv_files,
     hw_nas_bench,
     nas_bench_101,
     nas_bench_201,
@@ -60,6 +61,10 @@ FORMATS = {
     "snas": Format(snas.read_rows, "a file that nas-rlm snas generate writes"),
     "codenet": Format(codenet.read_rows, "the directory Project_CodeNet, with metadata and data"),
     "onnx": Format(onnx_files.read_rows, "a CSV file with the column file, of ONNX files, and objectives"),
+    "csv": Format(
+        lambda path, omissions: csv_files.read_csv(path).rows,
+        "a CSV file with the columns space, architecture and objectives",
+    ),
     "parquet": Format(
         lambda path, omissions: tables.read(path, omissions).rows,
         "a parquet file of GraphArch-Regression or Code-Regression",

@@ -157,3 +157,22 @@ def test_rows_whose_texts_are_truncated_are_named_once(tiny_checkpoint):
     (message,) = [str(warning.message) for warning in caught if warning.category is TruncationWarning]
     assert message.startswith("the model reads only the first 20 tokens of ")
     assert all(f"{row.arch_str} (" in message for row in held.rows)
+
+
+@pytest.mark.parametrize("space", ["", "mine"])
+def test_costs_of_onnx_texts_are_compared(rlm, space):
+    cells = table(12, 0)
+    texts = texts_of_rows(cells.rows)
+    own = Table("own", [Row(space, "", r.targets, t) for r, t in zip(cells.rows, texts, strict=True)])
+    (expected,) = evaluate_table(rlm, cells, ["accuracy"], num_samples=0)
+    (found,) = evaluate_table(rlm, own, ["accuracy"], num_samples=0)
+    for name in ("flops", "params"):
+        assert found.correlations[name] == pytest.approx(expected.correlations[name])
+
+
+def test_objectives_that_end_like_epochs_are_evaluated(rlm):
+    names = ["accuracy/cifar10_12ep", "latency/jeep", "accuracy/deep"]
+    model = rlm.with_objectives(names)
+    rows = [replace(r, targets=dict.fromkeys(names, 1.0 + i)) for i, r in enumerate(table(5, 0).rows)]
+    found = evaluate_table(model, Table("t", rows), num_samples=0)
+    assert [e.objective for e in found] == ["accuracy/deep", "latency/jeep"]

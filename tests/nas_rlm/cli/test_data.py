@@ -49,3 +49,35 @@ def test_snas_generate_and_import(tmp_path, capsys):
     assert "--count is 0" in refused(capsys, *command, "--count", "0")
     assert main(["data", "import", "snas", str(out), "--out", str(tmp_path / "snas.parquet")]) == 0
     assert [r.space for r in read(tmp_path / "snas.parquet").rows] == ["snas", "snas"]
+
+
+def test_a_csv_file_becomes_a_table_by_one_command(tmp_path, capsys):
+    path, out = tmp_path / "mine.csv", tmp_path / "mine.parquet"
+    path.write_text("net,top1,score,seed\n8:8:8:8:8,0.71,-2.5,1\n64:32:48:8:16,0.9,3,1\n")
+    command = ["data", "import", "csv", str(path), "--space", "nats_size", "--architecture", "net"]
+    named = [*command, "--objective", "accuracy=top1", "score=score"]
+    declared = ["--maximise", "score", "--unit", "score=points", "--out", str(out)]
+    assert main([*named, *declared]) == 0
+    printed = capsys.readouterr()
+    assert "2 rows" in printed.out and "columns that are not used: seed" in printed.out
+    assert "accuracy is at most 0.9: expected percentages" in printed.err
+    table = read(out)
+    assert table.maximised == ("score",) and table.declarations["score"].unit == "points"
+    assert [row.targets for row in table.rows] == [
+        {"accuracy": 0.71, "score": -2.5},
+        {"accuracy": 0.9, "score": 3.0},
+    ]
+    copy = tmp_path / "copy.parquet"
+    assert main(["data", "import", "parquet", str(out), "--out", str(copy)]) == 0
+    assert read(copy).declarations == table.declarations
+    before = out.read_bytes()
+    for changed, message in (
+        ([*command, "--objective", "accuracy"], "--objective is 'accuracy': expected OBJECTIVE=COLUMN"),
+        ([*command, "--objective", "a=top1", "a=seed"], "names 'a' twice"),
+        ([*named, "--maximise", "scores"], "no row has 'scores'; did you mean score?"),
+        ([*named, "--unit", "accuracy=share"], "accuracy is in %, not share: expected values in %"),
+        ([*command, "--objective", "loss=net"], "line 2, column net: '8:8:8:8:8' is not valid for loss"),
+        (["data", "import", "onnx", str(path), "--space", "nats_size"], "are for csv files, not for onnx"),
+    ):  # fmt: skip
+        assert message in refused(capsys, *changed, "--out", out)
+    assert out.read_bytes() == before

@@ -85,3 +85,26 @@ def test_settings_without_measured_objectives():
     )
     assert settings.without_measured == SearchSettings("nasbench201", ("accuracy",), ("flops<=9",))
     assert SearchSettings("nasbench201", ("latency/box",), device="box", budget=20).without_measured is None
+
+
+@pytest.mark.parametrize("number", [np.int64, np.int32, np.uint8])
+def test_numpy_integers_are_whole_numbers(number):
+    settings = SearchSettings(
+        "nasbench201", PAIR, population=number(5), generations=number(2), seed=number(3)
+    )
+    assert (settings.population, settings.generations, settings.seed) == (5, 2, 3)
+    assert {type(settings.population), type(settings.generations), type(settings.seed)} == {int}
+    for invalid in (np.float64(5), np.bool_(True), True, 5.0):
+        with pytest.raises(ValueError, match="expected a whole number"):
+            SearchSettings("nasbench201", PAIR, population=invalid)
+
+
+def test_the_bound_of_a_constraint_may_be_a_numpy_scalar():
+    for bound, level in ((np.float64(3.5), np.float64(0.5)), (np.float32(3.5), np.float32(0.5))):
+        assert Constraint("params", bound, np.bool_(True), level).text == "params<=3.5"
+
+
+def test_the_kind_of_an_objective_decides_its_direction():
+    settings = SearchSettings("nasbench201", ("throughput/box", "loss/val", "score"), maximised=("score",))
+    medians = np.array([[10.0, -1.0, 2.0]])
+    assert settings.costs(medians).tolist() == [[-10.0, -1.0, -2.0]]

@@ -43,3 +43,10 @@ def test_without_a_similar_name_a_few_are_listed():
     assert suggest("zzz", ["accuracy", "flops"]) == "known: accuracy, flops"
     assert suggest("zzz", [f"accuracy/{i}" for i in range(9)]).endswith("accuracy/5, …")
     assert suggest("zzz", []) == "known: none"
+
+
+def test_numpy_arrays_of_names_are_lists_of_names():
+    check_objective_names(np.array(["accuracy", "latency/a"]))
+    for names in (np.array([]), np.array([1, 2]), np.array(["a", "a"]), 3):
+        with pytest.raises(ValueError, match="objective"):
+            check_objective_names(names)
