@@ -29,6 +29,7 @@ from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.report import render_report, report_info
 from nas_rlm.search.result import PREDICTED, SearchResult
 from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.utils.extras import require
 from search_spaces import SearchSpace
 
 if TYPE_CHECKING:
@@ -283,6 +284,8 @@ def run_search(
         ValueError: an argument is invalid, no architecture meets the constraints, or the directory holds
             another search.
     """
+    from nas_rlm.devices.device import Device
+    from nas_rlm.devices.runtimes import check as check_runtime
     from nas_rlm.search import runner  # imports torch
     from nas_rlm.search.ray_cluster import connect_workers
 
@@ -296,6 +299,10 @@ def run_search(
         raise ValueError(f"{purpose} needs a run directory")
     if feasibility_samples < 0:
         raise ValueError(f"{feasibility_samples} samples for feasibility, expected at least 0")
+    if ray:
+        require("ray", "a cluster")
+    elif device and not python:
+        check_runtime(Device.parse(device))
     inputs = runner.prepare(
         *(space, objectives, constraints, model, functions, labels, maximise, device),
         algorithm=algorithm,

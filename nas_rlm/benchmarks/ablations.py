@@ -135,6 +135,8 @@ def run_ablation(
     """
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {suggest(name, ABLATIONS)}")
+    if any(trial.generic for trial in ABLATIONS[name].values()):
+        encoders.check_packages(encoders.MINILM)
     finished = finished or {}
     by_trial: dict[tuple[Trial, int], dict[str, TrialResult]] = {}
     for (ablation, label, seed, space), result in finished.items():

@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.model.batching import TruncationWarning, named_texts
 from nas_rlm.rlm import RLM
 from nas_rlm.training.recipe import read_recipe
+from nas_rlm.utils.extras import is_installed
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 
@@ -81,6 +81,11 @@ def evaluate_model(
         raise ValueError(f"samples is {num_samples}: expected 0 or more")
     if data is not None:
         return evaluate_table(rlm, read_test_table(data, validation), objectives, num_samples=num_samples)
+    if not is_installed("baselines"):
+        warnings.warn(
+            "the baselines trees and neighbours are left out: they need pip install 'nas-rlm[baselines]'",
+            stacklevel=2,
+        )
     pairs = train_test_tables(rlm, validation)
     measured = list(dict.fromkeys(name for _, test in pairs for name in test.objectives))
     _check_measured(objectives, measured, ", ".join(test.name for _, test in pairs))
@@ -169,7 +174,7 @@ def evaluate_table(
         costs = {"length": baselines.program_length(texts), "loops": baselines.loop_depth(texts)}
     else:
         costs = _network_costs(test.rows, texts)
-    predict_baseline = _trained_baseline(train, test) if train and find_spec("sklearn") else None
+    predict_baseline = _trained_baseline(train, test) if train and is_installed("baselines") else None
     evaluations = []
     for k, objective in enumerate(progress_bar(names, desc="baselines", unit="objective", delay=2)):
         measured, true = _measured(test, objective)

@@ -24,8 +24,10 @@ from nas_rlm.surrogates.features import GraphFeatures, graph_features_of_space
 from nas_rlm.surrogates.fitting import space_sources, zero_label_surrogate
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
 from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
+SKLEARN_METHODS = ("trees", "mlp")  # methods that need scikit-learn
 ZERO_LABEL_METHODS = {
     "flops",
     "params",
@@ -111,8 +113,12 @@ def run_few_shot(
         Method, seed and result, as soon as each is available.
 
     Raises:
-        ValueError: the table has fewer rows than labels and two test rows, or a method needs labels.
+        ValueError: the table has fewer rows than labels and two test rows, a method needs labels, or
+            scikit-learn is not installed.
     """
+    for name in SKLEARN_METHODS:
+        if name in methods:
+            require("baselines", f"the method {name}")
     if not num_labels and objective != ACCURACY:
         raise ValueError(f"without labels only {ACCURACY} can be predicted, not {objective}")
     if not num_labels and not methods.keys() <= ZERO_LABEL_METHODS:

@@ -25,6 +25,7 @@ from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.trainer import claim_run_directory, train_from_recipe
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
 TRAINED_METHODS = ("network", "rlm")  # of one training: the network, and the network with its surrogates
@@ -102,6 +103,8 @@ def programs_benchmark(
     Raises:
         ValueError: a model's directory holds another training, or the recipe has no surrogates.
     """
+    if "neighbours" in methods:
+        require("baselines", "the method neighbours")
     table = tables.read(path)
     splits = {seed: _split_table(table, recipe, models_directory, split, seed) for seed in seeds}
     remaining = [

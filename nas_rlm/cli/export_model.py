@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nas_rlm.cli.app import Flag, app, load
+from nas_rlm.files import check_new_directory
+from nas_rlm.utils.extras import require
 
 
 @app.command(name="export-model")
@@ -21,6 +23,9 @@ def export_model(*, out: Path, model: str = "nas", int8: Flag = False) -> None:
     """
     from nas_rlm.model.onnx_export import export_model
 
+    if int8:
+        require("onnxruntime", "--int8")
+    check_new_directory(out)
     rlm = load(model)
     export_model(rlm, out, int8)
     size = sum(path.stat().st_size for path in out.iterdir())

@@ -11,6 +11,7 @@ from cyclopts import App
 
 from nas_rlm.cli.app import Flag, Integer, app, check_minimum
 from nas_rlm.files import check_target
+from nas_rlm.utils.extras import require
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row, Table
@@ -155,6 +156,7 @@ def measure_triton(
         interpret: check kernels in Triton's interpreter, without a GPU: whether they run, and compute the
             same as their module. These times are not comparable with those of a GPU.
     """
+    require("triton", "measure triton")
     from nas_rlm.programs.triton_runner import Plan, measure_kernels, read_kernel, read_kernelbook
 
     if bool(files) == (pairs is not None):

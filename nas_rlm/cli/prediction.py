@@ -13,6 +13,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.cli.app import connect_workers, load, show_progress
 from nas_rlm.files import read_text, write_text
+from nas_rlm.utils.extras import require
 
 if TYPE_CHECKING:
     from nas_rlm.graph.limits import Limits
@@ -123,6 +124,10 @@ def predict_inputs(
     from nas_rlm.search.objectives import ObjectivePredictor
 
     inputs.check(out)
+    if is_exported(inputs.model):
+        require("onnxruntime", "an exported model")
+    if inputs.ray:
+        require("ray", "--ray")
     levels = tuple(sorted({*quantile_levels, 0.5}))
     space, lines = None, []
     if inputs.archs is not None and inputs.space is not None:

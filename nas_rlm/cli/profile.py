@@ -21,6 +21,7 @@ from nas_rlm.cli.app import (
 )
 from nas_rlm.cli.prediction import read_architectures
 from nas_rlm.files import check_target
+from nas_rlm.utils.extras import require
 
 if TYPE_CHECKING:
     from nas_rlm.data import Table
@@ -81,7 +82,7 @@ def profile(
         ray: address of a Ray cluster of identical machines that share the networks: auto, HOST:6379 or
             ray://HOST:10001.
     """
-    from nas_rlm.devices import Device
+    from nas_rlm.devices import Device, runtimes
     from nas_rlm.devices.connection import check_timeout
     from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
     from nas_rlm.devices.measurements import profile as measure
@@ -101,6 +102,10 @@ def profile(
     check_timeout(limit, seconds, "--limit")
     check_target(out)
     parsed_device = Device.parse(device)
+    if ray:
+        require("ray", "--ray")
+    elif not python:
+        runtimes.check(parsed_device)
     networks: list[Network]
     if files:
         if archs or arch or sample or choose:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import onnx
 import torch
 from torch import nn
 
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.validation import suggest
 
 IMAGE_SIZE, SEQUENCE_LENGTH, VOCABULARY_SIZE = 64, 32, 500
@@ -72,11 +72,7 @@ def check_dependencies() -> None:
     Raises:
         ValueError: one of them is missing.
     """
-    missing = [name for name in ("transformers", "onnxscript") if find_spec(name) is None]
-    if missing:
-        raise ValueError(
-            f"reference networks need {' and '.join(missing)}: install with pip install -e '.[foreign]'"
-        )
+    require("foreign", "a reference network")
 
 
 def export_all(name: str) -> Iterator[tuple[str, onnx.ModelProto]]:

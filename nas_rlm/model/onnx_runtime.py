@@ -25,6 +25,7 @@ from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, gather_predictions, make_
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS, DigitTree, NumberScheme
 from nas_rlm.text import Tokenizer, from_architectures
 from nas_rlm.text.statements import group_by_length, order_after_grouping, pad_statements, split_statements
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_levels
 from search_spaces import SearchSpace
 
@@ -79,17 +80,14 @@ class OnnxPredictor:
             ValueError: onnxruntime is not installed, a file is damaged, or an older version of this package
                 wrote the directory.
         """
+        require("onnxruntime", "an exported model")
         path = Path(directory)
         if not (path / CONFIG_FILE).is_file():
             raise FileNotFoundError(
                 f"{directory} has no {CONFIG_FILE}: expected a directory that nas-rlm export-model wrote"
             )
-        try:
-            from onnxruntime import InferenceSession
-        except ImportError:
-            raise ValueError(
-                "an exported model needs onnxruntime: pip install 'nas-rlm[onnxruntime]'"
-            ) from None
+        from onnxruntime import InferenceSession
+
         try:
             saved = json.loads((path / CONFIG_FILE).read_text())
             if "seen" in saved:

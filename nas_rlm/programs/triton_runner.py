@@ -28,6 +28,7 @@ from nas_rlm.devices.connection import (
 )
 from nas_rlm.programs.source import TRITON_KERNEL, read_source
 from nas_rlm.programs.table import ProgramResult, digest, update_table
+from nas_rlm.utils.extras import require
 
 TRITON_SPACE = "triton"  # space of kernels in tables
 WORKER_MODULE = "nas_rlm.programs.triton_worker"
@@ -141,9 +142,10 @@ def measure_kernels(
         The table, with `latency/DEVICE` (ms) and, in `metainformation`, the details or the error.
 
     Raises:
-        ValueError: there is no GPU, and `plan.interpret` is false; or see
+        ValueError: Triton is not installed; there is no GPU, and `plan.interpret` is false; or see
             `nas_rlm.programs.table.update_table`.
     """
+    require("triton", "a kernel")
     with Connection(module=WORKER_MODULE, timeout=plan.timeout) as worker:
         environment = worker.open(interpret=plan.interpret)
     device = environment.pop("device")

@@ -34,6 +34,7 @@ from nas_rlm.model.batching import TruncationWarning, gather_predictions, named_
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.ensemble import DEFAULT_BATCH_SIZE
 from nas_rlm.text import from_architectures
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.validation import as_list, quantile_levels
 from search_spaces import SearchSpace
 
@@ -91,10 +92,9 @@ class RayCluster(LocalWorkers):
     """
 
     def __init__(self, address: str) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise ValueError("a cluster needs Ray: pip install 'nas-rlm[ray]'") from None
+        require("ray", "a cluster")
+        import ray
+
         if address == LOCAL:  # by default Ray gives its processes the lowest priority
             os.environ.setdefault("RAY_worker_niceness", "0")
         try:

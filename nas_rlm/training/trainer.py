@@ -81,6 +81,8 @@ def train_from_recipe(recipe: Recipe, run_directory: Path, resume: bool = False)
     Raises:
         ValueError: the directory holds another run, or no row has a number to learn.
     """
+    if recipe.encoder:
+        encoders.check_packages(recipe.encoder)
     all_tables = [tables.read(tables.data_directory() / t.path) for t in recipe.tables]
     all_tables += [_random_networks(space, recipe.seed) for space in recipe.spaces]
     start = Ensemble.load(recipe.start) if recipe.start else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nas_rlm.utils.extras import require
+
 
 def mlp(
     train_features: np.ndarray, labels: np.ndarray, test_features: np.ndarray, seed: int = 0
@@ -22,11 +24,10 @@ def mlp(
     Raises:
         ValueError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.neural_network import MLPRegressor
-        from sklearn.preprocessing import StandardScaler
-    except ImportError:
-        raise ValueError("the perceptron needs scikit-learn: pip install 'nas-rlm[baselines]'") from None
+    require("baselines", "the method mlp")
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.preprocessing import StandardScaler
+
     scaler = StandardScaler().fit(train_features)
     mean, deviation = labels.mean(), labels.std() or 1.0
     model = MLPRegressor(hidden_layer_sizes=(128, 128), alpha=1e-2, max_iter=500, random_state=seed)

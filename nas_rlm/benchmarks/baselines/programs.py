@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nas_rlm.utils.extras import require
+
 NUM_NEIGHBOURS = 10
 BATCH_SIZE = 512  # programs whose similarities are computed at a time
 SIMILARITY_POWER = 4  # power of the similarity that weights a neighbour
@@ -56,10 +58,9 @@ def neighbours(train_programs: Sequence[str], values: np.ndarray, test_programs:
     Raises:
         ValueError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError:
-        raise ValueError("neighbours need scikit-learn: pip install 'nas-rlm[baselines]'") from None
+    require("baselines", "the method neighbours")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     vectorizer = TfidfVectorizer(token_pattern=_TOKEN, ngram_range=(1, 2), sublinear_tf=True, lowercase=False)
     train_vectors = vectorizer.fit_transform(train_programs).T.tocsr()
     test_vectors = vectorizer.transform(test_programs)

@@ -8,6 +8,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data.tables import Row
+from nas_rlm.utils.extras import require
 
 
 def trees(train_features: np.ndarray, labels: np.ndarray, test_features: np.ndarray) -> np.ndarray:
@@ -24,10 +25,9 @@ def trees(train_features: np.ndarray, labels: np.ndarray, test_features: np.ndar
     Raises:
         ValueError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-    except ImportError:
-        raise ValueError("trees need scikit-learn: pip install 'nas-rlm[baselines]'") from None
+    require("baselines", "the method trees")
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
     model = HistGradientBoostingRegressor(max_iter=400, learning_rate=0.06, random_state=0)
     model.fit(train_features, labels)
     predicted: np.ndarray = model.predict(test_features)

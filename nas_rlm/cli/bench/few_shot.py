@@ -10,6 +10,7 @@ import search_spaces
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Integer, check_minimum, load
 from nas_rlm.cli.bench.app import bench, read_measured_table
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 
@@ -45,11 +46,20 @@ def bench_few_shot(
             mlp, gcn, gaussian-process, head-raw, head-normalised, rlm and rlm-network.
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
-    from nas_rlm.benchmarks.few_shot import ZERO_LABEL_METHODS, FewShotResult, make_methods, run_few_shot
+    from nas_rlm.benchmarks.few_shot import (
+        SKLEARN_METHODS,
+        ZERO_LABEL_METHODS,
+        FewShotResult,
+        make_methods,
+        run_few_shot,
+    )
     from nas_rlm.surrogates.fitting import fit_graph_surrogates
     from nas_rlm.surrogates.graph_surrogate import ACCURACY
 
     check_minimum("--seeds", seeds, 1)
+    for name in SKLEARN_METHODS:
+        if name in methods or (labels and not methods):
+            require("baselines", f"the method {name}")
     seeds = seeds if labels else 1  # without labels all seeds are the same
     space_name = search_spaces.get(space).name
     table = read_measured_table(space_name, objective, data)

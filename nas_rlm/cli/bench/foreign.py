@@ -18,11 +18,12 @@ def bench_foreign(*, model: str = "nas", network: CommaList = ()) -> None:
         network: names of reference networks; by default all.
     """
     from nas_rlm.benchmarks.tokens import count_exported_tokens
-    from nas_rlm.data.reference_networks import NETWORKS
+    from nas_rlm.data.reference_networks import NETWORKS, check_dependencies
 
     for name in network:
         if name not in NETWORKS:
             raise ValueError(f"there is no reference network {name!r}; {suggest(name, NETWORKS)}")
+    check_dependencies()
     tokenizer = load(model).tokenizer
     print(f"{'network':<14}{'exporter':<13}{'operators':>10}{'flat':>8}{'outlined':>10}{'unknown':>9}")
     for name in show_progress(network or list(NETWORKS), "foreign"):

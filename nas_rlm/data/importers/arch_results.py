@@ -17,6 +17,7 @@ import torch
 
 from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import get
 from search_spaces.notation import is_int_between
@@ -48,12 +49,8 @@ def read_rows(
     Raises:
         ValueError: the package nas-bench-201 is not installed, or the file has no results of a benchmark.
     """
-    try:
-        from nas_201_api.api_utils import ResultsCount
-    except ImportError:
-        raise ValueError(
-            "reading it needs the package nas-bench-201: pip install 'nas-rlm[official]'"
-        ) from None
+    require("official", "reading it")
+    from nas_201_api.api_utils import ResultsCount
 
     def accuracy(dataset: str, state: Mapping[str, Any]) -> object:
         return ResultsCount.create_from_state_dict(dict(state)).get_eval(TEST_SPLITS[dataset])["accuracy"]
