@@ -55,8 +55,9 @@ def import_table(
         space: for csv, the search space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS of your own;
             by default the column space names it.
         architecture: for csv, the column of the architectures; by default architecture, arch or arch_str.
-        objective: for csv, objectives and their columns, such as accuracy=top1 latency/mybox=ms. Columns
-            whose names are objectives, such as accuracy, acc_mydata, latency/mybox or flops, need none.
+        objective: for csv, objectives and their columns, such as accuracy=top1 latency/mybox=ms, or only
+            score where the names are equal. Columns whose names are objectives of known kinds, such as
+            accuracy, acc_mydata, latency/mybox or loss/val, need none.
         unit: units of objectives of other kinds, such as score=points, which the table stores.
         maximise: objectives to maximise, which the table stores. Accuracy, throughput, IoU and similar kinds
             are maximised without.
@@ -70,7 +71,8 @@ def import_table(
     check_target(out)
     if file.exists() and out.exists() and file.samefile(out):
         raise ValueError(f"--out {str(out)!r} is the file to read: choose another")
-    columns, units = _pairs("--objective", objective, "COLUMN"), _pairs("--unit", unit, "UNIT")
+    units = _pairs("--unit", unit, "UNIT")
+    columns = _pairs("--objective", [o if "=" in o else f"{o}={o}" for o in objective], "COLUMN")
     if kind == "csv":
         if input_shape:
             raise ValueError("--input-shape is for ONNX files: expected the kind onnx")

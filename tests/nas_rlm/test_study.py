@@ -7,6 +7,7 @@ import pytest
 
 import nas_rlm
 from nas_rlm.cli import main
+from nas_rlm.data.objective_kinds import Declaration
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.search.run_directory import read_result
 
@@ -123,6 +124,29 @@ def test_labels_replace_predictions(tiny_checkpoint, tmp_path, kind):
         assert records[cell]["accuracy"] == records[cell]["accuracy@0.1"] == 97.0 + i
         assert records[cell]["status"] == "measured"
     assert nas_rlm.Study.load(study.report(tmp_path / "run")).front == study.front
+
+
+@pytest.mark.parametrize("source", ["model", "labels", "argument", ""])
+def test_a_declared_direction_is_that_of_the_search(tiny_checkpoint, source):
+    rlm = nas_rlm.RLM.load(tiny_checkpoint).with_objectives(["score", "throughput/box"])
+    rlm.maximised = ("score",) if source == "model" else ()
+    cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(12)]
+    rows = [
+        nas_rlm.Row("nasbench201", c, {"score": -2.5 + i, "throughput/box": 5.0}) for i, c in enumerate(cells)
+    ]
+    declared = {"score": Declaration(direction="maximize")} if source == "labels" else {}
+    study = nas_rlm.run_search(
+        SPACE,
+        ["score", "throughput/box"],
+        model=rlm,
+        labels=nas_rlm.Table("mine", rows, declared),
+        maximise=["score"] if source == "argument" else (),
+        **SMALL,
+    )
+    assert study.settings.maximised == (("score",) if source else ())
+    scores = [record["score"] for record in study.to_records()]
+    assert study.front[0]["score"] == (max(scores) if source else min(scores))
+    assert study.settings.is_maximised("throughput/box")
 
 
 def test_functions_constraints_and_a_model_in_memory(tiny_checkpoint):

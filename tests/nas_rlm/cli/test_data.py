@@ -55,7 +55,7 @@ def test_a_csv_file_becomes_a_table_by_one_command(tmp_path, capsys):
     path, out = tmp_path / "mine.csv", tmp_path / "mine.parquet"
     path.write_text("net,top1,score,seed\n8:8:8:8:8,0.71,-2.5,1\n64:32:48:8:16,0.9,3,1\n")
     command = ["data", "import", "csv", str(path), "--space", "nats_size", "--architecture", "net"]
-    named = [*command, "--objective", "accuracy=top1", "score=score"]
+    named = [*command, "--objective", "accuracy=top1", "score"]
     declared = ["--maximise", "score", "--unit", "score=points", "--out", str(out)]
     assert main([*named, *declared]) == 0
     printed = capsys.readouterr()
@@ -72,7 +72,8 @@ def test_a_csv_file_becomes_a_table_by_one_command(tmp_path, capsys):
     assert read(copy).declarations == table.declarations
     before = out.read_bytes()
     for changed, message in (
-        ([*command, "--objective", "accuracy"], "--objective is 'accuracy': expected OBJECTIVE=COLUMN"),
+        ([*command, "--objective", "top2"], "has no column 'top2' for top2; did you mean top1?"),
+        ([*command, "--objective", "accuracy="], "--objective is 'accuracy=': expected OBJECTIVE=COLUMN"),
         ([*command, "--objective", "a=top1", "a=seed"], "names 'a' twice"),
         ([*named, "--maximise", "scores"], "no row has 'scores'; did you mean score?"),
         ([*named, "--unit", "accuracy=share"], "accuracy is in %, not share: expected values in %"),
