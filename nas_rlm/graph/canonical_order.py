@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from nas_rlm.graph.limits import check_time
 
@@ -32,63 +33,99 @@ def canonical_order(
         For each node in canonical order, its position in `form` and the order of its operands (None if
         unchanged). None instead of the list if the order depends on leaves and `leaf_hashes` is empty.
     """
-    inputs, nodes, outputs = form
+    _, nodes, outputs = form
+    ranking = _rank_operands(form)
+    producer, operands = ranking.producer, ranking.operands
+    if ranking.tied:
+        if not leaf_hashes:
+            return None
+        operands = list(operands)
+        leaf_colour = _colour_with_leaves(form, leaf_hashes, ranking.colour)
+        tie_colour = _break_ties(form, leaf_hashes, leaf_colour)
+        for i in ranking.tied:
+            values = nodes[i][2]
+            keys = [
+                (-ranking.depth[v], ranking.colour[v], leaf_colour[v], tie_colour[v], v, k)
+                for k, v in enumerate(values)
+            ]
+            operands[i] = _permutation([key[-1] for key in sorted(keys)])
+
+    ordered_nodes: list[tuple[int, tuple[int, ...] | None]] = []
+    is_visited = [False] * len(nodes)
+    stack = [producer[v] for v in reversed(outputs) if producer[v] >= 0]
+    while stack:
+        i = stack.pop()
+        if i < 0:  # ~i follows the nodes that node i reads
+            ordered_nodes.append((~i, operands[~i]))
+        elif not is_visited[i]:
+            is_visited[i] = True
+            stack.append(~i)
+            values = nodes[i][2]
+            order = operands[i]
+            if order is not None:
+                values = tuple([values[k] for k in order])
+            for v in values[::-1]:
+                p = producer[v]
+                if p >= 0 and not is_visited[p]:
+                    stack.append(p)
+    return ordered_nodes
+
+
+class _Ranking(NamedTuple):
+    """The order of the operands of commutative operators, as far as it does not depend on leaves.
+
+    Args:
+        depth: for each value, the length of the longest path to it.
+        producer: for each value, the position of the node that defines it; -1 for an input.
+        operands: for each node the order of its operands; None if unchanged.
+        colour: for each value a hash, see `_colour_values`; empty if depths decide everywhere.
+        tied: positions of the nodes whose operands are ordered by their leaves.
+    """
+
+    depth: list[int]
+    producer: list[int]
+    operands: list[tuple[int, ...] | None]
+    colour: list[int]
+    tied: list[int]
+
+
+@lru_cache(maxsize=4)  # canonical_order is called again for the same form if leaves have to decide
+def _rank_operands(form: Form) -> _Ranking:
+    """Return the order of the operands of each commutative operator without regard to leaves."""
+    inputs, nodes, _ = form
     depth = [0] * inputs
     producer = [-1] * inputs
-    for i, (_, _, values, outs) in enumerate(nodes):
-        d = 1 + (depth[values[0]] if len(values) == 1 else max([depth[v] for v in values], default=0))
+    operands: list[tuple[int, ...] | None] = [None] * len(nodes)
+    colour: list[int] = []
+    tied: list[int] = []
+    for i, (_, commutes, values, outs) in enumerate(nodes):
+        if len(values) == 1:
+            d = 1 + depth[values[0]]
+        else:
+            depths = [depth[v] for v in values]
+            d = 1 + max(depths, default=0)
+            if commutes and len(set(depths)) == len(set(values)):
+                operands[i] = _permutation(sorted(range(len(values)), key=[-k for k in depths].__getitem__))
+            elif commutes:
+                colour = colour or _colour_values(form)
+                keys = sorted([(-depth[v], colour[v], v, k) for k, v in enumerate(values)])
+                operands[i] = _permutation([key[-1] for key in keys])
+                if any(a[1] == b[1] and a[2] != b[2] for a, b in pairwise(keys)):
+                    tied.append(i)
         if outs == 1:
             depth.append(d)
             producer.append(i)
         else:
             depth += [d] * outs
             producer += [i] * outs
-    operands: list[tuple[int, ...] | None] = [None] * len(nodes)
-    colour: list[int] = []
-    leaf_colour: list[int] = []
-    tie_colour: list[int] = []
-    for i, (_, commutes, values, _) in enumerate(nodes):
-        if not commutes or len(values) < 2:
-            continue
-        if len({depth[v] for v in values}) < len(set(values)):
-            if not colour:
-                colour = _colour_values(form)
-                leaf_colour = _colour_with_leaves(form, leaf_hashes, colour)
-                tie_colour = _break_ties(form, leaf_hashes, leaf_colour) if leaf_hashes else colour
-            ranking = sorted(
-                [(-depth[v], colour[v], leaf_colour[v], tie_colour[v], v, k) for k, v in enumerate(values)]
-            )
-            if not leaf_hashes and any(a[1] == b[1] and a[4] != b[4] for a, b in pairwise(ranking)):
-                return None
-            operand_order = [r[5] for r in ranking]
-        else:
-            operand_order = sorted(range(len(values)), key=[-depth[v] for v in values].__getitem__)
-        if operand_order != list(range(len(operand_order))):
-            operands[i] = tuple(operand_order)
-
-    ordered_nodes: list[tuple[int, tuple[int, ...] | None]] = []
-    is_placed = [False] * len(nodes)
-    for out in outputs:
-        stack = [producer[out]] if producer[out] >= 0 else []
-        while stack:
-            i = stack.pop()
-            if i < 0:  # ~i follows the nodes that node i reads
-                i = ~i
-                if not is_placed[i]:
-                    is_placed[i] = True
-                    ordered_nodes.append((i, operands[i]))
-            elif not is_placed[i]:
-                stack.append(~i)
-                values = nodes[i][2]
-                order = operands[i]
-                for v in reversed(values if order is None else [values[k] for k in order]):
-                    p = producer[v]
-                    if p >= 0 and not is_placed[p]:
-                        stack.append(p)
-    return ordered_nodes
+    return _Ranking(depth, producer, operands, colour, tied)
 
 
-@lru_cache(maxsize=4)  # canonical_order is called again for the same form if leaves have to decide
+def _permutation(order: list[int]) -> tuple[int, ...] | None:
+    """Return an order of operands; None if it leaves them unchanged."""
+    return tuple(order) if order != list(range(len(order))) else None
+
+
 def _colour_values(form: Form) -> list[int]:
     """Return for each value a hash of its ancestors and descendants in the graph."""
     inputs, nodes, outputs = form
@@ -99,7 +136,10 @@ def _colour_values(form: Form) -> list[int]:
         else:
             hash_parts = [up[v] for v in values]
             h = _hash_ints([label, *(sorted(hash_parts) if commutes else hash_parts)])
-        up += [_hash_pair(h, k) for k in range(outs)]
+        if outs == 1:
+            up.append(_hash_pair(h, 0))
+        else:
+            up += [_hash_pair(h, k) for k in range(outs)]
     below: list[list[int]] = [[] for _ in up]
     for k, v in enumerate(outputs):
         below[v].append(_hash_pair(2, k))
@@ -163,7 +203,7 @@ def _break_ties(form: Form, leaf_hashes: tuple[int, ...], colour: list[int]) -> 
                 for leaves, first, (label, _, _, outs) in zip(leaf_hashes, firsts, nodes, strict=False)
             ]
             relabelled = tuple([(label, *node[1:]) for label, node in zip(labels, nodes, strict=True)])
-            colour = _colour_values.__wrapped__((inputs, relabelled, outputs))
+            colour = _colour_values((inputs, relabelled, outputs))
         tied = []
         for _, commutes, values, _ in nodes:
             if commutes and len(values) > 1:

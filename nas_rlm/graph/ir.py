@@ -162,12 +162,10 @@ class Spec:
         self._chain = chain
         self.commutes = callee is None and op in COMMUTATIVE
         if self.commutes:
-            leaves = sorted(
-                (a for a in pattern if isinstance(a, StaticInput)), key=lambda a: (a.signature, a.tag)
-            )
+            leaves = sorted(_static_inputs(pattern), key=lambda a: (a.signature, a.tag))
             pattern = (*(a for a in pattern if a is ...), *leaves)
         self.pattern = pattern
-        self.leaves: list[StaticInput] = [a for a in pattern if isinstance(a, StaticInput)]
+        self.leaves: list[StaticInput] = _static_inputs(pattern)
         name = f"call:{callee.digest:x}" if callee else op
         args = ["_" if a is ... else "" if a is None else a.signature for a in pattern]
         self.label = stable_hash(f"{name}{attrs}({','.join(sorted(args) if self.commutes else args)})")
@@ -189,8 +187,13 @@ class Spec:
     def with_leaves(self, leaves: Iterable[StaticInput]) -> Spec:
         """Return the same operation with other leaves."""
         remaining = iter(leaves)
-        pattern = tuple([next(remaining) if isinstance(a, StaticInput) else a for a in self.pattern])
+        pattern = tuple([a if a is ... or a is None else next(remaining) for a in self.pattern])
         return spec(self.op, self.attrs, pattern, self.callee)
+
+
+def _static_inputs(pattern: Pattern) -> list[StaticInput]:
+    """Return the leaves and parameters among the inputs of a node, in order."""
+    return [a for a in pattern if a is not ... and a is not None]
 
 
 @memoized
@@ -226,6 +229,10 @@ class Node:
 
     def __init__(self, spec: Spec, values: tuple[int, ...], outs: tuple[int, ...]) -> None:
         self.spec, self.values, self.outs = spec, values, outs
+
+    def with_operands(self, order: tuple[int, ...]) -> Node:
+        """Return the node with the values that it reads in another order."""
+        return Node(self.spec, tuple([self.values[k] for k in order]), self.outs)
 
     @property
     def args(self) -> list[int | StaticInput | None]:
@@ -304,8 +311,9 @@ class Block:
         number = {v: i for i, v in enumerate(self.inputs)}
         described = []
         for n in self.nodes:
-            s = n.spec
-            described.append((s.label, s.commutes, tuple([number[v] for v in n.values]), len(n.outs)))
+            s, values = n.spec, n.values
+            numbers = (number[values[0]],) if len(values) == 1 else tuple([number[v] for v in values])
+            described.append((s.label, s.commutes, numbers, len(n.outs)))
             for v in n.outs:
                 number[v] = len(number)
         return len(self.inputs), tuple(described), tuple([number[v] for v in self.outputs])
@@ -331,12 +339,10 @@ class Block:
         if order is None:
             order = canonical_order(self.form, tuple(map(self._leaf_hash, self.nodes)))
         assert order is not None
-        nodes = []
-        for i, operands in order:
-            n = self.nodes[i]
-            if operands is not None:
-                n = Node(n.spec, tuple([n.values[k] for k in operands]), n.outs)
-            nodes.append(n)
+        nodes = [
+            self.nodes[i] if operands is None else self.nodes[i].with_operands(operands)
+            for i, operands in order
+        ]
         types = self.input_types, self.output_types
         return Block(self.inputs, self.outputs, nodes, *types, not is_tied, self.tags)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from nas_rlm.graph.cache import memoized
-from nas_rlm.graph.ir import VALUE_IDS, Block, Node, Spec, StaticInput, call_spec, param, readers_by_value
+from nas_rlm.graph.ir import VALUE_IDS, Block, Node, Spec, StaticInput, call_spec, param
 
 POINTWISE = {
     *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization"),
@@ -25,10 +25,9 @@ def with_layer_calls(block: Block) -> Block:
     replacements: dict[int, list[Node]] = {}  # nodes that replace a chain, by the position of its last node
     replaced: set[int] = set()
     for chain in find_chains(live):
-        grouped = _group_layers(tuple([s for i in chain for s in nodes[i].spec.chain]))
-        if len(grouped) == len(chain) and all(
-            s is nodes[i].spec for s, i in zip(grouped, chain, strict=True)
-        ):
+        specs = tuple([nodes[i].spec for i in chain])
+        grouped = _group_layers(tuple([part for s in specs for part in s.chain]))
+        if grouped == specs:
             continue
         first, last = nodes[chain[0]], nodes[chain[-1]]
         values = [*first.values, *[next(VALUE_IDS) for _ in grouped[1:]], *last.outs]
@@ -50,8 +49,10 @@ def find_chains(block: Block) -> list[list[int]]:
 
     Each node of a chain reads only the output of the previous one, and no other node reads it.
     """
-    readers = readers_by_value(block)
-    outputs = set(block.outputs)
+    num_reads = dict.fromkeys(block.outputs, 2)  # an output is read outside of the graph, too
+    for n in block.nodes:
+        for v in n.values:
+            num_reads[v] = num_reads.get(v, 0) + 1
     chains: list[list[int]] = []
     chain_by_end: dict[int, list[int]] = {}  # chains that can be extended, by their last value
     for i, n in enumerate(block.nodes):
@@ -63,7 +64,7 @@ def find_chains(block: Block) -> list[list[int]]:
             chains.append(chain)
         chain.append(i)
         v = n.outs[0]
-        if len(readers[v]) == 1 and v not in outputs:
+        if num_reads.get(v) == 1:
             chain_by_end[v] = chain
     return chains
 

@@ -93,6 +93,8 @@ class Outliner:
         times: Counter[Form] = Counter()
         lengths: dict[Form, int] = {}
         for key, c in zip(labels, candidates, strict=True):
+            if times_by_labels[key] < 2:
+                continue
             length = self._length(c.region)
             if saves_enough(times_by_labels[key], length):
                 form = c.region.canonical.form
@@ -109,23 +111,36 @@ class Outliner:
         return True
 
     def _candidates(self) -> list[_Candidate]:
-        """Return all regions of the network and its blocks, and the blocks themselves."""
+        """Return the regions of the network and its blocks, and the blocks themselves.
+
+        Regions that differ from all others in their number of nodes are left out, since they do not repeat.
+        """
         owners: list[tuple[Block | None, int]] = [
             (None, 1),
             *self.undecided.items(),
             *((b, 1) for b in self.functions),
         ]
-        candidates = []
+        regions: list[tuple[Block | None, Region, int]] = []
         for owner, times in owners:
             check_time()
             graph = self._graph(owner)
-            for positions, region in find_regions(graph):
-                is_whole = owner is not None and len(positions) == len(graph.nodes)
-                if not is_whole and (owner in self.functions or not self._is_unit(region)):
-                    candidates.append(_Candidate(owner, positions, times, region))
-        candidates += [_Candidate(b, [], n, self.body(b)) for b, n in self.undecided.items() if not b.is_unit]
-        candidates += [_Candidate(b, [], 1, self.body(b)) for b in self.functions]
-        return candidates
+            for region in find_regions(graph):
+                if owner is None or len(region.positions) < len(graph.nodes):
+                    regions.append((owner, region, times))
+        blocks = [(b, times) for b, times in self.undecided.items() if not b.is_unit]
+        blocks += [(b, 1) for b in self.functions]
+        times_by_size: Counter[int] = Counter()
+        for _, region, times in regions:
+            times_by_size[len(region.positions)] += times
+        for block, times in blocks:
+            times_by_size[len(self.body(block).nodes)] += times
+        candidates = [
+            _Candidate(owner, region.positions, times, region.graph)
+            for owner, region, times in regions
+            if times_by_size[len(region.positions)] > 1
+            and (owner in self.functions or not self._is_unit(region.graph))
+        ]
+        return candidates + [_Candidate(b, [], times, self.body(b)) for b, times in blocks]
 
     def _graph(self, owner: Block | None) -> Block:
         """Return the current body of the block `owner`, or the network's graph if it is None."""
@@ -143,11 +158,10 @@ class Outliner:
 
     def _is_unit(self, region: Block) -> bool:
         """Return True if a region is a unit, also with undecided regions inlined."""
-        callees = [self._undecided_callee(n) for n in region.nodes]
         return (
             region.is_unit
             and self._length(region) <= MAX_UNIT_NODES
-            and all(c is None or c.is_unit for c in callees)
+            and all((c := self._undecided_callee(n)) is None or c.is_unit for n in region.nodes)
         )
 
     def _make_function(self, group: list[_Candidate]) -> None:
@@ -270,26 +284,27 @@ class Outliner:
     def outline_cells(self) -> None:
         """Make functions of repeated cells; a cell reads only the outputs of the two previous cells."""
         graph = order_by_dependencies(self.main)
-        cells: dict[Form, list[Region]] = defaultdict(list)
-        for positions in find_cells(graph):
-            if len(positions) > 1:
-                cell = extract_subgraph(graph, positions)
-                cells[cell.canonical.form].append((positions, cell))
-        repeated = [group for group in cells.values() if saves_enough(len(group), len(group[0][0]))]
+        cells = [(p, extract_subgraph(graph, p)) for p in find_cells(graph) if len(p) > 1]
+        times = Counter([cell.labels for _, cell in cells])
+        calls = [(p, call_node(cell)) for p, cell in cells if saves_enough(times[cell.labels], len(p))]
+        num_calls = Counter([n.spec.callee for _, n in calls])
+        repeated = [(p, n) for p, n in calls if saves_enough(num_calls[n.spec.callee], len(p))]
         if repeated:
             self.main = graph
-            self._make_functions([cell for group in repeated for cell in group])
+            self._make_functions(repeated)
 
-    def _make_functions(self, regions: list[Region]) -> bool:
-        """Make functions of subgraphs of the network; equal subgraphs share a function.
+    def _make_functions(self, calls: list[tuple[list[int], Node]]) -> bool:
+        """Make functions of subgraphs of the network.
 
         A subgraph stays inline if a function of it exists whose parameters were merged: its calls pass other
         arguments.
 
+        Args:
+            calls: positions of the nodes of each subgraph, and the call that replaces them.
+
         Returns:
             False if all stay inline.
         """
-        calls = [(positions, call_node(region)) for positions, region in regions]
         calls = [(positions, n) for positions, n in calls if n.spec.callee not in self.bodies]
         self.main = replace_with_calls(self.main, calls)
         for block in dict.fromkeys(n.spec.callee for _, n in calls):
@@ -311,7 +326,7 @@ class Outliner:
 
         runs = best_runs(tuple([tuple([describe(i) for i in chain]) for chain in chains]))
         positions = [chains[k][start:end] for k, start, end in runs]
-        return self._make_functions([(run, extract_subgraph(self.main, run)) for run in positions])
+        return self._make_functions([(run, call_node(extract_subgraph(self.main, run))) for run in positions])
 
     def inline_single_call(self) -> bool:
         """Inline a function that has a single call; return False if there is none."""

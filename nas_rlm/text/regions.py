@@ -6,11 +6,13 @@ A value branches if several nodes read it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import count
 
 from nas_rlm.graph.cache import memoized
 from nas_rlm.graph.ir import (
+    MAX_UNIT_NODES,
     VALUE_IDS,
     Block,
     Node,
@@ -23,7 +25,23 @@ from nas_rlm.graph.ir import (
 )
 from nas_rlm.graph.limits import check_time
 
-Region = tuple[list[int], Block]  # positions of the nodes in the enclosing graph, and these nodes as a graph
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A region of a graph.
+
+    Args:
+        enclosing: the graph.
+        positions: positions of the nodes of the region in it.
+    """
+
+    enclosing: Block
+    positions: list[int]
+
+    @cached_property
+    def graph(self) -> Block:
+        """The nodes of the region as a graph."""
+        return extract_subgraph(self.enclosing, self.positions)
 
 
 @lru_cache(maxsize=1 << 8)
@@ -41,31 +59,42 @@ def find_regions(block: Block) -> list[Region]:
     if not branching:
         return []
     producer = {v: i for i, n in enumerate(nodes) for v in n.outs}
-    all_bits = (1 << (len(nodes) + 1)) - 1
+    all_bits = (1 << len(nodes)) - 1
     postdominators = _postdominators(block, readers, all_bits)
-    dominators = _dominators(block, producer, all_bits)
     regions = []
     for v in branching:
         check_time()
         joins = all_bits
         for c in readers[v]:
             joins &= postdominators[c]
-        joins &= (1 << len(nodes)) - 1
-        if not joins:
+        entry = producer.get(v, -1)
+        if not joins or (entry >= 0 and len(nodes[entry].outs) > 1):
             continue
         last = (joins & -joins).bit_length() - 1
-        entry = producer.get(v, len(nodes))
-        if not dominators[last] >> entry & 1 or (entry < len(nodes) and len(nodes[entry].outs) > 1):
-            continue
-        first = entry + 1 if entry < len(nodes) else 0
-        positions = [
-            i for i in range(first, last + 1) if dominators[i] >> entry & 1 and postdominators[i] >> last & 1
-        ]
+        positions = _dependent_nodes(nodes, v, range(entry + 1, last + 1))
         if len(positions) >= 2 and len(nodes[last].outs) == 1:
-            members = set(positions)
-            if all(a == v or producer.get(a) in members for i in positions for a in nodes[i].values):
-                regions.append((positions, extract_subgraph(block, positions)))
+            regions.append(Region(block, positions))
     return regions
+
+
+def _dependent_nodes(nodes: list[Node], value: int, positions: range) -> list[int]:
+    """Return the positions of the nodes that depend on a value; empty if they read other values from outside.
+
+    Args:
+        nodes: nodes of a graph.
+        value: id of the value.
+        positions: positions of the nodes to look at.
+    """
+    defined = {value}
+    dependent = []
+    for i in positions:
+        n = nodes[i]
+        if not defined.isdisjoint(n.values):
+            if not defined.issuperset(n.values):
+                return []
+            defined.update(n.outs)
+            dependent.append(i)
+    return dependent
 
 
 def _postdominators(block: Block, readers: dict[int, list[int]], all_bits: int) -> list[int]:
@@ -83,21 +112,9 @@ def _postdominators(block: Block, readers: dict[int, list[int]], all_bits: int) 
     return postdominators
 
 
-def _dominators(block: Block, producer: dict[int, int], all_bits: int) -> list[int]:
-    """Return for each node a bit mask of the nodes on all paths to it; the last bit stands for the inputs."""
-    nodes = block.nodes
-    dominators = [0] * len(nodes)
-    for i, n in enumerate(nodes):
-        mask = all_bits
-        for v in n.values:
-            mask &= dominators[producer[v]] if v in producer else 1 << len(nodes)
-        dominators[i] = (1 << i) | (mask if n.values else 0)
-    return dominators
-
-
 def inner_regions(block: Block) -> list[Block]:
     """Return the regions of a block, without a region that is the entire block."""
-    return [region for positions, region in find_regions(block) if len(positions) < len(block.nodes)]
+    return [r.graph for r in find_regions(block) if len(r.positions) < len(block.nodes)]
 
 
 def extract_subgraph(block: Block, positions: list[int]) -> Block:
@@ -163,12 +180,12 @@ def with_unit_calls(block: Block, include_whole: bool = True) -> Block:
         include_whole: if the entire graph is a unit, replace it by a call too.
     """
     while True:
-        regions = [(r, b) for r, b in find_regions(block) if include_whole or len(r) < len(block.nodes)]
-        units = [(positions, region) for positions, region in regions if region.is_unit]
+        max_nodes = min(MAX_UNIT_NODES, len(block.nodes) if include_whole else len(block.nodes) - 1)
+        units = [r for r in find_regions(block) if len(r.positions) <= max_nodes and r.graph.is_unit]
         if not units:
             return block
-        min_nodes = min(len(positions) for positions, _ in units)
-        calls = [(positions, call_node(unit)) for positions, unit in units if len(positions) == min_nodes]
+        min_nodes = min(len(r.positions) for r in units)
+        calls = [(r.positions, call_node(r.graph)) for r in units if len(r.positions) == min_nodes]
         block = replace_with_calls(block, calls)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from nas_rlm.graph.ir import Block, StaticInput, readers_by_value
+from nas_rlm.graph.ir import Block, Node, StaticInput
 from nas_rlm.graph.limits import check_time
 
+_NODES_BETWEEN_CHECKS = 64  # of the time limit
 MIN_SAVING = 4  # nodes that a block must save: (calls - 1) * (nodes - 1)
 
 
@@ -98,26 +99,28 @@ def order_by_dependencies(block: Block) -> Block:
     dependencies: list[int] = []  # for each node, the nodes that it depends on and itself, as bits
     operands: list[list[int]] = []  # for each node, the nodes that it reads, in reverse order of the visits
     for i, n in enumerate(block.nodes):
-        check_time()
-        producers = {producer[v] for v in n.values if v in producer}
+        if not i % _NODES_BETWEEN_CHECKS:
+            check_time()
+        producers = [producer[v] for v in n.values if v in producer]
         bits = 1 << i
         for p in producers:
             bits |= dependencies[p]
         dependencies.append(bits)
-        operands.append(
-            sorted(producers, key=lambda p: (dependencies[p].bit_count(), -p))
-            if len(producers) > 1
-            else [*producers]
-        )
-    order: dict[int, None] = {}
+        if len(producers) > 1:
+            producers = sorted(set(producers), key=lambda p: (dependencies[p].bit_count(), -p))
+        operands.append(producers)
+    ordered: list[Node] = []
+    is_visited = [False] * len(block.nodes)
     stack = [producer[v] for v in reversed(block.outputs) if v in producer]
     while stack:
-        missing = [p for p in operands[stack[-1]] if p not in order]
-        if missing:
-            stack += missing
-        else:
-            order.setdefault(stack.pop())
-    return block.with_nodes([block.nodes[i] for i in order])
+        i = stack.pop()
+        if i < 0:  # all operands of node ~i have been placed
+            ordered.append(block.nodes[~i])
+        elif not is_visited[i]:
+            is_visited[i] = True
+            stack.append(~i)
+            stack += operands[i]
+    return block.with_nodes(ordered)
 
 
 def find_cells(block: Block) -> list[list[int]]:
@@ -126,7 +129,7 @@ def find_cells(block: Block) -> list[list[int]]:
     Returns:
         Positions of the nodes of each run.
     """
-    last_read = {v: max(c) if c else -1 for v, c in readers_by_value(block).items()}
+    last_read = {v: i for i, n in enumerate(block.nodes) for v in n.values}
     last_read |= dict.fromkeys(block.outputs, len(block.nodes))
     producer = {v: i for i, n in enumerate(block.nodes) for v in n.outs} | dict.fromkeys(block.inputs, -1)
     live: set[int] = set(block.inputs)
@@ -134,9 +137,13 @@ def find_cells(block: Block) -> list[list[int]]:
     num_runs: dict[int, int] = {}  # for each possible end of a run, the number of runs up to it
     first_end = -1  # last possible end of the first run
     for i, n in enumerate(block.nodes):
-        live.difference_update([v for v in n.values if last_read[v] == i])
-        live.update([v for v in n.outs if last_read[v] > i])
-        if len(n.outs) != 1 or len(live) > 2 or n.outs[0] not in live:
+        for v in n.values:
+            if last_read[v] == i:
+                live.discard(v)
+        for v in n.outs:
+            if v in last_read:
+                live.add(v)
+        if len(live) > 2 or len(n.outs) != 1 or n.outs[0] not in live:
             continue
         other_live = [producer[v] for v in live if v != n.outs[0]]
         previous = other_live[0] if other_live else first_end
