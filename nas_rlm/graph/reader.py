@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,15 @@ from nas_rlm.graph.ir import GROUP, UNKNOWN_VALUE, Block, Leaf, Node, Pattern, S
 from nas_rlm.graph.onnx_graphs.flat_graph import LARGE_MODELS, MAX_OPSET, OPSET, FlatGraph, Op, type_name
 from nas_rlm.graph.onnx_graphs.operator_checks import schema_of
 from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
-from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, FLOATS, STRING, Dims, Tensor, num_elements
+from nas_rlm.graph.onnx_graphs.tensors import (
+    COMPUTED,
+    FLOATS,
+    MAX_FOLDED_ELEMENTS,
+    STRING,
+    Dims,
+    Tensor,
+    num_elements,
+)
 from nas_rlm.graph.rewriting.normalization import Normalizer
 from nas_rlm.graph.rewriting.shared_weights import weight_marks
 
@@ -27,7 +35,29 @@ _DOMAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)
 _GROUPED_OPERATORS = ("Conv", "ConvTranspose")
 _KERNEL_OPERATORS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv")
 _SIZE_OPERATORS = ("ConstantOfShape", "Expand", "Reshape", "Resize", "Split", "Tile")
-_FLOAT_VALUES = {"Resize": (1, 2)}  # inputs of operators whose values decide the shape of the output
+_ALL_INPUTS = range(1 << 31)
+# Positions of float inputs that decide what an operator computes, and that no training changes.
+_FLOAT_VALUES: dict[str, Sequence[int]] = {
+    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Pow"), (0, 1)),
+    **dict.fromkeys(("Max", "Min", "Range"), _ALL_INPUTS),
+    **dict.fromkeys(("Clip", "Resize"), (1, 2)),
+    **dict.fromkeys(("Pad", "com.microsoft.Pad"), (2,)),
+    "MelWeightMatrix": (3, 4),
+    "NonMaxSuppression": (3, 4),
+    "OneHot": (1, 2),
+}
+# Positions of float inputs that may be learnt if they have more than one element.
+_SINGLE_VALUES: dict[str, Sequence[int]] = {"Where": (1, 2)}
+# Positions of integers that decide shapes; lists of up to MAX_FOLDED_ELEMENTS are part of the text.
+_SHAPE_VALUES: dict[str, Sequence[int]] = {
+    **dict.fromkeys(("Expand", "Reshape", "Split", "SplitToSequence", "Squeeze", "Tile", "Unsqueeze"), (1,)),
+    **dict.fromkeys(("Pad", "com.microsoft.Pad"), (1, 3)),
+    "ConstantOfShape": (0,),
+    "Range": (0, 1, 2),
+    "Resize": (3,),
+    "Slice": (1, 2, 3, 4),
+    "TopK": (1,),
+}
 _DEFAULT_VALUES = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 
 
@@ -91,9 +121,9 @@ def _proto_text(type_: TypeProto, symbols: dict[str, str]) -> str:
     raise ValueError("a value of an unknown type: expected a tensor, sequence, map or optional value")
 
 
-def _float_text(value: float) -> str:
-    """Return the shortest text of a float32 value."""
-    text = repr(float(str(np.float32(value))))
+def _float_text(value: float, kind: str = "float") -> str:
+    """Return the shortest text of a value of a float type."""
+    text = repr(value if kind == "double" else float(str(np.float32(value))))
     return text if any(c in text for c in ".en") else f"{text}.0"
 
 
@@ -111,7 +141,7 @@ def _elements_text(array: np.ndarray, kind: str) -> str:
     if array.dtype.kind == "c":
         array = array.reshape(-1).view(array.real.dtype)
     is_integer = array.dtype.kind in "iub" or kind.startswith(("int", "uint"))
-    return ",".join([str(int(v)) if is_integer else _float_text(float(v)) for v in array.reshape(-1)])
+    return ",".join([str(int(v)) if is_integer else _float_text(float(v), kind) for v in array.reshape(-1)])
 
 
 @memoized
@@ -310,7 +340,12 @@ class _Reader:
         captured: list[int | Leaf] = []
         if subgraphs:
             values = list(dict.fromkeys(v for _, graph in subgraphs for v in graph.captured()))
-            read = {v: a for v in values if (a := self._argument("", 0, v, self.marks.get(v))) is not None}
+            uses = _deciding_uses(subgraphs)
+            read = {
+                v: a
+                for v in values
+                if (a := self._argument(*uses.get(v, ("", 0)), v, self.marks.get(v))) is not None
+            }
             captured = list(dict.fromkeys(read.values()))
             positions = {v: len(op.inputs) + captured.index(arg) for v, arg in read.items()}
             texts = _SubgraphTexts(self, positions)
@@ -348,6 +383,11 @@ class _Reader:
         """Return the leaf of a weight or constant."""
         name, shape = type_name(tensor.dtype), tensor.known_shape
         assert shape is not None
+        if position in _SHAPE_VALUES.get(kind, ()) and tensor.is_large:
+            raise ValueError(
+                f"{kind}: input {position} has {num_elements(shape):,} elements:"
+                f" expected at most {MAX_FOLDED_ELEMENTS:,} of a constant that decides a shape"
+            )
         if position in QUANTIZATION_PARAMETERS.get(kind, ()):
             return leaf(name, shape)  # calibration decides the values
         array = tensor.array if _may_have_value(tensor, shape, kind, position) else None
@@ -366,10 +406,23 @@ def _may_have_value(tensor: Tensor, shape: Dims, kind: str, position: int) -> bo
     if shape and position in INTEGER_WEIGHTS.get(kind, ()):
         return False
     size = num_elements(shape) or 0
-    is_float = tensor.dtype in FLOATS
-    return size <= MAX_CONSTANT_ELEMENTS and (
-        not is_float or not shape or position in _FLOAT_VALUES.get(kind, ())
-    )
+    if tensor.dtype not in FLOATS:
+        return size <= MAX_CONSTANT_ELEMENTS or position in _SHAPE_VALUES.get(kind, ())
+    if position in _SINGLE_VALUES.get(kind, ()):
+        return size == 1
+    return not shape or (size <= MAX_CONSTANT_ELEMENTS and position in _FLOAT_VALUES.get(kind, ()))
+
+
+def _deciding_uses(subgraphs: Sequence[tuple[str, FlatGraph]]) -> dict[int, tuple[str, int]]:
+    """Return the operator and position that read a value in subgraphs, for values that belong to the text."""
+    tables = (_FLOAT_VALUES, _SINGLE_VALUES, _SHAPE_VALUES)
+    return {
+        v: (op.kind, k)
+        for _, graph in subgraphs
+        for op in _all_ops(graph)
+        for k, v in enumerate(op.inputs)
+        if v is not None and any(k in table.get(op.kind, ()) for table in tables)
+    }
 
 
 def _without_long_attributes(kind: str, attributes: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

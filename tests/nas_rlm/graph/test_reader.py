@@ -50,6 +50,107 @@ def test_complex_constants_have_real_and_imaginary_parts(dtype, kind, shape, siz
     assert kind in text_of("y = Add(x, c)", f"{kind}[2] x", {"c": array})
 
 
+OPERANDS = ["Pow", "Max", "Min", "Mod<fmod=1>", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"]
+
+
+@pytest.mark.parametrize("kind", ["float", "float16", "double", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (8,)])
+@pytest.mark.parametrize("body", [f"y = {op}({args})" for op in OPERANDS for args in ("x, c", "c, x")])
+def test_values_of_floats_that_decide_behaviour_are_part_of_the_text(body, shape, kind):
+    number, size = TensorProto.DataType.Value(kind.upper()), int(np.prod(shape))
+    constants = [helper.make_tensor("c", number, shape, [v] * size) for v in (0.5, 1.25)]
+    is_comparison = any(name in body for name in ("Less", "Greater", "Equal"))
+    outputs = f"{'bool' if is_comparison else kind} y"
+    first, second = (text_of(body, f"{kind}[2,8] x", {"c": c}, outputs) for c in constants)
+    assert first != second
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "PRelu"])
+@pytest.mark.parametrize("shape", [(8,), (2, 8)])
+def test_operands_that_may_be_learnt_are_weights(op, shape):
+    values = [np.full(shape, v, np.float32) for v in (0.5, 1.25)]
+    first, second = (text_of(f"y = {op}(x, c)", X, {"c": c}) for c in values)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "constants", "outputs"),
+    [
+        ("y = Clip(x, c)", "double[2,8] x", [np.array([-1.0]), np.array([-2.0])], "double y"),
+        *[
+            (
+                "y = Where(b, x, c)",
+                f"{X}, bool[2,8] b",
+                [np.full(s, v, np.float32) for v in (0, 1)],
+                "float y",
+            )
+            for s in ((1,), (1, 1))
+        ],
+        ("y = Pad(x, p, c)", X, [np.array([2], np.float32), np.array([3], np.float32)], "float y"),
+        ("y = OneHot(x, d, c)", "int64[3] x", [np.array([0, 1.0]), np.array([0, 2.0])], "double[3,5] y"),
+        (
+            "y = NonMaxSuppression(x, s, n, c)",
+            "float[1,6,4] x, float[1,1,6] s",
+            [np.array([0.5], np.float32), np.array([0.6], np.float32)],
+            "int64[n,3] y",
+        ),
+        (
+            "y = NonMaxSuppression(x, s, n, , c)",
+            "float[1,6,4] x, float[1,1,6] s",
+            [np.array([0.5], np.float32), np.array([0.6], np.float32)],
+            "int64[n,3] y",
+        ),
+    ],
+)
+def test_values_of_bounds_and_thresholds_are_part_of_the_text(body, inputs, constants, outputs):
+    others = {"p": np.array([0, 1, 0, 1]), "d": np.array(5), "n": np.array([3])}
+    texts = [text_of(body, inputs, others | {"c": c}, outputs) for c in constants]
+    assert texts[0] != texts[1]
+
+
+@pytest.mark.parametrize("exponents", [(2.0, 3.0), (0.5, -0.5)])
+def test_values_that_a_subgraph_reads_are_part_of_the_text(exponents):
+    branches = (
+        "then_branch = t () => (float[2,8] a) { a = Pow(x, c) },"
+        " else_branch = e () => (float[2,8] b) { b = Relu(x) }"
+    )
+    first, second = (
+        text_of(f"y = If<{branches}>(k)", f"{X}, bool k", {"c": np.array([v], np.float32)}) for v in exponents
+    )
+    assert first != second
+
+
+@pytest.mark.parametrize("count", [2, 65, 300])
+def test_sizes_of_many_parts_are_part_of_the_text(count):
+    sizes = np.array([2] + [1] * (count - 1))
+    names = [f"y{k}" for k in range(count)]
+    outputs = ", ".join(f"float {name}" for name in names)
+    body = f"{', '.join(names)} = Split(x, s)"
+    texts = [text_of(body, f"float[{count + 1}] x", {"s": s}, outputs) for s in (sizes, sizes[::-1].copy())]
+    assert texts[0] != texts[1]
+    assert not any("W" in text.split("{")[0] or "int64" in text.split("{")[0] for text in texts)
+
+
+def test_too_many_integers_that_decide_a_shape():
+    model = small_model("s = SplitToSequence(x, c) y = SequenceAt(s, i)", "float[5000] x")
+    model.graph.initializer.append(helper.make_tensor("c", TensorProto.INT64, [5000], [1] * 5000))
+    model.graph.initializer.append(helper.make_tensor("i", TensorProto.INT64, [], [0]))
+    with pytest.raises(ValueError, match="input 1 has 5,000 elements: expected at most 4,096"):
+        from_onnx(model)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "values",
+    [(1e300, 1e301), (1.00000001, 1.0), (1 / 3, float(np.float32(1 / 3))), (5e-324, 0.0), (np.inf, 1e308)],
+)
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+def test_constants_of_type_double_have_all_digits(values, shape):
+    x = "double[2,3] x"
+    texts = [text_of("y = Max(x, c)", x, {"c": np.full(shape, v)}, "double y") for v in values]
+    assert texts[0] != texts[1]
+
+
 @pytest.mark.parametrize(
     "change",
     [
