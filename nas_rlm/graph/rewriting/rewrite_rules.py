@@ -12,7 +12,16 @@ from onnx import TensorProto
 
 from nas_rlm.graph.onnx_graphs.flat_graph import Op
 from nas_rlm.graph.onnx_graphs.shapes.layers import CHANNELS_LAST, convolution_inputs
-from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, VARIABLE, Tensor, constant, vector
+from nas_rlm.graph.onnx_graphs.tensors import (
+    COMPUTED,
+    FLOATS,
+    INT64,
+    VARIABLE,
+    Dim,
+    Tensor,
+    constant,
+    vector,
+)
 from nas_rlm.graph.rewriting.rewriter import Rewriter
 
 Rule = Callable[[Rewriter, Op], list[Op] | None]
@@ -75,7 +84,8 @@ def _reduce_mean(graph: Rewriter, op: Op) -> list[Op] | None:
     if shape is None or values is None:
         return None
     reduced = sorted(int(a) % len(shape) for a in values.reshape(-1))
-    if len(shape) < 3 or reduced != list(range(2, len(shape))):
+    is_float = x is not None and x.dtype in FLOATS
+    if len(shape) < 3 or reduced != list(range(2, len(shape))) or not is_float:
         return _reduce_axes(graph, op)
     if op.attributes.get("keepdims", 1):
         return [Op("GlobalAveragePool", {}, op.inputs[:1], op.outputs)]
@@ -154,8 +164,11 @@ def _gemm(graph: Rewriter, op: Op) -> list[Op] | None:
     is_plain = all(op.attributes.get(name, value) == value for name, value in defaults.items())
     rows, matrix = _merged_rows(graph, op.inputs[0]), graph.tensor(op, 1)
     after = graph.tensors[op.outputs[0]].known_shape
-    if rows is None or matrix is None or len(op.inputs) != 3 or after is None or not is_plain:
+    bias = graph.tensor(op, 2)
+    if rows is None or matrix is None or bias is None or after is None or not is_plain:
         return None
+    if bias.shape is None or any(d != 1 for d in bias.shape[:-1]):
+        return None  # a bias for each row
     weight = op.inputs[1]
     if op.attributes.get("transB", 0):
         if matrix.origin == VARIABLE:
@@ -305,11 +318,11 @@ def _auto_pad(graph: Rewriter, op: Op) -> list[Op] | None:
     ]
     smaller, larger = [t // 2 for t in totals], [t - t // 2 for t in totals]
     pads = (*smaller, *larger) if mode == b"SAME_UPPER" else (*larger, *smaller)
-    return [op.changed(auto_pad=None, pads=pads)]
+    return [op.changed(auto_pad=None, pads=pads, ceil_mode=None)]  # SAME has no ceil_mode
 
 
 def _slice(graph: Rewriter, op: Op) -> list[Op] | None:
-    """Merge slices of different axes into one, and write all ends beyond the axis as SLICE_END."""
+    """Merge slices of different axes into one, and write bounds and axes in one form."""
     bounds = _normalized_slice(graph, op)
     if bounds is None:
         return None
@@ -317,17 +330,18 @@ def _slice(graph: Rewriter, op: Op) -> list[Op] | None:
         return _drop(graph, op)
     producer = graph.exclusive_producer(op.inputs[0], "Slice")
     inner = _normalized_slice(graph, producer) if producer is not None else None
+    source = op.inputs[0]
     if producer is not None and inner is not None and not set(inner) & set(bounds):
-        merged, source = {**inner, **bounds}, producer.inputs[0]
-    elif bounds != _slice_arguments(graph, op):
-        merged, source = bounds, op.inputs[0]
-    else:
-        return None
-    axes = sorted(merged)
-    columns = [[merged[a][k] for a in axes] for k in range(3)]
-    steps = [graph.new(vector(columns[2]))] if any(s != 1 for s in columns[2]) else []
-    constants = [graph.new(vector(values)) for values in (columns[0], columns[1], axes)]
-    return [Op("Slice", {}, (source, *constants, *steps), op.outputs)]
+        bounds, source = {**inner, **bounds}, producer.inputs[0]
+    axes = sorted(bounds)
+    starts, ends, steps = ([bounds[a][k] for a in axes] for k in range(3))
+    columns = [starts, ends, axes, *([steps] if any(s != 1 for s in steps) else [])]
+    if source == op.inputs[0] and len(op.inputs) == 1 + len(columns):
+        given = [graph.tensor(op, k) for k in range(1, len(op.inputs))]
+        arrays = [None if x is None or x.dtype != INT64 else x.array for x in given]
+        if [None if a is None else a.tolist() for a in arrays] == columns:
+            return None
+    return [Op("Slice", {}, (source, *[graph.new(vector(values)) for values in columns]), op.outputs)]
 
 
 def _slice_arguments(graph: Rewriter, op: Op) -> dict[int, tuple[int, int, int]] | None:
@@ -351,23 +365,40 @@ def _slice_arguments(graph: Rewriter, op: Op) -> dict[int, tuple[int, int, int]]
 
 
 def _normalized_slice(graph: Rewriter, op: Op) -> dict[int, tuple[int, int, int]] | None:
-    """Return start, end and step of each axis of a Slice, axes counted from 0, ends limited to SLICE_END.
+    """Return start, end and step of each axis of a Slice in one form, axes counted from 0.
 
     Axes of which all elements are kept are left out.
     """
     arguments, x = _slice_arguments(graph, op), graph.tensor(op, 0)
-    if arguments is None or x is None or x.shape is None:
+    if arguments is None or x is None or x.shape is None or not all(k for _, _, k in arguments.values()):
         return None
-    bounds = {}
-    for axis, (start, end, step) in arguments.items():
-        axis %= len(x.shape)
-        side = x.shape[axis]
-        if step > 0 and (end >= side if type(side) is int else end >= SLICE_END):
-            end = SLICE_END
-        if step == 1 and start == 0 and end == SLICE_END:
-            continue
-        bounds[axis] = (start, end, step)
-    return bounds
+    found = {a % len(x.shape): _bounds(*bounds, x.shape[a]) for a, bounds in arguments.items()}
+    return {axis: bounds for axis, bounds in found.items() if bounds != (0, SLICE_END, 1)}
+
+
+def _bounds(start: int, end: int, step: int, side: Dim) -> tuple[int, int, int]:
+    """Return start, end and step of the slice of an axis in one form.
+
+    Starts and ends are counted from 0. An end beyond the axis is SLICE_END, or -SLICE_END for a negative
+    step. A negative step from the last element starts at -1. For a side of unknown size, only bounds that no
+    size reaches are changed.
+    """
+    if type(side) is not int:
+        if step > 0:
+            return 0 if start <= -SLICE_END else start, min(end, SLICE_END), step
+        return -1 if start >= SLICE_END else start, max(end, -SLICE_END), step
+    low, high = (0, side) if step > 0 else (-1, side - 1)
+    first, beyond = (min(max(v + side if v < 0 else v, low), high) for v in (start, end))
+    kept = range(first, beyond, step)
+    if len(kept) == side and step > 0:
+        return 0, SLICE_END, 1
+    if not kept:
+        return 0, 0, 1
+    step = step if len(kept) > 1 else 1
+    first, last = kept[0], kept[-1]
+    if step > 0:
+        return first, SLICE_END if last + step >= side else last + 1, step
+    return -1 if first == side - 1 else first, -SLICE_END if last + step < 0 else last - 1, step
 
 
 def _pad(graph: Rewriter, op: Op) -> list[Op] | None:
@@ -387,7 +418,8 @@ def _pad(graph: Rewriter, op: Op) -> list[Op] | None:
             full[a % len(x.shape) + len(x.shape)] = int(values[half + k])
         return [op.changed([op.inputs[0], graph.new(vector(full)), *op.inputs[2:3]])]
     value = graph.tensor(op, 2)
-    if value is not None and value.array is not None and not value.array.any():
+    is_used = op.attributes.get("mode", b"constant") == b"constant"
+    if value is not None and (not is_used or (value.array is not None and not value.array.any())):
         return [op.changed(op.inputs[:2])]
     return None
 
@@ -470,13 +502,14 @@ def _scalar_factor(graph: Rewriter, op: Op) -> list[Op] | None:
 
 def _is_hard_swish(gate: Op) -> bool:
     """Return True for the HardSigmoid of a HardSwish."""
-    return abs(gate.attributes.get("alpha", 0.2) - 1 / 6) < 1e-6 and gate.attributes.get("beta", 0.5) == 0.5
+    alpha, beta = gate.attributes.get("alpha", 0.2), gate.attributes.get("beta", 0.5)
+    return beta == 0.5 and _is_close(alpha, 1 / 6, _PRECISIONS[TensorProto.FLOAT])
 
 
 def _gelu_input(graph: Rewriter, op: Op) -> int | None:
     """Return x for a product that computes x / 2 · (1 + erf(x / √2)); None for any other."""
     factors = _factors(graph, op)
-    halves = [v for v in factors if _is_scalar(graph, v, 0.5)]
+    halves = [v for v in factors if _is_number(graph, v, 0.5)]
     gates = [v for v in factors if graph.exclusive_producer(v, "Add") is not None]
     rest = [v for v in factors if v not in (*halves[:1], *gates[:1])]
     if len(factors) != 3 or len(halves) != 1 or len(gates) != 1 or len(rest) != 1:
@@ -485,17 +518,25 @@ def _gelu_input(graph: Rewriter, op: Op) -> int | None:
     assert add is not None
     for erf_value, one in (add.inputs, add.inputs[::-1]):
         erf = graph.exclusive_producer(erf_value, "Erf")
-        if erf is None or not _is_scalar(graph, one, 1.0):
+        if erf is None or not _is_number(graph, one, 1.0):
             continue
         for kind, scalar in (("Div", 2**0.5), ("Mul", 0.5**0.5)):
             scaled = graph.exclusive_producer(erf.inputs[0], kind)
-            if (
-                scaled is not None
-                and scaled.inputs[0] == rest[0]
-                and _is_scalar(graph, scaled.inputs[1], scalar)
-            ):
+            if scaled is None:
+                continue
+            pairs = (scaled.inputs, scaled.inputs[::-1]) if kind == "Mul" else (scaled.inputs,)
+            numbers = [number for x, number in pairs if x == rest[0] and _is_number(graph, number, scalar)]
+            constants = (halves[0], one, *numbers)
+            if numbers and all(_keeps_shape(graph, v, rest[0]) for v in constants):
                 return rest[0]
     return None
+
+
+def _keeps_shape(graph: Rewriter, number: int | None, value: int) -> bool:
+    """Return True if a constant of one element does not add dimensions to a value."""
+    shape = () if number is None else graph.tensors[number].shape
+    other = graph.tensors[value].shape
+    return not shape or (other is not None and len(shape) <= len(other))
 
 
 def _factors(graph: Rewriter, op: Op) -> list[int]:
@@ -507,12 +548,28 @@ def _factors(graph: Rewriter, op: Op) -> list[int]:
     return factors
 
 
-def _is_scalar(graph: Rewriter, value: int | None, expected: float) -> bool:
-    """Return True for a constant of one element that is nearly a number."""
+def _is_number(graph: Rewriter, value: int | None, expected: float) -> bool:
+    """Return True for a constant of one element that is a number, up to the rounding of its type."""
     x = graph.tensors[value] if value is not None else None
-    if x is None or x.origin == VARIABLE or x.array is None or x.array.size != 1 or x.array.dtype.kind == "O":
+    if x is None or x.origin == VARIABLE or x.array is None or x.array.size != 1:
         return False
-    return bool(abs(float(x.array.reshape(-1)[0]) - expected) < 1e-3 * expected)
+    if x.dtype not in _PRECISIONS:
+        return False
+    return _is_close(float(x.array.reshape(-1)[0]), expected, _PRECISIONS[x.dtype])
+
+
+# Distance from 1 to the next larger number. Exporters often round numbers of type double to float.
+_PRECISIONS = {
+    TensorProto.FLOAT16: 2.0**-10,
+    TensorProto.BFLOAT16: 2.0**-7,
+    TensorProto.FLOAT: 2.0**-23,
+    TensorProto.DOUBLE: 2.0**-23,
+}
+
+
+def _is_close(value: float, expected: float, precision: float) -> bool:
+    """Return True if a number differs from a positive one by rounding."""
+    return abs(value - expected) <= 2 * precision * expected
 
 
 def _add(graph: Rewriter, op: Op) -> list[Op] | None:
@@ -546,8 +603,9 @@ def _resize(graph: Rewriter, op: Op) -> list[Op] | None:
     if tuple(kept) != op.inputs:
         return [op.changed(kept)]
     x = graph.tensor(op, 0)
-    before = None if x is None or mode == b"tf_crop_and_resize" else x.known_shape
-    if before is not None and before == graph.tensors[op.outputs[0]].known_shape:
+    before = None if x is None else x.known_shape
+    is_same = before is not None and before == graph.tensors[op.outputs[0]].known_shape
+    if is_same and mode not in _MOVING_MODES and _has_scales_of_one(graph, op):
         return _drop(graph, op)
     is_nearest = op.attributes.get("mode", b"nearest") == b"nearest"
     unused = [] if is_nearest else ["nearest_mode"]
@@ -555,6 +613,16 @@ def _resize(graph: Rewriter, op: Op) -> list[Op] | None:
     unused += [] if mode == b"tf_crop_and_resize" else ["extrapolation_value"]
     found = [name for name in unused if name in op.attributes]
     return [op.changed(**dict.fromkeys(found))] if found else None
+
+
+# Coordinates of Resize that may differ from those of the input even if the shape is the same.
+_MOVING_MODES = (b"tf_crop_and_resize", b"tf_half_pixel_for_nn")
+
+
+def _has_scales_of_one(graph: Rewriter, op: Op) -> bool:
+    """Return True if a Resize that keeps the shape has sizes, or scales of exactly one."""
+    scales = graph.tensor(op, 2)
+    return scales is None or (scales.array is not None and bool((scales.array == 1).all()))
 
 
 def _axis(graph: Rewriter, op: Op) -> list[Op] | None:
@@ -568,8 +636,34 @@ def _axis(graph: Rewriter, op: Op) -> list[Op] | None:
 
 
 _LAST_AXIS = frozenset(
-    {"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization", "TopK", "OneHot"}
+    {
+        *("Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization", "TopK", "OneHot"),
+        *("LpNormalization", "TensorScatter"),
+    }
 )
+
+
+def _axes(graph: Rewriter, op: Op) -> list[Op] | None:
+    """Count axes from 0."""
+    axes, x = op.attributes.get("axes"), graph.tensor(op, 0)
+    if not axes or x is None or not x.shape:
+        return None
+    counted = tuple([a % len(x.shape) for a in axes])
+    return [op.changed(axes=counted)] if counted != axes else None
+
+
+def _axis_input(graph: Rewriter, op: Op) -> list[Op] | None:
+    """Count a constant axis that is an input from 0."""
+    position = 2 if op.kind == "DFT" else 1
+    axis, x = graph.tensor(op, position), graph.tensor(op, 0)
+    if axis is None or axis.array is None or axis.array.size != 1 or x is None or not x.shape:
+        return None
+    counted = np.array(int(axis.array.reshape(-1)[0]) % len(x.shape), np.int64)
+    if axis.dtype == INT64 and axis.shape == () and axis.array == counted:
+        return None
+    inputs = list(op.inputs)
+    inputs[position] = graph.new(constant(counted))
+    return [op.changed(inputs)]
 
 
 def _concat(graph: Rewriter, op: Op) -> list[Op] | None:
@@ -684,11 +778,11 @@ def _pad_of_pool(graph: Rewriter, op: Op) -> list[Op] | None:
 
 
 def _quantize(graph: Rewriter, op: Op) -> list[Op] | None:
-    """Drop the axis of a single scale, and write an omitted zero point of type uint8."""
+    """Drop the axis of a single scale, and count others from 0."""
     scale = graph.tensor(op, 1)
     if scale is not None and "axis" in op.attributes and scale.known_shape in ((), (1,)):
         return [op.changed(axis=None)]
-    return None
+    return _axis(graph, op)
 
 
 def _scalar_scale(graph: Rewriter, op: Op) -> list[Op] | None:
@@ -723,9 +817,14 @@ RULES: dict[str, Rule] = {
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "CastLike": _cast_like,
+    "CenterCropPad": _axes,
     "Clip": _clip,
+    "Compress": _axis,
     "Concat": _concat,
     "Conv": _conv,
+    "CumProd": _axis_input,
+    "CumSum": _axis_input,
+    "DFT": _axis_input,
     "DequantizeLinear": _scalar_scale,
     "Div": _multiply,
     "Dropout": _dropout,
@@ -734,33 +833,45 @@ RULES: dict[str, Rule] = {
     "GRU": _recurrent,
     "Gemm": _gemm,
     "Gather": _axis,
+    "GatherElements": _axis,
     "Hardmax": _axis,
     "Identity": _drop,
     "LSTM": _recurrent,
     "LayerNormalization": _axis,
     "LogSoftmax": _axis,
+    "LpNormalization": _axis,
     "MaxPool": _pad_of_pool,
+    "MeanVarianceNormalization": _axes,
     "Mul": _multiply,
     "OneHot": _axis,
     "Pad": _pad,
     "QuantizeLinear": _scalar_scale,
     "RMSNormalization": _axis,
     "RNN": _recurrent,
+    "ReduceL1": _reduce_axes,
+    "ReduceL2": _reduce_axes,
+    "ReduceLogSum": _reduce_axes,
+    "ReduceLogSumExp": _reduce_axes,
     "ReduceMax": _reduce_axes,
     "ReduceMean": _reduce_mean,
     "ReduceMin": _reduce_axes,
     "ReduceProd": _reduce_axes,
     "ReduceSum": _reduce_axes,
+    "ReduceSumSquare": _reduce_axes,
     "Reshape": _reshape,
     "Resize": _resize,
+    "ScatterElements": _axis,
     "Slice": _slice,
     "Softmax": _axis,
     "Split": _split,
+    "SplitToSequence": _axis,
     "Squeeze": _squeeze,
     "Sub": _drop_neutral,
+    "TensorScatter": _axis,
     "Tile": _expand,
     "TopK": _axis,
     "Transpose": _transpose,
+    "Unique": _axis,
     "Unsqueeze": _squeeze,
     "Where": _where,
 }
