@@ -22,6 +22,7 @@ from nas_rlm.graph.onnx_graphs.shapes.layers import (
     convolution_inputs,
     einsum_terms,
     gemm_sizes,
+    linear_attention_sizes,
     product_shapes,
 )
 from nas_rlm.graph.onnx_graphs.tensors import Dim, Dims, Tensor
@@ -46,8 +47,6 @@ _NOT_COUNTED = frozenset(
         "RemovePadding",
         "SparseAttention",
         "PagedAttention",
-        "CausalConvWithState",
-        "LinearAttention",
         "QOrderedMatMul",
         "QOrderedAttention",
         "SparseToDenseMatMul",
@@ -171,6 +170,18 @@ def _attention(call: OperatorCall, output: Tensor) -> int:
     return _product(batch, heads, steps, keys) * (_product(width) + _product(value_width))
 
 
+def _linear_attention(call: OperatorCall, output: Tensor) -> int:
+    """Count the products of a state with queries, of keys with values, and of a state with keys."""
+    batch, steps, heads, key_heads, width, value_width = linear_attention_sizes(call)
+    updates = 2 if b"delta" in call.attribute("update_rule", b"gated_delta") else 1
+    products = _product(heads) + updates * _product(key_heads)
+    return _product(batch, steps, width, value_width) * products
+
+
+def _causal_conv(call: OperatorCall, output: Tensor) -> int:
+    return _product(*_known(output.shape), *_known(call.shape(1))[1:])
+
+
 def _multi_head_attention(call: OperatorCall, output: Tensor) -> int:
     batch, steps, keys, width, value_width = contrib_attention_sizes(call)
     heads = call.attributes["num_heads"]
@@ -231,5 +242,7 @@ _COUNTS: dict[str, _Count] = {
         _classical,
     ),
     "Attention": _attention,
+    **dict.fromkeys(("LinearAttention", "com.microsoft.LinearAttention"), _linear_attention),
+    **dict.fromkeys(("CausalConvWithState", "com.microsoft.CausalConvWithState"), _causal_conv),
     "Einsum": _einsum,
 }

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import costs, float16, int4, integers, small_model
 
 X = "float[1,8,10,10] x"
@@ -367,6 +368,113 @@ def test_operators_cost_what_is_counted_by_hand(name):
 def test_attention_of_operator_set_23(name):
     body, inputs, weights, macs, params = ATTENTION[name]
     assert costs(small_model(body, inputs, weights, opset=23)) == (macs, params)
+
+
+LINEAR = "float[2,7,24] q, float[2,7,12] k, float[2,7,20] v, float[2,7,2] d, float[2,7,2] b"
+STATE = {  # statements, inputs, weights, multiply-accumulates and parameters, and shapes of the outputs
+    "linear": (
+        'y, s = {domain}LinearAttention<q_num_heads=4, kv_num_heads=2, update_rule="linear">(q, k, v)',
+        LINEAR,
+        {},
+        (2 * 7 * 6 * 10 * (4 + 2), 0),
+        ("[2,7,40]", "[2,2,6,10]"),
+    ),
+    "gated": (
+        'y, s = {domain}LinearAttention<q_num_heads=4, kv_num_heads=2, update_rule="gated">(q, k, v, , d)',
+        LINEAR,
+        {},
+        (2 * 7 * 6 * 10 * (4 + 2), 0),
+        ("[2,7,40]", "[2,2,6,10]"),
+    ),
+    "delta": (
+        'y, s = {domain}LinearAttention<q_num_heads=4, kv_num_heads=2, update_rule="delta">(q, k, v, , , b)',
+        LINEAR,
+        {},
+        (2 * 7 * 6 * 10 * (4 + 2 * 2), 0),
+        ("[2,7,40]", "[2,2,6,10]"),
+    ),
+    "default": (
+        "y, s = {domain}LinearAttention<q_num_heads=4, kv_num_heads=2>(q, k, v, , d, b)",
+        LINEAR,
+        {},
+        (2 * 7 * 6 * 10 * (4 + 2 * 2), 0),
+        ("[2,7,40]", "[2,2,6,10]"),
+    ),
+    "causal convolution": (
+        "y, s = {domain}CausalConvWithState(x, w, b)",
+        "float[2,8,24] x",
+        {"w": (8, 1, 4), "b": (8,)},
+        (2 * 8 * 24 * 4, 40),
+        ("[2,8,24]", "[2,8,3]"),
+    ),
+    "causal convolution, past": (
+        'y, s = {domain}CausalConvWithState<activation="silu">(x, w, , p)',
+        "float[2,8,1] x, float[2,8,3] p",
+        {"w": (8, 1, 4)},
+        (2 * 8 * 4, 32),
+        ("[2,8,1]", "[2,8,3]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft."])
+@pytest.mark.parametrize("name", STATE)
+def test_operators_with_a_state(name, domain):
+    body, inputs, weights, expected, shapes = STATE[name]
+    model = small_model(body.format(domain=domain), inputs, weights, "float y, float s", opset=27)
+    assert costs(model) == expected
+    header = from_onnx(model).splitlines()[1].partition("=>")[2]
+    assert all(shape in header for shape in shapes)
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft."])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("y, s = {domain}LinearAttention<q_num_heads=3, kv_num_heads=2>(q, k, v)", "expected a multiple of"),
+        ("y, s = {domain}LinearAttention<q_num_heads=0, kv_num_heads=0>(q, k, v)", "expected a multiple of"),
+        ("y, s = {domain}LinearAttention<q_num_heads=10, kv_num_heads=10>(q, k, v)", "expected 10 heads"),
+        ("y, s = {domain}LinearAttention<q_num_heads=2, kv_num_heads=2>(q, k, v)", "of size 12 and of keys"),
+        ("y, s = {domain}CausalConvWithState(q, w)", "7 channels with a weight of shape"),
+        ("y, s = {domain}CausalConvWithState(q, v2)", "3 dimensions with a weight of shape"),
+    ],
+)
+def test_operators_with_a_state_that_do_not_fit_their_inputs(body, message, domain):
+    model = small_model(body.format(domain=domain), LINEAR, {"w": (8, 1, 4), "v2": (7, 4)}, opset=27)
+    with pytest.raises(ValueError, match=message):
+        from_onnx(model)
+
+
+@pytest.mark.parametrize(("channels", "padded"), [(16, 16), (32, 32), (8, 8), (8, 16), (20, 32), (20, 24)])
+@pytest.mark.parametrize("is_last", [0, 1])
+def test_networks_with_blocks_of_channels(channels, padded, is_last):
+    image = f"1,10,10,{channels}" if is_last else f"1,{channels},10,10"
+    body = (
+        f"i = com.microsoft.nchwc.ReorderInput<channels_last={is_last}>(x)"
+        " c = com.microsoft.nchwc.Conv<kernel_shape=[3,3], pads=[1,1,1,1]>(i, w)"
+        " m = com.microsoft.nchwc.MaxPool<kernel_shape=[2,2], strides=[2,2]>(c)"
+        ' u = com.microsoft.nchwc.Upsample<scales=[1,1,2,3], mode="nearest">(m)'
+        f" o = com.microsoft.nchwc.ReorderOutput<channels=24, channels_last={is_last}>(u) y = Relu(o)"
+    )
+    model = small_model(body, f"float[{image}] x", {"w": (32, padded, 3, 3)})
+    assert costs(model) == (32 * 100 * padded * 9, 32 * padded * 9)
+    output = "1,10,15,24" if is_last else "1,24,10,15"
+    assert f"=>(float[{output}] x" in from_onnx(model)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("y = com.microsoft.nchwc.ReorderOutput(x)", "channels is 0"),
+        ("y = com.microsoft.nchwc.ReorderOutput<channels=9>(x)", "channels is 9 .* expected 1 to 8"),
+        ("y = com.microsoft.nchwc.ReorderOutput<channels=2>(z)", "2 dimensions: expected an image"),
+        ("y = com.microsoft.nchwc.ReorderInput(z)", "2 dimensions: expected an image"),
+        ("y = com.microsoft.nchwc.Upsample<scales=[2,2]>(x)", "for an input of 4 dimensions"),
+    ],
+)
+def test_blocks_of_channels_that_do_not_fit_their_inputs(body, message):
+    with pytest.raises(ValueError, match=message):
+        from_onnx(small_model(body, f"{X}, float[2,8] z"))
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int4"])

@@ -28,6 +28,7 @@ CONVOLUTIONS = {  # positions of image and weight, and of the bias
     "com.microsoft.nchwc.Conv": (0, 1, 2),
 }
 CHANNELS_LAST = ("com.microsoft.NhwcConv", "com.microsoft.NhwcFusedConv", "com.microsoft.NhwcMaxPool")
+CHANNEL_BLOCK = 16  # onnxruntime pads the channels of com.microsoft.nchwc to blocks of at most this size
 # Operators that multiply two matrices: positions of these.
 PRODUCTS = {
     "MatMul": (0, 1),
@@ -195,6 +196,43 @@ def _global_pool(call: OperatorCall) -> list[Tensor]:
     if call.attribute("channels_last", 0):
         return [Tensor(dtype, (x[0], *[1] * (len(x) - 2), x[-1]))]
     return [Tensor(dtype, (*x[:2], *[1] * (len(x) - 2)))]
+
+
+@shape_of("com.microsoft.nchwc.ReorderInput")
+def _to_blocks(call: OperatorCall) -> list[Tensor]:
+    x, dtype = call.shape(0), call.input(0).dtype
+    if x is None:
+        return [Tensor(dtype, None)]
+    if len(x) < 3:
+        raise ValueError(f"input 0 has {len(x)} dimensions: expected an image")
+    channels, sides = (x[-1], x[1:-1]) if call.attribute("channels_last", 0) else (x[1], x[2:])
+    is_known = type(channels) is int and channels % CHANNEL_BLOCK == 0
+    return [Tensor(dtype, (x[0], channels if is_known else None, *sides))]
+
+
+@shape_of("com.microsoft.nchwc.ReorderOutput")
+def _from_blocks(call: OperatorCall) -> list[Tensor]:
+    x, dtype = call.shape(0), call.input(0).dtype
+    if x is None:
+        return [Tensor(dtype, None)]
+    if len(x) < 3:
+        raise ValueError(f"input 0 has {len(x)} dimensions: expected an image")
+    channels = call.attribute("channels", 0)
+    if channels < 1 or (type(x[1]) is int and channels > x[1]):
+        raise ValueError(f"channels is {channels} for an input of shape {list(x)}: expected 1 to {x[1]}")
+    is_last = call.attribute("channels_last", 0)
+    return [Tensor(dtype, (x[0], *x[2:], channels) if is_last else (x[0], channels, *x[2:]))]
+
+
+@shape_of("com.microsoft.nchwc.Upsample")
+def _upsample_blocks(call: OperatorCall) -> list[Tensor]:
+    x, dtype = call.shape(0), call.input(0).dtype
+    scales = call.attribute("scales", ())
+    if x is None:
+        return [Tensor(dtype, None)]
+    if len(scales) != len(x):
+        raise ValueError(f"scales {list(scales)} for an input of {len(x)} dimensions")
+    return [Tensor(dtype, tuple([product(pair) for pair in zip(x, scales, strict=True)]))]
 
 
 @shape_of("MaxUnpool")
@@ -422,6 +460,45 @@ def divide(a: Dim, b: Dim) -> Dim:
 def add(a: Dim, b: Dim) -> Dim:
     """Return a + b; None if one is unknown."""
     return a + b if type(a) is int and type(b) is int else a if b == 0 else None
+
+
+@shape_of("LinearAttention", "com.microsoft.LinearAttention")
+def _linear_attention(call: OperatorCall) -> list[Tensor]:
+    batch, steps, heads, key_heads, width, value_width = linear_attention_sizes(call)
+    dtype, past = call.input(0).dtype, call.optional(3)
+    state: Dims = (batch, key_heads, width, value_width)
+    outputs = [Tensor(dtype, (batch, steps, product((heads, value_width))))]
+    return [*outputs, Tensor(dtype if past is None else past.dtype, state)][: call.num_outputs]
+
+
+def linear_attention_sizes(call: OperatorCall) -> tuple[Dim, Dim, Dim, Dim, Dim, Dim]:
+    """Return batch, steps, heads of queries and keys, and width of keys and values of LinearAttention."""
+    q, k, v = (call.shape(position, rank=3) or (None,) * 3 for position in range(3))
+    heads, key_heads = call.attribute("q_num_heads"), call.attribute("kv_num_heads")
+    if not heads or not key_heads or heads % key_heads:
+        raise ValueError(
+            f"q_num_heads is {heads} and kv_num_heads is {key_heads}: expected a multiple of kv_num_heads"
+        )
+    for name, shape, number in (("queries", q, heads), ("keys", k, key_heads), ("values", v, key_heads)):
+        if type(shape[2]) is int and shape[2] % number:
+            raise ValueError(f"{name} of shape {list(shape)}: expected {number} heads of equal size")
+    width, key_width = divide(q[2], heads), divide(k[2], key_heads)
+    if width is not None and key_width is not None and width != key_width:
+        raise ValueError(f"heads of queries of size {width} and of keys of size {key_width}")
+    return q[0], q[1], heads, key_heads, width or key_width, divide(v[2], key_heads)
+
+
+@shape_of("CausalConvWithState", "com.microsoft.CausalConvWithState")
+def _causal_conv(call: OperatorCall) -> list[Tensor]:
+    x, w, dtype = call.shape(0), call.shape(1), call.input(0).dtype
+    if x is None or w is None:
+        return [Tensor(dtype, x), Tensor(dtype, None)][: call.num_outputs]
+    if len(x) != len(w) or len(x) < 3:
+        raise ValueError(f"an input of {len(x)} dimensions with a weight of shape {list(w)}")
+    if (type(x[1]) is int and w[0] not in (x[1], None)) or w[1] not in (1, None):
+        raise ValueError(f"{x[1]} channels with a weight of shape {list(w)}: expected [{x[1]},1,…]")
+    state = (*x[:-1], add(w[-1], -1))
+    return [Tensor(dtype, x), Tensor(dtype, state)][: call.num_outputs]
 
 
 @shape_of("RotaryEmbedding")
