@@ -99,10 +99,11 @@ class RLM(Ensemble):
     def predict_module(
         self,
         module: nn.Module,
-        example_inputs: torch.Tensor | tuple[Any, ...],
+        example_inputs: torch.Tensor | Sequence[Any] | None,
         objectives: Sequence[str],
         quantiles: Sequence[float] | None = None,
         space: str = "",
+        kwargs: Mapping[str, Any] | None = None,
     ) -> np.ndarray:
         """Predict objectives of a torch module in evaluation mode; flops and params are exact.
 
@@ -117,22 +118,24 @@ class RLM(Ensemble):
 
         Args:
             module: the module; its mode and weights stay as they are.
-            example_inputs: a tensor, or the positional arguments of a call. Their shapes are those of the
-                network.
+            example_inputs: a tensor, or the positional arguments of a call; None for a call with named
+                arguments alone. Their shapes are those of the network.
             objectives: K distinct names.
             quantiles: Q levels between 0 and 1; None for the median only.
             space: name of the space whose temperatures and surrogates are used, see `predict_text`.
+            kwargs: named arguments of a call.
 
         Returns:
             float64 [K] medians, or [K, Q] quantiles.
 
         Raises:
-            ValueError: `torch.export` cannot trace the module, or as `predict_onnx`.
+            ValueError: `torch.export` cannot trace the module, the example inputs are not those of a call, or
+                as `predict_onnx`.
 
         Warns:
             UserWarning: no space is named, or the model was not trained on an objective in the space.
         """
-        model = export_module(module, example_inputs)
+        model = export_module(module, example_inputs, kwargs)
         prediction: np.ndarray = self.predict_onnx([model], objectives, quantiles, space)[0]
         return prediction
 

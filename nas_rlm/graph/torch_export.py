@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import onnx
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
+
+from nas_rlm.graph.onnx_graphs.tensors import FLOATS, NOT_LEARNT
 
 
 def export_module(
-    module: nn.Module, example_inputs: torch.Tensor | tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+    module: nn.Module,
+    example_inputs: torch.Tensor | Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> onnx.ModelProto:
     """Return the ONNX model of a torch module in evaluation mode, by `torch.export`.
 
+    Floats that are registered buffers or other constants of the module are marked as not learnt, except for
+    the running statistics of batch normalizations.
+
     Args:
         module: the module; its mode and weights stay as they are.
-        example_inputs: a tensor, or the positional arguments of a call. Their shapes are those of the model.
+        example_inputs: a tensor, or the positional arguments of a call; None for a call with named arguments
+            alone. Their shapes are those of the model.
         kwargs: named arguments of a call.
 
     Raises:
-        ValueError: the module cannot be exported.
+        ValueError: the module cannot be exported, or the example inputs are not those of a call.
     """
-    if not isinstance(module, nn.Module):
-        raise ValueError(f"{module!r} is not a torch module")
-    arguments = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    _check_module(module)
+    arguments, named = _arguments(module, example_inputs, kwargs)
     try:
         with _evaluation_mode(module), _quiet(), torch.no_grad():
-            exported = torch.export.export(module, arguments, dict(kwargs or {}))
+            exported = torch.export.export(module, arguments, named)
             program = torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False)
+            assert program is not None
+            model: onnx.ModelProto = program.model_proto
     except ModuleNotFoundError as error:
         raise ValueError(
             f"torch modules are exported by onnxscript: pip install onnxscript ({error})"
@@ -40,11 +52,86 @@ def export_module(
     except Exception as error:  # torch.export raises exceptions of many types for code that it cannot trace
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ValueError(
-            f"{type(module).__name__} cannot be exported by torch.export: {reason}; expected a module without"
-            " control flow on values, or an ONNX file"
+            f"{type(module).__name__} cannot be exported by torch.export: {reason.rstrip('.')}; expected"
+            " example inputs that forward accepts, and a module without control flow on values, or an ONNX"
+            " file"
         ) from None
-    assert program is not None
-    return program.model_proto
+    signature = exported.graph_signature
+    constants = {*signature.inputs_to_buffers.values(), *signature.inputs_to_lifted_tensor_constants.values()}
+    _mark_constants(model, constants - set(signature.inputs_to_parameters.values()))
+    return model
+
+
+def _check_module(module: nn.Module) -> None:
+    """Refuse what is no module with weights.
+
+    Raises:
+        ValueError: it is no module, or a weight has no values.
+    """
+    if not isinstance(module, nn.Module):
+        hint = ": expected an instance of the class" if isinstance(module, type) else ""
+        raise ValueError(f"{module!r} is not a torch module{hint}")
+    for name, weight in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(weight):
+            raise ValueError(
+                f"{type(module).__name__} has the lazy parameter {name!r}: call the module once before"
+            )
+        if weight.is_meta:
+            raise ValueError(
+                f"{type(module).__name__} has {name!r} on the device meta: expected weights with values,"
+                " such as after module.to_empty(device='cpu')"
+            )
+
+
+def _arguments(
+    module: nn.Module, example_inputs: torch.Tensor | Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return positional and named arguments of a call of a module.
+
+    Raises:
+        ValueError: they are not those of a call, or have no tensors.
+    """
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ValueError(f"kwargs is {_kind(kwargs)}: expected a mapping of names to arguments")
+    named = dict(kwargs or {})
+    if isinstance(example_inputs, torch.Tensor):
+        arguments: tuple[Any, ...] = (example_inputs,)
+    elif isinstance(example_inputs, tuple | list):
+        arguments = tuple(example_inputs)
+    elif example_inputs is None and named:
+        arguments = ()
+    else:
+        hint = "; named arguments are given as kwargs" if isinstance(example_inputs, Mapping) else ""
+        raise ValueError(
+            f"example_inputs is {_kind(example_inputs)}: expected a tensor, such as"
+            f" torch.zeros(1, 3, 224, 224), or a tuple of the arguments of a call{hint}"
+        )
+    tensors = [x for x in tree_leaves((arguments, named)) if isinstance(x, torch.Tensor)]
+    if not tensors:
+        given = ", ".join(_kind(x) for x in (*arguments, *named.values())) or "nothing"
+        raise ValueError(f"the example inputs have no tensor ({given}): expected torch.zeros(…) for a shape")
+    if any(x.is_meta for x in tensors):
+        raise ValueError("an example input is on the device meta: expected the device of the module")
+    try:
+        inspect.signature(module.forward).bind(*arguments, **named)
+    except TypeError as error:
+        raise ValueError(
+            f"forward of {type(module).__name__} does not take the example inputs: {error}"
+        ) from None
+    return arguments, named
+
+
+def _kind(value: object) -> str:
+    """Return the type of a value for a message."""
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _mark_constants(model: onnx.ModelProto, names: set[str]) -> None:
+    """Mark float initialisers as not learnt, except for those of batch normalizations."""
+    statistics = {v for n in model.graph.node if n.op_type == "BatchNormalization" for v in n.input[1:]}
+    for tensor in model.graph.initializer:
+        if tensor.name in names and tensor.name not in statistics and tensor.data_type in FLOATS:
+            tensor.metadata_props.add(key=NOT_LEARNT, value="true")
 
 
 @contextmanager
@@ -63,7 +150,7 @@ def _evaluation_mode(module: nn.Module) -> Iterator[None]:
 def _quiet() -> Iterator[None]:
     """Suppress warnings and log messages of the exporter within a `with` block."""
     disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

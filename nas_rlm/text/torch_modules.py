@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,9 @@ from nas_rlm.text.canonical import from_onnx
 
 
 def from_torch(
-    module: nn.Module, example_inputs: torch.Tensor | tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
+    module: nn.Module,
+    example_inputs: torch.Tensor | Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the canonical text of a torch module in evaluation mode.
 
@@ -24,15 +26,16 @@ def from_torch(
         True
 
     The text equals that of `nas_rlm.text.from_onnx` for the same network, and that of a search space for its
-    architectures. Batch normalization is not fused into convolutions.
+    architectures. Batch normalization is not fused into convolutions. Registered buffers of floats are
+    constants and no parameters.
 
     Args:
         module: the module; its mode and weights stay as they are.
-        example_inputs: a tensor, or the positional arguments of a call. Their shapes are those of the
-            network.
+        example_inputs: a tensor, or the positional arguments of a call; None for a call with named arguments
+            alone. Their shapes are those of the network.
         kwargs: named arguments of a call.
 
     Raises:
-        ValueError: `torch.export` cannot trace the module.
+        ValueError: `torch.export` cannot trace the module, or the example inputs are not those of a call.
     """
     return from_onnx(export_module(module, example_inputs, kwargs))

@@ -18,6 +18,7 @@ from nas_rlm.graph.onnx_graphs.tensors import (
     COMPUTED,
     MAX_FOLDED_ELEMENTS,
     NOT_A_TENSOR,
+    NOT_LEARNT,
     STORED,
     Dim,
     Tensor,
@@ -465,6 +466,7 @@ def to_array(tensor: TensorProto, what: str) -> np.ndarray:
 def stored_tensor(tensor: TensorProto) -> Tensor:
     """Return what is known of an initialiser; its values are read when they are needed."""
     shape, dtype = tuple(tensor.dims), tensor.data_type
+    origin = COMPUTED if any(p.key == NOT_LEARNT for p in tensor.metadata_props) else STORED
     if dtype not in _ELEMENT_TYPES:
         raise ValueError(f"the initialiser {tensor.name!r} has the shape {list(shape)} and the type {dtype}")
     total = 1
@@ -472,11 +474,11 @@ def stored_tensor(tensor: TensorProto) -> Tensor:
         total *= d
     if total > MAX_FOLDED_ELEMENTS or tensor.data_location == TensorProto.EXTERNAL:
         check_shape(shape, f"the initialiser {tensor.name!r}")
-        return Tensor(dtype, shape, source=tensor, origin=STORED)
+        return Tensor(dtype, shape, source=tensor, origin=origin)
     if min(shape, default=0) < 0:
         raise ValueError(f"the initialiser {tensor.name!r} has the shape {list(shape)} and the type {dtype}")
     _check_size(tensor, total)
-    return Tensor(dtype, shape, source=tensor, origin=STORED)
+    return Tensor(dtype, shape, source=tensor, origin=origin)
 
 
 _ELEMENT_TYPES = frozenset(v for name, v in TensorProto.DataType.items() if name != "UNDEFINED")

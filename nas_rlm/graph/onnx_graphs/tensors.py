@@ -26,6 +26,7 @@ _SMALL_INTEGERS = frozenset(
 INT64, FLOAT, BOOL, STRING = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL, TensorProto.STRING
 VARIABLE, STORED, COMPUTED = 0, 1, 2  # origins of a tensor
 NO_SOURCES: frozenset[int] = frozenset()
+NOT_LEARNT = "nas_rlm.not_learnt"  # key of the metadata of an initialiser that is no parameter
 NOT_A_TENSOR = -1  # element type of sequences, maps and optional values
 
 

@@ -559,7 +559,7 @@ def _is_number(graph: Rewriter, value: int | None, expected: float) -> bool:
 
 
 # Distance from 1 to the next larger number. Exporters often round numbers of type double to float.
-_PRECISIONS = {
+_PRECISIONS: dict[int, float] = {
     TensorProto.FLOAT16: 2.0**-10,
     TensorProto.BFLOAT16: 2.0**-7,
     TensorProto.FLOAT: 2.0**-23,
