@@ -16,7 +16,7 @@ import onnx
 
 import search_spaces
 from nas_rlm.graph.costs import compute_costs
-from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
+from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, time_limit
 from nas_rlm.graph.onnx_graphs.flat_graph import type_name
 from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes, check_input_shapes, inputs_only
 from nas_rlm.graph.onnx_graphs.loading import load
@@ -114,7 +114,7 @@ class NetworkReport:
 
 def inspect_network(
     model: onnx.ModelProto | str | os.PathLike[str],
-    rlm: RLM,
+    rlm: RLM | str | os.PathLike[str] = "nas",
     shapes: Mapping[str, Sequence[int]] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> NetworkReport:
@@ -122,16 +122,17 @@ def inspect_network(
 
     Examples:
         >>> import numpy as np, search_spaces
-        >>> from nas_rlm import RLM, inspect_network
+        >>> from nas_rlm import inspect_network
         >>> space = search_spaces.get("nasbench201")
         >>> model = space.to_onnx(space.sample(np.random.default_rng(0)))
-        >>> report = inspect_network(model, RLM.load("nas"))
+        >>> report = inspect_network(model, "nas")
         >>> report.similar[0].space
         'nasbench201'
 
     Args:
         model: a model, or the path of an ONNX file.
-        rlm: the model whose tokenizer and training data the network is compared with.
+        rlm: the model whose tokenizer and training data the network is compared with; also the name of a
+            shipped model, or a checkpoint directory.
         shapes: shapes of inputs that have open sizes in the file, by name.
         limits: limits on size, nodes, depth and time.
 
@@ -139,10 +140,15 @@ def inspect_network(
         FileNotFoundError: the file does not exist.
         ValueError: the file is not a valid ONNX model, or a shape contradicts it.
     """
+    if isinstance(rlm, str | os.PathLike):
+        rlm = RLM.load(rlm)
+    if not isinstance(rlm, RLM):
+        raise ValueError(f"rlm is {rlm!r}: expected an RLM, a checkpoint directory or the name of a model")
     loaded = load(model, limits)
     name = (loaded.graph.name or "model") if isinstance(model, onnx.ModelProto) else os.fspath(model)
     text = from_onnx(model, shapes, limits=limits)
-    normal = normalize_model(loaded, shapes, limits)
+    with time_limit(limits.max_seconds):
+        normal = normalize_model(loaded, shapes, limits)
     costs = compute_costs(parse_network(text))
     macs, params, activations = costs.sums()
     tokens, max_tokens = len(rlm.tokenizer.encode(text)), rlm.network.config.max_length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -57,7 +57,7 @@ class RLM(Ensemble):
         """Predict objectives of ONNX models; flops and params are exact.
 
         Args:
-            models: N models or paths of ONNX files.
+            models: N models or paths of ONNX files; N may be 0.
             objectives: K distinct names.
             quantiles: Q levels between 0 and 1; None for the median only.
             space: name of the space whose temperatures and surrogates are used, see `predict_text`.
@@ -75,8 +75,11 @@ class RLM(Ensemble):
             UserWarning: no space is named, or the model was not trained on an objective in the space.
             TruncationWarning: texts of models are longer than the network reads.
         """
-        if isinstance(models, str | os.PathLike | onnx.ModelProto):
+        if isinstance(models, str | bytes | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
+        if not isinstance(models, Iterable):
+            raise ValueError(f"models is {models!r}: expected a list of models or paths")
+        models = list(models)
         check_objective_names(objectives)
         learned = [k for k, name in enumerate(objectives) if name not in EXACT_OBJECTIVES]
         if learned:
@@ -84,10 +87,12 @@ class RLM(Ensemble):
         model_names = [
             f"model {i}" if isinstance(m, onnx.ModelProto) else str(m) for i, m in enumerate(models)
         ]
-        own_shapes = shapes_of_models(models, shapes)
+        own_shapes = shapes_of_models(models, shapes if models else None)
         texts = [costed_text(m, own) for m, own in zip(models, own_shapes, strict=True)]
         levels = quantile_levels(quantiles)
         values = np.empty((len(texts), len(objectives), len(levels)))
+        if not texts:
+            return values if quantiles is not None else values[:, :, 0]
         if learned:
             names = [objectives[k] for k in learned]
             with named_texts(model_names):

@@ -14,6 +14,7 @@ from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, time_limit
 from nas_rlm.graph.onnx_graphs.input_shapes import (
     apply_input_shapes,
     check_input_shapes,
+    check_mapping,
     inputs_only,
     select_shapes,
 )
@@ -77,6 +78,7 @@ def _text(
     limits: Limits,
 ) -> str:
     """Return the canonical text of a model; `name` is its name in messages."""
+    check_mapping(shapes)
     clear_if_large()
     try:
         with time_limit(limits.max_seconds), gc_paused():
@@ -153,8 +155,10 @@ def shapes_of_models(
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: a file is not an ONNX model, or no model has an input of a name.
+        ValueError: a file is not an ONNX model, no model has an input of a name, or shapes are not given by
+            name.
     """
+    check_mapping(shapes)
     return select_shapes([inputs_only(load(m)) for m in models], shapes) if shapes else [{} for _ in models]
 
 

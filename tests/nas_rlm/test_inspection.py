@@ -1,4 +1,6 @@
 import json
+import os
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -61,6 +63,44 @@ def test_open_sizes_are_reported_or_given(rlm, open_file):
     assert (known.macs, known.params, known.weight_bytes) == (27 * 8 * 256, 216, 864)
     assert (known.outputs[0].name, known.outputs[0].shape) == ("y", (1, 8, 16, 16))
     assert (known.nodes, known.operators) == (2, {"Conv": 1, "Relu": 1})
+
+
+def test_the_model_may_be_named(rlm, tmp_path, open_file):
+    expected = inspect_network(open_file, rlm, SHAPE)
+    assert inspect_network(open_file, shapes=SHAPE) == expected
+    assert inspect_network(open_file, "nas", SHAPE) == expected
+    assert inspect_network(str(open_file), rlm, SHAPE) == expected
+    assert inspect_network(onnx.load(open_file), rlm, SHAPE) == replace(expected, name="g")
+    with pytest.raises(FileNotFoundError, match="no checkpoint at 'nothing'"):
+        inspect_network(open_file, "nothing")
+    for other in (None, 3, b"nas"):
+        with pytest.raises(ValueError, match="expected an RLM, a checkpoint directory or the name"):
+            inspect_network(open_file, other)
+
+
+@pytest.mark.parametrize("shapes", [[], [(1, 3, 8, 8)], (1, 3, 8, 8), "x:1x3x8x8", np.ones(4), 3])
+def test_shapes_are_given_by_name(rlm, open_file, shapes):
+    message = f"shapes is of type {type(shapes).__name__}: expected the shapes of inputs by name"
+    calls = (
+        lambda: nas_rlm.from_onnx(open_file, shapes),
+        lambda: inspect_network(open_file, rlm, shapes),
+        lambda: rlm.predict_onnx([open_file], ["flops"], shapes=shapes),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("name", ["directory", "pipe", "missing"])
+@pytest.mark.parametrize("verb", ["predict", "rank", "inspect", "export-text"])
+def test_what_is_no_file_has_one_clear_error(verb, name, capsys, tmp_path):
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    objectives = {"predict": ("--objectives", "flops"), "rank": ("--by", "flops")}.get(verb, ())
+    assert main([verb, str(tmp_path / name), *objectives]) == 2
+    error = capsys.readouterr().err
+    reason = {"directory": "is a directory", "pipe": "is a pipe or device", "missing": "no ONNX file"}[name]
+    assert reason in error and name in error and error.count("\n") == 1
 
 
 def test_json_of_the_verb_has_stable_keys(capsys, open_file):

@@ -83,6 +83,29 @@ def test_predictions_for_architectures_strings_texts_and_files_are_equal(rlm, tm
         rlm.predict_onnx([path], OBJECTIVES, space="nasbench210")
 
 
+@pytest.mark.parametrize("objectives", [["flops"], ["accuracy"], ["accuracy", "flops", "params"]])
+@pytest.mark.parametrize("models", [[], ()])
+def test_no_models_have_no_predictions(rlm, objectives, models):
+    found = rlm.predict_onnx(models, objectives, space="nasbench201", shapes={"x": (1, 3, 8, 8)})
+    assert found.shape == (0, len(objectives)) and found.dtype == np.float64
+    found = rlm.predict_onnx(models, objectives, (0.1, 0.5), space="nasbench201")
+    assert found.shape == (0, len(objectives), 2)
+
+
+def test_models_may_be_any_iterable(rlm):
+    models = [SPACE.to_onnx(a) for a in architectures(2)]
+    expected = rlm.predict_onnx(models, ["flops"])
+    assert np.array_equal(rlm.predict_onnx(iter(models), ["flops"]), expected)
+    for other in (None, 3):
+        with pytest.raises(ValueError, match=f"models is {other}: expected a list of models or paths"):
+            rlm.predict_onnx(other, ["flops"])
+    content = models[0].SerializeToString()
+    with pytest.raises(ValueError, match="models is a single one"):
+        rlm.predict_onnx(content, ["flops"])
+    with pytest.raises(ValueError, match="a bytes is not an ONNX model"):
+        rlm.predict_onnx([content], ["flops"])
+
+
 def test_order_duplicates_and_batches_do_not_matter(tiny_checkpoint):
     rlm = RLM.load(tiny_checkpoint)
     rlm.network.double()  # an untrained model's later digits hang on the last bits

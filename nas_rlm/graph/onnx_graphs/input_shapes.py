@@ -90,6 +90,7 @@ def apply_input_shapes(
     Raises:
         ValueError: the model has no such input, or a shape contradicts the model, another shape or the batch.
     """
+    check_mapping(shapes)
     inputs = {value.name: value for value in _inputs(model.graph)}
     given = {name: _checked_shape(name, shape) for name, shape in (shapes or {}).items()}
     for name, shape in given.items():
@@ -152,11 +153,25 @@ def select_shapes(
     Raises:
         ValueError: no model has an input of a name.
     """
+    check_mapping(shapes)
     names = [{value.name for value in _inputs(model.graph)} for model in models]
     for name in shapes or {}:
         if not any(name in own for own in names):
             raise ValueError(f"no model has an input {name!r}; {suggest(name, set().union(*names))}")
     return [{name: shape for name, shape in (shapes or {}).items() if name in own} for own in names]
+
+
+def check_mapping(shapes: Mapping[str, Sequence[int]] | None) -> None:
+    """Check that shapes are given by name.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise ValueError(
+            f"shapes is of type {type(shapes).__name__}: expected the shapes of inputs by name, such as"
+            ' {"x": (1, 3, 224, 224)}'
+        )
 
 
 def _inputs(graph: GraphProto) -> list[ValueInfoProto]:

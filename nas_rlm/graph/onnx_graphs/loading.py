@@ -32,13 +32,7 @@ def load(
     """
     if isinstance(source, onnx.ModelProto):
         return source
-    if not isinstance(source, str | os.PathLike):
-        raise ValueError(f"{source!r} is not an ONNX model: expected a model or the path of a file")
-    path = Path(source)
-    if path.is_dir():
-        raise ValueError(f"{str(path)!r} is a directory: expected an ONNX file")
-    if not path.is_file():
-        raise FileNotFoundError(f"no ONNX file at {str(path)!r}")
+    path = checked_path(source)
     size = path.stat().st_size
     if size > limits.max_bytes:
         raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {limits.max_bytes:,}")
@@ -50,6 +44,30 @@ def load(
         raise ValueError(f"{str(path)!r} is not an ONNX model: it has no graph or imports no operator set")
     _load_small_tensors(model, path)
     return model
+
+
+def checked_path(source: str | os.PathLike[str]) -> Path:
+    """Return the path of an ONNX file.
+
+    Raises:
+        FileNotFoundError: there is nothing at the path.
+        ValueError: it is no path, or that of a directory, pipe or device.
+    """
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else source
+    if not isinstance(name, str):
+        hint = "; bytes are read by onnx.load_model_from_string" if isinstance(name, bytes) else ""
+        described = (
+            repr(name) if name is None or isinstance(name, int | float) else f"a {type(name).__name__}"
+        )
+        raise ValueError(f"{described} is not an ONNX model: expected a model or the path of a file{hint}")
+    path = Path(name)
+    if path.is_dir():
+        raise ValueError(f"{name!r} is a directory: expected an ONNX file")
+    if not path.exists():
+        raise FileNotFoundError(f"no ONNX file at {name!r}")
+    if not path.is_file():
+        raise ValueError(f"{name!r} is a pipe or device: expected an ONNX file")
+    return path
 
 
 def _load_small_tensors(model: onnx.ModelProto, path: Path) -> None:

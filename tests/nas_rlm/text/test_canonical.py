@@ -213,7 +213,7 @@ def test_unusual_models_have_valid_text(body):
     ("model", "message"),
     [
         (None, "None is not an ONNX model"),
-        (b"", "is not an ONNX model"),
+        (b"", "a bytes is not an ONNX model"),
         (parsed("float[4] x", "y = f.Magic(x)"), "the domain 'f' of Magic cannot be written"),
         (parsed("x", "y = Relu(x)"), "input 'x' has no type"),
     ],

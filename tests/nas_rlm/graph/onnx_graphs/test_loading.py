@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -30,10 +32,40 @@ def test_missing_files_and_directories(tmp_path):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("source", [None, 3, b"m.onnx", ["m.onnx"]])
-def test_other_objects_are_refused(source):
-    with pytest.raises(ValueError, match="is not an ONNX model: expected a model or the path"):
+class BytesPath:
+    def __fspath__(self):
+        return b"m.onnx"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (None, "None"),
+        (3, "3"),
+        (b"m.onnx", "a bytes"),
+        (bytearray(9), "a bytearray"),
+        (BytesPath(), "a bytes"),
+        (["m.onnx"], "a list"),
+        (onnx.GraphProto(), "a GraphProto"),
+    ],
+)
+def test_other_objects_are_refused(source, name):
+    with pytest.raises(
+        ValueError, match=f"^{name} is not an ONNX model: expected a model or the path"
+    ) as error:
         load(source)
+    assert ("onnx.load_model_from_string" in str(error.value)) == (name == "a bytes")
+
+
+def test_pipes_and_devices_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.onnx")
+    (tmp_path / "device.onnx").symlink_to("/dev/zero")
+    (tmp_path / "link.onnx").symlink_to(tmp_path / "nothing")
+    for name in ("pipe", "device"):
+        with pytest.raises(ValueError, match=rf"{name}\.onnx' is a pipe or device: expected an ONNX file"):
+            load(tmp_path / f"{name}.onnx")
+    with pytest.raises(FileNotFoundError, match="no ONNX file at"):
+        load(tmp_path / "link.onnx")
 
 
 def test_truncated_files_are_refused(tmp_path):
