@@ -1,0 +1,102 @@
+"""CSV files of numbers that belong to ONNX files."""
+
+import onnx
+import pytest
+
+from nas_rlm.cli import main
+from nas_rlm.data import read as read_table
+from nas_rlm.data.importers import import_benchmark
+from nas_rlm.text import from_onnx
+from tests.nas_rlm.graph.small_models import small_model
+
+MACS, PARAMS = 2 * 8 * 4, 8 * 4
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path):
+    for name, rows in (("a", 2), ("b", 3)):
+        onnx.save(
+            small_model("y = MatMul(x, w)", f"float[{rows},8] x", {"w": (8, 4)}), tmp_path / f"{name}.onnx"
+        )
+
+
+def rows_of(tmp_path, content):
+    path = tmp_path / "numbers.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return import_benchmark("onnx", path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "file,accuracy,space\na.onnx,71.5,mine\n",
+        "\n\n space , file, accuracy\n\n mine , a.onnx , 71.5\n,,\n",
+        "file,accuracy,space\r\na.onnx,71.5,mine\r\n",
+        b"\xef\xbb\xbffile,accuracy,space\na.onnx,71.5,mine",
+        'file,accuracy,space\n"a.onnx","71.5","mine"\n',
+        "file,accuracy,space,flops,params\na.onnx,71.5,mine,,\n",
+    ],
+)
+def test_lines_become_rows(tmp_path, content):
+    (row,) = rows_of(tmp_path, content)
+    assert (row.space, row.targets, row.identifier) == ("mine", {"accuracy": 71.5}, "a.onnx")
+    assert row.input == from_onnx(tmp_path / "a.onnx")
+
+
+@pytest.mark.parametrize("flops", [str(MACS), "6.4e1", f"{MACS}.0"])
+def test_costs_of_the_network_may_be_given(tmp_path, flops):
+    (row,) = rows_of(tmp_path, f"file,flops,params\na.onnx,{flops},{PARAMS}\n")
+    assert row.targets == {"flops": MACS, "params": PARAMS}
+
+
+def test_a_file_may_occur_in_several_spaces(tmp_path):
+    assert len(rows_of(tmp_path, "file,space,accuracy\na.onnx,s,70\na.onnx,t,71\nb.onnx,s,72\n")) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "it is empty: expected a header such as file,accuracy"),
+        ("\n \n", "it is empty"),
+        ("file;accuracy\na.onnx;71.5\n", "expected commas between the columns, not semicolons"),
+        ("file;accuracy\na.onnx;71,5\n", "expected commas between the columns, not semicolons"),
+        ("file\taccuracy\na.onnx\t71.5\n", "expected commas between the columns, not tabs"),
+        ("accuracy | file\n71.5|a.onnx\n", "expected commas between the columns, not vertical bars"),
+        ("File,accuracy\na.onnx,71.5\n", "the header is 'File,accuracy': expected file and"),
+        ("file,accuracy,accuracy\na.onnx,1,2\n", "expected file and different objectives"),
+        ("file\na.onnx\n", "expected a column for at least one objective"),
+        ("file,space\na.onnx,s\n", "expected a column for at least one objective"),
+        ("file,,accuracy\na.onnx,1,2\n", "the column '' is no objective: expected flops, params"),
+        ("file,top1\na.onnx,1\n", "the column 'top1' is no objective"),
+        ("file,accuracy\na.onnx,71,5\n", "line 2 has 3 cells: expected 2, for file,accuracy"),
+        ("file,accuracy\n\nb.onnx,1\na.onnx\n", "line 4 has 1 cells: expected 2"),
+        ('file,accuracy\n"a.onnx,71.5\n', "line 2: unexpected end of data"),
+        ("file,accuracy\n,71.5\n", "line 2 has no file"),
+        ("file,accuracy\na.onnx,1\nb.onnx,2\na.onnx,1\n", "line 4 repeats the file 'a.onnx' of line 2"),
+        ("file,accuracy\na.onnx,1\n./a.onnx,2\n", "line 3 repeats the file './a.onnx' of line 2"),
+        ("file,flops\nb.onnx,\na.onnx,128\n", "line 3 has flops 128, but 'a.onnx' has 64 multiply-acc"),
+        ("file,params\na.onnx,31\n", "line 2 has params 31, but 'a.onnx' has 32 parameters"),
+        ("file,accuracy\n", "has no measurements"),
+        ("file,accuracy\na.onnx,abc\n", r"has no measurements \(line 2, a.onnx: 'abc'\)"),
+        ("file,accuracy\nc.onnx,1\n", r"has no measurements \(line 2, c.onnx: no ONNX file at"),
+        (b"file,accuracy\n\xe9.onnx,1\n", "is not text in UTF-8"),
+    ],
+)
+def test_other_files_have_one_clear_error(tmp_path, content, message, capsys):
+    with pytest.raises(ValueError, match=message) as error:
+        rows_of(tmp_path, content)
+    assert str(error.value).count("numbers.csv") >= 1 and "\n" not in str(error.value)
+    out = tmp_path / "new" / "t.parquet"
+    before = sorted(tmp_path.iterdir())
+    assert main(["data", "import", "onnx", str(tmp_path / "numbers.csv"), "--out", str(out)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_lines_that_are_left_out_are_named(tmp_path, capsys):
+    (tmp_path / "numbers.csv").write_text("file,accuracy\na.onnx,70\nc.onnx,71\nb.onnx,172\n")
+    out = tmp_path / "t.parquet"
+    assert main(["data", "import", "onnx", str(tmp_path / "numbers.csv"), "--out", str(out)]) == 0
+    error = capsys.readouterr().err
+    assert "line 3, c.onnx: no ONNX file" in error and "line 4, b.onnx: 172.0" in error
+    assert [row.targets for row in read_table(out).rows] == [{"accuracy": 70}, {}]
