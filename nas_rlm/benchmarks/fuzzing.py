@@ -21,6 +21,7 @@ from nas_rlm.benchmarks.onnx_mutations import mutate
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.files import ASSETS
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
+from nas_rlm.graph.onnx_graphs.loading import load
 from nas_rlm.text import Tokenizer, from_onnx
 
 SPACES = ("nasbench201", "nats_size", "fbnet", "ofa_mbv3", "two_path")
@@ -170,6 +171,7 @@ def seed_models(files: Sequence[Path] = ()) -> list[bytes]:
         files: further ONNX files, of at most MAX_FUZZED_BYTES bytes.
 
     Raises:
+        FileNotFoundError: a file does not exist.
         ValueError: a file is larger, or is no ONNX file.
     """
     models = [onnx.parser.parse_model(f"{_HEAD} {text}") for text in _MODELS]
@@ -182,15 +184,8 @@ def seed_models(files: Sequence[Path] = ()) -> list[bytes]:
 
 def _read_seed(path: Path) -> bytes:
     """Return the bytes of an ONNX file."""
-    size = path.stat().st_size
-    if size > MAX_FUZZED_BYTES:
-        raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {MAX_FUZZED_BYTES:,}")
-    content = path.read_bytes()
-    try:
-        onnx.load_model_from_string(content)
-    except DecodeError as error:
-        raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
-    return content
+    load(path, Limits(max_bytes=MAX_FUZZED_BYTES))
+    return path.read_bytes()
 
 
 def read_file(

@@ -6,15 +6,19 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
+from nas_rlm.files import read_text
 from nas_rlm.graph.costs import compute_costs
+from nas_rlm.graph.onnx_graphs.loading import checked_path
 from nas_rlm.graph.operators import Body, Call
 from nas_rlm.text import from_onnx
 from nas_rlm.text.parser import parse_network
@@ -159,10 +163,20 @@ def cases_of_table(path: Path, step: int = 1) -> Iterator[Case]:
         path: the table; its reference counts are in the column `macs`, or `gmacs` in units of 10⁹, and its
             groups in `family`.
         step: read each `step`-th row.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+        ValueError: it is no parquet table, or has no such columns.
     """
-    table = pq.ParquetFile(path)
-    names = table.schema_arrow.names
-    columns = [n for n in ("identifier", "family", "onnx", "macs", "gmacs") if n in names]
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r}: expected {_TABLE}")
+    try:
+        table = pq.ParquetFile(path)
+    except (OSError, pa.ArrowException):
+        raise ValueError(f"{str(path)!r} is not {_TABLE}") from None
+    schema = table.schema_arrow
+    _check_columns(path, schema)
+    columns = [n for n in _COLUMN_TYPES if n in schema.names]
     k = 0
     for batch in table.iter_batches(_ROWS_PER_BATCH, columns=columns):
         for row in batch.to_pylist():
@@ -170,9 +184,40 @@ def cases_of_table(path: Path, step: int = 1) -> Iterator[Case]:
             if not row["onnx"] or (k - 1) % step:
                 continue
             macs = row.get("macs") or (1e9 * row["gmacs"] if row.get("gmacs") else None)
-            yield Case(
-                row["identifier"], row.get("family") or path.stem, row["onnx"], {}, macs, "gmacs" in names
-            )
+            name, group = row["identifier"] or f"row {k}", row.get("family") or path.stem
+            yield Case(name, group, row["onnx"], {}, macs, "gmacs" in schema.names)
+
+
+_TABLE = "a parquet table with the columns identifier and onnx"
+_INDEX = "an index of JSON lines"
+# Columns of a table: the Arrow types of their values, and the name of these types.
+_TEXTS = (pa.types.is_string, pa.types.is_large_string), "texts"
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating), "numbers"
+_COLUMN_TYPES = {
+    "identifier": _TEXTS,
+    "family": _TEXTS,
+    "onnx": ((pa.types.is_binary, pa.types.is_large_binary), "bytes of ONNX files"),
+    "macs": _NUMBERS,
+    "gmacs": _NUMBERS,
+}
+
+
+def _check_columns(path: Path, schema: pa.Schema) -> None:
+    """Refuse a table without the columns that are needed, or with others of their names.
+
+    Raises:
+        ValueError: it is such a table.
+    """
+    missing = [name for name in ("identifier", "onnx") if name not in schema.names]
+    if missing:
+        raise ValueError(
+            f"{str(path)!r} has no column {' and '.join(missing)}, it has {', '.join(schema.names)[:200]}:"
+            f" expected {_TABLE}"
+        )
+    for name, (checks, expected) in _COLUMN_TYPES.items():
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is not None and not any(check(kind) for check in checks):
+            raise ValueError(f"{str(path)!r}: the column {name} has the type {kind}: expected {expected}")
 
 
 def cases_of_index(path: Path) -> Iterator[Case]:
@@ -180,17 +225,49 @@ def cases_of_index(path: Path) -> Iterator[Case]:
 
     Args:
         path: each line has `file`, relative to the index or its parent directory, and may have `group`,
-            `shapes` and a reference count, see `_EXPECTED_MACS`.
+            `shapes` and a reference count, see `_EXPECTED_MACS`. Lines whose file is null are left out.
+
+    Raises:
+        FileNotFoundError: there is no such index, or one of its files does not exist.
+        ValueError: a line is not such an object.
     """
-    for line in path.read_text().splitlines():
-        row: dict[str, Any] = json.loads(line)
-        if not row.get("file"):
+    for number, line in enumerate(read_text(path, _INDEX).splitlines(), 1):
+        if not line.strip():
             continue
-        candidates = [path.parent / row["file"], path.parent.parent / row["file"]]
-        file = next((c for c in candidates if c.is_file()), candidates[0])
-        macs = next((row[key] for key in _EXPECTED_MACS if row.get(key) is not None), None)
-        shapes = row.get("shapes") or row.get("inputs") or {}
-        yield Case(file.name, row.get("group") or path.parent.name, file, shapes, macs)
+        try:
+            case = _case_of_line(path, line)
+        except (FileNotFoundError, ValueError) as error:
+            raise type(error)(f"{str(path)!r}, line {number}: {error}") from None
+        if case is not None:
+            yield case
+
+
+def _case_of_line(path: Path, line: str) -> Case | None:
+    """Return the file that a line of an index names; None if it is null."""
+    try:
+        row: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{line[:40]!r} is not JSON ({error}): expected {_INDEX}") from None
+    if not isinstance(row, dict) or "file" not in row:
+        raise ValueError(f'{line[:40]!r} is no object with a file: expected {{"file": "network.onnx"}}')
+    name, group = row["file"], row.get("group")
+    if name is None:
+        return None
+    for key, value in (("file", name), ("group", group)):
+        if not (isinstance(value, str) and value) and not (key == "group" and value is None):
+            raise ValueError(f"{key} is {value!r}: expected a text")
+    shapes = row.get("shapes") or row.get("inputs") or {}
+    if not isinstance(shapes, dict) or not all(isinstance(shape, list) for shape in shapes.values()):
+        raise ValueError(f'shapes is {shapes!r}: expected lists of sizes by name, {{"x": [1, 3, 224, 224]}}')
+    key = next((key for key in _EXPECTED_MACS if row.get(key) is not None), "")
+    macs = row.get(key)
+    if macs is not None and (
+        isinstance(macs, bool) or not isinstance(macs, int | float) or not 0 <= macs < inf
+    ):
+        raise ValueError(f"{key} is {macs!r}: expected a number of multiply-accumulates")
+    candidates = [path.parent / name, path.parent.parent / name]
+    file = checked_path(next((c for c in candidates if c.exists()), candidates[0]))
+    return Case(file.name, group or path.absolute().parent.name, file, shapes, macs)
 
 
 def read_case(case: Case, encode: Callable[[str], list[int]]) -> Reading:

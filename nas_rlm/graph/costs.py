@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from nas_rlm.graph.multiplications import multiply_accumulates, table_size
 from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, FlatGraph, Op
@@ -17,6 +18,7 @@ from nas_rlm.graph.rewriting.control_flow import trip_count
 from nas_rlm.graph.rewriting.normalization import Normalizer
 
 OPERATOR_KINDS = ("convs", "pointwise", "depthwise", "pools")  # operators that mix positions or channels
+MAX_COST = 10**300  # of nested loops; floats are not much larger
 COST_NAMES = ("macs", "params", "activations", "sides", "roots", "logs")
 
 
@@ -36,7 +38,7 @@ class Costs:
     """Running sums of costs over operators, for one image.
 
     Attributes:
-        network_sums: multiply-accumulates, parameters and activations of all operators.
+        network_sums: multiply-accumulates, parameters and activations of all operators, as exact integers.
         shared: elements of each weight that several operators read.
         problem: reason why the multiply-accumulates are not known; empty if they are.
         kind_sums: for each kind of OPERATOR_KINDS, the costs of COST_NAMES.
@@ -46,7 +48,7 @@ class Costs:
     """
 
     def __init__(self) -> None:
-        self.network_sums = [0.0] * 3
+        self.network_sums = [0] * 3
         self.shared: dict[str, int] = {}
         self.problem = ""
         self.kind_sums = [[0.0] * len(COST_NAMES) for _ in OPERATOR_KINDS]
@@ -60,7 +62,7 @@ class Costs:
         if costs.macs is None:
             self.problem = self.problem or costs.problem
         self.shared |= dict(costs.shared)
-        _add(self.network_sums, (macs, float(costs.params), activations))
+        _add(self.network_sums, (costs.macs or 0, costs.params, costs.activations))
         if kind is not None:
             height = float(op.shape[2]) if len(op.shape) > 2 else 0.0
             logs = math.log2(macs) if macs else 0.0
@@ -87,11 +89,7 @@ class Costs:
     def sums(self) -> tuple[int | None, int, int]:
         """Return multiply-accumulates, None if they are not known, parameters and activations."""
         macs, params, activations = self.network_sums
-        return (
-            None if self.problem else int(macs),
-            int(params) + sum(self.shared.values()),
-            int(activations),
-        )
+        return None if self.problem else macs, params + sum(self.shared.values()), activations
 
     def totals(self) -> dict[str, float]:
         """Return the network's `flops`, `params` and `activations`, and the costs `KIND/COST` of each kind.
@@ -105,8 +103,8 @@ class Costs:
         """
         if self.problem:
             raise ValueError(self.problem)
-        totals = dict(zip(("flops", "params", "activations"), self.network_sums, strict=True))
-        totals["params"] += sum(self.shared.values())
+        sums_of_all = zip(("flops", "params", "activations"), self.sums(), strict=True)
+        totals = {name: float(total or 0) for name, total in sums_of_all}
         for kind, sums in zip(OPERATOR_KINDS, self.kind_sums, strict=True):
             totals |= {f"{kind}/{cost}": value for cost, value in zip(COST_NAMES, sums, strict=True)}
         return totals
@@ -127,7 +125,10 @@ class Costs:
         return totals
 
 
-def _add(sums: list[float], terms: Sequence[float], times: int = 1) -> None:
+_Number = TypeVar("_Number", int, float)
+
+
+def _add(sums: list[_Number], terms: Sequence[_Number], times: int = 1) -> None:
     """Add `times` times the terms to the sums, in place."""
     for k, value in enumerate(terms):
         sums[k] += value * times
@@ -267,4 +268,8 @@ def _op_costs(normal: Normalizer, op: Op, weights: Mapping[int, str]) -> Operato
     if times is None:
         return body._replace(macs=None, problem=f"data decide how often the body of {op.kind} runs")
     macs_of_all = None if body.macs is None else body.macs * times
-    return body._replace(macs=macs_of_all, activations=body.activations * times)
+    activations = body.activations * times
+    if max(macs_of_all or 0, activations) > MAX_COST:
+        problem = f"the body of {op.kind} runs so often that its costs exceed 10^300"
+        return body._replace(macs=None, activations=min(activations, MAX_COST), problem=problem)
+    return body._replace(macs=macs_of_all, activations=activations)

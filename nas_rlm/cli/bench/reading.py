@@ -51,16 +51,20 @@ def bench_reading(
     from nas_rlm.benchmarks.results import Results
 
     check_minimum("--step", step, 1)
+    check_minimum("--refused", refused, 0)
     if not files:
         raise ValueError("nothing to read: give parquet tables, or indices of JSON lines")
     encode = load(model).tokenizer.encode
     results = Results(out, Summary, {"step": step}, ("table", "group"))
-    print(f"{'group':<28}" + "".join(f"{name:>{width}}" for name, width in COLUMNS))
     wrong = []
-    for path in files:
+    for position, path in enumerate(files):
         is_table = path.suffix == ".parquet"
-        name = path.stem if is_table else path.parent.name
+        name = path.stem if is_table else path.absolute().parent.name
         cases = list(cases_of_table(path, step) if is_table else cases_of_index(path))
+        if not cases:
+            raise ValueError(f"{str(path)!r} lists no ONNX files")
+        if position == 0:
+            print(f"{'group':<28}" + "".join(f"{title:>{width}}" for title, width in COLUMNS))
         readings = [read_case(case, encode) for case in show_progress(cases, name)]
         for group, found in groups_of(readings).items():
             summary = summarize(found)

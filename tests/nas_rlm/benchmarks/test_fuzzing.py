@@ -105,3 +105,16 @@ def test_the_verb_counts_and_keeps_failures(monkeypatch, tmp_path, capsys):
 def test_options_out_of_range_are_refused(option, capsys):
     assert main(["bench", "fuzz", *option]) == 2
     assert option[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nothing", "directory", "pipe", "empty", "text", "no graph"])
+def test_other_seeds_have_one_clear_error(name, tmp_path, capsys):
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "text").write_text("no model")
+    (tmp_path / "no graph").write_bytes(onnx.ModelProto(ir_version=10).SerializeToString())
+    assert main(["bench", "fuzz", str(tmp_path / name), "--count", "2"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert f"{name}'" in captured.err and "ONNX" in captured.err
