@@ -149,7 +149,7 @@ def inspect_network(
     text = from_onnx(model, shapes, limits=limits)
     with time_limit(limits.max_seconds):
         normal = normalize_model(loaded, shapes, limits)
-    costs = compute_costs(parse_network(text))
+        costs = compute_costs(parse_network(text))
     macs, params, activations = costs.sums()
     tokens, max_tokens = len(rlm.tokenizer.encode(text)), rlm.network.config.max_length
     similar = _similar_spaces(text, macs, tuple(rlm.trained_on))

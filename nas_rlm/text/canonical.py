@@ -138,7 +138,8 @@ def costed_text(
     loaded = load(model, limits)
     text = _text(loaded, _describe(model), shapes, True, limits)
     try:
-        check_costs(text, loaded, shapes)
+        with time_limit(limits.max_seconds):
+            check_costs(text, loaded, shapes)
     except ValueError as error:
         raise ValueError(f"{_describe(model)}: {error}") from None
     return text

@@ -92,7 +92,7 @@ class FlatGraph:
         ops: operators in topological order.
 
     Attributes:
-        has_text_opset: True if the operators are those of the text's operator set, no longer of the file's.
+        has_text_opset: True if the graph is normalized: the operators are those of the text's operator set.
     """
 
     __slots__ = ("has_text_opset", "inputs", "ops", "outputs")
@@ -100,6 +100,21 @@ class FlatGraph:
     def __init__(self, inputs: list[int], outputs: list[int], ops: list[Op]) -> None:
         self.inputs, self.outputs, self.ops = inputs, outputs, ops
         self.has_text_opset = False
+
+    def copy(self) -> FlatGraph:
+        """Return a copy whose subgraphs are copies too."""
+        ops = []
+        for op in self.ops:
+            attributes = op.attributes | {name: graph.copy() for name, graph in op.subgraphs}
+            ops.append(Op(op.kind, attributes, op.inputs, op.outputs, op.opset) if op.subgraphs else op)
+        copy = FlatGraph(list(self.inputs), list(self.outputs), ops)
+        copy.has_text_opset = self.has_text_opset
+        return copy
+
+    def replace(self, other: FlatGraph) -> None:
+        """Take over the contents of another graph."""
+        self.inputs, self.outputs, self.ops = other.inputs, other.outputs, other.ops
+        self.has_text_opset = other.has_text_opset
 
     def captured(self) -> list[int]:
         """Return the values that the graph reads from outside."""

@@ -18,6 +18,7 @@ def inline_constant_branch(normalizer: Rewriter, op: Op) -> list[Op] | None:
     """Return the operators of the branch that an If takes; None if its condition is not known.
 
     A branch whose operators do not fit the shapes of the inputs cannot run, so that the other one is taken.
+    If both remain, they are normalized.
 
     Raises:
         ValueError: the condition depends on an open size.
@@ -26,22 +27,24 @@ def inline_constant_branch(normalizer: Rewriter, op: Op) -> list[Op] | None:
         return None
     condition = normalizer.tensor(op, 0)
     value = None if condition is None else condition.array
-    if value is None:
-        if condition is not None and not _depends_on_data(normalizer, op.inputs[0]):
-            raise OpenSizeError(
-                "the condition of If depends on a size that is open: give the shapes of inputs"
-            )
-        branches = op.attributes["then_branch"], op.attributes["else_branch"]
-        valid = [b for b in branches if _fits(normalizer, b)]
-        return _inline(normalizer, op, valid[0]) if len(valid) == 1 else None
-    return _inline(normalizer, op, op.attributes["then_branch" if bool(np.all(value)) else "else_branch"])
+    branches: list[FlatGraph] = [op.attributes["then_branch"], op.attributes["else_branch"]]
+    if value is not None:
+        return _inline(normalizer, op, branches[0 if bool(np.all(value)) else 1])
+    if condition is not None and not _depends_on_data(normalizer, op.inputs[0]):
+        raise OpenSizeError("the condition of If depends on a size that is open: give the shapes of inputs")
+    valid = [b for b in branches if b.has_text_opset or _normalize_if_it_fits(normalizer, b)]
+    return _inline(normalizer, op, valid[0]) if len(valid) == 1 else None
 
 
 def _inline(normalizer: Rewriter, op: Op, branch: FlatGraph) -> list[Op]:
     """Return the operators of a branch in place of an If."""
     ops: list[Op] = []
-    for inner in branch.ops:
-        ops += normalizer.read_op(inner, branch)
+    if branch.has_text_opset:
+        ops = branch.ops
+        normalizer.producers |= {v: inner for inner in ops for v in inner.outputs}
+    else:
+        for inner in branch.ops:
+            ops += normalizer.read_op(inner, branch)
     if len(branch.outputs) < len(op.outputs):
         raise ValueError(f"a branch has {len(branch.outputs)} outputs: expected {len(op.outputs)}")
     for outer, inner_output in zip(op.outputs, branch.outputs, strict=False):
@@ -49,17 +52,17 @@ def _inline(normalizer: Rewriter, op: Op, branch: FlatGraph) -> list[Op]:
     return ops
 
 
-def _fits(normalizer: Rewriter, branch: FlatGraph) -> bool:
-    """Return True if the operators of a branch fit the shapes of the values that they read."""
-    renamed, copy = dict(normalizer.renamed), FlatGraph(branch.inputs, list(branch.outputs), list(branch.ops))
+def _normalize_if_it_fits(normalizer: Rewriter, branch: FlatGraph) -> bool:
+    """Normalize a branch; return False if its operators do not fit the shapes of their inputs."""
+    renamed, copy = dict(normalizer.renamed), branch.copy()
     try:
         normalizer.normalize(copy)
     except (OpenSizeError, TimeLimitError):
         raise
     except ValueError:
-        return False
-    finally:
         normalizer.renamed = renamed
+        return False
+    branch.replace(copy)
     return True
 
 
@@ -91,7 +94,8 @@ def _infer_if(normalizer: Rewriter, op: Op) -> None:
     for branch in branches:
         if len(branch.outputs) != len(op.outputs):
             raise ValueError(f"a branch has {len(branch.outputs)} outputs: expected {len(op.outputs)}")
-        normalizer.normalize(branch)
+        if not branch.has_text_opset:
+            normalizer.normalize(branch)
     for k, v in enumerate(op.outputs):
         first, second = (normalizer.tensors[branch.outputs[k]] for branch in branches)
         normalizer.tensors[v] = Tensor(
@@ -122,11 +126,17 @@ def trip_count(normalizer: Rewriter, op: Op) -> int | None:
     if condition is not None and condition.array is not None and not np.all(condition.array):
         return 0
     stays = normalizer.tensors[body.outputs[0]].array
-    keeps_going = body.outputs[0] == body.inputs[1] or (stays is not None and bool(np.all(stays)))
+    ends = stays is not None and not np.all(stays)
+    keeps_going = body.outputs[0] == body.inputs[1] or (stays is not None and not ends)
     starts = condition is None or condition.array is not None
-    if limit is None or limit.array is None or not keeps_going or not starts:
+    if not starts or not (keeps_going or ends):
         return None
-    return max(0, int(limit.array.reshape(-1)[0]))
+    if limit is None:
+        return 1 if ends else None
+    if limit.array is None:
+        return None
+    times = max(0, int(limit.array.reshape(-1)[0]))
+    return min(1, times) if ends else times
 
 
 def _infer_loop(normalizer: Rewriter, op: Op) -> None:
@@ -134,16 +144,14 @@ def _infer_loop(normalizer: Rewriter, op: Op) -> None:
     carried = [tensors[v] for v in op.inputs[2:] if v is not None]
     if len(body.inputs) != 2 + len(carried) or len(body.outputs) != 1 + len(op.outputs):
         raise ValueError("the body does not have the inputs and outputs of the loop")
-    before = FlatGraph(body.inputs, body.outputs, body.ops)
-    before.has_text_opset = body.has_text_opset
+    before = body.copy()
     shapes = [x.shape for x in carried]
     for _ in range(3):
         tensors[body.inputs[0]], tensors[body.inputs[1]] = Tensor(INT64, ()), Tensor(BOOL, ())
         for v, x, shape in zip(body.inputs[2:], carried, shapes, strict=True):
             tensors[v] = Tensor(x.dtype, shape, elements=x.elements)
         renamed = dict(normalizer.renamed)
-        body.ops, body.outputs = list(before.ops), list(before.outputs)
-        body.has_text_opset = before.has_text_opset
+        body.replace(before.copy())
         normalizer.normalize(body)
         results = [tensors[v].shape for v in body.outputs[1 : 1 + len(carried)]]
         merged = [_merged(a, b) for a, b in zip(shapes, results, strict=True)]

@@ -107,11 +107,10 @@ class Normalizer(Rewriter):
             op = self._with_new_names(op)
             rule = RULES.get(op.kind)
             replacement = rule(self, op) if rule is not None else None
+            if replacement is None and op.inputs and self._reads_static(op.inputs[0]):
+                replacement = self._folded(op)
             if replacement is None:
-                if op.inputs and self._reads_static(op.inputs[0]) and not self.infer(op):
-                    changed = True
-                else:
-                    ops.append(op)
+                ops.append(op)
                 continue
             changed = True
             for new in replacement:
@@ -120,6 +119,15 @@ class Normalizer(Rewriter):
                 ops += kept
         graph.ops = ops
         return changed
+
+    def _folded(self, op: Op) -> list[Op] | None:
+        """Return what replaces an operator on a constant or weight, which another rule may have created.
+
+        Bodies of loops are not inferred anew for each pass, since nested ones would take exponential time.
+        """
+        if op.kind in CONTROL_FLOW:
+            return inline_constant_branch(self, op) if op.kind == "If" else None
+        return None if self.infer(op) else []
 
     def _reads_static(self, value: int | None) -> bool:
         """Return True for a constant or weight, which another rule may have created."""

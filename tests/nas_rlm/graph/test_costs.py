@@ -1,14 +1,17 @@
+import json
 import math
 
 import numpy as np
 import pytest
 
 import search_spaces
+from nas_rlm import inspect_network
 from nas_rlm.data.synthetic import graph_features
-from nas_rlm.graph.costs import operator_costs
+from nas_rlm.graph.costs import compute_costs, operator_costs
 from nas_rlm.graph.onnx_graphs.shapes import OperatorCall
 from nas_rlm.graph.onnx_graphs.tensors import Tensor
 from nas_rlm.text import from_onnx
+from nas_rlm.text.parser import parse_network
 from tests.nas_rlm.data.graph_features import features_of_architecture, features_of_cell
 from tests.nas_rlm.graph.small_models import costs, integers, small_model
 
@@ -71,8 +74,40 @@ def test_a_table_of_a_wrong_type_has_no_costs(call):
 
 
 def test_an_operator_of_onnx_that_is_not_known_is_no_zero():
-    call, output = OperatorCall("CausalConvWithState", {}, [Tensor(1, (1, 2, 3))], 1), Tensor(1, (1, 2, 3))
-    assert "CausalConvWithState is not known" in operator_costs(call, output, {}).problem
+    call, output = OperatorCall("LaterOperator", {}, [Tensor(1, (1, 2, 3))], 1), Tensor(1, (1, 2, 3))
+    assert "LaterOperator is not known" in operator_costs(call, output, {}).problem
+
+
+def repeated(times):
+    """A product in nested loops with these numbers of iterations, the innermost one first."""
+    body, value = "p0 = MatMul(s0, w)", "p0"
+    for k, number in enumerate(times):
+        types = f"(int64 i{k}, bool c{k}, float[2,8] s{k}) => (bool d{k}, {value})"
+        loop = f"Loop<body = b{k} {types} {{ d{k} = Identity(c{k}) {body} }}>"
+        source = f"s{k + 1}" if k + 1 < len(times) else "x"
+        body = f"n{k} = Constant<value_int={number}>() p{k + 1} = {loop}(n{k}, , {source})"
+        value = f"p{k + 1}"
+    return small_model(f"{body} y = Relu({value})", "float[2,8] x", {"w": (8, 8)})
+
+
+@pytest.mark.parametrize(
+    "times", [(3,), (2**53 + 1,), (2**62,), (2**62 + 1, 2**62 + 3), (1, 2**31) * 3, (2**53 + 1, 0)]
+)
+def test_sums_are_exact_integers(times):
+    model = repeated(times)
+    sums = compute_costs(parse_network(from_onnx(model))).sums()
+    assert [type(total) for total in sums] == [int] * 3
+    assert sums[:2] == (2 * 64 * math.prod(times), 64)
+    report = inspect_network(model)
+    assert (report.macs, report.params, report.activations) == sums
+    assert json.loads(json.dumps(report.to_dict()))["macs"] == sums[0]
+
+
+def test_costs_that_no_float_holds_are_not_known():
+    text = from_onnx(repeated((2**62,) * 17))
+    assert compute_costs(parse_network(text)).sums()[0] is None
+    with pytest.raises(ValueError, match=r"the body of Loop runs so often that its costs exceed 10\^300"):
+        graph_features(text)
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,38 @@ def twins(number):
     return small_model(body, "float[4] x")
 
 
+def loops(depth, growth="Relu({0})", carried=1):
+    """Loops within loops, which carry values that move by one position in each iteration."""
+    body = f"r0 = {growth.format(f'a0_{carried - 1}')}"
+    for k in range(depth):
+        own = [f"a{k}_{j}" for j in range(carried)]
+        types = ", ".join(f"float[N{k}_{j}] {name}" for j, name in enumerate(own))
+        source = [f"a{k + 1}_{j}" for j in range(carried)] if k + 1 < depth else ["x"] * carried
+        results = ", ".join([*[f"u{k}_{j}" for j in range(1, carried)], f"o{k}"])
+        head = f"b{k} (int64 i{k}, bool c{k}, {types}) => (bool d{k}, {', '.join([*own[1:], f'r{k}'])})"
+        loop = f"Loop<body = {head} {{ d{k} = Identity(c{k}) {body} }}>"
+        body = f"{results} = {loop}(n, , {', '.join(source)}) r{k + 1} = {growth.format(f'o{k}')}"
+    body = f"n = Constant<value_int=3>() {body} y = Relu(r{depth})"
+    return small_model(body, "float[4] x")
+
+
+GROWTH = "Concat<axis=0>({0}, {0})"
+
+
 @pytest.mark.parametrize(
     "model",
-    [chain(6000), residual_blocks(3000), twins(2000), nested(28)],
-    ids=["chain", "residual blocks", "twins", "nested"],
+    [nested(28), loops(28), loops(28, GROWTH)],
+    ids=["branches", "loops", "loops with sizes that grow"],
+)
+def test_nested_control_flow_takes_little_time(model):
+    text = from_onnx(model, limits=Limits(max_seconds=5))
+    assert text.count("=If<") + text.count("=Loop<") == 28
+
+
+@pytest.mark.parametrize(
+    "model",
+    [chain(6000), residual_blocks(3000), twins(2000), loops(28, GROWTH, 3)],
+    ids=["chain", "residual blocks", "twins", "loops"],
 )
 def test_time_holds_in_all_steps(model):
     start = time.monotonic()

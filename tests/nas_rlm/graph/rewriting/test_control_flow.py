@@ -117,6 +117,40 @@ def test_a_loop_without_a_limit_is_not_counted_if_it_multiplies():
     assert graph_features(text)["flops"] == 0
 
 
+@pytest.mark.parametrize(("limit", "times"), [("n", 1), ("", 1), ("z", 0)])
+def test_a_loop_whose_condition_ends_it_runs_once(limit, times):
+    model = small_model(
+        "n = Constant<value_int=10>() z = Constant<value_int=0>()"
+        f" y = Loop<body = b (int64 i, bool c, float[2,8] s) => (bool d, float[2,8] t)"
+        f" {{ d = Constant<value = bool {{0}}>() t = MatMul(s, w) }}>({limit}, , x)",
+        X,
+        W,
+    )
+    assert costs(model) == (times * 2 * 64, 64)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("fits", [True, False])
+def test_nested_branches_that_cannot_run_are_left_out(depth, fits):
+    body = "p = MatMul(x, w)"
+    for _ in range(depth):
+        body = f"p = {if_else(body, 'q = MatMul(x, w)' if fits else 'q = MatMul(w, x)')}"
+    model = small_model(f"{DATA} {body} y = Relu(p)", X, W)
+    assert costs(model) == (2 * 64, 64)
+    assert from_onnx(model).count("If<") == (depth if fits else 0)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_branch_in_a_loop_with_a_size_that_grows(depth):
+    body = "p = Concat<axis=0>(s, s)"
+    for _ in range(depth):
+        body = f"p = {if_else(body, 'q = Identity(s)')}"
+    loop = f"b (int64 i, bool k, float[n,8] s) => (bool d, p) {{ d = Identity(k) {body} }}"
+    statements = f"{DATA} m = Constant<value_int=3>() r = Loop<body = {loop}>(m, , x) y = MatMul(r, w)"
+    text = text_of(statements, X, W)
+    assert text.count("If<") == depth and "=>(float[N0,8] " in text
+
+
 def test_nested_loops_multiply_their_iterations():
     inner = "Loop<body = b (j, e, u) => (f, k) { f = Identity(e) k = MatMul(u, w) }>(m, t, v)"
     found = costs(loop(f"z = {inner}", weights=W | {"m": np.array(3)}))
