@@ -19,7 +19,6 @@ from nas_rlm.graph.onnx_graphs.tensors import (
     COMPUTED,
     FLOATS,
     MAX_FOLDED_ELEMENTS,
-    STRING,
     Dims,
     Tensor,
     num_elements,
@@ -138,6 +137,12 @@ def constant_leaf(array: np.ndarray) -> Leaf:
 
 def _elements_text(array: np.ndarray, kind: str) -> str:
     """Return the elements of a constant as text; of complex ones real and imaginary parts in turn."""
+    if array.dtype == object:
+        strings = [
+            v if isinstance(v, bytes) else str(v).encode("utf-8", "surrogateescape")
+            for v in array.reshape(-1)
+        ]
+        return ",".join(map(_scalar_text, strings))
     if array.dtype.kind == "c":
         array = array.reshape(-1).view(array.real.dtype)
     is_integer = array.dtype.kind in "iub" or kind.startswith(("int", "uint"))
@@ -268,26 +273,20 @@ def _attribute_text(value: Any, name: str, expected: Any) -> str:
             )
         kind = type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
         shape = f"[{','.join(map(str, array.shape))}]" if array.ndim else ""
-        if array.dtype == object:
-            elements = ",".join(
-                _scalar_text(v if isinstance(v, bytes) else str(v).encode()) for v in array.reshape(-1)
-            )
-        else:
-            elements = _elements_text(array, kind)
-        return f"={kind}{shape}{{{elements}}}"
+        return f"={kind}{shape}{{{_elements_text(array, kind)}}}"
     if isinstance(value, tuple):
         items = ",".join(_scalar_text(v) for v in value)
         return f"=[{items}]" if items else f":{_EMPTY_TYPES.get(str(expected), 'ints')}=[]"
     return f"={_scalar_text(value)}"
 
 
-_CONTROL_CHARACTERS = dict.fromkeys((*range(32), 127), " ")
+_CONTROL_CHARACTERS = {c: f"\\x{c:02x}" for c in (*range(32), 127)}
 
 
 def _scalar_text(value: Any) -> str:
     """Return a string, float or integer as ONNX text."""
     if isinstance(value, bytes):
-        text = value.decode("utf-8", "replace").translate(_CONTROL_CHARACTERS)
+        text = value.decode("utf-8", "backslashreplace").translate(_CONTROL_CHARACTERS)
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return _float_text(value) if isinstance(value, float) else str(int(value))
 
@@ -391,7 +390,7 @@ class _Reader:
         if position in QUANTIZATION_PARAMETERS.get(kind, ()):
             return leaf(name, shape)  # calibration decides the values
         array = tensor.array if _may_have_value(tensor, shape, kind, position) else None
-        if array is not None and array.dtype != object:
+        if array is not None:
             return leaf(name, shape, _elements_text(array, name))
         if tensor.origin == COMPUTED and tensor.dtype in FLOATS:
             return leaf(name, shape, UNKNOWN_VALUE, is_size=True)
@@ -401,7 +400,7 @@ class _Reader:
 
 def _may_have_value(tensor: Tensor, shape: Dims, kind: str, position: int) -> bool:
     """Return True for a constant whose value is part of the text."""
-    if not tensor.is_constant or tensor.dtype == STRING:
+    if not tensor.is_constant:
         return False
     if shape and position in INTEGER_WEIGHTS.get(kind, ()):
         return False

@@ -108,7 +108,8 @@ class _Value(NamedTuple):
     @property
     def is_zero(self) -> bool:
         """True for a constant that is zero."""
-        return bool(self.constant) and not _parse_constant(self.constant).any()
+        array = _parse_constant(self.constant) if self.constant else None
+        return array is not None and array.dtype != object and not array.any()
 
 
 WEIGHT, TABLE = "W", "C"  # kinds of weights: those that are learnt, and computed constants

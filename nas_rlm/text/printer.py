@@ -275,7 +275,10 @@ def _leaf_name(leaf: Leaf, tie: int) -> str:
         return weight_name(leaf.type, leaf.shape, tie, leaf.learnt)
     if leaf.is_input:
         return constant_name(leaf.type, leaf.shape)
-    mangled = leaf.value.translate(str.maketrans("-.,", "np_", "+"))
+    if leaf.type == "string":
+        mangled = hashlib.sha256(leaf.value.encode()).hexdigest()[:12].translate(_LETTERS)
+    else:
+        mangled = leaf.value.translate(str.maketrans("-.,", "np_", "+"))
     kind = {"int64": "I", "float": "F"}.get(leaf.type, leaf.type)
     return f"{kind}{'_'.join(['', *map(str, leaf.shape)]) + '_' if leaf.shape else ''}{mangled}"
 

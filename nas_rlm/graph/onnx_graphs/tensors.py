@@ -69,7 +69,9 @@ class Tensor:
         """Values of a constant of at most MAX_FOLDED_ELEMENTS elements; otherwise None."""
         if self._array is None and self.is_constant:
             assert self.source is not None
-            self._array = numpy_helper.to_array(self.source)
+            self._array = (
+                _strings(self.source) if self.dtype == STRING else numpy_helper.to_array(self.source)
+            )
         return self._array
 
     @property
@@ -117,6 +119,12 @@ class Tensor:
         if array is None or array.ndim > 1 or array.dtype.kind not in "iub":
             return None
         return tuple(array.reshape(-1).tolist())
+
+
+def _strings(tensor: TensorProto) -> np.ndarray:
+    """Return a tensor of strings, which may not be UTF-8."""
+    strings = [value.decode("utf-8", "surrogateescape") for value in tensor.string_data]
+    return np.array(strings, dtype=object).reshape(tuple(tensor.dims))
 
 
 def _is_small(shape: Dims | None) -> bool:

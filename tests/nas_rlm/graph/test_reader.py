@@ -238,3 +238,54 @@ def test_omitted_inputs_keep_their_positions():
     lower = text_of("y = Clip(x, a)", X, {"a": np.array(1, np.float32)})
     assert len({both, upper, lower}) == 3
     assert "Clip(x0,,F1p0)" in upper
+
+
+STRINGS = ["a", "b", "", " ", "a,b", '"', "\\", "\t", "\n", "}{>()", "=@g1", "é", b"\xff", b"\xfe", "x" * 300]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (1, 2)])
+def test_constants_of_strings_are_part_of_the_text(shape):
+    def text(value):
+        array = np.full(shape, value, object)
+        values = [v if isinstance(v, bytes) else v.encode() for v in array.reshape(-1)]
+        constant = helper.make_tensor("c", TensorProto.STRING, shape, values)
+        return text_of("y = Equal(x, c)", "string[3,2] x", {"c": constant}, "bool y")
+
+    texts = [text(value) for value in STRINGS]
+    assert len(set(texts)) == len(STRINGS)
+    assert not any("string" in line.partition(")=>")[0].replace("string[3,2] x0", "") for line in texts)
+
+
+def test_more_strings_than_the_text_has_are_a_table():
+    constant = helper.make_tensor("c", TensorProto.STRING, [100], [b"a"] * 100)
+    text = text_of("y = Gather(c, x)", "int64[3] x", {"c": constant}, "string y")
+    assert "string[100] string_100" in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'y = StringNormalizer<stopwords=["{s}"]>(x)',
+        'y, n = StringSplit<delimiter="{s}">(x)',
+        'y = RegexFullMatch<pattern="{s}">(x)',
+        'y = ai.onnx.ml.LabelEncoder<keys_strings=["{s}", "k"], values_int64s=[1, 2]>(x)',
+        'y = ai.onnx.ml.LabelEncoder<keys_strings=["k"], values_strings=["v"], default_string="{s}">(x)',
+        'y = ai.onnx.ml.CategoryMapper<cats_strings=["{s}", "k"], cats_int64s=[1, 2]>(x)',
+        'y = TfIdfVectorizer<mode="TF", max_gram_length=1, min_gram_length=1, max_skip_count=0,'
+        ' ngram_counts=[0], ngram_indexes=[0], pool_strings=["{s}"]>(x)',
+        'y = acme.Split<pattern="{s}">(x)',
+    ],
+)
+def test_attributes_of_strings_are_part_of_the_text(body):
+    strings = ["a", "b", "a b", "a\tb", "a\rb", "a\x0bb"]
+    texts = []
+    for s in strings:
+        model = small_model(body.replace("{s}", "PLACE"), "string[3] x")
+        for attribute in model.graph.node[0].attribute:
+            attribute.s = attribute.s.replace(b"PLACE", s.encode())
+            replaced = [v.replace(b"PLACE", s.encode()) for v in attribute.strings]
+            del attribute.strings[:]
+            attribute.strings.extend(replaced)
+        texts.append(from_onnx(model))
+        assert from_onnx(onnx.parser.parse_model(texts[-1])) == texts[-1]
+    assert len(set(texts)) == len(strings)
