@@ -72,6 +72,47 @@ def test_functions_with_a_subgraph_read_the_attributes_of_the_call():
     assert found == text_of("y = LeakyRelu<alpha=0.125>(x)", X)
 
 
+CUBE = "float[2,3,4] x"
+# Statements whose meaning differs between operator sets 11 and 21, and those of set 21 with the same meaning.
+OLD_STATEMENTS = {
+    "softmax": ("b = Softmax(a)", "f = Flatten(x) s = Softmax(f) z = Shape(x) y = Reshape(s, z)"),
+    "axes": ("b = ReduceSum<axes=[1]>(a)", "k = Constant<value_ints=[1]>() y = ReduceSum(x, k)"),
+    "clip": (
+        "m = Constant<value_float=0.5>() b = Clip(a, m)",
+        "m = Constant<value_float=0.5>() y = Clip(x, m)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD_STATEMENTS)
+def test_each_function_has_its_own_operator_set(name):
+    old, expected = OLD_STATEMENTS[name]
+    imports = '"": 11, "acme": 1'
+    f = function("F (a) => (b)", old, imports)
+    found = text_of(expected, CUBE)
+    assert text_of("y = acme.F(x)", CUBE, functions=f) == found
+    nested = function("G (a) => (b)", "b = acme.F(a)")
+    assert text_of("y = acme.G(x)", CUBE, functions=f"{f} {nested}") == found
+    branch = f"If<then_branch = t () => (b) {{ {old} }}, else_branch = e () => (q) {{ q = Identity(a) }}>(c)"
+    conditional = function("H (a, c) => (y)", f"y = {branch}", imports)
+    assert text_of("y = acme.H(x, k)", CUBE, {"k": np.array(True)}, functions=conditional) == found
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(11, 21), (21, 11), (11, 11), (21, 21), (12, 13)])
+def test_operators_beside_a_function_have_the_operator_set_of_the_model(outer, inner):
+    f = function("F (a) => (b)", "b = Softmax(a)", f'"": {inner}')
+    statements = {
+        True: "{0} = Softmax({1})",
+        False: "f{0} = Flatten({1}) s{0} = Softmax(f{0}) {0} = Reshape(s{0}, z)",
+    }
+    parts = [
+        statements[version >= 13].format(*names) for version, *names in ((outer, "p", "x"), (inner, "y", "r"))
+    ]
+    plain = f"z = Shape(x) {parts[0]} r = Relu(p) {parts[1]}"
+    found = text_of("p = Softmax(x) r = Relu(p) y = acme.F(r)", CUBE, opset=outer, functions=f)
+    assert found == text_of(plain, CUBE)
+
+
 def test_a_function_that_imports_no_other_domain():
     old = function("F (a) => (b)", "b = Softmax(a)", imports='"": 21')
     assert text_of("y = acme.F(x)", X, functions=old) == text_of("y = Softmax(x)", X)

@@ -92,7 +92,15 @@ def shuffled(model, rng):
     return copy
 
 
-@pytest.mark.parametrize("name", reference_networks.NETWORKS)
+# The others have operators of these.
+DIFFERENT_NETWORKS = ("regnet_y", "mobilenet_v2", "convnext", "vit", "gpt2")
+FOREIGN = [
+    pytest.param(name, marks=() if name in DIFFERENT_NETWORKS else pytest.mark.long)
+    for name in reference_networks.NETWORKS
+]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
 def test_foreign_networks_have_one_text(name):
     pytest.importorskip("transformers", reason="transformers is not installed")
     models = dict(reference_networks.export_all(name))
