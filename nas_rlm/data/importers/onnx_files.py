@@ -18,7 +18,6 @@ from nas_rlm.text.parser import parse_network
 
 FILE_COLUMN, SPACE_COLUMN = "file", "space"
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_OBJECTIVES = "flops, params, or accuracy, latency or memory with a suffix such as latency/mybox"
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def read_rows(
         shapes: shapes of inputs that have open sizes in the files, by name.
 
     Raises:
-        ValueError: the file has no column `file` or a column that is no objective, a line has a different
+        ValueError: the file has no column `file`, a column cannot be an objective, a line has a different
             number of cells, names no file or repeats one, `flops` or `params` are not those of the network,
             or no file has an input of a name in `shapes`.
     """
@@ -108,7 +107,7 @@ def _records(text: str) -> Iterator[_Record]:
 
 
 def _check_header(columns: list[str]) -> None:
-    """Refuse a header without the column of files or with columns that are no objectives.
+    """Refuse a header without the column of files or with columns that cannot be objectives.
 
     Raises:
         ValueError: the header is such a one.
@@ -126,7 +125,10 @@ def _check_header(columns: list[str]) -> None:
         raise ValueError(f"the header is {header!r}: expected a column for at least one objective")
     for name in objectives:
         if not is_storable(name):
-            raise ValueError(f"the column {name!r} is no objective: expected {_OBJECTIVES}")
+            raise ValueError(
+                f"the column {name!r} cannot be an objective: expected a name such as accuracy or"
+                " latency/mybox"
+            )
 
 
 def _check_repeated(records: Sequence[_Record], files: Sequence[Path]) -> None:

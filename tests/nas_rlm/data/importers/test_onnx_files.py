@@ -49,6 +49,11 @@ def test_costs_of_the_network_may_be_given(tmp_path, flops):
     assert row.targets == {"flops": MACS, "params": PARAMS}
 
 
+def test_objectives_may_be_of_any_kind(tmp_path):
+    (row,) = rows_of(tmp_path, "file,loss/val,latency/mybox\na.onnx,-1.5,2\n")
+    assert row.targets == {"loss/val": -1.5, "latency/mybox": 2}
+
+
 def test_a_file_may_occur_in_several_spaces(tmp_path):
     assert len(rows_of(tmp_path, "file,space,accuracy\na.onnx,s,70\na.onnx,t,71\nb.onnx,s,72\n")) == 3
 
@@ -66,8 +71,9 @@ def test_a_file_may_occur_in_several_spaces(tmp_path):
         ("file,accuracy,accuracy\na.onnx,1,2\n", "expected file and different objectives"),
         ("file\na.onnx\n", "expected a column for at least one objective"),
         ("file,space\na.onnx,s\n", "expected a column for at least one objective"),
-        ("file,,accuracy\na.onnx,1,2\n", "the column '' is no objective: expected flops, params"),
-        ("file,top1\na.onnx,1\n", "the column 'top1' is no objective"),
+        ("file,,accuracy\na.onnx,1,2\n", "the column '' cannot be an objective: expected a name"),
+        ("file,top 1\na.onnx,1\n", "the column 'top 1' cannot be an objective"),
+        ('file,"loss/a,b"\na.onnx,1\n', "the column 'loss/a,b' cannot be an objective"),
         ("file,accuracy\na.onnx,71,5\n", "line 2 has 3 cells: expected 2, for file,accuracy"),
         ("file,accuracy\n\nb.onnx,1\na.onnx\n", "line 4 has 1 cells: expected 2"),
         ('file,accuracy\n"a.onnx,71.5\n', "line 2: unexpected end of data"),
