@@ -18,6 +18,7 @@ from nas_rlm.data.disk_cache import cached_strings
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.graph.costs import compute_costs
+from nas_rlm.graph.executed_layers import executed_layers
 from nas_rlm.graph.paths import path_features
 from nas_rlm.text import from_architectures
 from nas_rlm.text.parser import parse_network
@@ -29,7 +30,7 @@ CACHE_VERSION = 5  # raise it when the graph features change
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 
 
-def graph_features(text: str, max_chain_length: int = 0) -> dict[str, float]:
+def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = False) -> dict[str, float]:
     """Return the graph features of a network: the value of each feature by its name.
 
     Examples:
@@ -47,6 +48,7 @@ def graph_features(text: str, max_chain_length: int = 0) -> dict[str, float]:
         text: text of the network, as `from_onnx` returns it.
         max_chain_length: count chains of up to this many operators, and the costs of each layer type as well;
             0 for neither.
+        with_layers: add the sums over executed layers, see `nas_rlm.graph.executed_layers`.
 
     Returns:
         Costs of the network: `flops` (multiply-accumulates), `params`, and `activations`, the number of
@@ -75,19 +77,24 @@ def graph_features(text: str, max_chain_length: int = 0) -> dict[str, float]:
     features = costs.totals()
     if max_chain_length:
         features |= costs.layer_totals()
+    if with_layers:
+        features |= executed_layers(network)
     return features | path_features(network, max_chain_length)
 
 
-def graph_features_of_texts(texts: Iterable[str], max_chain_length: int = 0) -> list[dict[str, float]]:
+def graph_features_of_texts(
+    texts: Iterable[str], max_chain_length: int = 0, with_layers: bool = False
+) -> list[dict[str, float]]:
     """Return the graph features of each text, with a progress bar if it takes long.
 
     Args:
         texts: texts of networks, see `nas_rlm.text`.
         max_chain_length: see `graph_features`.
+        with_layers: see `graph_features`.
     """
     with gc_paused():
         bar = progress_bar(texts, "graph features", unit="net", delay=2)
-        return [graph_features(text, max_chain_length) for text in bar]
+        return [graph_features(text, max_chain_length, with_layers) for text in bar]
 
 
 def distinct_architectures(space: SearchSpace[Any], count: int, seed: int = 0) -> dict[str, Any]:

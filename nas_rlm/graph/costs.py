@@ -13,7 +13,7 @@ from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, FlatGraph, Op
 from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
 from nas_rlm.graph.onnx_graphs.shapes import OperatorCall
 from nas_rlm.graph.onnx_graphs.tensors import FLOATS, Tensor, num_elements
-from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts
+from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, image_side
 from nas_rlm.graph.rewriting.control_flow import trip_count
 from nas_rlm.graph.rewriting.normalization import Normalizer
 
@@ -70,7 +70,7 @@ class Costs:
             _add(self.kind_sums[kind], (macs, params, activations, height, math.sqrt(macs), logs))
         if kind is not None or macs:
             kernel = "x".join(map(str, op.kernel[2:]))
-            side = _image_side(op)
+            side = image_side(op)
             self.max_side = max(self.max_side, side if kind is not None else 0)
             key = f"{'Conv' if kernel else op.kind}{kernel}{'g' if op.group > 1 else ''}", side
             _add(self.layer_sums.setdefault(key, [0.0] * 4), (1.0, activations, macs, math.sqrt(macs)))
@@ -151,11 +151,6 @@ def compute_costs(body: Body) -> Costs:
 _function_costs = lru_cache(maxsize=1 << 12)(
     compute_costs
 )  # functions repeat between networks, networks do not
-
-
-def _image_side(op: Operator) -> int:
-    """Return the longer image side of the output in pixels; 0 if the output is no image."""
-    return max(op.shape[2:], default=0) if len(op.shape) > 2 and "MatMul" not in op.kind else 0
 
 
 def operator_costs(call: OperatorCall, output: Tensor, weights: Mapping[int, str]) -> OperatorCosts:

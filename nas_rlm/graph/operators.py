@@ -86,3 +86,8 @@ class Body:
     inputs: tuple[str, ...]
     steps: tuple[Operator | Call, ...]
     outputs: tuple[str, ...]
+
+
+def image_side(op: Operator) -> int:
+    """Return the longer image side of the output in pixels; 0 if the output is no image."""
+    return max(op.shape[2:], default=0) if len(op.shape) > 2 and "MatMul" not in op.kind else 0
