@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, app, load, regi
 from nas_rlm.files import check_new_directory
 
 if TYPE_CHECKING:
+    from nas_rlm import RLM
     from nas_rlm.data import Table
 
 
@@ -32,6 +35,9 @@ def finetune(
     A table has from a handful to thousands of labels. A fifth of the architectures is held out first, to
     choose the number of epochs; then the model is trained on all of them.
 
+    A new latency of networks is learned without training, in seconds: by additive models of the layers that
+    the device executes and by the latencies of known devices, weighted by their leave-one-out errors.
+
     Args:
         data: a parquet table of measured networks or programs.
         out: a new directory for the checkpoint.
@@ -40,8 +46,8 @@ def finetune(
         new_objective: instead of --objectives, learn only this one, such as latency/mybox, and leave the
             predictions of all others unchanged. If the table has a single latency, it may have another name.
         model: a checkpoint directory, or the name of a shipped model.
-        learn: the part of the network that is trained: all, decoder, or token, the embeddings of the
-            objectives.
+        learn: the part of the network that is trained: all, decoder, token (the embeddings of the
+            objectives), or none, so that surrogates alone predict the objectives.
         seed: seed of the held-out rows and of the batches.
         no_surrogates: train only the network, without surrogates on graph features or n-grams.
         space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
@@ -72,7 +78,7 @@ def finetune(
             f"{model} has {new_objective!r} already: --objectives {new_objective} trains it again"
         )
     names = objectives or (new_objective,)
-    part = "token" if new_objective else learn
+    part = _part_for_new_objective(table, new_objective, not no_surrogates) if new_objective else learn
     tuned = rlm.fine_tune(
         *(table.rows, names),
         seed=seed,
@@ -81,7 +87,30 @@ def finetune(
         maximise=(*table.maximised, *maximise),
     )
     tuned.save(out)
+    for line in _evidence(tuned, names):
+        print(line)
     print(f"model: {out}")
+
+
+def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> str:
+    """Return the part of the network to train: none for a latency of networks, else the embeddings."""
+    from nas_rlm.surrogates.predictive import MIN_LABELS
+
+    labelled = table.where_measured(objective).rows
+    counts = Counter(row.space for row in labelled)
+    is_of_networks = not any(row.is_program for row in labelled)
+    has_surrogates = surrogates and bool(counts) and min(counts.values()) >= MIN_LABELS
+    return "none" if objective.startswith("latency/") and is_of_networks and has_surrogates else "token"
+
+
+def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each objective and space that says how well its samples are predicted."""
+    from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+
+    for space, surrogates in rlm.surrogates.items():
+        for surrogate in surrogates:
+            if isinstance(surrogate, LatencySurrogate) and surrogate.objective in objectives:
+                yield f"{surrogate.objective} of {space or 'networks without a space'}: {surrogate.evidence}"
 
 
 def _with_objective_name(table: Table, new_objective: str) -> Table:

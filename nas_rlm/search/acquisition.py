@@ -44,7 +44,7 @@ def initial_design(surrogate: OnlineSurrogate, settings: SearchSettings, num_arc
     if not candidates:
         return []
     raw_features = surrogate.cached_predictor.raw_features(candidates)
-    features = selection_features(surrogate.space_surrogates, space.name, raw_features)
+    features = selection_features(surrogate.space_surrogates, raw_features)
     num_selected = min(num_architectures, len(np.unique(features, axis=0)))
     return [candidates[i] for i in select_samples(features, num_selected, settings.seed)]
 

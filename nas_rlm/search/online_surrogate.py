@@ -19,9 +19,17 @@ from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
-from nas_rlm.surrogates.fitting import LATENCY_VIEWS, accuracy_sources, device_sources
-from nas_rlm.surrogates.graph_surrogate import ALL_GROUPS, LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.fitting import (
+    accuracy_sources,
+    device_sources,
+    is_few_label_latency,
+    latency_features,
+)
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
+from nas_rlm.surrogates.registry import NetworkSurrogate
 from nas_rlm.surrogates.transfer import SourceSurrogate
 from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
@@ -86,7 +94,7 @@ class CachedPredictor:
         """Return the raw features of N architectures, see `nas_rlm.data.synthetic.graph_features`."""
         new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
         texts = from_architectures(self.space, [self.space.parse(name) for name in new])
-        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)
+        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
         self._raw_features.update(zip(new, features, strict=True))
         return [self._raw_features[name] for name in names]
 
@@ -120,7 +128,7 @@ class OnlineSurrogate:
         self.space = cached_predictor.space
         earlier_names = {name: f"{name} before" for name in self.objectives}
         self.space_surrogates = [s.renamed(earlier_names) for s in surrogates.get(self.space.name, ())]
-        self.surrogates: dict[str, GraphSurrogate] = {}
+        self.surrogates: dict[str, NetworkSurrogate] = {}
         self.measurements: dict[str, Row] = {}
         self._sources = {**surrogates, self.space.name: self.space_surrogates}
         self._features: dict[tuple[str, str], Tensor] = {}
@@ -147,18 +155,29 @@ class OnlineSurrogate:
         if len(labelled) >= MIN_LABELS:
             self.surrogates = {name: self._fit(name, labelled) for name in self.objectives}
 
-    def _fit(self, objective: str, rows: Sequence[Row]) -> GraphSurrogate:
-        if objective in self.surrogates:
-            graph_features = self.surrogates[objective].graph_features
+    def _fit(self, objective: str, rows: Sequence[Row]) -> NetworkSurrogate:
+        names = [row.arch_str for row in rows]
+        values = np.array([row.targets[objective] for row in rows])
+        former = self.surrogates.get(objective)
+        is_latency = is_few_label_latency(rows, objective)
+        if former is None or isinstance(former, LatencySurrogate) != is_latency:
+            self._features = {key: value for key, value in self._features.items() if key[0] != objective}
+            select = self._latency_features if is_latency else self._graph_features
+            features: LatencyFeatures | GraphFeatures = select(objective, rows)
         else:
-            graph_features = self._select_features(objective, rows)
-        features = self._transform(graph_features, objective, [row.arch_str for row in rows])
-        values = np.array([[row.targets[objective]] for row in rows])
-        is_transferred_latency = objective.startswith(LATENCY_PREFIX) and graph_features.sources
-        views = LATENCY_VIEWS if is_transferred_latency else (ALL_GROUPS,)
-        return GraphSurrogate.fit(graph_features, features, values, [objective], views)
+            features = former.graph_features
+        inputs = self._transform(features, objective, names)
+        if isinstance(features, LatencyFeatures):
+            return LatencySurrogate.fit(features, inputs, values, objective)
+        return GraphSurrogate.fit(features, inputs, values[:, None], [objective])
 
-    def _select_features(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
+    def _latency_features(self, objective: str, rows: Sequence[Row]) -> LatencyFeatures:
+        """Features of a latency with few labels; the sources are other devices."""
+        sources = device_sources(self.space.name, rows, objective, self._sources)
+        raw_features = self.cached_predictor.raw_features([row.arch_str for row in rows])
+        return latency_features(self.space.name, raw_features, sources)
+
+    def _graph_features(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
         """The space's features and sources: other devices for a latency, accuracies for an accuracy."""
         sources: tuple[SourceSurrogate, ...] = ()
         if objective.startswith(LATENCY_PREFIX):
@@ -167,7 +186,9 @@ class OnlineSurrogate:
             sources = accuracy_sources(self.space.name, rows, objective, self._sources)
         return replace(graph_features_of_space(self.space.name), sources=sources)
 
-    def _transform(self, graph_features: GraphFeatures, objective: str, names: Sequence[str]) -> Tensor:
+    def _transform(
+        self, graph_features: GraphFeatures | LatencyFeatures, objective: str, names: Sequence[str]
+    ) -> Tensor:
         """Cached features of architectures: float64 [N, D]."""
         new = [name for name in dict.fromkeys(names) if (objective, name) not in self._features]
         features = graph_features.transform(self.cached_predictor.raw_features(new))

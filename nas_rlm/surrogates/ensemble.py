@@ -27,6 +27,7 @@ from nas_rlm.model.batching import (
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import (
     Surrogate,
     from_saved,
@@ -200,7 +201,7 @@ class Ensemble:
             batch_size: number of texts in a batch.
             progress: show a progress bar.
             space: name of the space whose temperatures and surrogates are used; by default temperatures are
-                means over the spaces, and no surrogates are used.
+                means over the spaces, and surrogates are those of networks without a space.
 
         Returns:
             As `predict`.
@@ -209,15 +210,54 @@ class Ensemble:
             ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
+        texts = as_list(texts, "texts")
         levels = quantile_levels(quantiles)
         temperatures = self.network_temperatures(space, objectives)
+        by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
+        by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
+        names = [objectives[k] for k in by_network]
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates.get(space, ()), batch, objectives)
-            return decoding.quantile(self.network, memory, objectives, levels, temperatures, distributions)
+            distributions = predictive_distributions(self.surrogates.get(space, ()), batch, names)
+            network = [temperatures[k] for k in by_network]
+            return decoding.quantile(self.network, memory, names, levels, network, distributions)
 
-        predictions = self.decode_texts(texts, decode, (len(objectives), len(levels)), batch_size, progress)
+        predictions = np.empty((len(texts), len(objectives), len(levels)))
+        if by_network or not objectives:
+            shape = len(names), len(levels)
+            predictions[:, by_network] = self.decode_texts(texts, decode, shape, batch_size, progress)
+        if by_surrogate:
+            names_of_surrogates = [objectives[k] for k in by_surrogate]
+            predictions[:, by_surrogate] = self._quantiles_of_surrogates(
+                texts, names_of_surrogates, levels, space, progress
+            )
         return predictions if quantiles is not None else predictions[:, :, 0]
+
+    def _quantiles_of_surrogates(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        levels: Sequence[float],
+        space: str,
+        progress: bool,
+    ) -> np.ndarray:
+        """Return quantiles of objectives that the network does not predict; arguments as `predict_text`."""
+        distinct = list(dict.fromkeys(texts))
+        index = {text: i for i, text in enumerate(distinct)}
+        size = chunk_size(len(distinct))
+        chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
+
+        def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
+            found = predictive_distributions(self.surrogates[space], chunk, objectives)
+            return np.stack([d.quantiles(levels) for d in found if d is not None], 1)
+
+        empty = np.empty((0, len(objectives), len(levels)))
+        with progress_bar(total=len(distinct), desc="predict", unit="net", disable=not progress) as bar:
+            results = [empty]
+            for result in self._map(predict_chunk, chunks):
+                results.append(result)
+                bar.update(len(result))
+        return np.concatenate(results)[[index[text] for text in texts]]
 
     def sample(
         self,
@@ -300,11 +340,13 @@ class Ensemble:
             space: name of the space.
             objectives: names of the objectives.
         """
-        own = dict(self.temperatures.get(space, {}))
-        for name, surrogate in surrogate_by_objective(self.surrogates.get(space, ())).items():
-            if name in surrogate.network_temperatures:
-                own[name] = surrogate.network_temperatures[name]
-        return objective_temperatures({**self.temperatures, space: own}, space, objectives)
+        temperatures = objective_temperatures(self.temperatures, space, objectives)
+        by_objective = surrogate_by_objective(self.surrogates.get(space, ()))
+        for k, name in enumerate(objectives):
+            if name in by_objective:
+                own = by_objective[name].network_temperatures
+                temperatures[k] = own.get(name, temperatures[k])
+        return temperatures
 
     def with_objectives(self, names: Sequence[str], similar: Mapping[str, str] | None = None) -> Self:
         """Return a copy with additional objectives, which are not trained yet.
@@ -380,7 +422,7 @@ class Ensemble:
             raise ValueError(f"there is no space {space!r}; {suggest(space, names)}")
         if space:
             self._warn_if_untrained(space, objectives)
-        else:
+        elif not set(objectives) <= surrogate_by_objective(self.surrogates.get("", ())).keys():
             warnings.warn(
                 "no space is named: predictions for networks unlike the training data are unreliable",
                 stacklevel=3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -15,9 +16,7 @@ from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import (
-    COSTS,
     MAX_CHAIN_LENGTH,
-    TRANSFER,
     GraphFeatures,
     graph_features_of_space,
     sampled_raw_features,
@@ -27,20 +26,21 @@ from nas_rlm.surrogates.graph_surrogate import (
     ACCURACY,
     ALL_GROUPS,
     LATENCY_PREFIX,
-    MAX_TRANSFER_LABELS,
     GraphSurrogate,
 )
+from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, NormalScoreTransform
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates, surrogate_by_objective
 from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.text import from_architectures
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
 TRANSFER_CORRELATION = 0.8  # assumed between source predictions and labels of a space without labels
 MAX_SOURCES = 8  # source surrogates of a latency
-# Feature groups of the Gaussian processes of a latency with few labels; their mean has a smaller error than
-# each.
-LATENCY_VIEWS = ((TRANSFER,), (COSTS, TRANSFER), ALL_GROUPS)
+MAX_LATENCY_LABELS = 500  # of a latency that an additive surrogate is fitted to
+NUM_RANDOM_NETWORKS = 200  # of a space, that features of latencies are standardised on
 
 
 def fit_surrogates(
@@ -50,6 +50,9 @@ def fit_surrogates(
     by_group: bool = False,
 ) -> dict[str, list[Surrogate]]:
     """Fit surrogates for each space with enough labels: on graph features of networks, n-grams of programs.
+
+    A latency with at most `MAX_LATENCY_LABELS` labels has an additive surrogate of its own, also for networks
+    without a space.
 
     Args:
         rows: measured networks and programs of any spaces.
@@ -63,10 +66,16 @@ def fit_surrogates(
     Raises:
         ValueError: a space has both networks and programs.
     """
-    graph = fit_graph_surrogates(rows, objectives, graph_surrogates(existing or {}))
+    sources = graph_surrogates(existing or {})
+    graph = fit_graph_surrogates(rows, objectives, sources)
     surrogates: dict[str, list[Surrogate]] = {space: [*fitted] for space, fitted in graph.items()}
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
-        table = Table(space, [row for row in group if row.is_program])
+        rows_of_space = list(group)
+        networks = [row for row in rows_of_space if not row.is_program]
+        for name in objectives_with_enough_labels(networks, objectives):
+            if is_few_label_latency(networks, name):
+                surrogates.setdefault(space, []).append(fit_latency_surrogate(space, networks, name, sources))
+        table = Table(space, [row for row in rows_of_space if row.is_program])
         names = objectives_with_enough_labels(table.rows, objectives)
         if space and names:
             if space in surrogates:
@@ -86,9 +95,8 @@ def fit_graph_surrogates(
 ) -> dict[str, list[GraphSurrogate]]:
     """Fit graph surrogates for each space of networks with at least `MIN_LABELS` labels of an objective.
 
-    The sources of accuracies are surrogates of other spaces, see `accuracy_sources`. A latency with few
-    labels has a surrogate of its own, whose sources are the same device in other spaces and other devices in
-    the same space.
+    The sources of accuracies are surrogates of other spaces, see `accuracy_sources`. Latencies with few
+    labels are left out, see `fit_latency_surrogate`.
 
     Args:
         rows: measured networks of any spaces.
@@ -102,6 +110,7 @@ def fit_graph_surrogates(
     for space, group in groupby(sorted(rows, key=lambda row: row.space), lambda row: row.space):
         networks = [row for row in group if not row.is_program]
         names = objectives_with_enough_labels(networks, objectives)
+        names = [name for name in names if not is_few_label_latency(networks, name)]
         if space and names:
             surrogates[space] = _fit_space(space, networks, names, existing or {})
     return surrogates
@@ -115,36 +124,74 @@ def _fit_space(
         graph_features = graph_features_of_space(space)
     else:
         graph_features = GraphFeatures.fit(sampled_raw_features(space, rows))
-    sources_of = {
-        name: device_sources(space, rows, name, existing)
-        for name in names
-        if existing and _is_few_label_latency(rows, name)
-    }
     accuracy_sources_of = {
         name: sources
         for name in names
         if existing and is_accuracy(name) and name != ACCURACY
         if (sources := accuracy_sources(space, rows, name, existing))
     }
-    others = [name for name in names if not sources_of.get(name) and name not in accuracy_sources_of]
+    others = [name for name in names if name not in accuracy_sources_of]
     if ACCURACY in names and existing:
         graph_features = replace(graph_features, sources=space_sources(space, rows, existing))
     surrogates = [fit_graph_surrogate(graph_features, rows, others)] if others else []
-    surrogates += [
+    return surrogates + [
         fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name])
         for name, sources in accuracy_sources_of.items()
     ]
-    return surrogates + [
-        fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name], LATENCY_VIEWS)
-        for name, sources in sources_of.items()
-        if sources
-    ]
 
 
-def _is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:
-    """Return whether an objective is a latency with at most `MAX_TRANSFER_LABELS` labels."""
+def is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:
+    """Return whether an objective is a latency with at most `MAX_LATENCY_LABELS` labels."""
     num_labels = sum(row.is_measured(objective) for row in rows)
-    return objective.startswith(LATENCY_PREFIX) and num_labels <= MAX_TRANSFER_LABELS
+    return objective.startswith(LATENCY_PREFIX) and num_labels <= MAX_LATENCY_LABELS
+
+
+def fit_latency_surrogate(
+    space: str,
+    rows: Sequence[Row],
+    objective: str,
+    existing: Mapping[str, Sequence[GraphSurrogate]] | None = None,
+) -> LatencySurrogate:
+    """Fit an additive surrogate of a latency with few labels.
+
+    Its sources are the same device in other spaces and other devices in the same space.
+
+    Args:
+        space: name of the space.
+        rows: measured networks of the space.
+        objective: name of the latency.
+        existing: surrogates by space, see `device_sources`.
+    """
+    table = Table("", [row for row in rows if row.is_measured(objective)])
+    raw_features = synthetic.graph_features_of_texts(texts_of_rows(table.rows), MAX_CHAIN_LENGTH, True)
+    sources = device_sources(space, table.rows, objective, existing or {})
+    features = latency_features(space, raw_features, sources)
+    return LatencySurrogate.fit(
+        features, features.transform(raw_features), table.column(objective), objective
+    )
+
+
+def latency_features(
+    space: str, raw_features: Sequence[Mapping[str, float]], sources: Sequence[SourceSurrogate]
+) -> LatencyFeatures:
+    """Return features for the latencies of a space.
+
+    Args:
+        space: name of the space, whose random networks the features are standardised on if it is registered.
+        raw_features: features of the measured networks, with executed layers.
+        sources: source surrogates.
+    """
+    random = _random_networks_with_layers(space) if space in search_spaces.names() else ()
+    return LatencyFeatures.fit([*random, *raw_features], sources)
+
+
+@lru_cache(maxsize=4)
+def _random_networks_with_layers(name: str) -> list[dict[str, float]]:
+    """Return the raw features, with executed layers, of at most `NUM_RANDOM_NETWORKS` networks of a space."""
+    space = search_spaces.get(name)
+    count = min(NUM_RANDOM_NETWORKS, space.size // 2) if space.size else NUM_RANDOM_NETWORKS
+    texts = from_architectures(space, list(synthetic.distinct_architectures(space, count).values()))
+    return synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, True)
 
 
 def space_sources(

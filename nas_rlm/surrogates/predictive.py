@@ -15,6 +15,7 @@ EPSILON = 1e-6
 # network's own logits within that combination.
 DEFAULT_COMBINED_TEMPERATURE = 1.5
 DEFAULT_NETWORK_TEMPERATURE = 6.0
+WITHOUT_NETWORK = 1e6  # network temperature where the surrogate alone predicts
 UNIFORM_SHARE = 1e-3  # share of each digit's probability that is spread evenly, so that none is 0
 
 
@@ -29,7 +30,7 @@ class PredictiveDistribution:
         temperature: divisor of the sum of the log-probabilities of network and surrogate.
     """
 
-    transform: NormalScoreTransform
+    transform: NormalScoreTransform | LogTransform
     mean: np.ndarray
     std: np.ndarray
     temperature: float = 1.0
@@ -72,6 +73,20 @@ class PredictiveDistribution:
             (1 - UNIFORM_SHARE) * probabilities + UNIFORM_SHARE / probabilities.shape[-1]
         ).numpy()
         return smoothed
+
+
+class LogTransform:
+    """Map positive values to their logarithms, and back."""
+
+    def inverse(self, scores: np.ndarray) -> np.ndarray:
+        """Map logarithms to values, in the shape of the scores."""
+        values: np.ndarray = np.exp(scores)
+        return values
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Map values to logarithms, in the shape of the values."""
+        logs: np.ndarray = np.log(np.maximum(values, EPSILON))
+        return logs
 
 
 class NormalScoreTransform:

@@ -10,14 +10,17 @@ from torch import Tensor
 from nas_rlm.data import synthetic
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
 
-Surrogate = GraphSurrogate | NgramSurrogate  # of networks, of programs
-SurrogateT = TypeVar("SurrogateT", GraphSurrogate, NgramSurrogate, Surrogate)
-KINDS: dict[str, type[GraphSurrogate] | type[NgramSurrogate]] = {
+NetworkSurrogate = GraphSurrogate | LatencySurrogate
+Surrogate = NetworkSurrogate | NgramSurrogate  # of networks, of programs
+SurrogateT = TypeVar("SurrogateT", GraphSurrogate, NetworkSurrogate, NgramSurrogate, Surrogate)
+KINDS: dict[str, type[GraphSurrogate] | type[LatencySurrogate] | type[NgramSurrogate]] = {
     "graph": GraphSurrogate,
+    "latency": LatencySurrogate,
     "ngrams": NgramSurrogate,
 }
 
@@ -71,11 +74,14 @@ def predictive_distributions(
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
-    uses_graphs = any(isinstance(surrogate, GraphSurrogate) for surrogate in selected)
-    raw_features = [synthetic.graph_features(text, MAX_CHAIN_LENGTH) for text in texts] if uses_graphs else []
+    uses_layers = any(isinstance(surrogate, LatencySurrogate) for surrogate in selected)
+    uses_graphs = any(isinstance(surrogate, NetworkSurrogate) for surrogate in selected)
+    raw_features = [
+        synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) for text in texts if uses_graphs
+    ]
     features = {
         id(surrogate): surrogate.graph_features.transform(raw_features)
-        if isinstance(surrogate, GraphSurrogate)
+        if isinstance(surrogate, NetworkSurrogate)
         else surrogate.transform(texts)
         for surrogate in selected
         if surrogate

@@ -21,7 +21,8 @@ from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
 from nas_rlm.training.recipe import Recipe, TableRecipe
@@ -42,6 +43,7 @@ PARTS = {
     "decoder": "decoder.",
     "token": "tokens.",
 }  # of a network, with prefixes of their parameters
+NO_PART = "none"
 
 Model = TypeVar("Model", bound=Ensemble)
 
@@ -78,7 +80,8 @@ def fine_tune(
         seed: seed of the split and the batches if there is no recipe.
         surrogates: fit surrogates to the rows and keep those of the model; if false, the new model has none.
         learn: part of the network that is trained: "all", "decoder", or "token" for the embeddings of the
-            objectives only, which leaves predictions of other objectives unchanged.
+            objectives only, which leaves predictions of other objectives unchanged. With "none" nothing is
+            trained, and the surrogates alone predict the objectives, which takes seconds.
         maximise: objectives that searches with the new model maximise although their kind is not.
 
     Returns:
@@ -86,16 +89,19 @@ def fine_tune(
 
     Raises:
         ValueError: no row has one of the objectives, the objectives are not a list of distinct names,
-            `learn` is not one of the three names, or the model's numbers cannot represent the values.
+            `learn` is not one of the four names, the model's numbers cannot represent the values, or there
+            are too few labels for surrogates that predict alone.
 
     Warns:
-        UserWarning: the rows are too few for validation or calibration, or latencies of networks are left
-            out because they are near zero.
+        UserWarning: the rows are too few for validation or calibration, or for what their latencies vary, or
+            latencies of networks are left out because they are near zero.
         TruncationWarning: texts are longer than the network reads.
     """
     check_objective_names(objectives)
-    if learn not in PARTS:
-        raise ValueError(f"there is no part {learn!r} of a network; {suggest(learn, PARTS)}")
+    if learn not in (*PARTS, NO_PART):
+        raise ValueError(f"there is no part {learn!r} of a network; {suggest(learn, [*PARTS, NO_PART])}")
+    if learn == NO_PART and (recipe is not None or not surrogates):
+        raise ValueError("nothing is to be trained: expected surrogates, and no recipe")
     train_rows = _select_rows(rows, objectives)
     for name in objectives:
         _check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
@@ -118,6 +124,9 @@ def _fine_tune(
     # Surrogates are fitted first, since their errors should come before a long training.
     by_group = recipe is not None and recipe.by_group
     fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
+    _warn_if_weak(fitted)
+    if learn == NO_PART:
+        return _with_surrogates_alone(rlm, train_rows, objectives, fitted)
     first = None
     if recipe is None:
         fitted = {space: [*map(_with_default_temperatures, group)] for space, group in fitted.items()}
@@ -133,6 +142,57 @@ def _fine_tune(
     tuned.temperatures = temperatures
     tuned.surrogates = _merge_surrogates(rlm.surrogates, fitted, objectives) if surrogates else {}
     return tuned
+
+
+def _with_surrogates_alone(
+    rlm: Model, rows: Sequence[Row], objectives: Sequence[str], fitted: Mapping[str, Sequence[Surrogate]]
+) -> Model:
+    """Return a copy of a model in which fitted surrogates alone predict the objectives.
+
+    Raises:
+        ValueError: an objective of a space has too few labels for a surrogate.
+    """
+    for space in dict.fromkeys(row.space for row in rows):
+        labelled = [row for row in rows if row.space == space]
+        for name in _objectives_with_labels(labelled, objectives):
+            if name not in surrogate_by_objective(fitted.get(space, ())):
+                count = sum(row.is_measured(name) for row in labelled)
+                raise ValueError(
+                    f"{count} rows of {space or 'networks without a space'} have {name}:"
+                    f" expected at least {MIN_LABELS}"
+                )
+    tuned = rlm.with_objectives(objectives)
+    tuned.trained_on = training_coverage(rows, rlm.trained_on)
+    alone = {space: [*map(_without_network, group)] for space, group in fitted.items()}
+    tuned.surrogates = _merge_surrogates(rlm.surrogates, alone, objectives)
+    return tuned
+
+
+def _objectives_with_labels(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
+    """Return the objectives that are measured in a row."""
+    return [name for name in objectives if any(row.is_measured(name) for row in rows)]
+
+
+def _without_network(surrogate: Surrogate) -> Surrogate:
+    """Return a copy of a surrogate that predicts its objectives alone."""
+    return replace(
+        surrogate,
+        temperatures=dict.fromkeys(surrogate.objectives, 1.0),
+        network_temperatures=dict.fromkeys(surrogate.objectives, WITHOUT_NETWORK),
+    )
+
+
+def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
+    """Warn of latencies that the labels explain badly."""
+    for surrogates in fitted.values():
+        for surrogate in surrogates:
+            if isinstance(surrogate, LatencySurrogate) and surrogate.evidence.is_weak:
+                evidence = surrogate.evidence
+                warnings.warn(
+                    f"{evidence.labels} networks explain {surrogate.objective} badly ({evidence}; the median"
+                    f" for each would have an error of {evidence.spread:.1%}): measure more networks",
+                    stacklevel=5,
+                )
 
 
 def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:

@@ -1,5 +1,11 @@
+import json
+
+import numpy as np
+
 import nas_rlm
+import search_spaces
 from nas_rlm.cli import main
+from nas_rlm.data import Row, write
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from tests.nas_rlm.cli.commands import ARCHS, refused, rows
 
@@ -38,8 +44,24 @@ def test_a_device_can_have_another_name_than_in_the_table(tmp_path, model, table
     out = tmp_path / "tuned"
     command = ["finetune", *model, "--data", str(table), "--new-objective", "latency/mybox"]
     assert main([*command, "--out", str(out)]) == 0
-    assert "latency/toaster is learned as latency/mybox" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "latency/toaster is learned as latency/mybox" in printed
     assert main(["predict", "--model", str(out), *archs, "--objectives", "latency/mybox"]) == 0
+
+
+def test_a_new_latency_is_learned_by_surrogates_that_say_how_good_they_are(tmp_path, model, archs, capsys):
+    space, rng = search_spaces.get("nasbench201"), np.random.default_rng(5)
+    cells = sorted({str(space.sample(rng)) for _ in range(30)})
+    data, out = tmp_path / "new.parquet", tmp_path / "tuned"
+    write(data, [Row("nasbench201", c, {"latency/new": 1.0 + c.count("conv_3x3")}) for c in cells])
+    command = ["finetune", *model, "--data", str(data), "--new-objective", "latency/new", "--out", str(out)]
+    assert main(command) == 0
+    evidence = f"latency/new of nasbench201: leave-one-out on {len(cells)} networks: Spearman "
+    assert evidence in capsys.readouterr().out
+    config = json.loads((out / "config.json").read_text())
+    (found,) = [s["evidence"] for s in config["surrogates"]["nasbench201"] if s["kind"] == "latency"]
+    assert found["labels"] == len(cells) and 0 <= found["relative_error"] < found["spread"]
+    assert main(["predict", "--model", str(out), *archs, "--objectives", "latency/new"]) == 0
 
 
 def test_finetune_without_surrogates(tmp_path, model, table):

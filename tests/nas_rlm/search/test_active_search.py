@@ -75,7 +75,7 @@ def test_the_budget_is_spent_on_an_initial_design_and_then_on_the_front():
     first, *turns = box.batches
     measured = [name for some in box.batches for name in some]
     assert len(set(measured)) == len(measured) <= SETTINGS.budget
-    assert (len(first), len(turns[0])) == (12, 6)
+    assert len(first) == 12 and 0 < len(turns[0]) <= 6
     assert result.status == dict.fromkeys(measured, MEASURED)
     at = {name: k for k, name in enumerate(result.architectures)}
     for name in measured:

@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nas_rlm.data import synthetic
+from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.surrogates.features import graph_features_of_space
-from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import (
     from_saved,
@@ -37,9 +37,9 @@ def test_features_of_each_text_are_computed_once(graph_features, monkeypatch):
     texts_with_features, graph_features_of_text = [], synthetic.graph_features
     texts = texts_of_rows(rows(5, seed=2))
 
-    def recorded(text, chains):
+    def recorded(text, chains, with_layers):
         texts_with_features.append(text)
-        return graph_features_of_text(text, chains)
+        return graph_features_of_text(text, chains, with_layers)
 
     monkeypatch.setattr(synthetic, "graph_features", recorded)
     predictive_distributions(surrogates, texts, ["accuracy", "latency/a", "latency/none"])
@@ -58,11 +58,13 @@ def test_of_two_surrogates_the_last_one_predicts(graph_features):
 
 def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surrogate):
     graph_surrogate = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
-    for surrogate in (graph_surrogate, ngram_surrogate):
+    latencies = [Row(r.space, r.arch_str, {"latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
+    latency_surrogate = fit_latency_surrogate("nasbench201", latencies, "latency/a")
+    for surrogate in (graph_surrogate, latency_surrogate, ngram_surrogate):
         restored = from_saved(surrogate.tensors(), surrogate.description())
         assert type(restored) is type(surrogate)
         assert restored.objectives == surrogate.objectives
-    with pytest.raises(ValueError, match="surrogate kind is 'forest': expected one of graph, ngrams"):
+    with pytest.raises(ValueError, match="kind is 'forest': expected one of graph, latency, ngrams"):
         from_saved({}, {"kind": "forest"})
 
 

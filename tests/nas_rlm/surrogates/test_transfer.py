@@ -13,6 +13,7 @@ from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_spac
 from nas_rlm.surrogates.fitting import (
     fit_graph_surrogate,
     fit_graph_surrogates,
+    fit_latency_surrogate,
     space_sources,
     zero_label_surrogate,
 )
@@ -81,9 +82,7 @@ def test_sources_improve_predictions_from_few_labels(existing, target):
 def test_which_surrogates_are_sources(existing):
     few = rows("nasbench201", 12)
     latency = [replace(r, targets={"latency/a": r.targets["accuracy"]}) for r in few]
-    assert (
-        fit_graph_surrogates(latency, ["latency/a"], existing)["nasbench201"][0].graph_features.sources == ()
-    )
+    assert fit_latency_surrogate("nasbench201", latency, "latency/a", existing).graph_features.sources == ()
     assert space_sources("nasbench101", [], existing) == ()
     assert space_sources("nasbench201", [], {"nasbench101": []}) == ()
     same = [replace(r, targets={"accuracy": 70.0}) for r in rows("nasbench101", 20)]

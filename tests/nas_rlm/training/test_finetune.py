@@ -9,6 +9,7 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
+from nas_rlm.metrics import spearman
 from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.surrogates import calibration
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
@@ -241,6 +242,66 @@ def test_a_part_of_the_network_learns(rlm, learn, moved):
         np.testing.assert_array_equal(*predictions)
     with pytest.raises(ValueError, match="no part 'tokens' of a network; did you mean token"):
         rlm.fine_tune(some, ["latency/mine"], learn="tokens")
+
+
+def convolutions(count, noise=0.01, seed=0):
+    """Return measured cells whose latency is a sum over their convolutions."""
+    rng = np.random.default_rng(seed)
+    cells = {str(SPACE.sample(rng)) for _ in range(2 * count)}
+    return [
+        Row(
+            "nasbench201", name, {"latency/mine": (1 + name.count("conv_3x3")) * np.exp(noise * rng.normal())}
+        )
+        for name in sorted(cells)[:count]
+    ]
+
+
+def test_surrogates_alone_learn_a_latency_without_training(rlm, tmp_path):
+    before = [p.clone() for p in rlm.network.parameters()]
+    tuned = rlm.fine_tune(convolutions(40), ["latency/mine"], learn="none")
+    assert all(map(torch.equal, before, rlm.network.parameters()))
+    test_rows = convolutions(60, seed=1)
+    archs = [row.arch_str for row in test_rows]
+    true = np.array([row.targets["latency/mine"] for row in test_rows])
+    predicted = tuned.predict("nasbench201", archs, ["accuracy", "latency/mine"], (0.1, 0.5, 0.9))
+    assert spearman(predicted[:, 1, 1], true) > 0.8
+    accuracy = rlm.predict("nasbench201", archs, ["accuracy"], (0.1, 0.5, 0.9))
+    np.testing.assert_array_equal(predicted[:, 0], accuracy[:, 0])
+    alone = tuned.predict("nasbench201", archs, ["latency/mine"], (0.1, 0.5, 0.9))
+    np.testing.assert_array_equal(predicted[:, 1], alone[:, 0])
+    samples = tuned.sample("nasbench201", archs[:3], ["latency/mine"], 64)[:, :, 0]
+    assert np.median(samples, 1) == pytest.approx(alone[:3, 0, 1], rel=0.3)
+    tuned.save(tmp_path / "tuned")
+    again = RLM.load(tmp_path / "tuned").predict("nasbench201", archs, ["latency/mine"], (0.1, 0.5, 0.9))
+    np.testing.assert_allclose(again, alone, rtol=1e-2)
+
+
+def test_networks_without_a_space_have_surrogates(rlm):
+    cells = convolutions(40)
+    texts = texts_of_rows(cells)
+    own = [Row("", "", row.targets, text) for row, text in zip(cells, texts, strict=True)]
+    tuned = rlm.fine_tune(own, ["latency/mine"], learn="none")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuned.check_space("", ["latency/mine"])
+    predicted = tuned.predict_text(texts, ["latency/mine"])[:, 0]
+    true = np.array([row.targets["latency/mine"] for row in own])
+    assert np.median(np.abs(predicted / true - 1)) < 0.05
+    assert tuned.predict_text([], ["latency/mine"]).shape == (0, 1)
+
+
+def test_surrogates_alone_need_enough_labels_that_say_something(rlm):
+    with pytest.raises(ValueError, match="9 rows of nasbench201 have latency/mine: expected at least 10"):
+        rlm.fine_tune(convolutions(9), ["latency/mine"], learn="none")
+    with pytest.warns(UserWarning, match=r"12 networks explain latency/mine badly .* measure more networks"):
+        random = [
+            replace(row, targets={"latency/mine": value})
+            for row, value in zip(convolutions(12), np.random.default_rng(2).random(12) + 0.5, strict=True)
+        ]
+        rlm.fine_tune(random, ["latency/mine"], learn="none")
+    for options in ({"surrogates": False}, {"recipe": QUICK}):
+        with pytest.raises(ValueError, match="nothing is to be trained"):
+            rlm.fine_tune(convolutions(12), ["latency/mine"], learn="none", **options)
 
 
 @pytest.mark.parametrize("objective", ["loss/val", "log_likelihood"])

@@ -1,0 +1,451 @@
+"""Latency surrogates: additive models of a latency with few labels, weighted by leave-one-out evidence.
+
+A network's latency is nearly a sum over the layers that a device executes. Which layers these are, whether
+branches run in XX
+Source of the weights: pseudo-BMA+ (Yao et al. 2018, Using Stacking to Average Bayesian Predictive
+Distributions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nas_rlm.graph.executed_layers import MODES
+from nas_rlm.metrics import kendall, spearman
+from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
+from nas_rlm.surrogates.latency_features import CRITICAL, TRANSFER, LatencyFeatures
+from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
+from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, LogTransform, PredictiveDistribution
+from nas_rlm.surrogates.transfer import SourceSurrogate
+
+ADAM_STEPS, LEARNING_RATE = 80, 0.15  # of the search for gains and noise
+MAX_FIT_LABELS = 150  # that gains and noise are fitted on
+INITIAL_LOG_GAIN, INITIAL_LOG_NOISE = -1.0, -3.0
+LOG_GAIN_STD, LOG_NOISE_STD = 0.7, 2.0  # of their priors
+LENGTH_SCALE = 2.0  # of the Matérn kernels, for features of unit variance
+MIN_SCALE = 0.25  # smallest noise scale, relative to the mean latency; the noise of a latency grows with it
+NOISE_FLOOR, JITTER = 1e-4, 1e-8
+MAX_KERNEL_ELEMENTS = 100_000  # of one kernel that are computed at once
+MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
+TRANSFER_PRIOR = 5.0  # prior weight of models that use known devices, beside 1 for each other one
+NUM_BOOTSTRAPS = 300  # of the leave-one-out errors
+EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
+FITTED_PARAMETERS = 8  # by which variances of few labels are increased
+MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
+CONSTANT, MATERN = "", "matern "  # the constant kernel, and the prefix of Matérn kernels; others are linear
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How well a surrogate predicts each of its labelled networks from the others.
+
+    Args:
+        labels: number of labelled networks.
+        spearman: Spearman correlation of predicted and measured latencies.
+        kendall: Kendall's tau of them.
+        relative_error: mean absolute error, relative to the measured latency (MAPE).
+        within_10_percent: share of the predictions within 10 % of the measured latency.
+        spread: the relative error if the median latency were predicted for each network.
+    """
+
+    labels: int
+    spearman: float
+    kendall: float
+    relative_error: float
+    within_10_percent: float
+    spread: float
+
+    @classmethod
+    def of(cls, predicted: np.ndarray, measured: np.ndarray) -> Evidence:
+        """Return the evidence of predicted and measured latencies, each float64 [M]."""
+        errors = np.abs(predicted / measured - 1)
+        return cls(
+            len(measured),
+            spearman(predicted, measured),
+            kendall(predicted, measured),
+            float(errors.mean()),
+            float((errors <= 0.1).mean()),
+            float(np.abs(np.median(measured) / measured - 1).mean()),
+        )
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the labels explain little: their error is not much below the one of the median."""
+        return self.relative_error > MAX_UNEXPLAINED * self.spread or self.spearman < MIN_SPEARMAN
+
+    def __str__(self) -> str:
+        return (
+            f"leave-one-out on {self.labels} networks: Spearman {self.spearman:.3f},"
+            f" error {self.relative_error:.1%}, {self.within_10_percent:.0%} within 10 %"
+        )
+
+
+@dataclass(frozen=True)
+class LatencySurrogate:
+    """V additive Gaussian processes and W sums of costs for one latency, and their weights.
+
+    The kernel of each Gaussian process is a sum of G kernels, each on one group of features, times their
+    gains. Each sum of costs is of another mode of execution, see `LatencyFeatures.cost_values`.
+
+    Args:
+        graph_features: definition of the D features, with predictions of sources.
+        features: features of M labelled networks, float64 [M, D].
+        values: their latencies, float64 [M].
+        objective: name of the latency.
+        gains: gains of each Gaussian process; 0 for a kernel that it does not use, float64 [V, G].
+        noise: noise variance of each Gaussian process, relative to the mean latency, float64 [V].
+        prior: prior weight of each Gaussian process, float64 [V].
+        coefficients: for each mode of execution the coefficients of its costs, at least 0.
+        held_out: for each mode of execution the labels that the sum of costs predicts in cross-validation,
+            float64 [W, M].
+        temperatures: combined temperature, see `nas_rlm.surrogates.calibration`.
+        network_temperatures: network temperature in combination with this surrogate.
+    """
+
+    graph_features: LatencyFeatures
+    features: Tensor
+    values: np.ndarray
+    objective: str
+    gains: Tensor
+    noise: Tensor
+    prior: Tensor
+    coefficients: Mapping[str, Tensor]
+    held_out: Tensor
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    network_temperatures: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def fit(
+        cls, graph_features: LatencyFeatures, features: Tensor, values: np.ndarray, objective: str
+    ) -> LatencySurrogate:
+        """Fit a surrogate to labelled networks.
+
+        Args:
+            graph_features: definition of the D features.
+            features: features of M labelled networks, float64 [M, D].
+            values: their latencies, float64 [M].
+            objective: name of the latency.
+        """
+        features, values = features.float().double(), values.astype(np.float32).astype(float)
+        names, models = _kernel_names(graph_features), _models(graph_features)
+        used = torch.tensor([[float(name in model) for name in names] for model in models]).double()
+        selected = np.random.default_rng(0).permutation(len(values))[:MAX_FIT_LABELS]
+        kernels = _kernels(features[selected], features[selected], graph_features)
+        targets, scales = _targets(values)
+        gains, noise = _fit_gains(kernels, used, targets[selected], scales[selected])
+        prior = [TRANSFER_PRIOR if TRANSFER in model and CRITICAL not in model else 1.0 for model in models]
+        gains, noise, priors = (t.float().double() for t in (gains, noise, torch.tensor(prior)))
+        coefficients, held_out = {}, []
+        for mode in graph_features.costs:
+            costs = graph_features.cost_values(features, mode)
+            coefficients[mode] = torch.from_numpy(fit_nonnegative(costs, values)).float().double()
+            held_out.append(torch.from_numpy(predict_held_out(costs, values)).float().double())
+        stacked = torch.stack(held_out) if held_out else torch.empty(0, len(values), dtype=torch.float64)
+        return cls(graph_features, features, values, objective, gains, noise, priors, coefficients, stacked)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The name of the latency."""
+        return (self.objective,)
+
+    def without(self, objectives: Sequence[str]) -> LatencySurrogate | None:
+        """Return this surrogate, or None if its latency is one of the objectives."""
+        return None if self.objective in objectives else self
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """How well each labelled network is predicted from the others."""
+        return Evidence.of(np.exp(self._left_out[0]), self.values)
+
+    @cached_property
+    def _fitted(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Alpha [V, M], inverse kernel matrices with noise [V, M, M], and variances [V]."""
+        targets, scales = _targets(self.values)
+        kernels = _kernels(self.features, self.features, self.graph_features)
+        matrices = _with_noise(self.gains, kernels, self.noise, scales)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrices))
+        alpha = inverse @ targets
+        return alpha, inverse, (alpha @ targets / len(targets)).clamp(min=NOISE_FLOOR)
+
+    @cached_property
+    def _left_out_by_model(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the logarithm of each label, from the others, each [V + W, M]."""
+        alpha, inverse, variance = self._fitted
+        diagonal = inverse.diagonal(dim1=1, dim2=2)
+        means = _targets(self.values)[0] - alpha / diagonal
+        logs = self._logarithms(means, (variance[:, None] / diagonal).sqrt())
+        return self._with_sums(*logs, self.held_out.numpy())
+
+    def _with_sums(
+        self, means: np.ndarray, stds: np.ndarray, sums: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Append the sums of costs [W, N] to means and standard deviations of logarithms, each [V, N]."""
+        logs, held_out = (np.log(np.maximum(x, self._floor)) for x in (sums, self.held_out.numpy()))
+        errors = ((held_out - np.log(self.values)) ** 2).mean(1, keepdims=True) ** 0.5 + NOISE_FLOOR
+        return np.concatenate([means, logs]), np.concatenate([stds, np.broadcast_to(errors, logs.shape)])
+
+    @property
+    def _floor(self) -> float:
+        """Smallest latency that is predicted."""
+        return float(self.values.min() / 2)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Weight of each Gaussian process and of each sum of costs, float64 [V + W]."""
+        squares = (self._left_out_by_model[0] - np.log(self.values)) ** 2 + NOISE_FLOOR**2
+        num_labels = squares.shape[1]
+        shares = np.random.default_rng(0).dirichlet(np.ones(num_labels), NUM_BOOTSTRAPS)
+        priors = np.concatenate([self.prior.numpy(), np.ones(len(self.held_out))])
+        logs = np.log(priors) - num_labels / 2 * np.log(shares @ squares.T)
+        weights = np.exp(logs - logs.max(1, keepdims=True))
+        mean: np.ndarray = (weights / weights.sum(1, keepdims=True)).mean(0)
+        return mean
+
+    @cached_property
+    def _left_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the logarithm of each label, from the others, each [M]."""
+        return self._mixture(*self._left_out_by_model)
+
+    @cached_property
+    def _std_factor(self) -> float:
+        """Factor of the standard deviations, so that they fit the errors of labels that are left out."""
+        mean, std = self._left_out
+        squares = ((np.log(self.values) - mean) / std) ** 2
+        count = len(squares)
+        variance = (squares.sum() + EVIDENCE_PRIOR) / (count + EVIDENCE_PRIOR)
+        return float(np.sqrt(variance * (1 + FITTED_PARAMETERS / count)))
+
+    def _logarithms(self, means: Tensor, stds: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and standard deviations of log latencies from those of targets, each [V, N]."""
+        scale = float(self.values.mean())
+        means = means.clamp(min=self._floor / scale)
+        return (means * scale).log().numpy(), (stds / means).clamp(max=MAX_LOG_STD).numpy()
+
+    def _mixture(self, means: np.ndarray, stds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation of the mixture of all models, each [N]."""
+        mean = self.weights @ means
+        return mean, np.sqrt(self.weights @ (stds**2 + (means - mean) ** 2))
+
+    def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
+        """Return the predictive distribution of the latency of N networks.
+
+        Args:
+            features: features of the networks, float64 [N, D].
+            objective: the name of the latency.
+        """
+        size = max(1, MAX_KERNEL_ELEMENTS // len(self.values))
+        parts = [self._posteriors(chunk) for chunk in features.split(size)]
+        means, stds = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
+        logs = self._logarithms(means, stds)
+        sums = [
+            self.graph_features.cost_values(features, mode) @ coefficients.numpy()
+            for mode, coefficients in self.coefficients.items()
+        ]
+        stacked = np.array(sums).reshape(len(sums), len(features))
+        mean, std = self._mixture(*self._with_sums(*logs, stacked))
+        temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
+        return PredictiveDistribution(LogTransform(), mean, std * self._std_factor, temperature)
+
+    def _posteriors(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means and standard deviations of the noisy targets of N networks, each [V, N]."""
+        alpha, inverse, variance = self._fitted
+        kernels = _kernels(features, self.features, self.graph_features)
+        priors = _kernel_diagonals(features, self.graph_features)
+        means, stds = [], []
+        for k, gains in enumerate(self.gains):
+            kernel = torch.tensordot(gains, kernels, 1)
+            mean = kernel @ alpha[k]
+            unexplained = (gains @ priors - ((kernel @ inverse[k]) * kernel).sum(1)).clamp(min=0)
+            noise = self.noise[k] * mean.clamp(min=MIN_SCALE).square()
+            means.append(mean)
+            stds.append((variance[k] * (unexplained + noise)).sqrt())
+        return torch.stack(means), torch.stack(stds)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors to save, by name."""
+        source_tensors = {
+            f"source{i}.{name}": tensor
+            for i, source in enumerate(self.graph_features.sources)
+            for name, tensor in source.tensors().items()
+        }
+        return source_tensors | {
+            "mean": torch.tensor(self.graph_features.mean),
+            "std": torch.tensor(self.graph_features.std),
+            "features": self.features.float(),
+            "values": torch.tensor(self.values).float(),
+            "gains": self.gains.float(),
+            "noise": self.noise.float(),
+            "prior": self.prior.float(),
+            "held_out": self.held_out.float(),
+            **{f"coefficients.{mode}": values.float() for mode, values in self.coefficients.items()},
+        }
+
+    def description(self) -> dict[str, Any]:
+        """Return the part of the surrogate that is saved as JSON: kind, names, temperatures and evidence."""
+        return {
+            "kind": "latency",
+            "features": self.graph_features.names,
+            "sources": [source.graph_features.names for source in self.graph_features.sources],
+            "objective": self.objective,
+            "temperatures": dict(self.temperatures),
+            "network_temperatures": dict(self.network_temperatures),
+            "evidence": asdict(self.evidence),
+        }
+
+    @classmethod
+    def from_saved(cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> LatencySurrogate:
+        """Make a surrogate from its `tensors` and its `description`.
+
+        Raises:
+            ValueError: tensors and description do not fit each other, or a value is out of range.
+        """
+        names, source_names = description["features"], description["sources"]
+        if not all(isinstance(name, str) for name in (*names, description["objective"])):
+            raise ValueError(f"features {names} and objective {description['objective']} are not all names")
+        sources = tuple(
+            SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), source)
+            for i, source in enumerate(source_names)
+        )
+        check_shapes(tensors, {"mean": (len(names),), "std": (len(names),)})
+        graph_features = LatencyFeatures(
+            tuple(names), tensors["mean"].double().numpy(), tensors["std"].double().numpy(), sources
+        )
+        m, v = len(tensors.get("values", ())), len(tensors.get("noise", ()))
+        g, d = len(_kernel_names(graph_features)), len(names) + len(sources)
+        counts = {mode: len(columns) + 1 for mode, columns in graph_features.costs.items()}
+        shapes: dict[str, tuple[int, ...]] = {
+            f"coefficients.{mode}": (count,) for mode, count in counts.items()
+        }
+        shapes |= {"features": (m, d), "values": (m,), "gains": (v, g), "noise": (v,), "prior": (v,)}
+        check_shapes(tensors, shapes | {"held_out": (len(counts), m)})
+        positive = ("std", "values", "noise", "prior")
+        if not (m and v) or not all((tensors[name] > 0).all() for name in positive):
+            raise ValueError(f"one of {', '.join(positive)} is empty or not above 0")
+        finite = (*shapes, "mean", "std", "held_out")
+        if not all(tensors[name].isfinite().all() for name in finite) or (tensors["gains"] < 0).any():
+            raise ValueError(f"one of {', '.join(finite)} is not finite, or a gain is below 0")
+        temperatures, network_temperatures = description["temperatures"], description["network_temperatures"]
+        if not all(0 < t < np.inf for t in (*temperatures.values(), *network_temperatures.values())):
+            raise ValueError("a temperature is not above 0")
+        return cls(
+            graph_features,
+            tensors["features"].double(),
+            tensors["values"].double().numpy(),
+            description["objective"],
+            tensors["gains"].double(),
+            tensors["noise"].double(),
+            tensors["prior"].double(),
+            {mode: tensors[f"coefficients.{mode}"].double() for mode in counts},
+            tensors["held_out"].double(),
+            dict(temperatures),
+            dict(network_temperatures),
+        )
+
+
+def _models(graph_features: LatencyFeatures) -> list[list[str]]:
+    """Return the names of the kernels of each Gaussian process."""
+    groups = graph_features.groups
+    modes = [mode for mode in MODES if mode in groups]
+    layers = [[group for group in groups if group.startswith(f"{mode}/")] for mode in modes]
+    critical = [CRITICAL] if CRITICAL in groups else []
+    models = [*layers, modes]
+    if critical:
+        models += [[*modes, CRITICAL], *([mode, CRITICAL] for mode in modes[1:])]
+    nonlinear = [*modes, *critical, *(MATERN + group for group in (*modes[:2], *critical))]
+    models.append(nonlinear)
+    if TRANSFER in groups:
+        models += [[TRANSFER], [TRANSFER, *(layers[0] if layers else [])]]
+        models.append([*nonlinear, TRANSFER, MATERN + TRANSFER])
+    return [[CONSTANT, *model] for model in models]
+
+
+def _kernel_names(graph_features: LatencyFeatures) -> list[str]:
+    """Return the names of all kernels: the constant, a linear one for each group, and Matérn kernels."""
+    groups = graph_features.groups
+    return [CONSTANT, *groups, *(MATERN + group for group in groups if "/" not in group)]
+
+
+def _kernels(a: Tensor, b: Tensor, graph_features: LatencyFeatures) -> Tensor:
+    """Return each kernel between networks a and b, float64 [G, A, B].
+
+    Args:
+        a: features of A networks, float64 [A, D].
+        b: features of B networks, float64 [B, D].
+        graph_features: definition of the features.
+    """
+    kernels = []
+    for name in _kernel_names(graph_features):
+        if name == CONSTANT:
+            kernels.append(torch.ones(len(a), len(b), dtype=a.dtype))
+            continue
+        columns = graph_features.groups[name.removeprefix(MATERN)]
+        x, y = (features[:, columns] / len(columns) ** 0.5 for features in (a, b))
+        kernels.append(_matern(x, y) if name.startswith(MATERN) else x @ y.T)
+    return torch.stack(kernels)
+
+
+def _matern(a: Tensor, b: Tensor) -> Tensor:
+    """Return the Matérn-3/2 kernel of unit variance, [A, B]."""
+    distance = 3**0.5 * torch.cdist(a, b) / LENGTH_SCALE
+    return (1 + distance) * torch.exp(-distance)
+
+
+def _kernel_diagonals(features: Tensor, graph_features: LatencyFeatures) -> Tensor:
+    """Return each kernel of N networks with themselves, float64 [G, N]."""
+    ones = torch.ones_like(features[:, 0])
+    diagonals = []
+    for name in _kernel_names(graph_features):
+        columns = graph_features.groups.get(name)
+        diagonals.append(ones if columns is None else features[:, columns].square().mean(1))
+    return torch.stack(diagonals)
+
+
+def _targets(values: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Return latencies relative to their mean, and the scales of their noise, each float64 [M]."""
+    targets = torch.from_numpy(values / values.mean())
+    return targets, targets.clamp(min=MIN_SCALE)
+
+
+def _with_noise(gains: Tensor, kernels: Tensor, noise: Tensor, scales: Tensor) -> Tensor:
+    """Return the kernel matrices with noise of V Gaussian processes, [V, M, M]."""
+    variances = noise[:, None] * scales.square() + JITTER
+    return torch.tensordot(gains, kernels, 1) + torch.diag_embed(variances)
+
+
+def _fit_gains(kernels: Tensor, used: Tensor, targets: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit gains and noise of Gaussian processes by maximum a posteriori marginal likelihood.
+
+    Args:
+        kernels: the kernels, float64 [G, M, M].
+        used: 1 for the kernels that a Gaussian process uses, float64 [V, G].
+        targets: float64 [M].
+        scales: scales of the noise, float64 [M].
+
+    Returns:
+        Gains [V, G] and noise variances [V].
+    """
+    initial = torch.full_like(used, INITIAL_LOG_GAIN)
+    initial[:, 0] = 0.0  # of the constant
+    log_gains = initial.clone().requires_grad_()
+    log_noise = torch.full((len(used),), INITIAL_LOG_NOISE, dtype=used.dtype, requires_grad=True)
+    optimizer = torch.optim.Adam([log_gains, log_noise], lr=LEARNING_RATE)
+    for _ in range(ADAM_STEPS):
+        gains, noise = log_gains.exp() * used, log_noise.exp() + NOISE_FLOOR
+        factors = torch.linalg.cholesky(_with_noise(gains, kernels, noise, scales))
+        white = torch.linalg.solve_triangular(factors, targets.expand(len(used), -1)[..., None], upper=False)
+        log_likelihood = -0.5 * len(targets) * white.square().mean((1, 2)).log()
+        log_likelihood = log_likelihood - factors.diagonal(dim1=1, dim2=2).log().sum(1)
+        penalty = (log_gains - initial).square().sum(1) / (2 * LOG_GAIN_STD**2)
+        penalty = penalty + (log_noise - INITIAL_LOG_NOISE).square() / (2 * LOG_NOISE_STD**2)
+        loss = (penalty - log_likelihood).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return (log_gains.exp() * used).detach(), (log_noise.exp() + NOISE_FLOOR).detach()
