@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +23,12 @@ from nas_rlm.data.splits import is_held_out
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.measurements import network_key
 from nas_rlm.devices.sample_selection import select_samples, selection_features
-from nas_rlm.metrics import kendall, spearman
+from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.surrogates.calibration import INTERVAL
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
-from nas_rlm.surrogates.fitting import fit_graph_surrogates, zero_label_surrogate
+from nas_rlm.surrogates.fitting import fit_latency_surrogate, zero_label_surrogate
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.utils.progress import progress_bar
 
 POOL_SIZE = 1000  # networks from which samples are drawn
@@ -50,7 +53,12 @@ class DeviceResult:
     Args:
         spearman: Spearman correlation of predictions and measurements of the test networks.
         kendall: Kendall's tau of them.
-        relative_error: median absolute error, relative to the measurement.
+        mape: mean absolute error, relative to the measurement.
+        within_10_percent: share of the predictions within 10 % of the measurement.
+        coverage: share of the measurements between the quantiles at 0.1 and 0.9.
+        spearman_layers: Spearman correlation of non-negative least squares on the costs of the layers, a
+            baseline that learns from the same samples; 0 without samples.
+        mape_layers: mean absolute relative error of that baseline; 0 without samples.
         spearman_flops: Spearman correlation of multiply-accumulates and measurements.
         spearman_nearest: Spearman correlation of the predictions of the known device that is most similar on
             the samples; of a cost if no device is known.
@@ -59,7 +67,11 @@ class DeviceResult:
 
     spearman: float
     kendall: float
-    relative_error: float
+    mape: float
+    within_10_percent: float
+    coverage: float
+    spearman_layers: float
+    mape_layers: float
     spearman_flops: float
     spearman_nearest: float
     seconds: float
@@ -119,7 +131,7 @@ class DeviceTransfer:
         """Graph features of the pool and the test networks, by index."""
         indices = sorted({*self.pool_indices, *self.test_indices})
         texts = texts_of_rows([self.rows[i] for i in indices])
-        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)
+        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
         return dict(zip(indices, features, strict=True))
 
     def run(
@@ -164,7 +176,7 @@ class DeviceTransfer:
             own = [s for e in surrogates.get(self.space, ()) if (s := e.without([target]))]
             sources = {**surrogates, self.space: own}
             candidates = [i for i in self.pool_indices if self.rows[i].is_measured(target)]
-            features = selection_features(own, self.space, [self.raw_features[i] for i in candidates])
+            features = selection_features(own, [self.raw_features[i] for i in candidates])
             for _, selection, seed in keys:
                 if selection == "chosen":
                     selected = select_samples(features, num_samples, seed)
@@ -182,25 +194,37 @@ class DeviceTransfer:
         test = [i for i in self.test_indices if i not in samples and self.rows[i].is_measured(target)]
         start = time.perf_counter()
         surrogate = (
-            fit_graph_surrogates(rows, [target], sources)[self.space][0]
+            fit_latency_surrogate(self.space, rows, target, sources)
             if rows
             else zero_label_surrogate(self.space, sources, target)
         )
         seconds = time.perf_counter() - start
-        features = surrogate.graph_features.transform([self.raw_features[i] for i in test])
-        predicted, true = surrogate.predict(features, target).median, _values(self.rows, test, target)
-        num_costs = len(surrogate.graph_features.names)  # features before those of known devices
-        sample_features = surrogate.graph_features.transform([self.raw_features[i] for i in samples])
+        graph_features = surrogate.graph_features
+        features = graph_features.transform([self.raw_features[i] for i in test])
+        distribution, true = surrogate.predict(features, target), _values(self.rows, test, target)
+        errors = np.abs(distribution.median / true - 1)
+        low, high = distribution.quantiles(INTERVAL).T
+        sample_features = graph_features.transform([self.raw_features[i] for i in samples])
+        sample_values = _values(self.rows, samples, target)
+        by_layers = np.zeros(len(test))
+        if isinstance(surrogate, LatencySurrogate):
+            mode = next(iter(surrogate.coefficients))
+            by_layers = (
+                surrogate.graph_features.cost_values(features, mode) @ surrogate.coefficients[mode].numpy()
+            )
+        num_costs = len(graph_features.names)  # features before those of known devices
         similarities = [
-            spearman(feature.numpy(), _values(self.rows, samples, target))
-            for feature in sample_features[:, num_costs:].T
-            if rows
+            spearman(feature.numpy(), sample_values) for feature in sample_features[:, num_costs:].T if rows
         ]
         nearest = num_costs + int(np.argmax(similarities)) if similarities else 0 if rows else num_costs
         return DeviceResult(
-            spearman=spearman(predicted, true),
-            kendall=kendall(predicted, true),
-            relative_error=float(np.median(np.abs(predicted / true - 1))),
+            spearman=spearman(distribution.median, true),
+            kendall=kendall(distribution.median, true),
+            mape=float(errors.mean()),
+            within_10_percent=float((errors <= 0.1).mean()),
+            coverage=coverage(low, high, true),
+            spearman_layers=spearman(by_layers, true) if rows else 0.0,
+            mape_layers=float(np.abs(by_layers / true - 1).mean()) if rows else 0.0,
             spearman_flops=spearman(flops([self.rows[i] for i in test]), true),
             spearman_nearest=spearman(features[:, nearest].numpy(), true),
             seconds=seconds,
@@ -232,7 +256,7 @@ def _values(rows: Sequence[Row], indices: Sequence[int], target: str) -> np.ndar
 
 
 def format_results(results: Mapping[Key, DeviceResult], targets: Sequence[str], seeds: Sequence[int]) -> str:
-    """Return a text table with a line for each target and one for their mean.
+    """Return a text table with a line for each target, and their mean, minimum and maximum.
 
     Each number is the mean and the standard deviation over seeds.
 
@@ -242,16 +266,25 @@ def format_results(results: Mapping[Key, DeviceResult], targets: Sequence[str], 
         seeds: the seeds to show.
     """
     selections = [s for s in SELECTIONS if any(selection == s for _, selection, _ in results)]
-    fields = {"spearman_nearest": "nearest", "spearman": "predicted", "relative_error": "error"}
+    fields = {
+        **{"spearman_nearest": "nearest", "spearman_layers": "layers", "spearman": "predicted"},
+        **{"mape": "MAPE", "within_10_percent": "within 10 %", "coverage": "coverage"},
+    }
     columns = [(selection, field) for selection in selections for field in fields]
-    header = "".join(f"{selection + ': ' + fields[field]:>20}" for selection, field in columns)
-    lines = [f"{'Spearman, relative error':<30}{'FLOPs':>8}{header}"]
-    for name, group in (*((t, [t]) for t in targets), (f"mean of {len(targets)}", targets)):
-        costs = np.mean([results[t, SELECTIONS[0], seeds[0]].spearman_flops for t in group])
+    header = "".join(f"{selection + ': ' + fields[field]:>21}" for selection, field in columns)
+    lines = [f"{'Spearman, MAPE, shares':<30}{'FLOPs':>8}{header}"]
+    summaries: list[tuple[str, Callable[[Any], Any], Sequence[str]]] = [
+        *((target, np.mean, [target]) for target in targets),
+        (f"mean of {len(targets)}", np.mean, targets),
+        ("minimum", np.min, targets),
+        ("maximum", np.max, targets),
+    ]
+    for name, summary, group in summaries:
+        costs = summary([results[t, SELECTIONS[0], seeds[0]].spearman_flops for t in group])
         cells = ""
         for selection, field in columns:
-            by_seed = [np.mean([getattr(results[t, selection, s], field) for t in group]) for s in seeds]
-            cells += f"{np.mean(by_seed):>13.3f} ±{np.std(by_seed):.3f}"
+            by_seed = [summary([getattr(results[t, selection, s], field) for t in group]) for s in seeds]
+            cells += f"{np.mean(by_seed):>14.3f} ±{np.std(by_seed):.3f}"
         lines.append(f"{name:<30}{costs:>8.3f}{cells}")
     seconds = np.median([result.seconds for result in results.values()])
     return "\n".join([*lines, f"median time to fit a device: {seconds:.1f} seconds"])

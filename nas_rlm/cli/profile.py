@@ -162,9 +162,9 @@ def _select_informative(
     from nas_rlm.text import from_architectures
 
     texts = from_architectures(space, architectures)
-    graph_features = [*graph_features_of_texts(texts, MAX_CHAIN_LENGTH)]
+    graph_features = graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
     surrogates = graph_surrogates(load(model).surrogates).get(space.name, ())
-    features = selection_features(surrogates, space.name, graph_features)
+    features = selection_features(surrogates, graph_features)
     return [architectures[i] for i in select_samples(features, count, seed)]
 
 

@@ -9,23 +9,27 @@ from tests.nas_rlm.devices.networks import SPACE, cells
 
 
 def graph_features_of_cells(count):
-    return [*graph_features_of_texts(from_architectures(SPACE, cells(count)), MAX_CHAIN_LENGTH)]
+    texts = from_architectures(SPACE, cells(count))
+    return graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
 
 
-def mean_distance_to_nearest(features, selected):
-    """Mean distance of a network to the nearest selected one."""
-    return np.sqrt(((features[:, None] - features[None, selected]) ** 2).sum(2)).min(1).mean()
+def largest_uncertainty(features, selected):
+    """Return the largest variance of a prediction of ridge regression on the selected networks."""
+    chosen = features[selected]
+    precision = np.linalg.inv(chosen.T @ chosen + 0.3 * np.eye(features.shape[1]))
+    return max(np.einsum("nd,de,ne->n", features, precision, features))
 
 
-def test_selected_networks_cover_the_features_better_than_random_ones():
-    features = selection_features((), "nasbench201", graph_features_of_cells(200))
+def test_predictions_are_less_uncertain_than_after_random_samples():
+    features = selection_features((), graph_features_of_cells(200))
     assert np.abs(features.mean(0)).max() < 1e-9
-    assert features.std(0) == pytest.approx(1)
+    assert (features**2).sum(1).mean() == pytest.approx(1)
     selected = select_samples(features, 12)
-    assert selected == sorted(set(selected)) == select_samples(features, 12)
+    assert len(set(selected)) == 12 and selected == sorted(selected) == select_samples(features, 12)
+    assert selected != select_samples(features, 12, seed=1)
     rng = np.random.default_rng(0)
-    random_distances = [mean_distance_to_nearest(features, rng.permutation(200)[:12]) for _ in range(20)]
-    assert mean_distance_to_nearest(features, selected) < np.mean(random_distances)
+    random = [largest_uncertainty(features, rng.permutation(200)[:12]) for _ in range(20)]
+    assert largest_uncertainty(features, selected) < np.mean(random)
 
 
 def test_networks_with_equal_features_are_not_selected_twice():
@@ -36,8 +40,9 @@ def test_networks_with_equal_features_are_not_selected_twice():
             select_samples(features, count)
 
 
-def test_predicted_latencies_are_the_features_where_surrogates_predict_them(shipped_rlm):
-    features = selection_features(
-        shipped_rlm.surrogates["nasbench201"], "nasbench201", graph_features_of_cells(30)
-    )
-    assert features.shape == (30, 27)
+def test_predicted_latencies_are_features_where_surrogates_predict_them(shipped_rlm):
+    raw_features = graph_features_of_cells(30)
+    alone = selection_features((), raw_features)
+    features = selection_features(shipped_rlm.surrogates["nasbench201"], raw_features)
+    assert features.shape == (30, alone.shape[1] + 27)
+    assert (features**2).sum(1).mean() == pytest.approx(2)
