@@ -22,6 +22,12 @@ def few_random_networks() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def own_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the search spaces that a test registers."""
+    monkeypatch.setattr(search_spaces, "_registered", dict(search_spaces._registered))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Return the directory with the public tables; tests that use it are skipped without it."""

@@ -23,7 +23,7 @@ def select_samples(features: np.ndarray, count: int, seed: int = 0) -> list[int]
     Examples:
         >>> import numpy as np
         >>> select_samples(np.array([[0.0, 1.0], [0.1, 1.0], [0.2, 1.0], [9.0, 0.0], [-9.0, 0.0]]), 4)
-        [0, 1, 3, 4]
+        [0, 2, 3, 4]
 
     Args:
         features: features of N networks, see `selection_features`, float64 [N, D].

@@ -120,7 +120,7 @@ def test_chosen_labels_improve_the_front_and_replace_predictions(table):
     ends = [
         [one[" x ".join(PAIR), "model", seed, 120].relative_hypervolume for seed in seeds] for one in found
     ]
-    assert ends[0] == pytest.approx(own[0], abs=0.02)  # the predictions are far below the labels
+    assert all(end > value - 0.02 for end, value in zip(ends[0], own[0], strict=True))
 
 
 def test_hypervolumes_are_relative_to_the_full_table(table):
