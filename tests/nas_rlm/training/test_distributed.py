@@ -44,6 +44,7 @@ def test_two_processes_train_the_same_model_as_one(recipe, tmp_path):
     assert held["trained_on"]["nasbench201"]["rows"] == alone.trained_on["nasbench201"].rows
 
 
+@pytest.mark.long
 def test_two_processes_resume_the_run_of_one(recipe, tmp_path, monkeypatch):
     alone = trainer.run(recipe, tmp_path / "alone")
     with monkeypatch.context() as patched:

@@ -120,6 +120,7 @@ def test_one_table_of_a_recipe(recipe, tmp_path):
         trainer.run(recipe, tmp_path / "one", resume=True)
 
 
+@pytest.mark.long
 def test_random_networks_and_pseudo_labels_beside_a_table(recipe, tmp_path, monkeypatch):
     calls = []
     make_datasets = trainer.make_datasets

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 import search_spaces
 from nas_rlm import RLM
@@ -9,6 +10,7 @@ from nas_rlm.text import from_architectures
 SPACE = search_spaces.get("nasbench201")
 
 
+@pytest.mark.long
 def test_it_learns_and_does_not_change_the_model(tiny_checkpoint):
     rlm, rng = RLM.load(tiny_checkpoint), np.random.default_rng(0)
     cells = [SPACE.sample(rng) for _ in range(120)]

@@ -1,12 +1,14 @@
 import json
 
 import numpy as np
+import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
 from tests.nas_rlm.cli.commands import SPACE, refused
 
 
+@pytest.mark.long
 def test_bench_measure_continues_and_draws(tmp_path, tiny_checkpoint, capsys, monkeypatch):
     monkeypatch.setattr("nas_rlm.search.acquisition.POOL_SIZE", 30)
     rng = np.random.default_rng(0)

@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
 from tests.nas_rlm.cli.commands import SPACE, refused
 
 
+@pytest.mark.long
 def test_bench_search_prints_a_line_for_each_method_and_continues(tmp_path, model, monkeypatch, capsys):
     names = ("accuracy", "latency/pixel3", "latency/eyeriss")
     monkeypatch.setattr("nas_rlm.benchmarks.search.OBJECTIVE_SETS", (names[:2], names))
