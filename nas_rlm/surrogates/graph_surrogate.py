@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import kind_of
-from nas_rlm.model.checkpoint import tensors_with_prefix
 from nas_rlm.surrogates.features import SUMS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
 from nas_rlm.surrogates.predictive import (
@@ -26,7 +25,12 @@ from nas_rlm.surrogates.predictive import (
     NormalScoreTransform,
     PredictiveDistribution,
 )
-from nas_rlm.surrogates.transfer import SourceSurrogate, check_gaussian_process_tensors
+from nas_rlm.surrogates.transfer import (
+    SourceSurrogate,
+    check_gaussian_process_tensors,
+    sources_from_saved,
+    tensors_of_sources,
+)
 
 ACCURACY = "accuracy"  # the objective that transfers between spaces
 LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
@@ -200,12 +204,7 @@ class GraphSurrogate:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
-        source_tensors = {
-            f"source{i}.{name}": tensor
-            for i, source in enumerate(self.graph_features.sources)
-            for name, tensor in source.tensors().items()
-        }
-        return source_tensors | {
+        return tensors_of_sources(self.graph_features.sources) | {
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
             "features": self.features.half(),
@@ -258,10 +257,7 @@ class GraphSurrogate:
         every = (*temperatures.values(), *network_temperatures.values())
         if not all(0 < t < math.inf for t in every):
             raise ValueError("a temperature is not above 0")
-        restored = tuple(
-            SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), source_names)
-            for i, source_names in enumerate(sources)
-        )
+        restored = sources_from_saved(tensors, sources)
         graph_features = GraphFeatures(
             tuple(names), tensors["mean"].numpy(), tensors["std"].numpy(), restored
         )

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from nas_rlm.graph.executed_layers import MODES
 from nas_rlm.metrics import kendall, spearman
-from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
+from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CRITICAL, TRANSFER, LatencyFeatures
 from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
 from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, LogTransform, PredictiveDistribution
-from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.surrogates.transfer import sources_from_saved, tensors_of_sources
 
 ADAM_STEPS, LEARNING_RATE = 80, 0.15  # of the search for gains and noise
 MAX_FIT_LABELS = 150  # that gains and noise are fitted on
@@ -270,12 +270,7 @@ class LatencySurrogate:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
-        source_tensors = {
-            f"source{i}.{name}": tensor
-            for i, source in enumerate(self.graph_features.sources)
-            for name, tensor in source.tensors().items()
-        }
-        return source_tensors | {
+        return tensors_of_sources(self.graph_features.sources) | {
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
             "features": self.features.float(),
@@ -309,10 +304,7 @@ class LatencySurrogate:
         names, source_names = description["features"], description["sources"]
         if not all(isinstance(name, str) for name in (*names, description["objective"])):
             raise ValueError(f"features {names} and objective {description['objective']} are not all names")
-        sources = tuple(
-            SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), source)
-            for i, source in enumerate(source_names)
-        )
+        sources = sources_from_saved(tensors, source_names)
         check_shapes(tensors, {"mean": (len(names),), "std": (len(names),)})
         graph_features = LatencyFeatures(
             tuple(names), tensors["mean"].double().numpy(), tensors["std"].double().numpy(), sources

@@ -7,14 +7,14 @@ therefore ranks networks of a space without labels. Latencies of one device like
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nas_rlm.model.checkpoint import check_shapes
-from nas_rlm.surrogates.features import MIN_RELATIVE_STD, GraphFeatures
+from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
+from nas_rlm.surrogates.features import MIN_RELATIVE_STD, FeatureSource, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import compute_alpha, fit_hyperparameters, posterior_mean
 
 MAX_LABELS = 1000  # of the source that its posterior uses
@@ -150,6 +150,29 @@ class SourceSurrogate:
         graph_features = GraphFeatures(tuple(names), tensors["mean"].numpy(), tensors["std"].numpy())
         others = (tensors[name].double() for name in ("hyperparameters", "alpha", "offset"))
         return cls(graph_features, tensors["features"].double(), *others)
+
+
+def tensors_of_sources(sources: Iterable[FeatureSource]) -> dict[str, Tensor]:
+    """Return the tensors of source surrogates to save, by name; `sources_from_saved` reads them."""
+    return {
+        f"source{i}.{name}": tensor
+        for i, source in enumerate(sources)
+        for name, tensor in source.tensors().items()
+    }
+
+
+def sources_from_saved(
+    tensors: Mapping[str, Tensor], names: Sequence[Sequence[str]]
+) -> tuple[SourceSurrogate, ...]:
+    """Make source surrogates from `tensors_of_sources` and the names of the features of each.
+
+    Raises:
+        ValueError: as for `SourceSurrogate.from_saved`.
+    """
+    return tuple(
+        SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), of_source)
+        for i, of_source in enumerate(names)
+    )
 
 
 def check_gaussian_process_tensors(

@@ -70,3 +70,12 @@ def int4(name: str, *shape: int) -> TensorProto:
     """Return a weight of type int4."""
     values = np.random.default_rng(3).integers(-8, 8, shape)
     return helper.make_tensor(name, TensorProto.INT4, shape, values.reshape(-1).tolist())
+
+
+def text_of(*args, **options):
+    """The text, which has to be valid ONNX and its own canonical form."""
+    text = from_onnx(small_model(*args, **options))
+    parsed = onnx.parser.parse_model(text)
+    onnx.checker.check_model(parsed)
+    assert from_onnx(parsed) == text
+    return text

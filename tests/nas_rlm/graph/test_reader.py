@@ -6,18 +6,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.graph.small_models import float16, int4, integers, small_model
+from tests.nas_rlm.graph.small_models import float16, int4, integers, small_model, text_of
 
 X = "float[2,8] x"
-
-
-def text_of(*args, **options):
-    """The text, which has to be valid ONNX and its own canonical form."""
-    text = from_onnx(small_model(*args, **options))
-    parsed = onnx.parser.parse_model(text)
-    onnx.checker.check_model(parsed)
-    assert from_onnx(parsed) == text
-    return text
 
 
 @pytest.mark.parametrize(

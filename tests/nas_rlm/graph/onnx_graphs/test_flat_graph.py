@@ -7,18 +7,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nas_rlm.graph.onnx_graphs.flat_graph import mark_of_name, weight_name
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.graph.small_models import small_model
+from tests.nas_rlm.graph.small_models import small_model, text_of
 
 X = "float[2,8] x"
-
-
-def text_of(*args, **options):
-    """The text, which has to be valid ONNX and its own canonical form."""
-    text = from_onnx(small_model(*args, **options))
-    parsed = onnx.parser.parse_model(text)
-    onnx.checker.check_model(parsed)
-    assert from_onnx(parsed) == text
-    return text
 
 
 def function(head, body, imports='"": 21, "acme": 1'):

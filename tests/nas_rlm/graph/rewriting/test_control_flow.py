@@ -7,7 +7,7 @@ from onnx import numpy_helper
 
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.graph.small_models import costs, small_model
+from tests.nas_rlm.graph.small_models import costs, small_model, text_of
 
 DATA = "total = ReduceSum<keepdims=0>(x) c = Cast<to=9>(total)"  # a condition that depends on data
 X = "float[2,8] x"
@@ -17,15 +17,6 @@ W = {"w": (8, 8)}
 def if_else(then, other):
     """An If whose branches compute `p` and `q`."""
     return f"If<then_branch = t () => (p) {{ {then} }}, else_branch = e () => (q) {{ {other} }}>(c)"
-
-
-def text_of(*args, **options):
-    """The text, which has to be valid ONNX and its own canonical form."""
-    text = from_onnx(small_model(*args, **options))
-    parsed = onnx.parser.parse_model(text)
-    onnx.checker.check_model(parsed)
-    assert from_onnx(parsed) == text
-    return text
 
 
 def squeeze_on_one(shape):
