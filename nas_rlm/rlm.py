@@ -11,6 +11,7 @@ import onnx
 import torch
 from torch import nn
 
+import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.data.tables import EXACT_OBJECTIVES
@@ -95,8 +96,10 @@ class RLM(Ensemble):
             return values if quantiles is not None else values[:, :, 0]
         if learned:
             names = [objectives[k] for k in learned]
+            own = search_spaces.get(space) if space in search_spaces.names() else None
+            model = self.with_zero_label_surrogates(own, names) if own or not space else self
             with named_texts(model_names):
-                values[:, learned] = self.predict_text(texts, names, levels, space=space)
+                values[:, learned] = model.predict_text(texts, names, levels, space=space)
         for k in set(range(len(objectives))).difference(learned):
             values[:, k] = [[graph_features(text)[objectives[k]]] for text in texts]
         return values if quantiles is not None else values[:, :, 0]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import search_spaces
 from nas_rlm.benchmarks.baselines import flops
 from nas_rlm.data import synthetic
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
@@ -26,9 +27,10 @@ from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
-from nas_rlm.surrogates.fitting import fit_latency_surrogate, zero_label_surrogate
+from nas_rlm.surrogates.fitting import fit_latency_surrogate
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate, random_raw_features, zero_label_surrogate
 from nas_rlm.utils.progress import progress_bar
 
 POOL_SIZE = 1000  # networks from which samples are drawn
@@ -148,7 +150,7 @@ class DeviceTransfer:
         Args:
             surrogates: surrogates of known devices, by space: of this space or of others.
             targets: latencies of the new devices; surrogates of this space do not use what they know of them.
-            num_samples: networks measured on the new device; with 0 only surrogates of other spaces predict.
+            num_samples: networks measured on the new device; with 0 only costs predict.
             seeds: seeds of the selections.
             finished: keys to skip.
             progress: show a progress bar.
@@ -196,7 +198,7 @@ class DeviceTransfer:
         surrogate = (
             fit_latency_surrogate(self.space, rows, target, sources)
             if rows
-            else zero_label_surrogate(self.space, sources, target)
+            else self._zero_label_surrogate(sources, target)
         )
         seconds = time.perf_counter() - start
         graph_features = surrogate.graph_features
@@ -216,7 +218,7 @@ class DeviceTransfer:
         similarities = [
             spearman(feature.numpy(), sample_values) for feature in sample_features[:, num_costs:].T if rows
         ]
-        nearest = num_costs + int(np.argmax(similarities)) if similarities else 0 if rows else num_costs
+        nearest = num_costs + int(np.argmax(similarities)) if similarities else 0
         return DeviceResult(
             spearman=spearman(distribution.median, true),
             kendall=kendall(distribution.median, true),
@@ -229,6 +231,16 @@ class DeviceTransfer:
             spearman_nearest=spearman(features[:, nearest].numpy(), true),
             seconds=seconds,
         )
+
+    def _zero_label_surrogate(
+        self, sources: Mapping[str, Sequence[GraphSurrogate]], target: str
+    ) -> ZeroLabelSurrogate:
+        """Return a surrogate of the target without samples."""
+        raw_features = random_raw_features(search_spaces.get(self.space))
+        surrogate = zero_label_surrogate(self.space, raw_features, sources, target)
+        if surrogate is None:
+            raise ValueError(f"no surrogate of another space can predict {target}: expected samples")
+        return surrogate
 
 
 def repeatability(first: Table, second: Table, target: str) -> tuple[int, float, float]:

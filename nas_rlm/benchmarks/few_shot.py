@@ -14,16 +14,19 @@ from functools import cache, cached_property
 import numpy as np
 from torch import Tensor
 
+import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.baselines.regression_head import FEW_LABELS_RECIPE
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
+from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.features import GraphFeatures, graph_features_of_space
-from nas_rlm.surrogates.fitting import space_sources, zero_label_surrogate
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
+from nas_rlm.surrogates.fitting import space_sources
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
 from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.surrogates.zero_label import random_raw_features, source_labels, zero_label_surrogate
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
@@ -31,8 +34,7 @@ SKLEARN_METHODS = ("trees", "mlp")  # methods that need scikit-learn
 ZERO_LABEL_METHODS = {
     "flops",
     "params",
-    "gaussian-process",
-    "rlm",
+    "zero-label",
 }  # methods that need no labels of the space
 
 
@@ -177,6 +179,7 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
     """Return the methods that can be compared on a table, by name.
 
     `flops` and `params` rank by cost; `trees` and `mlp` learn from the genome, `gcn` from the cell's graph;
+    `zero-label` uses surrogates of other spaces and costs, without labels of this space;
     `gaussian-process` is the model's surrogate on graph features; `head-raw` and `head-normalised` are a
     regression head on the model's encoder; `rlm` is the fine-tuned model, `rlm-network` without surrogates.
 
@@ -211,22 +214,22 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
         key = task.seed, len(task.train_indices)
         if key not in fine_tuned:
             fine_tuned.clear()
-            if len(task.train_indices):
-                fine_tuned[key] = rlm.fine_tune(task.train_rows, [task.objective], seed=task.seed)
-            else:
-                fine_tuned[key] = rlm.with_objectives([task.objective])
-                fine_tuned[key].surrogates = {space: [zero_label_surrogate(space, sources)]}
+            fine_tuned[key] = rlm.fine_tune(task.train_rows, [task.objective], seed=task.seed)
         model_space = space if with_surrogates else ""
         return fine_tuned[key].predict_text(texts(), [task.objective], space=model_space)[:, 0]
 
     def gaussian_process(task: Task) -> np.ndarray:
-        if not len(task.train_indices):
-            prior = zero_label_surrogate(space, sources)
-            return prior.predict(prior.graph_features.from_texts(texts()), task.objective).median
         features, values = graph_features()
         labels = task.labels[:, None]
         surrogate = GraphSurrogate.fit(features, values[task.train_indices], labels, [task.objective])
         return surrogate.predict(values, task.objective).median
+
+    def zero_label(task: Task) -> np.ndarray:
+        raw_features = random_raw_features(search_spaces.get(space))
+        surrogate = zero_label_surrogate(space, raw_features, sources, task.objective)
+        assert surrogate is not None  # there are source labels
+        features = surrogate.graph_features.transform(graph_features_of_texts(texts(), MAX_CHAIN_LENGTH))
+        return surrogate.predict(features, task.objective).mean
 
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:
         labels = (task.labels - mean) / deviation
@@ -249,6 +252,8 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
     }
     if space in baselines.CELL_SPACES:
         methods["gcn"] = lambda task: baselines.gcn(task.train_rows, task.labels, rows, task.seed)
+    if source_labels(space, sources, objective):
+        methods["zero-label"] = zero_label
     methods["gaussian-process"] = gaussian_process
     methods["head-raw"] = head
     methods["head-normalised"] = lambda task: head(task, task.labels.mean(), task.labels.std() or 1.0)

@@ -18,7 +18,6 @@ from nas_rlm.utils.extras import require
 if TYPE_CHECKING:
     from nas_rlm.graph.limits import Limits
     from nas_rlm.rlm import RLM
-    from nas_rlm.search.objectives import ObjectivePredictor
     from search_spaces import SearchSpace
 
 
@@ -149,7 +148,7 @@ def predict_inputs(
             if space:
                 values = predictor.predict(space, architectures, objectives, levels, progress=True)
             else:
-                values = _predict_files(predictor, rlm, inputs, objectives, levels)
+                values = _predict_files(rlm, inputs, objectives, levels)
     names = [line for line, _ in lines] or [str(file) for file in inputs.files]
     indices = [levels.index(level) for level in quantile_levels]
     medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
@@ -158,7 +157,6 @@ def predict_inputs(
 
 
 def _predict_files(
-    predictor: ObjectivePredictor,
     rlm: RLM,
     inputs: Inputs,
     objectives: Sequence[str],
@@ -169,6 +167,7 @@ def _predict_files(
     from nas_rlm.graph.limits import DEFAULT_LIMITS
     from nas_rlm.model.batching import named_texts
     from nas_rlm.programs.source import is_program, read_program
+    from nas_rlm.search.objectives import ObjectivePredictor
     from nas_rlm.text.canonical import costed_text, shapes_of_models
 
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
@@ -199,6 +198,9 @@ def _predict_files(
             )
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
+        own = search_spaces.get(name) if name in search_spaces.names() else None
+        uses_transfer = learned and networks and (own or not name)
+        predictor = ObjectivePredictor(rlm.with_zero_label_surrogates(own, learned) if uses_transfer else rlm)
         indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
         space_texts = [texts[i] for i in indices]
         with named_texts([str(inputs.files[i]) for i in indices]):

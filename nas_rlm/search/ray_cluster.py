@@ -240,9 +240,11 @@ class RayModel(RLM):
         """Submit texts to the cluster; returns a function that waits for their predictions."""
         levels, batches = quantile_levels(quantiles), self.in_batches(texts, batch_size)
         task = self.ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_predict_batch)
+        zero_label = [self.ray.put(self.zero_label)] if self.zero_label else []
         references = [
             task.remote(
-                self.checkpoint_reference, [text for text, _ in batch], list(objectives), levels, space
+                *(self.checkpoint_reference, zero_label, [text for text, _ in batch], list(objectives)),
+                *(levels, space),
             )
             for batch in batches
         ]
@@ -287,6 +289,7 @@ _models: dict[str, RLM] = {}  # of a worker process, by Ray's reference to the c
 
 def _predict_batch(
     checkpoint_reference: list[Any],
+    zero_label: list[Any],
     texts: list[str],
     objectives: list[str],
     levels: Sequence[float],
@@ -303,7 +306,8 @@ def _predict_batch(
             _models[key] = RLM.load(directory)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # the process that submitted the batch has warned
-        return _models[key].predict_text(texts, objectives, levels, batch_size=len(texts), space=space)
+        model = replace(_models[key], zero_label=ray.get(zero_label[0]) if zero_label else {})
+        return model.predict_text(texts, objectives, levels, batch_size=len(texts), space=space)
 
 
 def _measure_batch(contents: list[bytes], device: Device, plan: Plan) -> list[Measurement | Failure]:

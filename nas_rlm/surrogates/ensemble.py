@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -29,10 +31,19 @@ from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import (
+    AnySurrogate,
     Surrogate,
     from_saved,
+    graph_surrogates,
     predictive_distributions,
     surrogate_by_objective,
+)
+from nas_rlm.surrogates.zero_label import (
+    ZeroLabelSurrogate,
+    can_transfer,
+    source_labels,
+    zero_label_messages,
+    zero_label_surrogates,
 )
 from nas_rlm.text import from_architectures
 from nas_rlm.utils import process_pool
@@ -55,6 +66,8 @@ class Ensemble:
             see `nas_rlm.surrogates.calibration`.
         surrogates: surrogates of each space; of several with the same objective, the last one predicts it.
         maximised: objectives that a search maximises although their kind is not, as their table declared.
+        zero_label: surrogates of spaces without labels, which are not saved; see
+            `with_zero_label_surrogates`.
     """
 
     network: Network
@@ -63,6 +76,7 @@ class Ensemble:
     temperatures: Temperatures = field(default_factory=dict)
     surrogates: Mapping[str, Sequence[Surrogate]] = field(default_factory=dict)
     maximised: tuple[str, ...] = ()
+    zero_label: Mapping[str, Sequence[ZeroLabelSurrogate]] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -150,6 +164,7 @@ class Ensemble:
         self.check(objectives)
         quantile_levels(quantiles)
         search_space, parsed = self._parse(space, architectures, objectives)
+        model = self.with_zero_label_surrogates(search_space, objectives)
         names = [str(architecture) for architecture in parsed]
         distinct = dict(zip(names, parsed, strict=True))
         index = {name: i for i, name in enumerate(distinct)}
@@ -160,7 +175,7 @@ class Ensemble:
             gc_paused(),
             progress_bar(total=len(unique), desc="predict", unit="net", disable=not progress) as bar,
         ):
-            for chunk in self.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
+            for chunk in model.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
                 predictions.append(chunk)
                 bar.update(len(chunk))
         return np.concatenate(predictions)[[index[name] for name in names]]
@@ -218,7 +233,7 @@ class Ensemble:
         names = [objectives[k] for k in by_network]
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates.get(space, ()), batch, names)
+            distributions = predictive_distributions(self.surrogates_of(space), batch, names)
             network = [temperatures[k] for k in by_network]
             return decoding.quantile(self.network, memory, names, levels, network, distributions)
 
@@ -248,7 +263,7 @@ class Ensemble:
         chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
 
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
-            found = predictive_distributions(self.surrogates[space], chunk, objectives)
+            found = predictive_distributions(self.surrogates_of(space), chunk, objectives)
             return np.stack([d.quantiles(levels) for d in found if d is not None], 1)
 
         empty = np.empty((0, len(objectives), len(levels)))
@@ -289,7 +304,8 @@ class Ensemble:
         search_space, parsed = self._parse(space, architectures, objectives)
         with gc_paused():
             texts = from_architectures(search_space, parsed)
-            return self.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
+            model = self.with_zero_label_surrogates(search_space, objectives)
+            return model.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
 
     def sample_text(
         self,
@@ -321,7 +337,7 @@ class Ensemble:
         temperatures = self.network_temperatures(space, order)
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates.get(space, ()), batch, order)
+            distributions = predictive_distributions(self.surrogates_of(space), batch, order)
             return decoding.sample(
                 self.network, memory, order, num_samples, generator, temperatures, distributions
             )
@@ -341,12 +357,63 @@ class Ensemble:
             objectives: names of the objectives.
         """
         temperatures = objective_temperatures(self.temperatures, space, objectives)
-        by_objective = surrogate_by_objective(self.surrogates.get(space, ()))
+        by_objective = surrogate_by_objective(self.surrogates_of(space))
         for k, name in enumerate(objectives):
             if name in by_objective:
                 own = by_objective[name].network_temperatures
                 temperatures[k] = own.get(name, temperatures[k])
         return temperatures
+
+    def surrogates_of(self, space: str) -> list[AnySurrogate]:
+        """Return the surrogates of a space; of several with the same objective, the last one predicts it.
+
+        Args:
+            space: name of the space.
+        """
+        return [*self.zero_label.get(space, ()), *self.surrogates.get(space, ())]
+
+    def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
+        """Return a model that predicts objectives without labels in a space by what transfers to it.
+
+        The result has the same network and surrogates. It is computed once for a space and objectives.
+
+        Args:
+            space: the space; None for networks that need not be of one space.
+            objectives: the objectives.
+
+        Warns:
+            UserWarning: the model has no labels of an objective in the space.
+        """
+        name = space.name if space else ""
+        missing = tuple(self._transferred(name, objectives))
+        if not missing:
+            return self
+        key = name, id(type(space)), missing, tuple((s, len(group)) for s, group in self.surrogates.items())
+        if key not in self._models_without_labels:
+            found = zero_label_surrogates(space, missing, graph_surrogates(self.surrogates))
+            model = copy.copy(self)
+            model.zero_label = {**self.zero_label, name: found}
+            self._models_without_labels[key] = model
+        model = self._models_without_labels[key]
+        location = search_spaces.location_of(space) if space else ""
+        for message in zero_label_messages(name, model.zero_label[name], location):
+            warnings.warn(message, stacklevel=3)
+        return model
+
+    @cached_property
+    def _models_without_labels(self) -> dict[Hashable, Self]:
+        return {}
+
+    def _transferred(self, space: str, objectives: Sequence[str]) -> list[str]:
+        """Return the objectives that have no labels in a space, but in others that have surrogates."""
+        known = {*self.trained_on.get(space, TrainedOn(0, ())).objectives}
+        known |= surrogate_by_objective(self.surrogates.get(space, ())).keys()
+        sources = graph_surrogates(self.surrogates) if self.trained_on else {}
+        return [
+            name
+            for name in objectives
+            if name not in known and can_transfer(name) and source_labels(space, sources, name)
+        ]
 
     def with_objectives(self, names: Sequence[str], similar: Mapping[str, str] | None = None) -> Self:
         """Return a copy with additional objectives, which are not trained yet.
@@ -431,6 +498,7 @@ class Ensemble:
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
         """Warn if the model was not trained on an objective in a space."""
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
+        known = (*known, *self._transferred(space, objectives))
         untrained = [name for name in objectives if name not in known]
         if self.trained_on and untrained:
             warnings.warn(

@@ -11,7 +11,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data import synthetic
-from nas_rlm.data.objective_kinds import is_accuracy, kind_of
+from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
@@ -31,13 +31,12 @@ from nas_rlm.surrogates.graph_surrogate import (
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
-from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, NormalScoreTransform
+from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates, surrogate_by_objective
 from nas_rlm.surrogates.transfer import SourceSurrogate
 from nas_rlm.text import from_architectures
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
-TRANSFER_CORRELATION = 0.8  # assumed between source predictions and labels of a space without labels
 MAX_SOURCES = 8  # source surrogates of a latency
 MAX_LATENCY_LABELS = 500  # of a latency that an additive surrogate is fitted to
 NUM_RANDOM_NETWORKS = 200  # of a space, that features of latencies are standardised on
@@ -279,43 +278,6 @@ def _surrogates_of_other_spaces(
         if other_space != space
     ]
     return [surrogate for surrogate in candidates if surrogate is not None]
-
-
-def zero_label_surrogate(
-    space: str, existing: Mapping[str, Sequence[GraphSurrogate]], objective: str = ACCURACY
-) -> GraphSurrogate:
-    """Return a surrogate for a space without labels, from the mean prediction of source surrogates.
-
-    Its values have the distribution of the labels of the other spaces, so only their order is informative.
-
-    Args:
-        space: name of a registered search space.
-        existing: surrogates by space.
-        objective: accuracy, or the latency on one device.
-
-    Raises:
-        ValueError: no surrogate of another space can predict the objective in this space.
-    """
-    sources = space_sources(space, [], existing, objective)
-    if not sources:
-        raise ValueError(
-            f"no surrogate of another space can predict {objective} of {space}: expected at least one"
-        )
-    graph_features = GraphFeatures((), np.empty(0), np.empty(0), sources)
-    features = graph_features.transform(sampled_raw_features(space))
-    predictions = (features.mean(1) / features.mean(1).std()).numpy()
-    # Noise makes intervals as wide as the assumed correlation implies.
-    noise = np.random.default_rng(0).standard_normal(len(predictions))
-    scores = TRANSFER_CORRELATION * predictions + (1 - TRANSFER_CORRELATION**2) ** 0.5 * noise
-    labels = [
-        surrogate.transforms[objective].observed
-        for surrogate in _surrogates_of_other_spaces(space, existing, objective)
-    ]
-    kind = kind_of(objective)
-    transform = NormalScoreTransform(np.concatenate(labels), kind.maximum, minimum=kind.minimum)
-    values = transform.inverse(scores)
-    surrogate = GraphSurrogate.fit(graph_features, features, values[:, None], [objective])
-    return replace(surrogate, network_temperatures={objective: DEFAULT_NETWORK_TEMPERATURE})
 
 
 def objectives_with_enough_labels(rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:

@@ -14,10 +14,12 @@ from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
+from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate
 
 NetworkSurrogate = GraphSurrogate | LatencySurrogate
 Surrogate = NetworkSurrogate | NgramSurrogate  # of networks, of programs
-SurrogateT = TypeVar("SurrogateT", GraphSurrogate, NetworkSurrogate, NgramSurrogate, Surrogate)
+AnySurrogate = Surrogate | ZeroLabelSurrogate  # the latter are not saved
+SurrogateT = TypeVar("SurrogateT", GraphSurrogate, NetworkSurrogate, NgramSurrogate, Surrogate, AnySurrogate)
 KINDS: dict[str, type[GraphSurrogate] | type[LatencySurrogate] | type[NgramSurrogate]] = {
     "graph": GraphSurrogate,
     "latency": LatencySurrogate,
@@ -63,7 +65,7 @@ def graph_surrogates(surrogates: Mapping[str, Sequence[Surrogate]]) -> dict[str,
 
 
 def predictive_distributions(
-    surrogates: Sequence[Surrogate], texts: Sequence[str], objectives: Sequence[str]
+    surrogates: Sequence[AnySurrogate], texts: Sequence[str], objectives: Sequence[str]
 ) -> list[PredictiveDistribution | None]:
     """Return the predictive distribution of each objective, or None where no surrogate predicts it.
 
@@ -75,14 +77,14 @@ def predictive_distributions(
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
     uses_layers = any(isinstance(surrogate, LatencySurrogate) for surrogate in selected)
-    uses_graphs = any(isinstance(surrogate, NetworkSurrogate) for surrogate in selected)
+    uses_graphs = any(surrogate and not isinstance(surrogate, NgramSurrogate) for surrogate in selected)
     raw_features = [
         synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) for text in texts if uses_graphs
     ]
     features = {
-        id(surrogate): surrogate.graph_features.transform(raw_features)
-        if isinstance(surrogate, NetworkSurrogate)
-        else surrogate.transform(texts)
+        id(surrogate): surrogate.transform(texts)
+        if isinstance(surrogate, NgramSurrogate)
+        else surrogate.graph_features.transform(raw_features)
         for surrogate in selected
         if surrogate
     }

@@ -15,7 +15,6 @@ from nas_rlm.surrogates.fitting import (
     fit_graph_surrogates,
     fit_latency_surrogate,
     space_sources,
-    zero_label_surrogate,
 )
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.transfer import SourceSurrogate
@@ -94,19 +93,6 @@ def test_which_surrogates_are_sources(existing):
     nothing_varies = [{"flops": 1.0}, {"flops": 1.0}]
     known = existing["nasbench101"][0]
     assert known.source_for_space("accuracy", nothing_varies) is None
-
-
-def test_a_space_without_labels_is_ranked_by_sources(existing, target):
-    found = zero_label_surrogate("nasbench201", existing)
-    predicted = found.predict(found.graph_features.from_texts(texts_of_rows(target[0])), "accuracy")
-    assert spearman(predicted.median, np.array(target[2])) > 0.8
-    assert found.objectives == ("accuracy",) and found.graph_features.names == ()
-    again = GraphSurrogate.from_saved(found.tensors(), found.description())
-    assert again.predict(
-        again.graph_features.from_texts(texts_of_rows(target[0])), "accuracy"
-    ).median == pytest.approx(predicted.median, rel=0.01)
-    with pytest.raises(ValueError, match="no surrogate of another space can predict accuracy of nasbench101"):
-        zero_label_surrogate("nasbench101", existing)
 
 
 def test_a_model_is_saved_with_its_sources(existing, target, tiny_checkpoint, tmp_path):
