@@ -23,8 +23,8 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
-from nas_rlm.surrogates.fitting import space_sources
-from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
+from nas_rlm.surrogates.fitting import fit_features, space_sources
+from nas_rlm.surrogates.graph_surrogate import ACCURACY
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.surrogates.zero_label import random_raw_features, source_labels, zero_label_surrogate
 from nas_rlm.utils.extras import require
@@ -221,7 +221,7 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
     def gaussian_process(task: Task) -> np.ndarray:
         features, values = graph_features()
         labels = task.labels[:, None]
-        surrogate = GraphSurrogate.fit(features, values[task.train_indices], labels, [task.objective])
+        surrogate = fit_features(features, values[task.train_indices], labels, [task.objective])
         return surrogate.predict(values, task.objective).median
 
     def zero_label(task: Task) -> np.ndarray:

@@ -22,6 +22,7 @@ from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_f
 from nas_rlm.surrogates.fitting import (
     accuracy_sources,
     device_sources,
+    fit_features,
     is_few_label_latency,
     latency_features,
 )
@@ -169,7 +170,7 @@ class OnlineSurrogate:
         inputs = self._transform(features, objective, names)
         if isinstance(features, LatencyFeatures):
             return LatencySurrogate.fit(features, inputs, values, objective)
-        return GraphSurrogate.fit(features, inputs, values[:, None], [objective])
+        return fit_features(features, inputs, values[:, None], [objective])
 
     def _latency_features(self, objective: str, rows: Sequence[Row]) -> LatencyFeatures:
         """Features of a latency with few labels; the sources are other devices."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
+from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic
@@ -25,7 +26,9 @@ from nas_rlm.surrogates.features import (
 from nas_rlm.surrogates.graph_surrogate import (
     ACCURACY,
     ALL_GROUPS,
+    FEW_LABELS_VIEWS,
     LATENCY_PREFIX,
+    MAX_FEW_LABELS,
     GraphSurrogate,
 )
 from nas_rlm.surrogates.latency_features import LatencyFeatures
@@ -132,7 +135,9 @@ def _fit_space(
     others = [name for name in names if name not in accuracy_sources_of]
     if ACCURACY in names and existing:
         graph_features = replace(graph_features, sources=space_sources(space, rows, existing))
-    surrogates = [fit_graph_surrogate(graph_features, rows, others)] if others else []
+    few = [name for name in others if sum(row.is_measured(name) for row in rows) <= MAX_FEW_LABELS]
+    groups = [few, [name for name in others if name not in few]]
+    surrogates = [fit_graph_surrogate(graph_features, rows, group) for group in groups if group]
     return surrogates + [
         fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name])
         for name, sources in accuracy_sources_of.items()
@@ -286,10 +291,7 @@ def objectives_with_enough_labels(rows: Sequence[Row], objectives: Sequence[str]
 
 
 def fit_graph_surrogate(
-    graph_features: GraphFeatures,
-    rows: Sequence[Row],
-    objectives: Sequence[str],
-    views: Sequence[Collection[int]] = (ALL_GROUPS,),
+    graph_features: GraphFeatures, rows: Sequence[Row], objectives: Sequence[str]
 ) -> GraphSurrogate:
     """Fit one graph surrogate to at most `MAX_LABELS` labels of each objective.
 
@@ -297,7 +299,6 @@ def fit_graph_surrogate(
         graph_features: features of the networks.
         rows: measured networks of one space.
         objectives: names of K objectives.
-        views: feature groups of each Gaussian process, see `GraphSurrogate.fit`.
     """
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     labelled = [[row for row in shuffled if row.is_measured(name)][:MAX_LABELS] for name in objectives]
@@ -305,4 +306,20 @@ def fit_graph_surrogate(
     table = Table("", [row for row in shuffled if id(row) in used])
     values = np.stack([table.column(name) for name in objectives], 1)
     features = graph_features.from_texts(texts_of_rows(table.rows))
-    return GraphSurrogate.fit(graph_features, features, values, objectives, views)
+    return fit_features(graph_features, features, values, objectives)
+
+
+def fit_features(
+    graph_features: GraphFeatures, features: Tensor, values: np.ndarray, objectives: Sequence[str]
+) -> GraphSurrogate:
+    """Fit one graph surrogate, with several weighted views of the features where labels are few.
+
+    Args:
+        graph_features: definition of the D features.
+        features: features of M networks, float64 [M, D].
+        values: labels of K objectives, float64 [M, K], NaN where a network is not labelled.
+        objectives: names of K objectives.
+    """
+    is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
+    views = FEW_LABELS_VIEWS if is_few else (ALL_GROUPS,)
+    return GraphSurrogate.fit(graph_features, features, values, objectives, views, weighted=is_few)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import kind_of
-from nas_rlm.surrogates.features import SUMS, TRANSFER, GraphFeatures
+from nas_rlm.surrogates.evidence import Evidence, cross_validate
+from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, SUMS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
@@ -36,11 +37,15 @@ ACCURACY = "accuracy"  # the objective that transfers between spaces
 LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
 MAX_TRANSFER_LABELS = 100  # of a latency; with more labels, other devices are not used
 ALL_GROUPS = range(TRANSFER + 1)  # of features
+# Feature groups of the Gaussian processes of an objective with few labels. The last does without transfer,
+# which may mislead.
+FEW_LABELS_VIEWS = (ALL_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
+MAX_FEW_LABELS = 500  # up to which they are used and weighted by cross-validation
 
 
 @dataclass(frozen=True)
 class GraphSurrogate:
-    """Gaussian processes on graph features, V for each of K objectives, whose predictions are averaged.
+    """Gaussian processes on graph features, V for each of K objectives, whose mixture predicts.
 
     Args:
         graph_features: definition of the D features, with predictions of sources.
@@ -55,6 +60,7 @@ class GraphSurrogate:
         temperatures: combined temperature of each objective, see `nas_rlm.surrogates.calibration`.
         network_temperatures: network temperature of each objective in combination with this surrogate; by
             default the one without surrogate.
+        evidence: weights of the Gaussian processes of an objective; by default equal ones.
     """
 
     graph_features: GraphFeatures
@@ -65,6 +71,7 @@ class GraphSurrogate:
     alpha: Mapping[str, Tensor]
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -74,6 +81,7 @@ class GraphSurrogate:
         values: np.ndarray,
         objectives: Sequence[str],
         views: Sequence[Collection[int]] = (ALL_GROUPS,),
+        weighted: bool = False,
     ) -> GraphSurrogate:
         """Fit a surrogate to labelled networks.
 
@@ -84,19 +92,24 @@ class GraphSurrogate:
             objectives: names of K objectives.
             views: the view of each of the V Gaussian processes of an objective: indices of the feature groups
                 that it uses, see `nas_rlm.surrogates.features`; by default one, with all groups.
+            weighted: weight the Gaussian processes and scale their intervals by cross-validation, which takes
+                `NUM_FOLDS` more fits; see `nas_rlm.surrogates.evidence`.
         """
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
-        hyperparameters, alpha = {}, {}
+        hyperparameters, alpha, evidence = {}, {}, {}
+        fits = [partial(_fit_view, graph_features, view=view) for view in views]
         num_linear = graph_features.num_linear
         for name, labelled in zip(objectives, unfitted._labelled, strict=True):
             scores = torch.from_numpy(unfitted.transforms[name].scores)
-            fitted = [_fit_view(graph_features, features[labelled], scores, view) for view in views]
+            fitted = [fit(features[labelled], scores) for fit in fits]
+            if weighted:
+                evidence[name] = cross_validate(features[labelled], scores, fits, num_linear)
             hyperparameters[name] = torch.stack(fitted)
             alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
             alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
             alpha[name][:, labelled] = torch.stack(alphas).float().double()  # the precision of checkpoints
-        return replace(unfitted, hyperparameters=hyperparameters, alpha=alpha)
+        return replace(unfitted, hyperparameters=hyperparameters, alpha=alpha, evidence=evidence)
 
     @property
     def _labelled(self) -> list[np.ndarray]:
@@ -177,6 +190,7 @@ class GraphSurrogate:
             objectives=tuple(names.get(name, name) for name in self.objectives),
             hyperparameters={names.get(name, name): t for name, t in self.hyperparameters.items()},
             alpha={names.get(name, name): t for name, t in self.alpha.items()},
+            evidence={names.get(name, name): e for name, e in self.evidence.items()},
         )
 
     def without(self, objectives: Sequence[str]) -> GraphSurrogate | None:
@@ -195,12 +209,12 @@ class GraphSurrogate:
             objective: one of this surrogate's objectives.
         """
         posteriors = [process.posterior(features) for process in self.gaussian_processes(objective)]
-        means, stds = (torch.stack(tensors) for tensors in zip(*posteriors, strict=True))
-        mean = means.mean(0)
-        variance = (stds.square() + (means - mean).square()).mean(0)
+        means, stds = (torch.stack(tensors).numpy() for tensors in zip(*posteriors, strict=True))
+        evidence = self.evidence.get(objective) or Evidence.equal(len(posteriors))
+        mean, std = evidence.mixture(means, stds**2)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         transform = self.transforms[objective]
-        return PredictiveDistribution(transform, mean.numpy(), variance.sqrt().numpy(), temperature)
+        return PredictiveDistribution(transform, mean, std, temperature)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
@@ -224,6 +238,11 @@ class GraphSurrogate:
             "objectives": self.objectives,
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
+            "evidence": {
+                name: {"weights": evidence.weights.tolist(), "std_factor": evidence.std_factor}
+                for name, evidence in self.evidence.items()
+                if name in self.objectives
+            },
         }
 
     @classmethod
@@ -254,6 +273,18 @@ class GraphSurrogate:
         check_gaussian_process_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
+        evidence = {
+            name: Evidence(np.array(saved["weights"], dtype=float), float(saved["std_factor"]))
+            for name, saved in description.get("evidence", {}).items()  # absent from older checkpoints
+        }
+        num_processes = processes[0] if processes else 1
+        for name, one in evidence.items():
+            if (
+                one.weights.shape != (num_processes,)
+                or not (one.weights >= 0).all()
+                or not one.std_factor > 0
+            ):
+                raise ValueError(f"evidence of {name} is not {num_processes} weights and a factor above 0")
         every = (*temperatures.values(), *network_temperatures.values())
         if not all(0 < t < math.inf for t in every):
             raise ValueError("a temperature is not above 0")
@@ -274,6 +305,7 @@ class GraphSurrogate:
             alpha,
             dict(temperatures),
             dict(network_temperatures),
+            evidence,
         )
 
 

@@ -38,7 +38,7 @@ def gcn(train_rows: Sequence[Row], labels: np.ndarray, test_rows: Sequence[Row],
     Raises:
         ValueError: the space has no cell graph.
     """
-    cells = [_cell(row) for row in (*train_rows, *test_rows)]
+    cells = [cell_graph(row) for row in (*train_rows, *test_rows)]
     operators = sorted({operator for nodes, _ in cells for operator in nodes})
     max_nodes = max(len(nodes) for nodes, _ in cells)
     features, graphs = _tensors(cells, operators, max_nodes)
@@ -96,8 +96,15 @@ def _tensors(cells: Sequence[Cell], operators: list[str], max_nodes: int) -> tup
     return features, graphs / graphs.sum(2, keepdim=True)
 
 
-def _cell(row: Row) -> Cell:
-    """The operators and the edges of a row's cell."""
+def cell_graph(row: Row) -> Cell:
+    """Return the operators and the edges of a cell, in topological order for NAS-Bench-101.
+
+    Args:
+        row: a row of one of `CELL_SPACES`.
+
+    Raises:
+        ValueError: the space has no cell graph.
+    """
     architecture: Any = search_spaces.get(row.space).parse(row.arch_str)
     if isinstance(architecture, Cell101):
         cell = architecture.pruned()
