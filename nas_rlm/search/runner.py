@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,9 @@ from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.surrogates.zero_label import NUM_LABELS_TO_LEARN
 from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
@@ -354,4 +357,11 @@ def propose_architectures(
         graph_surrogates(rlm.surrogates),
     )
     surrogate.update(rows)
+    if not surrogate.is_ready:
+        warnings.warn(
+            f"{len(rows)} labels of {','.join(surrogate.objectives)} for {search_space.name}: the"
+            " architectures are a diverse initial design, not predictions. Add their labels to a table and"
+            f" give it with --data; predictions need {MIN_LABELS} labels, and {NUM_LABELS_TO_LEARN} do more",
+            stacklevel=2,
+        )
     return propose(surrogate, settings, max_architectures, progress)

@@ -1,0 +1,129 @@
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from nas_rlm.metrics import coverage, spearman
+from nas_rlm.surrogates import fitting
+from nas_rlm.surrogates.evidence import Evidence, cross_validate, pseudo_bma_weights
+from nas_rlm.surrogates.features import GraphFeatures
+from nas_rlm.surrogates.fitting import fit_features
+from nas_rlm.surrogates.gaussian_process import fit_hyperparameters
+from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS, GraphSurrogate
+
+
+def test_weights_follow_the_errors():
+    rng = np.random.default_rng(0)
+    small, large = rng.normal(size=40) * 0.3, rng.normal(size=40)
+    weights = pseudo_bma_weights(np.stack([small, large]))
+    assert weights.sum() == pytest.approx(1) and weights[0] > 0.95
+    assert pseudo_bma_weights(np.stack([small, small])) == pytest.approx([0.5, 0.5])
+    assert pseudo_bma_weights(np.zeros((3, 10))) == pytest.approx([1 / 3] * 3)
+
+
+def test_a_mixture_of_one_is_unchanged_and_disagreement_adds_variance():
+    means, variances = np.array([[1.0, 2.0]]), np.array([[4.0, 9.0]])
+    mean, std = Evidence.equal(1).mixture(means, variances)
+    assert mean.tolist() == [1, 2] and std.tolist() == [2, 3]
+    _, wider = Evidence.equal(2).mixture(np.array([[0.0], [2.0]]), np.array([[1.0], [1.0]]))
+    assert wider == pytest.approx([2**0.5])
+    _, scaled = Evidence(np.array([1.0]), 1.5).mixture(means, variances)
+    assert scaled.tolist() == [3, 4.5]
+
+
+def linear(n, seed, noise=0.0):
+    """Return features [N, 4] and scores that depend on the first two."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 4))
+    y = x[:, 0] + 0.5 * x[:, 1] + noise * rng.normal(size=n)
+    return torch.from_numpy(x), torch.from_numpy((y - y.mean()) / y.std())
+
+
+def test_cross_validation_prefers_useful_features():
+    x, y = linear(40, 0)
+
+    def masked(*used):
+        def fit(features, scores):
+            found = torch.full((5,), 1e-3, dtype=torch.float64)
+            columns = list(used)
+            fitted = fit_hyperparameters(features[:, columns], [len(columns)], scores)
+            found[columns], found[-1] = fitted[:-1], fitted[-1]
+            return found
+
+        return fit
+
+    evidence = cross_validate(x, y, [masked(0, 1), masked(2, 3)], 0)
+    assert evidence.weights.sum() == pytest.approx(1)
+    assert evidence.weights[0] == pytest.approx(0.75, abs=0.01)  # half of the weight is shared equally
+    assert 0.2 < evidence.std_factor < 5
+
+
+FEATURES = GraphFeatures(("flops", "params", "paths", "convs-convs"), np.zeros(4), np.ones(4))
+
+
+@cache
+def fitted(n=30, noise=0.3, seed=0):
+    x, y = linear(n, seed, noise)
+    return fit_features(FEATURES, x, 50 + 5 * y.numpy()[:, None], ["accuracy"])
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_few_labels_are_learned_with_calibrated_intervals(noise):
+    covered, correlations = [], []
+    for seed in range(2):
+        surrogate = fitted(30, noise, seed)
+        x, y = linear(300, seed + 100, noise)
+        found = surrogate.predict(x, "accuracy")
+        low, high = found.quantiles((0.1, 0.9)).T
+        covered.append(coverage(low, high, 50 + 5 * y.numpy()))
+        correlations.append(spearman(found.median, y.numpy()))
+    assert 0.6 < np.mean(covered) < 0.97
+    assert np.mean(correlations) > {0.0: 0.95, 1.0: 0.6}[noise]
+
+
+def test_views_are_for_few_labels_only(monkeypatch):
+    few = fitted()
+    assert few.hyperparameters["accuracy"].shape[0] == len(FEW_LABELS_VIEWS)
+    assert few.evidence["accuracy"].weights.shape == (len(FEW_LABELS_VIEWS),)
+    monkeypatch.setattr(fitting, "MAX_FEW_LABELS", 29)
+    many = fitted.__wrapped__()
+    assert many.hyperparameters["accuracy"].shape[0] == 1 and not many.evidence
+
+
+def test_a_saved_surrogate_predicts_the_same():
+    surrogate = fitted()
+    x, _ = linear(20, 7)
+    again = GraphSurrogate.from_saved(surrogate.tensors(), surrogate.description())
+    before, after = surrogate.predict(x, "accuracy"), again.predict(x, "accuracy")
+    assert after.mean == pytest.approx(before.mean, abs=1e-4)
+    assert after.std == pytest.approx(before.std, rel=1e-3)
+    renamed = surrogate.renamed({"accuracy": "accuracy before"})
+    assert renamed.predict(x, "accuracy before").mean == pytest.approx(before.mean)
+    both = replace(surrogate, evidence={})
+    assert both.predict(x, "accuracy").mean != pytest.approx(before.mean, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"weights": [1.0], "std_factor": 1.0},
+        {"weights": [0.5, 0.7, -0.2], "std_factor": 1.0},
+        {"weights": [0.5, 0.25, 0.25], "std_factor": 0.0},
+        {"weights": [0.5, 0.25, float("nan")], "std_factor": 1.0},
+    ],
+)
+def test_damaged_evidence_is_refused(evidence):
+    surrogate = fitted()
+    description = surrogate.description() | {"evidence": {"accuracy": evidence}}
+    with pytest.raises(ValueError, match="evidence of accuracy is not 3 weights and a factor above 0"):
+        GraphSurrogate.from_saved(surrogate.tensors(), description)
+
+
+def test_checkpoints_without_evidence_have_equal_weights():
+    surrogate = fitted()
+    description = {k: v for k, v in surrogate.description().items() if k != "evidence"}
+    again = GraphSurrogate.from_saved(surrogate.tensors(), description)
+    assert not again.evidence
+    assert again.predict(linear(5, 3)[0], "accuracy").mean.shape == (5,)
