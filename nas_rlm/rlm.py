@@ -11,7 +11,6 @@ import onnx
 import torch
 from torch import nn
 
-import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.data.tables import EXACT_OBJECTIVES
@@ -96,8 +95,7 @@ class RLM(Ensemble):
             return values if quantiles is not None else values[:, :, 0]
         if learned:
             names = [objectives[k] for k in learned]
-            own = search_spaces.get(space) if space in search_spaces.names() else None
-            model = self.with_zero_label_surrogates(own, names) if own or not space else self
+            model = self.transferred_to(space, names)
             with named_texts(model_names):
                 values[:, learned] = model.predict_text(texts, names, levels, space=space)
         for k in set(range(len(objectives))).difference(learned):

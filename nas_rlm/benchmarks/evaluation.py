@@ -364,7 +364,8 @@ def predict_rows(
     for space, indices in indices_by_space(rows).items():
         space_texts = [texts[i] for i in indices]
         with named_texts([rows[i].arch_str or f"row {i}" for i in indices]):
-            quantiles[indices] = rlm.predict_text(
+            model = rlm.transferred_to(space, objectives) if space else rlm
+            quantiles[indices] = model.predict_text(
                 space_texts, objectives, QUANTILE_LEVELS, progress=True, space=space
             )
     return quantiles

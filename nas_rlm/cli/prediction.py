@@ -198,9 +198,8 @@ def _predict_files(
             )
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
-        own = search_spaces.get(name) if name in search_spaces.names() else None
-        uses_transfer = learned and networks and (own or not name)
-        predictor = ObjectivePredictor(rlm.with_zero_label_surrogates(own, learned) if uses_transfer else rlm)
+        uses_transfer = learned and networks
+        predictor = ObjectivePredictor(rlm.transferred_to(name, learned) if uses_transfer else rlm)
         indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
         space_texts = [texts[i] for i in indices]
         with named_texts([str(inputs.files[i]) for i in indices]):

@@ -400,6 +400,21 @@ class Ensemble:
             warnings.warn(message, stacklevel=3)
         return model
 
+    def transferred_to(self, space: str, objectives: Sequence[str]) -> Self:
+        """Return a model for texts of a space, see `with_zero_label_surrogates`.
+
+        Args:
+            space: name of the space; empty for networks that need not be of one space. For one that is not
+                registered, the model itself is returned.
+            objectives: the objectives.
+
+        Warns:
+            UserWarning: the model has no labels of an objective in the space.
+        """
+        if space and space not in search_spaces.names():
+            return self
+        return self.with_zero_label_surrogates(search_spaces.get(space) if space else None, objectives)
+
     @cached_property
     def _models_without_labels(self) -> dict[Hashable, Self]:
         return {}

@@ -10,6 +10,7 @@ import torch
 import search_spaces
 from nas_rlm.data.tables import Row
 from nas_rlm.surrogates.gaussian_process import compute_alpha, fit_hyperparameters, posterior_mean
+from nas_rlm.surrogates.predictive import NormalScoreTransform
 
 COSTS = ("flops", "params", "activations")
 
@@ -36,7 +37,7 @@ def gene_features(rows: Sequence[Row], raw_features: Sequence[Mapping[str, float
 
 
 def gene_process(features: np.ndarray, train_indices: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Fit a Gaussian process to labelled rows and predict all rows.
+    """Fit a Gaussian process to normal scores of labelled rows and predict all rows.
 
     Args:
         features: features of N rows [N, F], see `gene_features`.
@@ -46,14 +47,13 @@ def gene_process(features: np.ndarray, train_indices: np.ndarray, labels: np.nda
     Returns:
         Predictions [N].
     """
-    mean, std = labels.mean(), labels.std() or 1.0
+    transform = NormalScoreTransform(labels)
     x = torch.from_numpy(features)
-    train, targets = x[torch.from_numpy(train_indices)], torch.from_numpy((labels - mean) / std)
+    train, targets = x[torch.from_numpy(train_indices)], torch.from_numpy(transform.scores)
     group_sizes = [x.shape[1] - len(COSTS), len(COSTS)]
     hyperparameters = fit_hyperparameters(train, group_sizes, targets)
     alpha = compute_alpha(train, targets, hyperparameters)
-    predicted: np.ndarray = posterior_mean(x, train, hyperparameters, alpha).numpy()
-    return predicted * std + mean
+    return transform.inverse(posterior_mean(x, train, hyperparameters, alpha).numpy())
 
 
 def gene_boosting(features: np.ndarray, train_indices: np.ndarray, labels: np.ndarray) -> np.ndarray:
