@@ -62,9 +62,7 @@ class LatencyFeatures:
         selected = [name for name in columns if name in CRITICAL_PATH]
         for mode in MODES:
             own = {n.removeprefix(mode): c for n, c in columns.items() if _mode(n) == mode}
-            if not any(
-                own.keys() == m.keys() and all(np.array_equal(own[n], m[n]) for n in own) for m in modes
-            ):
+            if not any(_are_equal(own, m) for m in modes):
                 modes.append(own)
                 selected += [mode + name for name in own]
         stacked = np.array([columns[name] for name in selected]).reshape(len(selected), -1)

@@ -1,7 +1,10 @@
 """Latency surrogates: additive models of a latency with few labels, weighted by leave-one-out evidence.
 
-A network's latency is nearly a sum over the layers that a device executes. Which layers these are, whether
-branches run in XX
+A network's latency is nearly a sum over the layers that a device executes. Devices differ in which operators
+they remove or fuse before, in whether branches run in parallel, and in how much they resemble known devices.
+There is a model for each of these cases, and their predictions are averaged. The weight of a model follows
+from how well it predicts each labelled network from the others.
+
 Source of the weights: pseudo-BMA+ (Yao et al. 2018, Using Stacking to Average Bayesian Predictive
 Distributions).
 """
