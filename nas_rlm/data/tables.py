@@ -46,7 +46,10 @@ GROUP_KEYS = ("problem", "kernel", "problem_id", "p_id")  # metadata keys that n
 SPACE_NAMES = {  # name in the public datasets: name of the search space
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
+    **{"HWGPT-S": "gpt_s", "HWGPT-M": "gpt_m", "HWGPT-L": "gpt_l"},
 }
+# Tables of these spaces have networks of another one that were measured with the settings of this one.
+CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
 MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
 # Only a network whose output does not depend on its input is faster: the runtime computed nothing.
 MIN_LATENCY_MS = 0.02
