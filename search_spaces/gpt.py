@@ -79,6 +79,7 @@ class _GPT(SearchSpace[LanguageModel]):
             *(len(self.head_counts),) * max_depth,
             *(len(MLP_RATIOS),) * max_depth,
         )
+        self._expected = f"JSON with {', '.join(KEYS)} such as {self.decode(np.zeros(len(self.genes)))}"
 
     def decode(self, genome: np.ndarray) -> LanguageModel:
         width, depth, bias, *blocks = self.validate_genome(genome)
@@ -107,10 +108,9 @@ class _GPT(SearchSpace[LanguageModel]):
         Raises:
             ValueError: the text is malformed; the message names the bad part.
         """
-        expected = f"JSON with {', '.join(KEYS)} such as {self.decode(np.zeros(len(self.genes)))}"
-        content = read_json(text, expected, KEYS)
+        content = read_json(text, self._expected, KEYS)
         if not isinstance(content, dict) or len(content) < len(KEYS):
-            raise ValueError(f"{abbreviated(text)} is not {expected}")
+            raise ValueError(f"{abbreviated(text)} is not {self._expected}")
         depth = _choice(content["n_layer"], self.depths, "n_layer", text)
         heads, ratios = (
             tuple(

@@ -414,8 +414,8 @@ class Graph:
         weights = [leaf for leaf in leaves if isinstance(leaf, Weight)]
         if self.weights and 4 * (total := sum(prod(w.shape) for w in weights)) > MAX_FILE_BYTES:
             raise ValueError(
-                f"the network has {total:,} weights: expected at most {MAX_FILE_BYTES // 4:,}, which fit into an"
-                " ONNX file of 2 GiB"
+                f"the network has {total:,} weights: expected at most {MAX_FILE_BYTES // 4:,}, which fit into"
+                " an ONNX file of 2 GiB"
             )
         nodes = [leaf.node() for leaf in leaves if isinstance(leaf, Constant)]
         nodes += [node for leaf in leaves if isinstance(leaf, Table) for node in leaf.nodes()]
