@@ -156,7 +156,7 @@ class GPTSmall(_GPT):
     Examples:
         >>> space = GPTSmall()
         >>> space.params(space.decode(np.zeros(len(space.genes), dtype=int)))
-        23483904
+        23483520
     """
 
     name = "gpt_s"
