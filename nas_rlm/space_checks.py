@@ -199,7 +199,7 @@ class _Check:
                 f"{where}: flops and params are {found[0]:,} and {found[1]:,}, but those of its network are"
                 f" {int(costs['flops']):,} and {int(costs['params']):,}"
             )
-        graph = Graph((2, *space.shape(architecture)))
+        graph = Graph((2, *space.shape(architecture)), input_type=space.input_type)
         out = self._call(f"{where} with a batch of 2", lambda: space.write(graph, architecture))
         if out.shape[:1] != (2,):
             raise self._violation(

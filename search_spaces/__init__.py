@@ -35,6 +35,9 @@ __all__ = [
 
 _BUILT_IN = {
     "fbnet": "fbnet:FBNet",
+    "gpt_l": "gpt:GPTLarge",
+    "gpt_m": "gpt:GPTMedium",
+    "gpt_s": "gpt:GPTSmall",
     "hiaml": "hiaml:HiAML",
     "inception": "inception:Inception",
     "nasbench101": "nasbench101:NASBench101",

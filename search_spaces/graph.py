@@ -25,23 +25,26 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from search_spaces.functions import DOMAIN, OPSET, FunctionOutliner, node_proto
-from search_spaces.nodes import Argument, Call, Constant, Inferred, Op, TensorInfo, Value, Weight
+from search_spaces.nodes import Argument, Call, Constant, Inferred, Leaf, Op, Table, TensorInfo, Value, Weight
 
-__all__ = ["Constant", "Graph", "Value", "Weight"]
+__all__ = ["Constant", "Graph", "Table", "Value", "Weight"]
 
 IR_VERSION = 10
+INPUT_TYPES = {"float": TensorProto.FLOAT, "int64": TensorProto.INT64}
+MAX_FILE_BYTES = 2**31 - 2**20  # of an ONNX file with its weights, less some space for the graph
 
 
 class Graph:
     """A network that is being built, with its costs so far.
 
     Args:
-        input_shape: batch size, channels, height and width.
+        input_shape: batch size, and channels, height and width of images or the number of tokens.
         weights: give every weight its own initialiser; otherwise there is one input for each weight shape.
         outlined: write repeated blocks as local functions.
         seed: random seed of the initialisers.
         checked: check each operator, and infer the shape of its output. The spaces of this package, whose
             networks are tested, do without, which is faster.
+        input_type: element type of the input: `float`, or `int64` for token ids.
 
     Attributes:
         input: input value.
@@ -52,11 +55,12 @@ class Graph:
 
     def __init__(
         self,
-        input_shape: tuple[int, int, int, int],
+        input_shape: tuple[int, ...],
         weights: bool = False,
         outlined: bool = True,
         seed: int = 0,
         checked: bool = True,
+        input_type: str = "float",
     ) -> None:
         self.input_shape, self.checked = input_shape, checked
         self.weights, self.outlined, self.seed = weights, outlined, seed
@@ -69,10 +73,11 @@ class Graph:
         self._op_macs: dict[int, int] = {}  # by the id of the output
         self._frozen: set[Weight] = set()  # weights that are not trainable
         self._first_id = 0  # of the values of the block that is written
+        self.input_info = TensorInfo(INPUT_TYPES[input_type], tuple(map(index, input_shape)))
         if checked:
-            self.input = self._new_value(TensorInfo(1, tuple(map(index, input_shape))))
+            self.input = self._new_value(self.input_info)
         else:
-            self.input = Value(next(self._ids), *input_shape[1:])
+            self.input = Value(next(self._ids), *_sizes(self.input_info.shape))
         self._block_input = self.input
 
     def op(
@@ -88,7 +93,7 @@ class Graph:
 
         Args:
             kind: name of the ONNX operator.
-            arguments: values, weights and constants that it reads; None for an omitted input.
+            arguments: values, weights, constants and tables that it reads; None for an omitted input.
             channels: channels of the output. In a checked graph they are inferred, as are the sizes, and may
                 be given to check them. Otherwise they are by default those of the first value.
             side: height of the output in pixels; by default that of the first value.
@@ -141,7 +146,7 @@ class Graph:
         for k, a in enumerate(arguments):
             if isinstance(a, Value):
                 self._check_value(a, f"input {k} of graph.op({kind!r})")
-            elif a is not None and not isinstance(a, Weight | Constant):
+            elif a is not None and not isinstance(a, Leaf):
                 raise ValueError(
                     f"input {k} of graph.op({kind!r}) is {a!r}: expected a value, a weight or a Constant"
                 )
@@ -166,16 +171,8 @@ class Graph:
         return value
 
     def _new_value(self, info: TensorInfo) -> Value:
-        """Return a new value of a checked graph.
-
-        The channels of vectors and of lists of tokens are their last size, those of images the second one.
-        """
-        shape = info.shape
-        if len(shape) >= 4:
-            sizes = shape[1], shape[2], shape[3]
-        else:
-            sizes = shape[-1] if shape else 1, shape[1] if len(shape) == 3 else 0, 0
-        value = Value(next(self._ids), *sizes, info)
+        """Return a new value of a checked graph."""
+        value = Value(next(self._ids), *_sizes(info.shape), info)
         self._values[value.id] = value
         return value
 
@@ -309,6 +306,21 @@ class Graph:
         w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
 
+    def matmul(self, x: Value, y: Value | Weight) -> Value:
+        """Add a matrix product and return its output.
+
+        Args:
+            x: tokens [batch, tokens, features], or matrices [batch, heads, rows, features].
+            y: a weight [features, outputs] for tokens; other matrices for matrices.
+        """
+        if self.checked:
+            return self.op("MatMul", x, y)
+        if isinstance(y, Weight):
+            self.macs += x.side * prod(y.shape)
+            return self.op("MatMul", x, y, channels=y.shape[1])
+        self.macs += x.channels * x.side * x.width * y.width
+        return self.op("MatMul", x, y, width=y.width)
+
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any, **options: Any) -> Value:
         """Add a block, which becomes a local function if it repeats, and return its output.
 
@@ -400,10 +412,16 @@ class Graph:
         body, functions = outliner.result()
         leaves = list(dict.fromkeys(leaf for node in body for leaf in outliner.call_arguments(node)))
         weights = [leaf for leaf in leaves if isinstance(leaf, Weight)]
+        if self.weights and 4 * (total := sum(prod(w.shape) for w in weights)) > MAX_FILE_BYTES:
+            raise ValueError(
+                f"the network has {total:,} weights: expected at most {MAX_FILE_BYTES // 4:,}, which fit into"
+                " an ONNX file of 2 GiB"
+            )
         nodes = [leaf.node() for leaf in leaves if isinstance(leaf, Constant)]
+        nodes += [node for leaf in leaves if isinstance(leaf, Table) for node in leaf.nodes()]
         names = {self.input: "x", out: "y"}
         nodes += [node_proto(n, names, {}, functions) for n in body]
-        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(self.input_shape))]
+        inputs = [helper.make_tensor_value_info("x", self.input_info.dtype, list(self.input_shape))]
         initialisers = []
         if self.weights:
             rng = np.random.default_rng(self.seed)
@@ -412,7 +430,7 @@ class Graph:
             inputs += [
                 helper.make_tensor_value_info(w.name, TensorProto.FLOAT, list(w.shape)) for w in weights
             ]
-        info = out.info or TensorInfo(TensorProto.FLOAT, (self.input_shape[0], out.channels))
+        info = out.info or TensorInfo(TensorProto.FLOAT, (self.input_shape[0], *out.inner_shape))
         outputs = [helper.make_tensor_value_info("y", info.dtype, list(info.shape))]
         return helper.make_model(
             helper.make_graph(nodes, "network", inputs, outputs, initialisers),
@@ -420,6 +438,16 @@ class Graph:
             opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
             ir_version=IR_VERSION,
         )
+
+
+def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the channels, side and width of a shape with the batch size.
+
+    The channels of vectors and of lists of tokens are their last size, those of images the second one.
+    """
+    if len(shape) >= 4:
+        return shape[1], shape[2], shape[3]
+    return shape[-1] if shape else 1, shape[1] if len(shape) == 3 else 0, 0
 
 
 @cache

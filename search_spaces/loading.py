@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from search_spaces.graph import INPUT_TYPES
 from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
 
@@ -105,7 +106,7 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
         ValueError: one is missing, or has a wrong type or value.
     """
     kind = type(space).__name__
-    for attribute in ("name", "size", "genes", "input_shape"):
+    for attribute in ("name", "size", "genes", "input_shape", "input_type"):
         if not hasattr(space, attribute):
             raise ValueError(f"{where}: {kind} has no attribute {attribute!r}")
     if not isinstance(space.name, str) or not space.name or any(c in FORBIDDEN_IN_NAMES for c in space.name):
@@ -121,10 +122,13 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
             raise ValueError(
                 f"{where}: {attribute} of {kind} is {values!r}, expected a tuple of positive integers"
             )
-    if len(space.input_shape) != 3:
+    if space.input_type not in INPUT_TYPES:
         raise ValueError(
-            f"{where}: input_shape of {kind} is {space.input_shape!r}, expected channels, height and width"
+            f"{where}: input_type of {kind} is {space.input_type!r}, expected {' or '.join(INPUT_TYPES)}"
         )
+    if len(space.input_shape) != (3 if space.input_type == "float" else 1):
+        expected = "channels, height and width" if space.input_type == "float" else "the number of tokens"
+        raise ValueError(f"{where}: input_shape of {kind} is {space.input_shape!r}, expected {expected}")
 
 
 def load_module(source: str, where: str) -> ModuleType:

@@ -41,8 +41,8 @@ class Value:
     Args:
         id: number that is unique in the graph.
         channels: number of channels or features.
-        side: height in pixels; 0 for features.
-        width: width in pixels; 0 for features.
+        side: height in pixels; number of tokens of a list of tokens; 0 for vectors.
+        width: width in pixels; 0 for vectors and lists of tokens.
         info: type and shape, in a network of a user's own space.
     """
 
@@ -58,6 +58,13 @@ class Value:
         if self.info is None:
             raise ValueError("the graph is built without checks: its values have no shapes")
         return self.info.shape
+
+    @property
+    def inner_shape(self) -> tuple[int, ...]:
+        """Shape without the batch size, of images, lists of tokens or vectors."""
+        if self.width:
+            return self.channels, self.side, self.width
+        return (self.side, self.channels) if self.side else (self.channels,)
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,55 @@ class Constant:
         return node
 
 
-Leaf = Weight | Constant
+Step = tuple[str, tuple[Constant | int, ...], tuple[tuple[str, Any], ...]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A tensor of floats that operators compute from constants, such as a table of positions.
+
+    It is no parameter, and its values are not part of the text. A network computes it once.
+
+    Args:
+        name: name in the ONNX model, which no other table of the network has.
+        shape: shape of the tensor.
+        steps: operators in order, each with its name, its inputs (constants, and positions of earlier steps)
+            and its attributes. The last one computes the tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def signature(self) -> object:
+        """Number of dimensions, which is equal in all calls of one function."""
+        return "table", len(self.shape)
+
+    @property
+    def info(self) -> TensorInfo:
+        """Type and shape."""
+        return TensorInfo(TensorProto.FLOAT, self.shape)
+
+    def nodes(self) -> list[onnx.NodeProto]:
+        """Return the ONNX nodes that compute the tensor."""
+        outputs = [f"{self.name}_{k}" for k in range(len(self.steps) - 1)] + [self.name]
+        nodes = []
+        for (kind, arguments, attributes), output in zip(self.steps, outputs, strict=True):
+            inputs = []
+            for k, argument in enumerate(arguments):
+                if isinstance(argument, Constant):
+                    constant = argument.node()
+                    constant.output[0] = f"{output}_in{k}"
+                    nodes.append(constant)
+                    inputs.append(constant.output[0])
+                else:
+                    inputs.append(outputs[argument])
+            nodes.append(helper.make_node(kind, inputs, [output], **dict(attributes)))
+        return nodes
+
+
+Leaf = Weight | Constant | Table
 Argument = Value | Leaf | None  # None is an input that is omitted
 
 
@@ -143,7 +198,7 @@ class Op:
 
     Args:
         kind: name of the ONNX operator.
-        arguments: values, weights and constants that it reads; None for an omitted input.
+        arguments: values and leaves that it reads; None for an omitted input.
         attributes: attributes of the ONNX operator by name.
         output: value that it computes.
     """
@@ -155,8 +210,8 @@ class Op:
 
     @property
     def leaves(self) -> list[Leaf]:
-        """Weights and constants among the arguments, in order."""
-        return [a for a in self.arguments if isinstance(a, Weight | Constant)]
+        """Weights, constants and tables among the arguments, in order."""
+        return [a for a in self.arguments if isinstance(a, Leaf)]
 
 
 @dataclass

@@ -24,14 +24,17 @@ class SearchSpace(ABC, Generic[A]):
         name: name for `search_spaces.get`.
         size: number of architectures; None if it is unknown.
         genes: number of values of each gene; gene i of a genome is an integer from 0 to genes[i] - 1.
-        input_shape: channels, height and width of the networks' input, if all networks have the same.
+        input_shape: channels, height and width of the networks' input, or its number of tokens, if all
+            networks have the same.
+        input_type: element type of the input: `float` of images, or `int64` of token ids.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that was loaded from there; otherwise empty.
     """
 
     name: str
     size: int | None
     genes: tuple[int, ...]
-    input_shape: tuple[int, int, int] = (3, 32, 32)
+    input_shape: tuple[int, ...] = (3, 32, 32)
+    input_type: str = "float"
     location: str = ""
 
     @property
@@ -107,8 +110,8 @@ class SearchSpace(ABC, Generic[A]):
             ) from None
         return architecture
 
-    def shape(self, architecture: A) -> tuple[int, int, int]:
-        """Return channels, height and width of the architecture's input."""
+    def shape(self, architecture: A) -> tuple[int, ...]:
+        """Return channels, height and width of the architecture's input, or its number of tokens."""
         return self.input_shape
 
     def key(self, architecture: A) -> str:
@@ -170,8 +173,16 @@ class SearchSpace(ABC, Generic[A]):
             architecture: architecture of this space.
             weights: include initialised weights, so that the model runs; otherwise weights are inputs.
             batch: batch size.
+
+        Raises:
+            ValueError: the weights are larger than an ONNX file can be, or a user's own network is not valid.
         """
-        graph = Graph((batch, *self.shape(architecture)), weights, checked=not self.is_built_in)
+        graph = Graph(
+            (batch, *self.shape(architecture)),
+            weights,
+            checked=not self.is_built_in,
+            input_type=self.input_type,
+        )
         return graph.build(self.write_checked(graph, architecture))
 
     def params(self, architecture: A) -> int:
@@ -179,12 +190,13 @@ class SearchSpace(ABC, Generic[A]):
         return self._build_for_costs(architecture).params
 
     def flops(self, architecture: A) -> int:
-        """Return the multiply-accumulates of convolutions and linear layers for one image."""
+        """Return the multiply-accumulates of convolutions and matrix products for one input."""
         return self._build_for_costs(architecture).macs
 
     def _build_for_costs(self, architecture: A) -> Graph:
-        """Return the graph of the network for one image, which has the counts of `params` and `flops`."""
-        graph = Graph((1, *self.shape(architecture)), checked=not self.is_built_in)
+        """Return the graph of the network for one input, which has the counts of `params` and `flops`."""
+        shape, is_checked = (1, *self.shape(architecture)), not self.is_built_in
+        graph = Graph(shape, checked=is_checked, input_type=self.input_type)
         self.write_checked(graph, architecture)
         return graph
 

@@ -42,12 +42,12 @@ def import_table(
 
     Args:
         kind: format of the file: nasbench201 (also NATS-Bench's topology space), nats_size, nasbench101,
-            hw_nas_bench, help, nds, snas, codenet, csv, onnx, or parquet (GraphArch-Regression and
-            Code-Regression).
-        file: the file as its authors publish it; a directory for help, codenet and the 'simple' files of
-            NATS-Bench. For csv a file with an architecture and numbers in each line, and for onnx a CSV file
-            with the column file, which has paths of ONNX files, and a column for each objective. From
-            codenet, 10,000 accepted submissions are drawn for each of C, C++ and Python.
+            hw_nas_bench, hw_gpt_bench, help, nds, snas, codenet, csv, onnx, or parquet
+            (GraphArch-Regression and Code-Regression).
+        file: the file as its authors publish it; a directory for hw_gpt_bench, help, codenet and the 'simple'
+            files of NATS-Bench. For csv a file with an architecture and numbers in each line, and for onnx a
+            CSV file with the column file, which has paths of ONNX files, and a column for each objective.
+            From codenet, 10,000 accepted submissions are drawn for each of C, C++ and Python.
         out: the parquet table.
         allow_pickle: read a file that can run code when it is read; only for files that you trust.
         input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be

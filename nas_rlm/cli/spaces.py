@@ -19,11 +19,12 @@ spaces = app.command(App(name="spaces", help="List search spaces, or check your 
 @spaces.default
 def list_spaces() -> None:
     """List search spaces, and objectives of the shipped models."""
-    print(f"{'space':<14}{'architectures':>32}{'genes':>8}")
-    for name in search_spaces.names():
-        space = search_spaces.get(name)
-        size = f"{space.size:,}" if space.size else "unbounded"
-        print(f"{name:<14}{size:>32}{len(space.genes):>8}")
+    spaces = [search_spaces.get(name) for name in search_spaces.names()]
+    sizes = [f"{space.size:,}" if space.size else "unbounded" for space in spaces]
+    width = max(map(len, sizes)) + 2
+    print(f"{'space':<14}{'architectures':>{width}}{'genes':>8}")
+    for space, size in zip(spaces, sizes, strict=True):
+        print(f"{space.name:<14}{size:>{width}}{len(space.genes):>8}")
     for model, description in (("nas", "models nas and nas-fast"), ("programs", "model programs")):
         config = ASSETS / model / "config.json"
         if config.is_file():

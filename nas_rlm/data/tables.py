@@ -46,7 +46,10 @@ GROUP_KEYS = ("problem", "kernel", "problem_id", "p_id")  # metadata keys that n
 SPACE_NAMES = {  # name in the public datasets: name of the search space
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
+    **{"HWGPT-S": "gpt_s", "HWGPT-M": "gpt_m", "HWGPT-L": "gpt_l"},
 }
+# The published tables of these spaces have rows with networks of another one of them.
+CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
 MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
 # Only a network whose output does not depend on its input is faster: the runtime computed nothing.
 MIN_LATENCY_MS = 0.02
@@ -165,7 +168,8 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     `latency/X` and `memory/X`; `flops`, `params` and `perplexity` keep their names, and so do all names in
     the dict `objectives` of the metadata. Missing values are left out. For programs, the `language` becomes
     part of the space's name, `problem` or `kernel` becomes the group, and a value measured without
-    `larger_inputs` is the objective `memory/small-inputs`.
+    `larger_inputs` is the objective `memory/small-inputs`. Rows of HW-GPT-Bench with a network of another
+    scale are left out.
 
     Args:
         path: the parquet file.
@@ -178,6 +182,9 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is not parquet, lacks columns of the schema, or has a value that is not valid.
+
+    Warns:
+        UserWarning: rows are left out.
     """
     path = Path(path)
     if not path.is_file():
@@ -202,6 +209,10 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     for i, record in enumerate(records, 1):
         with omissions.skip(f"row {i}") if omissions is not None else nullcontext():
             rows.append(_to_row(defaults | record, path, i, omissions))
+    misplaced = Omissions() if omissions is None else omissions
+    rows = _rows_of_their_space(rows, misplaced)
+    if omissions is None:
+        misplaced.warn()
     return Table(path.stem, rows, _read_declarations(content.schema.metadata or {}, path))
 
 
@@ -291,6 +302,19 @@ def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omiss
         record["metainformation"] or "",
         group.rpartition(":")[2],  # some tables prefix the name of the online judge, others do not
     )
+
+
+def _rows_of_their_space(rows: list[Row], omissions: Omissions) -> list[Row]:
+    """Return the rows without those of `CHECKED_SPACES` whose network is of another space."""
+    checked = {row.space for row in rows}.intersection(CHECKED_SPACES)
+    spaces = {name: search_spaces.get(name) for name in checked}
+    valid = []
+    for row in rows:
+        with omissions.skip(row.identifier or row.arch_str):
+            if row.space in spaces and row.arch_str:
+                spaces[row.space].parse(row.arch_str)
+            valid.append(row)
+    return valid
 
 
 def _parse_metadata(text: Any, row_name: str, path: Path) -> dict[Any, Any]:

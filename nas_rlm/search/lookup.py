@@ -35,7 +35,7 @@ class TableSpace(SearchSpace[Any]):
         self.full_space, self.names = full_space, list(names)
         self._name_set = set(names)
         self.name, self.size, self.genes = full_space.name, len(self._name_set), full_space.genes
-        self.location = full_space.location
+        self.location, self.input_type = full_space.location, full_space.input_type
 
     @property
     def is_built_in(self) -> bool:
@@ -58,7 +58,7 @@ class TableSpace(SearchSpace[Any]):
         """As of the full space."""
         return self.full_space.write(graph, architecture)
 
-    def shape(self, architecture: Any) -> tuple[int, int, int]:
+    def shape(self, architecture: Any) -> tuple[int, ...]:
         """As of the full space."""
         return self.full_space.shape(architecture)
 

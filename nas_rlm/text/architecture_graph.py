@@ -14,13 +14,13 @@ import numpy as np
 
 from nas_rlm.graph.cache import cache_table, memoized
 from nas_rlm.graph.canonical_order import Form
-from nas_rlm.graph.ir import VALUE_IDS, Block, Leaf, Node, Spec, StaticInput, chain_spec, leaf
+from nas_rlm.graph.ir import UNKNOWN_VALUE, VALUE_IDS, Block, Leaf, Node, Spec, StaticInput, chain_spec, leaf
 from nas_rlm.graph.reader import constant_leaf, operator_spec
 from nas_rlm.text.layers import live_nodes, with_layer_calls
 from nas_rlm.text.regions import call_node, inline_call
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph
-from search_spaces.nodes import Argument, Constant, Value, Weight
+from search_spaces.nodes import Argument, Constant, Table, Value, Weight
 
 
 def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block | None:
@@ -33,12 +33,13 @@ def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block | No
         space: search space of the architecture.
         architecture: architecture of that space.
     """
-    graph = _RecordingGraph((1, *space.shape(architecture)), checked=not space.is_built_in)
+    is_checked = not space.is_built_in
+    graph = _RecordingGraph((1, *space.shape(architecture)), checked=is_checked, input_type=space.input_type)
     out = space.write_checked(graph, architecture)
     if not graph.is_plain:
         return None
-    shape = ",".join(map(str, graph.input_shape))
-    types = (f"float[{shape}]",), (f"float[1,{out.channels}]",)
+    shape, output_shape = (",".join(map(str, dims)) for dims in (graph.input_shape, (1, *out.inner_shape)))
+    types = (f"{space.input_type}[{shape}]",), (f"float[{output_shape}]",)
     return with_layer_calls(Block((graph.input.id,), (out.id,), graph.recorded_nodes(), *types))
 
 
@@ -68,8 +69,8 @@ class _RecordingGraph(Graph):
         is_plain: True if rewriting leaves the operators so far as they are; always True without checks.
     """
 
-    def __init__(self, input_shape: tuple[int, int, int, int], checked: bool) -> None:
-        super().__init__(input_shape, checked=checked)
+    def __init__(self, input_shape: tuple[int, ...], checked: bool, input_type: str) -> None:
+        super().__init__(input_shape, checked=checked, input_type=input_type)
         self.nodes: list[Node] = []
         self.is_plain = True
         self._read_weights: set[Weight] = set()
@@ -249,10 +250,12 @@ def _operator(kind: str, arguments: tuple[Any, ...], attributes: tuple[tuple[str
     return operator_spec(kind, {k: v.encode() if isinstance(v, str) else v for k, v in attributes}, pattern)
 
 
-def _leaf(argument: Weight | Constant) -> Leaf:
-    """Return the leaf of a weight or constant of the builder."""
+def _leaf(argument: Weight | Constant | Table) -> Leaf:
+    """Return the leaf of a weight, constant or table of the builder."""
     if isinstance(argument, Weight):
         return leaf("float", argument.shape)
+    if isinstance(argument, Table):
+        return leaf("float", argument.shape, UNKNOWN_VALUE, is_size=True)
     if isinstance(argument.value, float):
         return constant_leaf(np.array(argument.value, dtype=np.float32))
     return constant_leaf(np.array(argument.value, dtype=np.int64))

@@ -128,10 +128,10 @@ def test_a_weight_that_two_operators_read_is_counted_once():
 def test_the_networks_of_all_spaces_are_valid(name):
     space = search_spaces.get(name)
     a = space.sample(np.random.default_rng(4))
-    g = Graph((2, *space.shape(a)))
+    g = Graph((2, *space.shape(a)), input_type=space.input_type)
     out = space.write(g, a)
     assert (g.macs, g.params) == (space.flops(a), space.params(a))
-    assert g.checked_output(out).shape == (2, out.channels)
+    assert g.checked_output(out).shape == (2, *out.inner_shape)
 
 
 def test_layers_that_nothing_reads_are_not_counted():

@@ -101,6 +101,16 @@ def test_a_changed_file_is_loaded_again(tmp_path):
         (source(ATTRIBUTES + "    genes = [2, 2]\n" + METHODS), "mine.py:Mine", "genes of Mine is"),
         (source(ATTRIBUTES + "    genes = (2, 0)\n" + METHODS), "mine.py:Mine", "genes of Mine is"),
         (source(ATTRIBUTES + "    input_shape = (3, 8)\n" + METHODS), "mine.py:Mine", "input_shape of Mine"),
+        (
+            source(ATTRIBUTES + "    input_type = 'int32'\n" + METHODS),
+            "mine.py:Mine",
+            "input_type of Mine is",
+        ),
+        (
+            source(ATTRIBUTES + "    input_type = 'int64'\n" + METHODS),
+            "mine.py:Mine",
+            r"input_shape of Mine is \(3, 32, 32\), expected the number of tokens",
+        ),
     ],
 )
 def test_a_space_that_cannot_be_loaded(tmp_path, monkeypatch, text, location, message):

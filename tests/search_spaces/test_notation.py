@@ -63,7 +63,8 @@ def test_other_objects_than_architectures_raise_a_value_error(name):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in search_spaces.names() if n.startswith(("nds", "ofa", "two", "inc", "nasbench101"))]
+    "name",
+    [n for n in search_spaces.names() if n.startswith(("gpt", "nds", "ofa", "two", "inc", "nasbench101"))],
 )
 def test_changed_values_are_refused_or_kept(name):
     space, rng = search_spaces.get(name), random.Random(0)

@@ -12,6 +12,7 @@ from nas_rlm.data import snas, tables
 from nas_rlm.data.importers import (
     codenet,
     csv_files,
+    hw_gpt_bench,
     hw_nas_bench,
     nas_bench_101,
     nas_bench_201,
@@ -56,6 +57,11 @@ FORMATS = {
     ),
     "nasbench101": Format(nas_bench_101.read_rows, "nasbench_only108.tfrecord"),
     "hw_nas_bench": Format(hw_nas_bench.read_rows, "HW-NAS-Bench-v1_0.pickle", is_pickle=True),
+    "hw_gpt_bench": Format(
+        hw_gpt_bench.read_rows,
+        "a directory of HW-GPT-Bench, with raw_results_hw/latency_DEVICE and arch_ppl_bench_SCALE",
+        is_pickle=True,
+    ),
     "help": Format(help_benchmark.read_rows, "a data directory of HELP, with latency/DEVICE.pt"),
     "nds": Format(nds.read_rows, "a JSON file of the nds repository, such as DARTS.json"),
     "snas": Format(snas.read_rows, "a file that nas-rlm snas generate writes"),
@@ -88,7 +94,8 @@ def import_benchmark(
 
     Args:
         name: one of `FORMATS`.
-        path: the file, or the directory for `help` and `codenet`; for `nasbench201` and `nats_size` either.
+        path: the file, or the directory for `help`, `hw_gpt_bench` and `codenet`; for `nasbench201` and
+            `nats_size` either.
         allow_pickle: read Python pickles, which can run any code; only for files that you trust.
         shapes: shapes of inputs that have open sizes in the ONNX files, by name; for `onnx` only.
 

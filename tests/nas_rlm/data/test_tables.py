@@ -3,8 +3,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import search_spaces
 from nas_rlm.data import Row, Table, read, write
 from nas_rlm.data.objective_kinds import Declaration
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import COLUMNS
 
 CHAIN = "|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|"
@@ -259,3 +261,27 @@ def test_either_notation_or_input_is_enough(tmp_path, column):
         ValueError, match=r"lacks the columns arch_str and input; expected .* arch_str or input"
     ):
         read(tmp_path / "none.parquet")
+
+
+def test_networks_of_another_scale_of_hw_gpt_bench_are_left_out(tmp_path):
+    small, medium = (search_spaces.get(name).sample(np.random.default_rng(0)) for name in ("gpt_s", "gpt_m"))
+    records = [
+        {
+            "identifier": f"HWGPT-M_{i}",
+            "space": "HWGPT-M",
+            "arch_str": str(a),
+            "metadata": "{'lat_a_gpu': 3.0}",
+        }
+        for i, a in enumerate((medium, small, medium))
+    ]
+    path = tmp_path / "hwgpt.parquet"
+    pq.write_table(pa.Table.from_pylist(records), path)
+    with pytest.warns(UserWarning, match=r"^1 entry is not valid and was left out: HWGPT-M_1: n_layer of"):
+        table = read(path)
+    assert [(row.space, row.identifier) for row in table.rows] == [
+        ("gpt_m", "HWGPT-M_0"),
+        ("gpt_m", "HWGPT-M_2"),
+    ]
+    omissions = Omissions()
+    assert len(read(path, omissions)) == 2
+    assert omissions.counts == {"": 1}

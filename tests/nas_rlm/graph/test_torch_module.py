@@ -26,7 +26,9 @@ def images(model, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", search_spaces.names())
+@pytest.mark.parametrize(
+    "name", [name for name in search_spaces.names() if search_spaces.get(name).input_type == "float"]
+)
 def test_module_computes_the_same_as_onnxruntime(name):
     space = search_spaces.get(name)
     model = space.to_onnx(space.sample(np.random.default_rng(0)), weights=True)

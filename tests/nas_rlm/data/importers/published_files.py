@@ -144,3 +144,73 @@ def write_nds(directory, name="DARTS", net=None, grouped=False):
     content = {"top": [entry], "mid": [entry]} if grouped else [entry, entry]
     (directory / f"{name}.json").write_text(json.dumps(content))
     return directory / f"{name}.json"
+
+
+GPT_ARCHS = [  # the lists have values for the largest number of blocks
+    {
+        "sample_embed_dim": 192,
+        "sample_n_layer": 10,
+        "sample_n_head": [4, 8, 12] * 4,
+        "sample_mlp_ratio": [2, 3, 4] * 4,
+        "sample_bias": True,
+        "sample_layer_indices": list(range(10)),
+    },
+    {
+        "sample_embed_dim": 768,
+        "sample_n_layer": 12,
+        "sample_n_head": [12] * 12,
+        "sample_mlp_ratio": [4] * 12,
+        "sample_bias": False,
+        "sample_layer_indices": list(range(12)),
+    },
+]
+
+
+def hw_gpt_latency(arch, processor, times=(12.0, 11.0, 99.0), units=("ms", "ms", "ms"), **changes):
+    """An entry of efficiency_observations; what was not measured is None or an empty list."""
+    other = "cpu" if processor == "gpu" else "gpu"
+    return {
+        **{"arch": arch, f"{processor}_lat": np.float64(40.0), f"{processor}_lat_std": np.float64(1.0)},
+        **{f"{other}_lat": None, f"{other}_lat_std": None},
+        **{f"unit_{processor}": list(units), f"unit_{other}": []},
+        **{f"times_profiler_{processor}": list(times), f"times_profiler_{other}": []},
+        **{"flops": 2_000_000, "macs": 1_000_000, "params": 5_000},
+        **{f"mean_energy_{processor}": np.float64(0.5), f"mean_energy_{other}": None, "unit_energy": "Wh"},
+        **changes,
+    }
+
+
+def hw_gpt_energy(arch, energies=(0.001, 0.004, 0.002)):
+    """An entry of efficiency_energy_observations_tracker."""
+    return {
+        **{"arch": arch, "mean_energy_gpu": np.float64(0.002), "mean_energy_cpu": None},
+        **{"energy_gpu": list(energies), "energy_cpu": [], "unit_energy": "KWh"},
+    }
+
+
+def write_hw_gpt_bench(directory, files=None):
+    """Files of HW-GPT-Bench, each with a list of entries."""
+    first, second = GPT_ARCHS
+    files = files or {
+        "raw_results_hw/latency_a100/efficiency_observations_0_2500.pkl": [
+            hw_gpt_latency(first, "gpu"),
+            hw_gpt_latency(second, "gpu", (0.5, 0.25), ("s", "s")),
+        ],
+        "raw_results_hw/latency_a100/efficiency_energy_observations_tracker_0_2500.pkl": [
+            hw_gpt_energy(first)
+        ],
+        "raw_results_hw/latency_cpu_p100/efficiency_observations_2500_5000.pkl": [
+            hw_gpt_latency(first, "cpu", (3.0, 900.0, 1.0), ("s", "ms", "s"))
+        ],
+        "memory/latency_a100/efficiency_observations_0_10000.pkl": [
+            {"arch": second, "mean_mem": 341.25, "std_mem": 0.0}
+        ],
+        "arch_ppl_bench_s/ppl_observations_tracker_0_1000.pkl": [
+            {"accuracy": 0.375, "perplexity": 33.125, "arch": second}
+        ],
+    }
+    for name, entries in files.items():
+        path = directory / "HW-GPT-Bench" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps(entries))
+    return directory / "HW-GPT-Bench"

@@ -68,7 +68,7 @@ def test_pickles_are_only_read_on_request(tmp_path):
     with pytest.raises(ValueError, match="can run any code when they are read: use --allow-pickle"):
         import_benchmark("hw_nas_bench", path)
     assert [name for name, file_format in FORMATS.items() if file_format.is_pickle] == [
-        *("nasbench201", "nats_size", "hw_nas_bench")
+        *("nasbench201", "nats_size", "hw_nas_bench", "hw_gpt_bench")
     ]
 
 
