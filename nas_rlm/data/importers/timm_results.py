@@ -12,6 +12,8 @@ from nas_rlm.data.network_files import ACCURACIES, family_of_model
 from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row
 from nas_rlm.files import read_text
+from nas_rlm.graph.costs import compute_costs
+from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 
@@ -144,7 +146,11 @@ def _size(cell: str | None) -> int:
 
 
 def _text(model: str, size: int) -> str:
-    """Return the text of an architecture of timm, for one image."""
+    """Return the text of an architecture of timm, for one image.
+
+    Raises:
+        ValueError: timm has no such model, or it cannot be exported, or its costs are not known.
+    """
     import timm
     import torch
 
@@ -156,4 +162,6 @@ def _text(model: str, size: int) -> str:
     is_other_size = config.fixed_input_size and config.input_size[-1] != size
     options = {"img_size": size} if is_other_size else {}
     module = timm.create_model(model, pretrained=False, num_classes=NUM_CLASSES, **options)
-    return from_torch(module, torch.zeros(1, config.input_size[0], size, size))
+    text = from_torch(module, torch.zeros(1, config.input_size[0], size, size))
+    compute_costs(parse_network(text)).totals()  # an error if they are not known
+    return text
