@@ -30,8 +30,9 @@ _FAMILY = re.compile(r"(?:tf_|legacy_)?([a-z]+)")
 
 
 def has_networks(path: Path) -> bool:
-    """Return whether a parquet file has ONNX networks instead of the columns of a table."""
-    return set(NETWORK_COLUMNS) <= set(pq.read_schema(path).names)
+    """Return whether a parquet file has ONNX networks and is no table, which has metadata."""
+    names = set(pq.read_schema(path).names)
+    return names.issuperset(NETWORK_COLUMNS) and "metadata" not in names
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -166,8 +166,13 @@ class _Converter:
 
     def data_inputs(self, name: str) -> list[tuple[str, int | None]]:
         """Return the sources of a node that have tensors of the network."""
-        sources = [source for source in self.sources(name) if self.kind(source[0]) not in CONSTANTS]
+        sources = [source for source in self.sources(name) if not self.is_weight(source[0])]
         return sources[:1] if self.kind(name) in ("Reshape", "Transpose", "Split") else sources
+
+    def is_weight(self, name: str) -> bool:
+        """Return whether a node is a constant, or reads a weight."""
+        kind = self.kind(name)
+        return kind in CONSTANTS or (kind == "Identity" and not self.data_inputs(name))
 
     def tensors(self, name: str) -> list[_Tensor]:
         """Return the tensors of the network that a node reads.

@@ -61,6 +61,12 @@ def test_models_have_accuracies_and_latencies_of_variants(tmp_path):
     assert (first.group, second.group) == ("resnet", "vit")
 
 
+def test_a_table_may_have_a_column_of_networks(tmp_path):
+    values = {"space": "s", "input": from_onnx(model(8)), "metadata": "{'lat_x': 3.0}"}
+    (row,) = read(write(tmp_path / "n.parquet", network("a", lat_x=1.0, **values))).rows
+    assert (row.space, row.targets) == ("s", {"latency/x": 3.0})
+
+
 def test_families_are_kept_together_by_a_split_by_group(tmp_path):
     rows = [network(f"{f}_{i}", 2 + i + 9 * k, family=f) for k, f in enumerate("abcdefgh") for i in range(4)]
     train, validation = splits.split(read(write(tmp_path / "n.parquet", *rows)), 0.5, by_group=True)

@@ -80,6 +80,16 @@ def test_costs_of_a_depthwise_and_of_a_grouped_convolution():
     assert costs_of(graph) == (64 * 9 * 4 * 6, 9 * 4 * 6)
 
 
+def test_weights_that_are_part_of_the_graph_are_no_tensors():
+    graph = Graph(1, 8, 8, 3)
+    conv = graph.conv("conv", "input_im_0", 1, 3, 4)
+    graph.add("mean", "Const", [], [[4]], tensor_shape=[4])
+    graph.add("mean/read", "Identity", ["mean"], [[4]])
+    graph.add("var/read", "Identity", ["var"], [[4]])
+    graph.add("bn", "FusedBatchNormV3", [conv, "mean/read", "var/read"], [[1, 8, 8, 4]])
+    assert costs_of(graph) == (64 * 12, 12 + 8)
+
+
 def test_biases_are_inputs_of_their_layers_unless_another_node_reads_the_layer():
     graph = Graph(1, 8, 8, 3)
     conv = graph.conv("conv", "input_im_0", 1, 3, 4)
