@@ -28,6 +28,8 @@ def import_table(
     out: Path,
     allow_pickle: Flag = False,
     input_shape: InputShapes = (),
+    device: str = "",
+    models: SpaceList = (),
     space: str = "",
     architecture: str = "",
     objective: SpaceList = (),
@@ -42,16 +44,19 @@ def import_table(
 
     Args:
         kind: format of the file: nasbench201 (also NATS-Bench's topology space), nats_size, nasbench101,
-            hw_nas_bench, hw_gpt_bench, help, nds, snas, codenet, csv, onnx, or parquet
-            (GraphArch-Regression and Code-Regression).
+            hw_nas_bench, hw_gpt_bench, help, nds, snas, codenet, nn_meter, timm, csv, onnx, or parquet
+            (GraphArch-Regression, Code-Regression, and files with a column of ONNX networks).
         file: the file as its authors publish it; a directory for hw_gpt_bench, help, codenet and the 'simple'
-            files of NATS-Bench. For csv a file with an architecture and numbers in each line, and for onnx a
-            CSV file with the column file, which has paths of ONNX files, and a column for each objective.
-            From codenet, 10,000 accepted submissions are drawn for each of C, C++ and Python.
+            files of NATS-Bench, either for nn_meter. For csv a file with an architecture and numbers in each
+            line, and for onnx a CSV file with the column file, which has paths of ONNX files, and a column
+            for each objective. From codenet, 10,000 accepted submissions are drawn for each of C, C++ and
+            Python.
         out: the parquet table.
         allow_pickle: read a file that can run code when it is read; only for files that you trust.
         input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
             repeated. An open first size is a batch of 1.
+        device: for timm, the name of the device of a benchmark-infer file, such as rtx4090.
+        models: for timm, patterns of the architectures to build, such as 'resnet*' 'vit_*'; by default all.
         space: for csv, the search space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS of your own;
             by default the column space names it.
         architecture: for csv, the column of the architectures; by default architecture, arch or arch_str.
@@ -74,6 +79,8 @@ def import_table(
     units = _pairs("--unit", unit, "UNIT")
     columns = _pairs("--objective", [o if "=" in o else f"{o}={o}" for o in objective], "COLUMN")
     if kind == "csv":
+        if device or models:
+            raise ValueError("--device and --models are for timm: expected the kind timm")
         if input_shape:
             raise ValueError("--input-shape is for ONNX files: expected the kind onnx")
         imported = read_csv(file, space, architecture, columns)
@@ -81,7 +88,8 @@ def import_table(
     else:
         if space or architecture or columns:
             raise ValueError(f"--space, --architecture and --objective are for csv files, not for {kind}")
-        rows, summary = import_benchmark(kind, file, allow_pickle, dict(input_shape)), []
+        rows = import_benchmark(kind, file, allow_pickle, dict(input_shape), device, models)
+        summary = []
     declared = read_declarations(file) if kind == "parquet" else {}
     write(out, rows, declared | _declarations(rows, units, maximise))
     print(f"{len(rows):,} rows: {out}")

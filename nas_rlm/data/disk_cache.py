@@ -15,7 +15,9 @@ from nas_rlm.files import atomic_write
 MIN_CACHED_ITEMS = 1000  # shorter lists are quick to compute and are not stored
 
 
-def cached_strings(kind: str, key: object, count: int, compute: Callable[[], list[str]]) -> list[str]:
+def cached_strings(
+    kind: str, key: object, count: int, compute: Callable[[], list[str]], min_count: int = MIN_CACHED_ITEMS
+) -> list[str]:
     """Return a list of strings from the cache, or compute it and store it there.
 
     The cache is the directory NAS_RLM_CACHE, or ~/.cache/nas-rlm.
@@ -23,10 +25,11 @@ def cached_strings(kind: str, key: object, count: int, compute: Callable[[], lis
     Args:
         kind: what the strings are, such as `text`; part of the file's name.
         key: everything that the list depends on; its `repr` identifies the cached file.
-        count: length of the list. Lists shorter than `MIN_CACHED_ITEMS` are not cached.
+        count: length of the list.
         compute: computes the list.
+        min_count: shorter lists are not cached.
     """
-    if count < MIN_CACHED_ITEMS:
+    if count < min_count:
         return compute()
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:20]
     directory = Path(os.environ.get("NAS_RLM_CACHE", Path.home() / ".cache" / "nas-rlm"))

@@ -18,7 +18,10 @@ from nas_rlm.utils.validation import suggest
 from search_spaces.loading import fingerprint
 
 Kind = Literal["text", "key"]
-CACHE_VERSIONS: dict[Kind, int] = {"text": 7, "key": 6}  # raise one when the generated strings change
+CACHE_VERSIONS: dict[Kind, int] = {
+    "text": 7,
+    "key": 6,
+}  # raise one, and network_files.CACHE_VERSION with text, when strings change
 
 
 def keys_of_rows(rows: Sequence[Row]) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import search_spaces
+from nas_rlm.data import network_files
 from nas_rlm.data.objective_kinds import (
     Declaration,
     check_declaration,
@@ -69,7 +70,8 @@ class Row:
         identifier: name of the row, such as the path of a measured file; may be empty.
         uid: kind of measurement, in files that combine several; may be empty.
         metainformation: details of the measurement, as text.
-        group: problem that a program solves.
+        group: problem that a program solves, or family of a network; `nas_rlm.data.splits` can keep the
+            rows of a group together.
     """
 
     space: str
@@ -171,6 +173,9 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     `larger_inputs` is the objective `memory/small-inputs`. Rows of HW-GPT-Bench with a network of another
     scale are left out.
 
+    A parquet file with the columns `identifier` and `onnx`, the content of an ONNX file in each row, is read
+    as well: see `nas_rlm.data.network_files.read_records`. Its space is the name of the file.
+
     Args:
         path: the parquet file.
         omissions: leave out rows and numbers that are not valid, and count them here; by default they are
@@ -193,9 +198,27 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
             " (NAS_RLM_DATA is the directory of the benchmarks)"
         )
     try:
-        content = pq.read_table(path)
+        records = network_files.read_records(path) if network_files.has_networks(path) else _records(path)
+        file_metadata = pq.read_schema(path).metadata
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{str(path)!r} is not a readable parquet file: {error}") from None
+    defaults = dict.fromkeys(COLUMNS)
+    rows = []
+    for i, record in enumerate(records, 1):
+        with omissions.skip(f"row {i}") if omissions is not None else nullcontext():
+            if reason := record.get(network_files.ERROR_KEY):
+                raise ValueError(f"{str(path)!r}: the network of {record['identifier']}: {reason}")
+            rows.append(_to_row(defaults | record, path, i, omissions))
+    misplaced = Omissions() if omissions is None else omissions
+    rows = _rows_of_their_space(rows, misplaced)
+    if omissions is None:
+        misplaced.warn()
+    return Table(path.stem, rows, _read_declarations(file_metadata or {}, path))
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a parquet file in the schema of tables."""
+    content = pq.read_table(path)
     missing = [c for c in REQUIRED_COLUMNS if c not in content.column_names]
     if missing or not set(CONTENT_COLUMNS) & set(content.column_names):
         raise ValueError(
@@ -203,17 +226,8 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
             f" expected {', '.join(REQUIRED_COLUMNS)}, {' or '.join(CONTENT_COLUMNS)}"
         )
     present = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
-    defaults = dict.fromkeys(COLUMNS)
-    records = content.select(present).to_pylist()
-    rows = []
-    for i, record in enumerate(records, 1):
-        with omissions.skip(f"row {i}") if omissions is not None else nullcontext():
-            rows.append(_to_row(defaults | record, path, i, omissions))
-    misplaced = Omissions() if omissions is None else omissions
-    rows = _rows_of_their_space(rows, misplaced)
-    if omissions is None:
-        misplaced.warn()
-    return Table(path.stem, rows, _read_declarations(content.schema.metadata or {}, path))
+    records: list[dict[str, Any]] = content.select(present).to_pylist()
+    return records
 
 
 def write(

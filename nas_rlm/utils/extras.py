@@ -11,6 +11,7 @@ MODULES = {  # of each extra of this package
     "official": ("nas_201_api",),
     "onnxruntime": ("onnxruntime",),
     "ray": ("ray",),
+    "timm": ("timm",),
     "triton": ("triton",),
 }
 

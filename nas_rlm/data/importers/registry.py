@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nas_rlm.data import snas, tables
 from nas_rlm.data.importers import (
@@ -18,11 +19,14 @@ from nas_rlm.data.importers import (
     nas_bench_201,
     nats_bench,
     nds,
+    nn_meter,
     onnx_files,
+    timm_results,
 )
 from nas_rlm.data.importers import help as help_benchmark
 from nas_rlm.data.omissions import READ_ERRORS, Omissions, describe_error
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
+from nas_rlm.utils.extras import require
 from nas_rlm.utils.validation import suggest
 
 MAX_FILE_BYTES = 16 * 1024**3
@@ -33,14 +37,17 @@ class Format:
     """A file format of a benchmark.
 
     Args:
-        read_rows: reads a file or directory into rows, and counts the entries that it leaves out.
+        read_rows: reads a file or directory into rows, and counts the entries that it leaves out in the
+            `Omissions` that are its second argument; `onnx` and `timm` have further ones.
         description: name of the published file, for error messages.
         is_pickle: whether the file is a Python pickle, which can run any code while it is read.
+        extra: optional dependencies that the import needs; empty for none.
     """
 
-    read_rows: Callable[[Path, Omissions], list[Row]]
+    read_rows: Callable[..., list[Row]]
     description: str
     is_pickle: bool = False
+    extra: str = ""
 
 
 FORMATS = {
@@ -66,6 +73,14 @@ FORMATS = {
     "nds": Format(nds.read_rows, "a JSON file of the nds repository, such as DARTS.json"),
     "snas": Format(snas.read_rows, "a file that nas-rlm snas generate writes"),
     "codenet": Format(codenet.read_rows, "the directory Project_CodeNet, with metadata and data"),
+    "nn_meter": Format(
+        nn_meter.read_rows, "a file of nn-Meter's dataset, such as alexnets.jsonl, or the directory of all"
+    ),
+    "timm": Format(
+        timm_results.read_rows,
+        "a result table of timm, such as results-imagenet.csv or benchmark-infer-*.csv",
+        extra="timm",
+    ),
     "onnx": Format(onnx_files.read_rows, "a CSV file with the column file, of ONNX files, and objectives"),
     "csv": Format(
         lambda path, omissions: csv_files.read_csv(path).rows,
@@ -83,6 +98,8 @@ def import_benchmark(
     path: str | os.PathLike[str],
     allow_pickle: bool = False,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    device: str = "",
+    models: Sequence[str] = (),
 ) -> list[Row]:
     """Read a benchmark's published file into rows of the public schema.
 
@@ -94,15 +111,17 @@ def import_benchmark(
 
     Args:
         name: one of `FORMATS`.
-        path: the file, or the directory for `help`, `hw_gpt_bench` and `codenet`; for `nasbench201` and
-            `nats_size` either.
+        path: the file, or the directory for `help`, `hw_gpt_bench` and `codenet`; for `nasbench201`,
+            `nats_size` and `nn_meter` either.
         allow_pickle: read Python pickles, which can run any code; only for files that you trust.
         shapes: shapes of inputs that have open sizes in the ONNX files, by name; for `onnx` only.
+        device: name of the device of a table of speeds; for `timm` only.
+        models: patterns such as resnet* of the architectures to build; for `timm` only.
 
     Raises:
         FileNotFoundError: there is nothing at the path.
-        ValueError: the format is unknown, the file is a pickle and `allow_pickle` is not set, the file is
-            damaged or of another format, or no entry is valid.
+        ValueError: the format is unknown, a package that it needs is not installed, the file is a pickle and
+            `allow_pickle` is not set, the file is damaged or of another format, or no entry is valid.
     """
     if name not in FORMATS:
         raise ValueError(f"no format {name!r}; {suggest(name, FORMATS)}")
@@ -113,6 +132,10 @@ def import_benchmark(
         raise ValueError(f"{str(path)!r} is larger than the limit of {MAX_FILE_BYTES:,} bytes")
     if shapes and name != "onnx":
         raise ValueError(f"shapes of inputs are given for {name}: they are for ONNX files")
+    if (device or models) and name != "timm":
+        raise ValueError(f"a device or models are given for {name}: they are for timm")
+    if file_format.extra:
+        require(file_format.extra, f"the format {name}")
     if file_format.is_pickle:
         if not allow_pickle:
             raise ValueError(
@@ -121,11 +144,12 @@ def import_benchmark(
             )
         warnings.warn(f"{str(path)!r} is read as a pickle: it can run any code", stacklevel=2)
     omissions = Omissions()
+    options: dict[str, dict[str, Any]] = {
+        "onnx": {"shapes": shapes},
+        "timm": {"device": device, "models": models},
+    }
     try:
-        if name == "onnx":
-            rows = onnx_files.read_rows(source, omissions, shapes)
-        else:
-            rows = file_format.read_rows(source, omissions)
+        rows = file_format.read_rows(source, omissions, **options.get(name, {}))
     except READ_ERRORS as error:
         raise ValueError(f"{str(path)!r} is not {file_format.description}: {describe_error(error)}") from None
     except MemoryError:  # the file may be too large, or have a damaged length

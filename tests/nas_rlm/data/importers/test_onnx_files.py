@@ -106,3 +106,36 @@ def test_lines_that_are_left_out_are_named(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "line 3, c.onnx: no ONNX file" in error and "line 4, b.onnx: 172.0" in error
     assert [row.targets for row in read_table(out).rows] == [{"accuracy": 70}, {}]
+
+
+def test_files_in_nested_directories_have_several_objectives_and_missing_values(tmp_path):
+    for name, folder in (("a", "x"), ("b", "x/y")):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.onnx").rename(tmp_path / folder / f"{name}.onnx")
+    content = "file,accuracy,latency/box,loss/val\nx/a.onnx,70,,-1\nx/y/b.onnx,,2.5,\n"
+    first, second = rows_of(tmp_path, content)
+    assert first.targets == {"accuracy": 70, "loss/val": -1}
+    assert (second.targets, second.identifier) == ({"latency/box": 2.5}, "x/y/b.onnx")
+
+
+def test_input_shapes_are_those_of_the_files_with_open_sizes(tmp_path):
+    (tmp_path / "x").mkdir()
+    for name in ("c", "d"):
+        path = tmp_path / "x" / f"{name}.onnx"
+        onnx.save(small_model("y = MatMul(x, w)", "float[n,m,8] x", {"w": (8, 4)}), path)
+    path, out = tmp_path / "numbers.csv", tmp_path / "t.parquet"
+    path.write_text("file,accuracy,flops\nx/c.onnx,1,\nx/d.onnx,2,160\n")
+    command = ["data", "import", "onnx", str(path), "--input-shape", "x:1x5x8", "--out", str(out)]
+    assert main(command) == 0
+    rows = read_table(out).rows
+    assert [row.targets for row in rows] == [{"accuracy": 1}, {"accuracy": 2, "flops": 160}]
+    assert all("float[1,5,8]" in row.input for row in rows)
+
+
+@pytest.mark.parametrize("content", [b"", b"no ONNX file", b"\x08\x08", "directory"])
+def test_a_bad_file_is_left_out(tmp_path, content):
+    bad = tmp_path / "bad.onnx"
+    bad.mkdir() if content == "directory" else bad.write_bytes(content)
+    with pytest.warns(UserWarning, match="1 entry is not valid and was left out: line 3, bad.onnx"):
+        (row,) = rows_of(tmp_path, "file,accuracy\na.onnx,70\nbad.onnx,71\n")
+    assert row.identifier == "a.onnx"
