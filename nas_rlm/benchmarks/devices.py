@@ -18,6 +18,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.benchmarks.baselines import flops
+from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums
 from nas_rlm.data import synthetic
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.splits import is_held_out
@@ -208,13 +209,12 @@ class DeviceTransfer:
         low, high = distribution.quantiles(INTERVAL).T
         sample_features = graph_features.transform([self.raw_features[i] for i in samples])
         sample_values = _values(self.rows, samples, target)
-        by_layers = np.zeros(len(test))
         if isinstance(surrogate, LatencySurrogate):
-            mode = next(iter(surrogate.coefficients))
-            by_layers = (
-                surrogate.graph_features.cost_values(features, mode) @ surrogate.coefficients[mode].numpy()
-            )
-        num_costs = len(graph_features.names)  # features before those of known devices
+            train = [self.raw_features[i] for i in samples]
+            by_layers = fit_layer_sums(train, sample_values, [self.raw_features[i] for i in test])
+            num_costs = len(graph_features.names) + len(surrogate.graph_features.cost_names)
+        else:
+            by_layers, num_costs = np.zeros(len(test)), len(graph_features.names)
         similarities = [
             spearman(feature.numpy(), sample_values) for feature in sample_features[:, num_costs:].T if rows
         ]

@@ -1,8 +1,9 @@
-"""Features of networks that a latency is a nearly linear function of, in groups with a kernel each.
+"""Features of networks that a latency is a nearly linear function of.
 
-The groups are: executed layers of each mode of execution and each layer type, see
-`nas_rlm.graph.executed_layers`; the longest and the mean path, since some devices execute branches in
-parallel; statistics over paths; and predictions of source surrogates, such as those of other devices.
+Standardised features are in groups with a kernel each: executed layers of each mode of execution and each
+layer type, see `nas_rlm.graph.executed_layers`; the longest and the mean path, since some devices execute
+branches in parallel. Costs are sums over all stages, not standardised, also of layer types that no labelled
+network has. The last features are predictions of source surrogates, such as those of other devices.
 """
 
 from __future__ import annotations
@@ -15,29 +16,54 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.graph.executed_layers import ANY, MODES
+from nas_rlm.graph.executed_layers import ANY, FUSED, FUSED_FUNCTION, MODES, POINTWISE_FUNCTIONS, TERMS
 from nas_rlm.graph.paths import PATH_COUNTS
 from nas_rlm.surrogates.features import MIN_RELATIVE_STD, FeatureSource, source_predictions
 
 CRITICAL_PATH = tuple(f"{kind}/{statistic}" for kind in PATH_COUNTS for statistic in ("most", "mean"))
-ROUNDING_ERROR = 1e-5  # of a raw feature, from the single precision of standardised ones
 CRITICAL, TRANSFER = "critical path", "transfer"  # groups
+# Classes of layer types. Types of one class have similar latencies for the same costs.
+CONVOLUTION, DEPTHWISE, PRODUCT, POOLING, FUNCTION, MOVEMENT = CLASSES = (
+    *("convolution", "depthwise", "product", "pooling", "function", "movement"),
+)
+COMPUTE, MEMORY = "compute", "memory"  # classes of classes
+
+
+def class_of(layer: str, mode: str) -> str:
+    """Return the class of a layer type in a mode of execution.
+
+    Args:
+        layer: the layer type, such as `Conv3x3d`.
+        mode: the mode of execution. A function that is executed on its own moves data in the mode `fused`.
+    """
+    if layer.startswith("Conv") and layer[4:5].isdigit():
+        return DEPTHWISE if layer.endswith("d") else CONVOLUTION
+    if layer.startswith(("Gemm", "MatMul", "Einsum", "Attention")):
+        return PRODUCT
+    if "Pool" in layer:
+        return POOLING
+    if layer == FUSED_FUNCTION or (layer in POINTWISE_FUNCTIONS and mode != FUSED):
+        return FUNCTION
+    return MOVEMENT
 
 
 @dataclass(frozen=True)
 class LatencyFeatures:
-    """A selection of raw features with their standardisation, and predictions of source surrogates.
+    """A selection of raw features with their standardisation, costs, and predictions of source surrogates.
 
     Args:
         names: names of D raw features.
         mean: means of the raw features, float64 [D].
         std: their standard deviations, float64 [D].
+        cost_names: names of E costs, each `MODE/LAYER:TERM`. LAYER is a layer type, or a class in brackets
+            for all layer types of the class that have no cost of their own.
         sources: S surrogates of other spaces or devices; their predictions are the last S features.
     """
 
     names: tuple[str, ...]
     mean: np.ndarray
     std: np.ndarray
+    cost_names: tuple[str, ...] = ()
     sources: tuple[FeatureSource, ...] = ()
 
     @classmethod
@@ -58,15 +84,19 @@ class LatencyFeatures:
         values = _to_array(raw_features, names)
         varies = values.std(0) > MIN_RELATIVE_STD * np.maximum(1, np.abs(values).max(0))
         columns = {name: values[:, k] for k, name in enumerate(names) if varies[k]}
-        modes: list[dict[str, np.ndarray]] = []
+        modes: dict[str, dict[str, np.ndarray]] = {}
         selected = [name for name in columns if name in CRITICAL_PATH]
         for mode in MODES:
             own = {n.removeprefix(mode): c for n, c in columns.items() if _mode(n) == mode}
-            if not any(_are_equal(own, m) for m in modes):
-                modes.append(own)
+            if own and not any(_are_equal(own, m) for m in modes.values()):
+                modes[mode] = own
                 selected += [mode + name for name in own]
         stacked = np.array([columns[name] for name in selected]).reshape(len(selected), -1)
-        return cls(tuple(selected), stacked.mean(1), stacked.std(1), tuple(sources))
+        costs = [_cost_name(name) for name, is_used in zip(names, values.any(0), strict=True) if is_used]
+        cost_names = [name for name in costs if _mode(name) in modes and f"/{ANY}:" not in name]
+        others = [f"{mode}/[{group}]:{term}" for mode in modes for group in CLASSES for term in TERMS]
+        all_costs = tuple(dict.fromkeys([*cost_names, *others]))
+        return cls(tuple(selected), stacked.mean(1), stacked.std(1), all_costs, tuple(sources))
 
     @cached_property
     def groups(self) -> dict[str, list[int]]:
@@ -74,57 +104,70 @@ class LatencyFeatures:
         groups: dict[str, list[int]] = {}
         for k, name in enumerate(self.names):
             mode = _mode(name)
-            for group in (mode, name.split("@")[0].split(":")[0]) if mode else (CRITICAL,):
+            for group in (mode, _layer(name)) if mode else (CRITICAL,):
                 groups.setdefault(group, []).append(k)
         if self.sources:
-            groups[TRANSFER] = [len(self.names) + k for k in range(len(self.sources))]
+            first = len(self.names) + len(self.cost_names)
+            groups[TRANSFER] = [first + k for k in range(len(self.sources))]
         return groups
 
     @cached_property
-    def costs(self) -> dict[str, list[list[int]]]:
-        """For each mode of execution, the columns that are summed to each cost of a layer type."""
-        columns: dict[str, dict[tuple[str, str], list[int]]] = {}
-        for k, name in enumerate(self.names):
-            if mode := _mode(name):
-                layer, term = name.split(":")
-                columns.setdefault(mode, {}).setdefault((layer.split("@")[0], term), []).append(k)
-        return {
-            mode: [c for (layer, _), c in of_mode.items() if layer != f"{mode}/{ANY}"]
-            for mode, of_mode in columns.items()
-        }
+    def costs(self) -> dict[str, list[int]]:
+        """Columns of the costs of each mode of execution."""
+        columns: dict[str, list[int]] = {}
+        for k, name in enumerate(self.cost_names):
+            columns.setdefault(_mode(name), []).append(len(self.names) + k)
+        return columns
 
-    def cost_values(self, features: Tensor, mode: str) -> np.ndarray:
-        """Return the costs of each layer type in a mode of execution, after a constant 1.
-
-        Args:
-            features: features of N networks, see `transform`.
-            mode: mode of execution, a key of `costs`.
-
-        Returns:
-            float64 [N, 1 + number of costs].
-        """
-        raw = features[:, : len(self.names)].numpy() * self.std + self.mean
-        raw[np.abs(raw) < ROUNDING_ERROR * (self.std + np.abs(self.mean))] = 0.0
-        sums = [raw[:, columns].sum(1) for columns in self.costs[mode]]
-        return np.stack([np.ones(len(raw)), *sums], 1)
+    def cost_groups(self, mode: str) -> list[tuple[str, str]]:
+        """Return for each cost of a mode its group and its wider group, see `fit_nonnegative`."""
+        groups = []
+        for name in self.cost_names:
+            if _mode(name) == mode:
+                layer, term = name.removeprefix(f"{mode}/").split(":")
+                group = layer[1:-1] if layer.startswith("[") else class_of(layer, mode)
+                wider = COMPUTE if group in (CONVOLUTION, DEPTHWISE, PRODUCT) else MEMORY
+                groups.append((f"{group}:{term}", f"{wider}:{term}"))
+        return groups
 
     @property
     def layer_columns(self) -> list[int]:
-        """Columns of the executed layers."""
+        """Columns of the standardised executed layers."""
         return [k for k, name in enumerate(self.names) if _mode(name)]
 
     def transform(self, raw_features: Sequence[Mapping[str, float]]) -> Tensor:
-        """Return the standardised features of N networks and the predictions of the sources.
+        """Return the standardised features of N networks, their costs, and the predictions of the sources.
 
         Args:
             raw_features: raw features of N networks by name.
 
         Returns:
-            float64 [N, D + S].
+            float64 [N, D + E + S].
         """
         own = torch.from_numpy((_to_array(raw_features, self.names) - self.mean) / self.std)
         predictions = source_predictions(self.sources, raw_features)
-        return torch.cat([own, *(predicted[:, None] for predicted in predictions)], 1)
+        return torch.cat([own, self._costs(raw_features), *(p[:, None] for p in predictions)], 1)
+
+    def _costs(self, raw_features: Sequence[Mapping[str, float]]) -> Tensor:
+        """Return the costs of N networks, float64 [N, E]."""
+        column_of = {name: k for k, name in enumerate(self.cost_names)}
+        types = {_layer(name) for name in self.cost_names}
+        modes = {_mode(name) for name in self.cost_names}
+        costs = np.zeros((len(raw_features), len(self.cost_names)))
+        target: dict[str, int | None] = {}  # column of each raw feature
+        for row, features in zip(costs, raw_features, strict=True):
+            for name, value in features.items():
+                if name not in target:
+                    cost = _cost_name(name)
+                    if (mode := _mode(name)) in modes and _layer(name) not in types:
+                        layer = _layer(name).removeprefix(f"{mode}/")
+                        cost = (
+                            "" if layer == ANY else f"{mode}/[{class_of(layer, mode)}]:{cost.split(':')[1]}"
+                        )
+                    target[name] = column_of.get(cost)
+                if (column := target[name]) is not None:
+                    row[column] += value
+        return torch.from_numpy(costs)
 
 
 def _are_equal(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> bool:
@@ -136,6 +179,16 @@ def _mode(name: str) -> str:
     """Return the mode of execution of a raw feature; empty for features that are no executed layers."""
     mode = name.split("/")[0]
     return mode if mode in MODES else ""
+
+
+def _layer(name: str) -> str:
+    """Return the mode and the layer type of a raw feature or a cost, such as `live/Conv3x3`."""
+    return name.split("@")[0].split(":")[0]
+
+
+def _cost_name(name: str) -> str:
+    """Return the cost that a raw feature is part of, its sum over the stages, such as `live/Conv3x3:macs`."""
+    return f"{_layer(name)}:{name.split(':')[-1]}"
 
 
 def _to_array(raw_features: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:

@@ -95,7 +95,7 @@ class LatencySurrogate:
     """V additive Gaussian processes and W sums of costs for one latency, and their weights.
 
     The kernel of each Gaussian process is a sum of G kernels, each on one group of features, times their
-    gains. Each sum of costs is of another mode of execution, see `LatencyFeatures.cost_values`.
+    gains. Each sum of costs is of another mode of execution, see `LatencyFeatures`.
 
     Args:
         graph_features: definition of the D features, with predictions of sources.
@@ -105,7 +105,7 @@ class LatencySurrogate:
         gains: gains of each Gaussian process; 0 for a kernel that it does not use, float64 [V, G].
         noise: noise variance of each Gaussian process, relative to the mean latency, float64 [V].
         prior: prior weight of each Gaussian process, float64 [V].
-        coefficients: for each mode of execution the coefficients of its costs, at least 0.
+        coefficients: for each mode of execution a constant and the coefficients of its costs, at least 0.
         held_out: for each mode of execution the labels that the sum of costs predicts in cross-validation,
             float64 [W, M].
         temperatures: combined temperature, see `nas_rlm.surrogates.calibration`.
@@ -146,10 +146,10 @@ class LatencySurrogate:
         prior = [TRANSFER_PRIOR if TRANSFER in model and CRITICAL not in model else 1.0 for model in models]
         gains, noise, priors = (t.float().double() for t in (gains, noise, torch.tensor(prior)))
         coefficients, held_out = {}, []
-        for mode in graph_features.costs:
-            costs = graph_features.cost_values(features, mode)
-            coefficients[mode] = torch.from_numpy(fit_nonnegative(costs, values)).float().double()
-            held_out.append(torch.from_numpy(predict_held_out(costs, values)).float().double())
+        for mode, columns in graph_features.costs.items():
+            costs, groups = features[:, columns].numpy(), graph_features.cost_groups(mode)
+            coefficients[mode] = torch.from_numpy(fit_nonnegative(costs, values, groups)).float().double()
+            held_out.append(torch.from_numpy(predict_held_out(costs, values, groups)).float().double())
         stacked = torch.stack(held_out) if held_out else torch.empty(0, len(values), dtype=torch.float64)
         return cls(graph_features, features, values, objective, gains, noise, priors, coefficients, stacked)
 
@@ -247,14 +247,21 @@ class LatencySurrogate:
         parts = [self._posteriors(chunk) for chunk in features.split(size)]
         means, stds = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
         logs = self._logarithms(means, stds)
-        sums = [
-            self.graph_features.cost_values(features, mode) @ coefficients.numpy()
-            for mode, coefficients in self.coefficients.items()
-        ]
-        stacked = np.array(sums).reshape(len(sums), len(features))
-        mean, std = self._mixture(*self._with_sums(*logs, stacked))
+        mean, std = self._mixture(*self._with_sums(*logs, self.sums_of_costs(features)))
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(LogTransform(), mean, std * self._std_factor, temperature)
+
+    def sums_of_costs(self, features: Tensor) -> np.ndarray:
+        """Return the sum of costs of N networks in each mode of execution, float64 [W, N].
+
+        Args:
+            features: features of the networks, float64 [N, D].
+        """
+        sums = [
+            self.coefficients[mode][0] + features[:, columns] @ self.coefficients[mode][1:]
+            for mode, columns in self.graph_features.costs.items()
+        ]
+        return torch.stack(sums).numpy() if sums else np.empty((0, len(features)))
 
     def _posteriors(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations of the noisy targets of N networks, each [V, N]."""
@@ -290,6 +297,7 @@ class LatencySurrogate:
         return {
             "kind": "latency",
             "features": self.graph_features.names,
+            "costs": self.graph_features.cost_names,
             "sources": [source.graph_features.names for source in self.graph_features.sources],
             "objective": self.objective,
             "temperatures": dict(self.temperatures),
@@ -304,16 +312,15 @@ class LatencySurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        names, source_names = description["features"], description["sources"]
-        if not all(isinstance(name, str) for name in (*names, description["objective"])):
-            raise ValueError(f"features {names} and objective {description['objective']} are not all names")
+        names, costs, source_names = description["features"], description["costs"], description["sources"]
+        if not all(isinstance(name, str) for name in (*names, *costs, description["objective"])):
+            raise ValueError(f"one of {names}, {costs} and {description['objective']} is not a name")
         sources = sources_from_saved(tensors, source_names)
         check_shapes(tensors, {"mean": (len(names),), "std": (len(names),)})
-        graph_features = LatencyFeatures(
-            tuple(names), tensors["mean"].double().numpy(), tensors["std"].double().numpy(), sources
-        )
+        mean, std = (tensors[name].double().numpy() for name in ("mean", "std"))
+        graph_features = LatencyFeatures(tuple(names), mean, std, tuple(costs), sources)
         m, v = len(tensors.get("values", ())), len(tensors.get("noise", ()))
-        g, d = len(_kernel_names(graph_features)), len(names) + len(sources)
+        g, d = len(_kernel_names(graph_features)), len(names) + len(costs) + len(sources)
         counts = {mode: len(columns) + 1 for mode, columns in graph_features.costs.items()}
         shapes: dict[str, tuple[int, ...]] = {
             f"coefficients.{mode}": (count,) for mode, count in counts.items()
