@@ -9,7 +9,7 @@ import numpy as np
 from nas_rlm.surrogates.features import MIN_RELATIVE_STD
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.latency_features import LatencyFeatures
-from nas_rlm.surrogates.registry import NetworkSurrogate
+from nas_rlm.surrogates.registry import FeatureSurrogate
 
 NOISE = 0.3  # noise variance of a measurement, relative to the mean variance of the networks
 
@@ -66,7 +66,7 @@ def _design(points: np.ndarray, count: int) -> list[int]:
 
 
 def selection_features(
-    surrogates: Sequence[NetworkSurrogate], raw_features: Sequence[Mapping[str, float]]
+    surrogates: Sequence[FeatureSurrogate], raw_features: Sequence[Mapping[str, float]]
 ) -> np.ndarray:
     """Return features of which the latency of an unknown device is nearly a linear function.
 

@@ -14,7 +14,7 @@ several modes of execution:
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -34,7 +34,42 @@ NOTHING, FUNCTIONS, SUMS_AND_FUNCTIONS = range(3)
 
 Flags = tuple[bool, ...]
 Numbers = tuple[int, ...]
-LayerSums = Mapping[tuple[str, int], list[float]]  # of TERMS, by layer type and image side in pixels
+
+
+class Layer(NamedTuple):
+    """An executed layer.
+
+    Args:
+        type: the operator, the kernel of a convolution, and `d` (depthwise) or `g` (grouped).
+        side: image side of the output in pixels; 0 if the output is no image.
+        kernel: height of the kernel of a convolution, otherwise 0.
+        groups: groups of a convolution, otherwise 1.
+        in_channels: channels of the input of a convolution or matrix product, otherwise 0.
+        out_channels: size of the second dimension of the output.
+        inputs: elements of the inputs.
+        outputs: elements of the first output.
+        macs: multiply-accumulates.
+        params: parameters.
+    """
+
+    type: str
+    side: int
+    kernel: int = 0
+    groups: int = 1
+    in_channels: int = 0
+    out_channels: int = 0
+    inputs: int = 0
+    outputs: int = 0
+    macs: int = 0
+    params: int = 0
+
+    @property
+    def terms(self) -> tuple[float, ...]:
+        """The `TERMS` of the layer."""
+        return 1.0, self.inputs, self.outputs, self.macs, math.sqrt(self.macs), self.params
+
+
+Layers = Mapping[Layer, int]  # how often each is executed
 
 
 class _Execution(NamedTuple):
@@ -75,21 +110,29 @@ def executed_layers(body: Body) -> dict[str, float]:
         image and for `ANY`. TERM is one of `TERMS`: the number of layers, elements of their inputs and
         outputs, multiply-accumulates, the square roots of each layer's multiply-accumulates, and parameters.
     """
-    inputs, outputs = (True,) * len(body.inputs), (True,) * len(body.outputs)
-    sizes = (0,) * len(inputs)
     named: dict[str, float] = {}
     for mode in MODES:
-        if mode == FUSED:
-            sums, _ = _kernel_sums(body, inputs, outputs, sizes, (NOTHING,) * len(inputs))
-        else:
-            sums = _layer_sums(body, mode, inputs, outputs, sizes)
-        max_side = max([side for _, side in sums if side], default=1)
-        for (layer, side), terms in sums.items():
-            stage = f"@{round(math.log2(max_side / side))}" if side else ""
-            for term, value in zip(TERMS, terms, strict=True):
-                for name in (f"{mode}/{layer}{stage}:{term}", f"{mode}/{ANY}:{term}"):
-                    named[name] = named.get(name, 0.0) + value
+        layers = layers_of(body, mode)
+        max_side = max([layer.side for layer in layers if layer.side], default=1)
+        for layer, count in layers.items():
+            stage = f"@{round(math.log2(max_side / layer.side))}" if layer.side else ""
+            for term, value in zip(TERMS, layer.terms, strict=True):
+                for name in (f"{mode}/{layer.type}{stage}:{term}", f"{mode}/{ANY}:{term}"):
+                    named[name] = named.get(name, 0.0) + count * value
     return named
+
+
+def layers_of(body: Body, mode: str) -> Layers:
+    """Return the layers of a network that are executed.
+
+    Args:
+        body: the network.
+        mode: one of `MODES`.
+    """
+    inputs, outputs = (True,) * len(body.inputs), (True,) * len(body.outputs)
+    if mode == FUSED:
+        return _fused_layers(body, inputs, outputs, (NOTHING,) * len(inputs))[0]
+    return _layers(body, mode, inputs, outputs)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -158,38 +201,30 @@ def _read_values(step: Operator | Call, mode: str, values: set[str], outputs: Fl
 
 
 @lru_cache(maxsize=1 << 14)
-def _output_sizes(body: Body, sizes: Numbers) -> Numbers:
-    """Return the number of elements of each output; `sizes` are those of the inputs."""
-    known = _value_sizes(body, sizes)
-    return tuple([known.get(v, 0) for v in body.outputs])
-
-
-def _value_sizes(body: Body, sizes: Numbers) -> dict[str, int]:
+def _sizes(body: Body) -> Mapping[str, int]:
     """Return the number of elements of each value of a body."""
-    known = dict(zip(body.inputs, sizes, strict=True))
+    sizes = dict(zip(body.inputs, body.input_sizes, strict=True))
     for step in body.steps:
         if isinstance(step, Call):
-            results = _output_sizes(step.body, tuple([known.get(v, 0) for v in step.values]))
-            known.update(zip(step.outputs, results, strict=True))
+            inner = _sizes(step.body)
+            own = [inner.get(v, 0) for v in step.body.outputs]
+            sizes.update(zip(step.outputs, own, strict=True))
         else:
-            known.update(dict.fromkeys(step.outputs, step.costs.activations))
-    return known
+            sizes.update(dict.fromkeys(step.outputs, step.costs.activations))
+    return sizes
 
 
 @lru_cache(maxsize=1 << 14)
-def _layer_sums(body: Body, mode: str, present: Flags, needed: Flags, sizes: Numbers) -> LayerSums:
-    """Return the sums over the executed layers; arguments as for `_execution`, and sizes of the inputs."""
-    execution, known = _execution(body, mode, present, needed), _value_sizes(body, sizes)
-    sums: defaultdict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0] * len(TERMS))
+def _layers(body: Body, mode: str, present: Flags, needed: Flags) -> Layers:
+    """Return the executed layers; arguments as for `_execution`."""
+    execution, sizes = _execution(body, mode, present, needed), _sizes(body)
+    layers: Counter[Layer] = Counter()
     for step, outputs in execution.steps:
-        sizes_of_step = tuple([known.get(v, 0) for v in step.values])
         if isinstance(step, Call):
-            arguments = _flags(step.values, execution.present)
-            for key, terms in _layer_sums(step.body, mode, arguments, outputs, sizes_of_step).items():
-                _add(sums[key], terms)
+            layers.update(_layers(step.body, mode, _flags(step.values, execution.present), outputs))
         elif mode == ALL or not _is_sum(step) or sum(_flags(step.values, execution.present)) > 1:
-            _add(sums[_layer_type(step), image_side(step)], _terms(step, sum(sizes_of_step)))
-    return dict(sums)
+            layers[_layer(step, sum([sizes.get(v, 0) for v in step.values]))] += 1
+    return layers
 
 
 @lru_cache(maxsize=1 << 14)
@@ -206,51 +241,45 @@ def _num_reads(body: Body, present: Flags, needed: Flags) -> tuple[Mapping[str, 
 
 
 @lru_cache(maxsize=1 << 14)
-def _kernel_sums(
-    body: Body, present: Flags, needed: Flags, sizes: Numbers, takes_in: Numbers
-) -> tuple[LayerSums, Numbers]:
-    """Return the sums over fused operators, and what the operators that compute the outputs can take in.
+def _fused_layers(body: Body, present: Flags, needed: Flags, takes_in: Numbers) -> tuple[Layers, Numbers]:
+    """Return the fused operators, and what the operators that compute the outputs can take in.
 
     Args:
         body: the network or function.
         present: for each input whether it is present.
         needed: for each output whether it is needed.
-        sizes: number of elements of each input.
         takes_in: what the operator that computes each input can take in.
     """
-    execution, known = _execution(body, NEEDED, present, needed), _value_sizes(body, sizes)
+    execution, sizes = _execution(body, NEEDED, present, needed), _sizes(body)
     reads, _ = _num_reads(body, present, needed)
     takes = dict(zip(body.inputs, takes_in, strict=True))
-    sums: defaultdict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0] * len(TERMS))
+    layers: Counter[Layer] = Counter()
 
     def taken_by(value: str) -> int:
         return takes.get(value, NOTHING) if reads[value] == 1 else NOTHING
 
     for step, outputs in execution.steps:
-        sizes_of_step = tuple([known.get(v, 0) for v in step.values])
         if isinstance(step, Call):
-            arguments = _flags(step.values, execution.present), outputs, sizes_of_step
-            own, results = _kernel_sums(step.body, *arguments, tuple(map(taken_by, step.values)))
-            for key, terms in own.items():
-                _add(sums[key], terms)
+            arguments = _flags(step.values, execution.present), outputs, tuple(map(taken_by, step.values))
+            own, results = _fused_layers(step.body, *arguments)
+            layers.update(own)
             takes.update(zip(step.outputs, results, strict=True))
             continue
         operands = [v for v in step.values if v in execution.present]
         producers = [taken_by(v) for v in operands]
-        layer, terms = _layer_type(step), _terms(step, sum([known.get(v, 0) for v in operands]))
-        result = _new_takes(step)
         if _is_sum(step) and len(operands) == 1:
             takes[step.outputs[0]] = producers[0]
             continue
+        layer, result = _layer(step, sum([sizes.get(v, 0) for v in operands])), _new_takes(step)
         if _is_sum(step) and SUMS_AND_FUNCTIONS in producers:
-            others = float(step.costs.activations * (len(operands) - 1))
-            layer, terms, result = FUSED_SUM, [1.0, others, 0.0, 0.0, 0.0, 0.0], FUNCTIONS
+            others = step.costs.activations * (len(operands) - 1)
+            layer, result = Layer(FUSED_SUM, layer.side, inputs=others), FUNCTIONS
         elif step.kind in POINTWISE_FUNCTIONS and producers and producers[0] != NOTHING:
-            layer, terms = FUSED_FUNCTION, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+            layer = Layer(FUSED_FUNCTION, layer.side)
             result = producers[0] if step.kind == "BatchNormalization" else FUNCTIONS
-        _add(sums[layer, image_side(step)], terms)
+        layers[layer] += 1
         takes.update(dict.fromkeys(step.outputs, result))
-    return dict(sums), tuple(map(taken_by, body.outputs))
+    return layers, tuple(map(taken_by, body.outputs))
 
 
 def _new_takes(op: Operator) -> int:
@@ -268,15 +297,21 @@ def _layer_type(op: Operator) -> str:
     return f"Conv{'x'.join(map(str, op.kernel[2:]))}{groups}"
 
 
-def _terms(op: Operator, input_size: int) -> list[float]:
-    """Return the `TERMS` of one operator."""
-    costs = op.costs
-    macs = float(costs.macs or 0)
-    params = float(costs.params + sum([number for _, number in costs.shared]))
-    return [1.0, float(input_size), float(costs.activations), macs, math.sqrt(macs), params]
-
-
-def _add(sums: list[float], terms: Sequence[float]) -> None:
-    """Add terms to sums, in place."""
-    for k, value in enumerate(terms):
-        sums[k] += value
+def _layer(op: Operator, input_size: int) -> Layer:
+    """Return an operator as a layer with `input_size` elements of its inputs."""
+    costs, kernel = op.costs, op.kernel
+    in_channels = kernel[1] * op.group if len(kernel) > 1 else 0
+    if not kernel and costs.macs and op.weights:
+        in_channels = op.weights[0][-1]
+    return Layer(
+        _layer_type(op),
+        image_side(op),
+        kernel[2] if len(kernel) > 2 else 0,
+        op.group,
+        in_channels,
+        op.shape[1] if len(op.shape) > 1 else 0,
+        input_size,
+        costs.activations,
+        costs.macs or 0,
+        costs.params + sum([number for _, number in costs.shared]),
+    )

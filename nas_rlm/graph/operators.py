@@ -81,11 +81,13 @@ class Body:
         inputs: names of the inputs; weights and constants are left out.
         steps: operators and calls in order.
         outputs: names of the outputs.
+        input_sizes: number of elements of each input; 0 if it is not known.
     """
 
     inputs: tuple[str, ...]
     steps: tuple[Operator | Call, ...]
     outputs: tuple[str, ...]
+    input_sizes: tuple[int, ...]
 
 
 def image_side(op: Operator) -> int:

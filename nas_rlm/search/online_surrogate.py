@@ -30,7 +30,7 @@ from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
-from nas_rlm.surrogates.registry import NetworkSurrogate
+from nas_rlm.surrogates.registry import FeatureSurrogate
 from nas_rlm.surrogates.transfer import SourceSurrogate
 from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
@@ -129,7 +129,7 @@ class OnlineSurrogate:
         self.space = cached_predictor.space
         earlier_names = {name: f"{name} before" for name in self.objectives}
         self.space_surrogates = [s.renamed(earlier_names) for s in surrogates.get(self.space.name, ())]
-        self.surrogates: dict[str, NetworkSurrogate] = {}
+        self.surrogates: dict[str, FeatureSurrogate] = {}
         self.measurements: dict[str, Row] = {}
         self._sources = {**surrogates, self.space.name: self.space_surrogates}
         self._features: dict[tuple[str, str], Tensor] = {}
@@ -156,7 +156,7 @@ class OnlineSurrogate:
         if len(labelled) >= MIN_LABELS:
             self.surrogates = {name: self._fit(name, labelled) for name in self.objectives}
 
-    def _fit(self, objective: str, rows: Sequence[Row]) -> NetworkSurrogate:
+    def _fit(self, objective: str, rows: Sequence[Row]) -> FeatureSurrogate:
         names = [row.arch_str for row in rows]
         values = np.array([row.targets[objective] for row in rows])
         former = self.surrogates.get(objective)

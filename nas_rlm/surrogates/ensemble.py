@@ -29,6 +29,7 @@ from nas_rlm.model.batching import (
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import (
     AnySurrogate,
@@ -367,10 +368,17 @@ class Ensemble:
     def surrogates_of(self, space: str) -> list[AnySurrogate]:
         """Return the surrogates of a space; of several with the same objective, the last one predicts it.
 
+        Layer surrogates predict networks of every space that has no surrogate of its own for a latency.
+
         Args:
             space: name of the space.
         """
-        return [*self.zero_label.get(space, ()), *self.surrogates.get(space, ())]
+        return [*self.zero_label.get(space, ()), *self._saved_surrogates_of(space)]
+
+    def _saved_surrogates_of(self, space: str) -> list[Surrogate]:
+        """Return the surrogates of a space without those for spaces without labels."""
+        any_space = [s for other in self.surrogates.values() for s in other if isinstance(s, LayerSurrogate)]
+        return [*any_space, *self.surrogates.get(space, ())]
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
         """Return a model that predicts objectives without labels in a space by what transfers to it.
@@ -422,7 +430,7 @@ class Ensemble:
     def _transferred(self, space: str, objectives: Sequence[str]) -> list[str]:
         """Return the objectives that have no labels in a space, but in others that have surrogates."""
         known = {*self.trained_on.get(space, TrainedOn(0, ())).objectives}
-        known |= surrogate_by_objective(self.surrogates.get(space, ())).keys()
+        known |= {name for surrogate in self._saved_surrogates_of(space) for name in surrogate.objectives}
         sources = graph_surrogates(self.surrogates) if self.trained_on else {}
         return [
             name
@@ -504,7 +512,7 @@ class Ensemble:
             raise ValueError(f"there is no space {space!r}; {suggest(space, names)}")
         if space:
             self._warn_if_untrained(space, objectives)
-        elif not set(objectives) <= surrogate_by_objective(self.surrogates.get("", ())).keys():
+        elif not set(objectives) <= surrogate_by_objective(self._saved_surrogates_of("")).keys():
             warnings.warn(
                 "no space is named: predictions for networks unlike the training data are unreliable",
                 stacklevel=3,
@@ -513,7 +521,8 @@ class Ensemble:
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
         """Warn if the model was not trained on an objective in a space."""
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
-        known = (*known, *self._transferred(space, objectives))
+        by_layers = surrogate_by_objective(self._saved_surrogates_of(space)).keys()
+        known = (*known, *by_layers, *self._transferred(space, objectives))
         untrained = [name for name in objectives if name not in known]
         if self.trained_on and untrained:
             warnings.warn(

@@ -33,6 +33,7 @@ from nas_rlm.surrogates.graph_surrogate import (
 )
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates, surrogate_by_objective
@@ -54,7 +55,7 @@ def fit_surrogates(
     """Fit surrogates for each space with enough labels: on graph features of networks, n-grams of programs.
 
     A latency with at most `MAX_LATENCY_LABELS` labels has an additive surrogate of its own, also for networks
-    without a space.
+    without a space. With more labels, the latencies of networks of any families have a layer surrogate.
 
     Args:
         rows: measured networks and programs of any spaces.
@@ -77,6 +78,8 @@ def fit_surrogates(
         for name in objectives_with_enough_labels(networks, objectives):
             if is_few_label_latency(networks, name):
                 surrogates.setdefault(space, []).append(fit_latency_surrogate(space, networks, name, sources))
+        if fitted := fit_layer_surrogate(space, networks, objectives):
+            surrogates.setdefault(space, []).append(fitted)
         table = Table(space, [row for row in rows_of_space if row.is_program])
         names = objectives_with_enough_labels(table.rows, objectives)
         if space and names:
@@ -98,7 +101,8 @@ def fit_graph_surrogates(
     """Fit graph surrogates for each space of networks with at least `MIN_LABELS` labels of an objective.
 
     The sources of accuracies are surrogates of other spaces, see `accuracy_sources`. Latencies with few
-    labels are left out, see `fit_latency_surrogate`.
+    labels and those of networks of any families are left out, see `fit_latency_surrogate` and
+    `fit_layer_surrogate`.
 
     Args:
         rows: measured networks of any spaces.
@@ -113,6 +117,8 @@ def fit_graph_surrogates(
         networks = [row for row in group if not row.is_program]
         names = objectives_with_enough_labels(networks, objectives)
         names = [name for name in names if not is_few_label_latency(networks, name)]
+        if space not in search_spaces.names():
+            names = [name for name in names if not name.startswith(LATENCY_PREFIX)]
         if space and names:
             surrogates[space] = _fit_space(space, networks, names, existing or {})
     return surrogates
@@ -173,6 +179,32 @@ def fit_latency_surrogate(
     return LatencySurrogate.fit(
         features, features.transform(raw_features), table.column(objective), objective
     )
+
+
+def fit_layer_surrogate(space: str, rows: Sequence[Row], objectives: Sequence[str]) -> LayerSurrogate | None:
+    """Fit a surrogate of the latencies with many labels of networks that need not be of one family.
+
+    Args:
+        space: name of the space; for a registered one there is no such surrogate.
+        rows: measured networks of the space.
+        objectives: names of the objectives to predict.
+
+    Returns:
+        The surrogate, or None where no latency has more than `MAX_LATENCY_LABELS` labels.
+    """
+    if space in search_spaces.names():
+        return None
+    names = [
+        name
+        for name in objectives_with_enough_labels(rows, objectives)
+        if name.startswith(LATENCY_PREFIX) and not is_few_label_latency(rows, name)
+    ]
+    if not names:
+        return None
+    table = Table(space, [row for row in rows if any(row.is_measured(name) for name in names)])
+    groups = [row.group for row in table.rows]
+    values = {name: table.column(name) for name in names}
+    return LayerSurrogate.fit(texts_of_rows(table.rows), values, groups if all(groups) else ())
 
 
 def latency_features(

@@ -47,6 +47,19 @@ def class_of(layer: str, mode: str) -> str:
     return MOVEMENT
 
 
+def groups_of_cost(name: str) -> tuple[str, str]:
+    """Return the group and the wider group of a cost, see `nas_rlm.surrogates.nonnegative`.
+
+    Args:
+        name: `MODE/LAYER:TERM`, where LAYER is a layer type or a class in brackets.
+    """
+    mode, _, rest = name.partition("/")
+    layer, term = rest.split(":")
+    group = layer[1:-1] if layer.startswith("[") else class_of(layer, mode)
+    wider = COMPUTE if group in (CONVOLUTION, DEPTHWISE, PRODUCT) else MEMORY
+    return f"{group}:{term}", f"{wider}:{term}"
+
+
 @dataclass(frozen=True)
 class LatencyFeatures:
     """A selection of raw features with their standardisation, costs, and predictions of source surrogates.
@@ -92,7 +105,7 @@ class LatencyFeatures:
                 modes[mode] = own
                 selected += [mode + name for name in own]
         stacked = np.array([columns[name] for name in selected]).reshape(len(selected), -1)
-        costs = [_cost_name(name) for name, is_used in zip(names, values.any(0), strict=True) if is_used]
+        costs = [_cost_name(names[k]) for k in np.flatnonzero(values.any(0))]
         cost_names = [name for name in costs if _mode(name) in modes and f"/{ANY}:" not in name]
         others = [f"{mode}/[{group}]:{term}" for mode in modes for group in CLASSES for term in TERMS]
         all_costs = tuple(dict.fromkeys([*cost_names, *others]))
@@ -121,14 +134,7 @@ class LatencyFeatures:
 
     def cost_groups(self, mode: str) -> list[tuple[str, str]]:
         """Return for each cost of a mode its group and its wider group, see `fit_nonnegative`."""
-        groups = []
-        for name in self.cost_names:
-            if _mode(name) == mode:
-                layer, term = name.removeprefix(f"{mode}/").split(":")
-                group = layer[1:-1] if layer.startswith("[") else class_of(layer, mode)
-                wider = COMPUTE if group in (CONVOLUTION, DEPTHWISE, PRODUCT) else MEMORY
-                groups.append((f"{group}:{term}", f"{wider}:{term}"))
-        return groups
+        return [groups_of_cost(name) for name in self.cost_names if _mode(name) == mode]
 
     @property
     def layer_columns(self) -> list[int]:

@@ -42,7 +42,7 @@ def fit_nonnegative(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[S
         A constant and the coefficients, float64 [1 + D].
     """
     names = sorted({name for of_cost in groups for name in of_cost})
-    membership = np.array([[float(name in of_cost) for name in names] for of_cost in groups])
+    membership = np.array([[float(name in of_cost) for name in names] for of_cost in groups], dtype=float)
     is_used = costs.any(0)
     weighted, members = costs[:, is_used] / latencies[:, None], membership[is_used]
     constant, targets = 1 / latencies[:, None], np.ones(len(latencies))
@@ -87,6 +87,6 @@ def _solve(blocks: list[list[np.ndarray]], targets: np.ndarray) -> np.ndarray:
     scales = np.linalg.norm(matrix, axis=0) + SMALLEST
     right = np.zeros(len(matrix))
     right[: len(targets)] = targets
-    reduced = np.linalg.qr(np.column_stack([matrix / scales, right]), mode="r")
+    reduced = np.linalg.qr(np.column_stack([matrix / scales, right])).R
     solution: np.ndarray = nnls(reduced[:, :-1], reduced[:, -1], maxiter=50 * len(scales))[0] / scales
     return solution

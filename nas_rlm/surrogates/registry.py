@@ -11,18 +11,21 @@ from nas_rlm.data import synthetic
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
 from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate
 
-NetworkSurrogate = GraphSurrogate | LatencySurrogate
-Surrogate = NetworkSurrogate | NgramSurrogate  # of networks, of programs
+FeatureSurrogate = GraphSurrogate | LatencySurrogate  # of networks, on the features of `data.synthetic`
+TextSurrogate = LayerSurrogate | NgramSurrogate  # of networks or programs, on features of their texts
+Surrogate = FeatureSurrogate | TextSurrogate
 AnySurrogate = Surrogate | ZeroLabelSurrogate  # the latter are not saved
-SurrogateT = TypeVar("SurrogateT", GraphSurrogate, NetworkSurrogate, NgramSurrogate, Surrogate, AnySurrogate)
-KINDS: dict[str, type[GraphSurrogate] | type[LatencySurrogate] | type[NgramSurrogate]] = {
+SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
+KINDS: dict[str, type[Surrogate]] = {
     "graph": GraphSurrogate,
     "latency": LatencySurrogate,
+    "layers": LayerSurrogate,
     "ngrams": NgramSurrogate,
 }
 
@@ -77,13 +80,13 @@ def predictive_distributions(
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
     uses_layers = any(isinstance(surrogate, LatencySurrogate) for surrogate in selected)
-    uses_graphs = any(surrogate and not isinstance(surrogate, NgramSurrogate) for surrogate in selected)
+    uses_graphs = any(surrogate and not isinstance(surrogate, TextSurrogate) for surrogate in selected)
     raw_features = [
         synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) for text in texts if uses_graphs
     ]
     features = {
         id(surrogate): surrogate.transform(texts)
-        if isinstance(surrogate, NgramSurrogate)
+        if isinstance(surrogate, TextSurrogate)
         else surrogate.graph_features.transform(raw_features)
         for surrogate in selected
         if surrogate

@@ -6,6 +6,7 @@ types, and all calls of a function with arguments of equal types share one objec
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -223,7 +224,9 @@ def _infer_body(
         groups: values of the attributes that the function passes to `group`.
         opset: version of ONNX's own operators.
     """
-    inputs = tuple([v.name for v in names.values() if not v.weight and not v.constant])
+    arguments_read = [v for v in names.values() if not v.weight and not v.constant]
+    inputs = tuple([v.name for v in arguments_read])
+    input_sizes = tuple([math.prod(_sizes(v.type.shape)) if v.type.shape else 0 for v in arguments_read])
     steps: list[Operator | Call] = []
     for outputs, op, attributes, arguments in function.definition.statements:
         if groups and "=@g" in attributes:
@@ -257,7 +260,8 @@ def _infer_body(
             )
         names.update({name: _Value(name, *output) for name, output in zip(outputs, inferred, strict=True)})
     results = [names[v] for v in function.definition.outputs]
-    return Body(inputs, tuple(steps), tuple([v.name for v in results])), tuple(map(_signature, results))
+    body = Body(inputs, tuple(steps), tuple([v.name for v in results]), input_sizes)
+    return body, tuple(map(_signature, results))
 
 
 def _signature(value: _Value) -> _Signature:

@@ -1,0 +1,426 @@
+"""Layer surrogates: latencies of networks of any family as sums over their layers, for many labels.
+
+The latency of a layer is a non-negative combination of its costs, times a factor that a small network
+predicts from the layer's description. For layers unlike those of the labelled networks the factor is 1: costs
+extrapolate to networks of other families, the network does not. How unlike they are is the leverage of the
+network's hidden values, averaged over the layers. The intervals are those of families that were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nas_rlm.graph.executed_layers import ALL, TERMS, Layer
+from nas_rlm.model.checkpoint import check_shapes
+from nas_rlm.surrogates.latency_features import CLASSES, class_of, groups_of_cost
+from nas_rlm.surrogates.layer_network import (
+    NUM_EPOCHS,
+    SMALLEST,
+    WIDTH,
+    LayerCounts,
+    LayerNetwork,
+    describe,
+    fit_layer_network,
+)
+from nas_rlm.surrogates.nonnegative import fit_nonnegative
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    MIN_LABELS,
+    LogTransform,
+    PredictiveDistribution,
+    normal_quantiles,
+)
+from nas_rlm.utils.progress import progress_bar
+
+KNOWN_QUANTILE = 0.95  # of the labelled networks' leverages, up to which a network counts as known
+RIDGE = 1e-2  # of the covariances of hidden values
+NUM_FOLDS = 5  # of the cross-validation over families
+MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
+HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
+EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # with which an interval may grow with novelty
+COVERED = 0.8  # share of the measurements in an interval between the quantiles at 0.1 and 0.9
+MIN_STD, MAX_LOG_STD = 0.005, 1.0
+CALIBRATION = ("threshold", "strength", "std", "exponent")
+ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
+
+
+@dataclass(frozen=True)
+class DeviceEvidence:
+    """How well a device's latencies of one family are predicted from those of other families.
+
+    Args:
+        networks: number of labelled networks.
+        families: number of their families; that of the networks if they have none.
+        relative_error: mean absolute error, relative to the measured latency (MAPE); 1 with a single family.
+        within_10_percent: share of the predictions within 10 % of the measured latency.
+    """
+
+    networks: int
+    families: int
+    relative_error: float = 1.0
+    within_10_percent: float = 0.0
+
+
+@dataclass(frozen=True)
+class LayerSurrogate:
+    """Latencies of K devices as sums over layers.
+
+    Args:
+        objectives: names of the K latencies.
+        types: T layer types, and their classes in brackets, for layers of other types.
+        coefficients: coefficients of `nas_rlm.graph.executed_layers.TERMS`, float64 [K, T, 6].
+        constants: latencies that do not depend on the layers, float64 [K].
+        network: predicts the factors.
+        hidden_mean: means of the averaged hidden values of labelled networks, float64 [K, H].
+        hidden_std: their standard deviations, float64 [K, H].
+        precision: inverse covariance of the standardised values and a constant, float64 [K, H + 1, H + 1].
+        calibration: for each device the `CALIBRATION`: the leverage up to which a network counts as known,
+            the strength of the factors, the standard deviation of a known network's log latency, and the
+            exponent with which it grows with the leverage beyond, float64 [K, 4].
+        evidence: for each device how well families that were left out are predicted.
+        temperatures: combined temperature of each objective, see `nas_rlm.surrogates.calibration`.
+        network_temperatures: network temperature of each objective in combination with this surrogate.
+    """
+
+    objectives: tuple[str, ...]
+    types: tuple[str, ...]
+    coefficients: np.ndarray
+    constants: np.ndarray
+    network: LayerNetwork
+    hidden_mean: np.ndarray
+    hidden_std: np.ndarray
+    precision: np.ndarray
+    calibration: np.ndarray
+    evidence: Mapping[str, DeviceEvidence]
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    network_temperatures: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def fit(
+        cls, texts: Sequence[str], values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
+    ) -> LayerSurrogate:
+        """Fit a surrogate to measured networks.
+
+        Args:
+            texts: texts of N networks.
+            values: latencies of each device above 0, float64 [N], NaN where a network is not measured.
+            groups: names of the N networks' families, which the intervals are calibrated across. By default
+                each network is a family.
+        """
+        counts, latencies = LayerCounts.of_texts(texts), np.stack([*values.values()], 1)
+        rng, count = np.random.default_rng(0), len(texts)
+        families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
+        fold_of_family = rng.permutation(families.max() + 1) % NUM_FOLDS
+        is_held_out = rng.random(count) < HELD_OUT_SHARE
+        fitted = cls._fit(tuple(values), counts, latencies, np.arange(count), NUM_EPOCHS)
+        calibration = fitted.calibration.copy()
+        part = cls._fit_part(tuple(values), counts, latencies, ~is_held_out)
+        calibration[:, 1] = part._strengths(counts, latencies, is_held_out)
+        fitted = replace(fitted, calibration=calibration)
+        errors, novelties = np.full_like(latencies, np.nan), np.full_like(latencies, np.nan)
+        for fold in progress_bar(range(NUM_FOLDS), "leave families out", unit="fold", delay=2):
+            is_left_out = fold_of_family[families] == fold
+            if not is_left_out.any() or is_left_out.all():
+                continue
+            part = cls._fit_part(tuple(values), counts, latencies, ~is_left_out)
+            part = replace(part, calibration=np.column_stack([part.calibration[:, 0], calibration[:, 1:]]))
+            predicted, novelty = part._predict(counts)
+            is_known = np.isfinite(latencies[~is_left_out]).sum(0) >= MIN_LABELS
+            cells = np.ix_(np.flatnonzero(is_left_out), np.flatnonzero(is_known))
+            errors[cells] = (predicted - np.log(latencies))[cells]
+            novelties[cells] = novelty[cells]
+        evidence = {}
+        for k, name in enumerate(values):
+            is_measured, known = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
+            counted = int(is_measured.sum()), len(np.unique(families[is_measured]))
+            evidence[name] = DeviceEvidence(*counted)
+            if known.any():
+                calibration[k, 2:] = _spread(np.abs(errors[known, k]), novelties[known, k])
+                relative = np.abs(np.expm1(errors[known, k]))
+                evidence[name] = DeviceEvidence(
+                    *counted, float(relative.mean()), float((relative <= 0.1).mean())
+                )
+        return replace(fitted, calibration=calibration, evidence=evidence)
+
+    @classmethod
+    def _fit_part(
+        cls, names: tuple[str, ...], counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray
+    ) -> LayerSurrogate:
+        """Fit to at most `MAX_FOLD_NETWORKS` of the used networks, to predict others."""
+        networks = np.random.default_rng(0).permutation(np.flatnonzero(is_used))[:MAX_FOLD_NETWORKS]
+        return cls._fit(names, counts, latencies, networks, NUM_FOLD_EPOCHS)
+
+    @classmethod
+    def _fit(
+        cls,
+        names: tuple[str, ...],
+        counts: LayerCounts,
+        latencies: np.ndarray,
+        networks: np.ndarray,
+        num_epochs: int,
+    ) -> LayerSurrogate:
+        """Fit to the given networks, without a calibration of strengths and intervals."""
+        used = {counts.layers[i].type for i in np.unique(counts.rows_of(networks)[1].numpy())}
+        types = (*sorted(used), *(f"[{name}]" for name in CLASSES))
+        groups = [groups_of_cost(f"{ALL}/{layer}:{term}") for layer in types for term in TERMS]
+        terms = _terms(counts, types).reshape(len(counts.layers), -1)
+        costs, num_devices = counts.sums(terms), len(names)
+        coefficients = np.zeros((num_devices, 1 + costs.shape[1]))
+        for k in range(num_devices):
+            measured = networks[np.isfinite(latencies[networks, k])]
+            if len(measured):
+                coefficients[k] = fit_nonnegative(costs[measured], latencies[measured, k], groups)
+        constants, own = coefficients[:, 0], coefficients[:, 1:]
+        network = fit_layer_network(counts, networks, terms @ own.T, constants, latencies, num_epochs)
+        empty = np.zeros((num_devices, WIDTH))
+        surrogate = cls(
+            names,
+            types,
+            own.reshape(num_devices, len(types), len(TERMS)),
+            constants,
+            network,
+            empty,
+            empty + 1,
+            np.zeros((num_devices, WIDTH + 1, WIDTH + 1)),
+            np.tile([np.inf, 1.0, 1.0, 0.0], (num_devices, 1)),
+            {},
+        )
+        return surrogate._with_leverages(counts, networks, np.isfinite(latencies))
+
+    def _with_leverages(
+        self, counts: LayerCounts, networks: np.ndarray, is_measured: np.ndarray
+    ) -> LayerSurrogate:
+        """Return the surrogate with the distribution of the hidden values of its labelled networks."""
+        hidden = self._sums(counts)[2]
+        mean, std, precision = self.hidden_mean.copy(), self.hidden_std.copy(), self.precision.copy()
+        calibration = self.calibration.copy()
+        for k in range(len(self.objectives)):
+            own = hidden[networks[is_measured[networks, k]], k]
+            if not len(own):
+                continue
+            mean[k], std[k] = own.mean(0), own.std(0) + SMALLEST
+            scaled = _standardised(own, mean[k], std[k])
+            precision[k] = np.linalg.inv(scaled.T @ scaled / len(scaled) + RIDGE * np.eye(WIDTH + 1))
+            calibration[k, 0] = np.quantile(_leverages(scaled, precision[k]), KNOWN_QUANTILE)
+        return replace(self, hidden_mean=mean, hidden_std=std, precision=precision, calibration=calibration)
+
+    @torch.inference_mode()
+    def _by_layer(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return latencies by costs and log factors of U layers, each [U, K], and hidden values [U, H]."""
+        terms = _terms(counts, self.types).reshape(len(counts.layers), -1)
+        linear = terms @ self.coefficients.reshape(len(self.objectives), -1).T
+        factors, hidden = self.network(torch.from_numpy(describe(counts.layers)).float())
+        return linear, factors.double().numpy(), hidden.double().numpy()
+
+    def _sums(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return log latencies by costs and with factors, each [N, K], and hidden values [N, K, H]."""
+        linear, factors, hidden = self._by_layer(counts)
+        by_costs, by_factors = counts.sums(linear), counts.sums(linear * np.exp(factors))
+        averaged = [
+            counts.sums(linear[:, k : k + 1] * hidden) / np.maximum(by_costs[:, k : k + 1], SMALLEST)
+            for k in range(len(self.objectives))
+        ]
+        log_costs, log_factors = (
+            np.log(np.maximum(total + self.constants, SMALLEST)) for total in (by_costs, by_factors)
+        )
+        return log_costs, log_factors, np.stack(averaged, 1)
+
+    def _predict(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray]:
+        """Return log latencies and novelties of N networks, each float64 [N, K].
+
+        A novelty is a leverage relative to those of labelled networks. Up to 1 a network counts as known.
+        """
+        by_costs, by_factors, hidden = self._sums(counts)
+        novelties = np.empty_like(by_costs)
+        for k in range(len(self.objectives)):
+            scaled = _standardised(hidden[:, k], self.hidden_mean[k], self.hidden_std[k])
+            novelties[:, k] = _leverages(scaled, self.precision[k]) / self.calibration[k, 0]
+        weight = self.calibration[:, 1] * np.clip(2 - novelties, 0, 1)
+        return by_costs + weight * (by_factors - by_costs), novelties
+
+    def _strengths(self, counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray) -> np.ndarray:
+        """Return for each device the multiple of the log factors that fits the used networks best, [K]."""
+        by_costs, by_factors, _ = self._sums(counts)
+        strengths = np.zeros(len(self.objectives))
+        for k in range(len(strengths)):
+            used = is_used & np.isfinite(latencies[:, k])
+            change = by_factors[used, k] - by_costs[used, k]
+            missing = np.log(latencies[used, k]) - by_costs[used, k]
+            strengths[k] = np.clip(change @ missing / max(change @ change, SMALLEST), 0, 1)
+        return strengths
+
+    def transform(self, texts: Sequence[str]) -> Tensor:
+        """Return means and standard deviations of log latencies of N networks, float64 [N, K, 2].
+
+        Args:
+            texts: texts of the networks.
+        """
+        mean, novelties = self._predict(LayerCounts.of_texts(texts))
+        log_std = np.log(self.calibration[:, 2]) + self.calibration[:, 3] * np.log(np.maximum(novelties, 1))
+        std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
+        return torch.from_numpy(np.stack([mean, std], 2))
+
+    def layer_latencies(self, text: str, objective: str) -> list[tuple[Layer, int, float]]:
+        """Return the layers of a network, how often each is executed, and its latency in ms.
+
+        Args:
+            text: text of the network.
+            objective: one of this surrogate's objectives.
+
+        Returns:
+            The layers in the order of their first execution. A last one, `Layer("constant", 0)`, has the
+            latency that does not depend on the layers. The latencies of all executions sum to the prediction.
+        """
+        k, counts = self.objectives.index(objective), LayerCounts.of_texts([text])
+        linear, factors, _ = self._by_layer(counts)
+        mean, novelties = self._predict(counts)
+        weight = self.calibration[k, 1] * np.clip(2 - novelties[0, k], 0, 1)
+        own = linear[:, k] * np.exp(weight * factors[:, k])
+        sum_of_layers = float(counts.counts @ own + self.constants[k])
+        own = own * np.exp(mean[0, k]) / max(SMALLEST, sum_of_layers)
+        constant = float(np.exp(mean[0, k]) - counts.counts @ own)
+        times = counts.counts.astype(int).tolist()
+        found = list(zip(counts.layers, times, own.tolist(), strict=True))
+        return [*found, (Layer("constant", 0), 1, constant)]
+
+    def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
+        """Return the predictive distribution of a latency of N networks.
+
+        Args:
+            features: result of `transform`, float64 [N, K, 2].
+            objective: one of this surrogate's objectives.
+        """
+        own = features[:, self.objectives.index(objective)].numpy()
+        temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
+        return PredictiveDistribution(LogTransform(), own[:, 0], own[:, 1], temperature)
+
+    def without(self, objectives: Sequence[str]) -> LayerSurrogate | None:
+        """Return a copy without the given objectives, or None if no objective is left."""
+        kept = [k for k, name in enumerate(self.objectives) if name not in objectives]
+        if len(kept) == len(self.objectives):
+            return self
+        if not kept:
+            return None
+        network = LayerNetwork(self.network.mean, self.network.std, len(kept))
+        state = dict(self.network.state_dict())
+        for name in ("head.weight", "head.bias"):
+            state[name] = state[name][kept]
+        network.load_state_dict(state)
+        arrays = {name: getattr(self, name)[kept] for name in ARRAYS}
+        arrays["evidence"] = {self.objectives[k]: self.evidence[self.objectives[k]] for k in kept}
+        names = tuple(self.objectives[k] for k in kept)
+        return replace(self, objectives=names, network=network.eval(), **arrays)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors to save, by name."""
+        arrays = {name: torch.from_numpy(getattr(self, name)).float() for name in ARRAYS}
+        return arrays | {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+
+    def description(self) -> dict[str, Any]:
+        """Return the part of the surrogate that is saved as JSON: kind and names."""
+        return {
+            "kind": "layers",
+            "objectives": self.objectives,
+            "types": self.types,
+            "evidence": {name: asdict(self.evidence[name]) for name in self.objectives},
+            "temperatures": dict(self.temperatures),
+            "network_temperatures": dict(self.network_temperatures),
+        }
+
+    @classmethod
+    def from_saved(cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> LayerSurrogate:
+        """Make a surrogate from its `tensors` and its `description`.
+
+        Raises:
+            ValueError: tensors and description do not fit each other, or a value is out of range.
+        """
+        objectives, types = description["objectives"], description["types"]
+        if not all(isinstance(name, str) for name in (*objectives, *types)) or not objectives:
+            raise ValueError(f"objectives {objectives} and types {types} are not all names")
+        if not {f"[{name}]" for name in CLASSES} <= {*types}:
+            raise ValueError(f"the types lack one of the classes {', '.join(CLASSES)}")
+        k, size = len(objectives), WIDTH + 1
+        zeros = torch.zeros(describe(()).shape[1])
+        network = LayerNetwork(zeros, zeros, k)
+        shapes: dict[str, tuple[int, ...]] = {
+            "coefficients": (k, len(types), len(TERMS)),
+            "constants": (k,),
+            "hidden_mean": (k, WIDTH),
+            "hidden_std": (k, WIDTH),
+            "precision": (k, size, size),
+            "calibration": (k, len(CALIBRATION)),
+        }
+        shapes |= {f"network.{name}": tuple(t.shape) for name, t in network.state_dict().items()}
+        check_shapes(tensors, shapes)
+        if not all(tensors[name].isfinite().all() for name in shapes):
+            raise ValueError("a number of the surrogate is not finite")
+        calibration = tensors["calibration"]
+        positive = (tensors["hidden_std"], tensors["network.std"], calibration[:, 0], calibration[:, 2])
+        if any((t <= 0).any() for t in positive):
+            raise ValueError("a standard deviation or a leverage is not above 0")
+        if (tensors["coefficients"] < 0).any() or (tensors["constants"] < 0).any():
+            raise ValueError("a coefficient is below 0")
+        temperatures, network_temperatures = description["temperatures"], description["network_temperatures"]
+        if not all(0 < t < np.inf for t in (*temperatures.values(), *network_temperatures.values())):
+            raise ValueError("a temperature is not above 0")
+        network.load_state_dict({name: tensors[f"network.{name}"] for name in network.state_dict()})
+        arrays = [tensors[name].double().numpy() for name in ARRAYS]
+        coefficients, constants, hidden_mean, hidden_std, precision, own = arrays
+        return cls(
+            tuple(objectives),
+            tuple(types),
+            coefficients,
+            constants,
+            network.eval(),
+            hidden_mean,
+            hidden_std,
+            precision,
+            own,
+            {name: DeviceEvidence(**description["evidence"][name]) for name in objectives},
+            dict(temperatures),
+            dict(network_temperatures),
+        )
+
+
+def _terms(counts: LayerCounts, types: Sequence[str]) -> np.ndarray:
+    """Return the terms of U layers at the place of their type, or of their class, float64 [U, T, 6]."""
+    index_of = {name: k for k, name in enumerate(types)}
+    terms = np.zeros((len(counts.layers), len(types), len(TERMS)))
+    for row, layer in zip(terms, counts.layers, strict=True):
+        known = layer.type if layer.type in index_of else f"[{class_of(layer.type, ALL)}]"
+        row[index_of[known]] = layer.terms
+    return terms
+
+
+def _standardised(hidden: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Return a constant 1 and standardised hidden values, float64 [N, H + 1]."""
+    return np.column_stack([np.ones(len(hidden)), (hidden - mean) / std])
+
+
+def _leverages(scaled: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Return the leverages of N networks relative to their mean over labelled ones, float64 [N]."""
+    leverages: np.ndarray = ((scaled @ precision) * scaled).sum(1) / scaled.shape[1]
+    return leverages
+
+
+def _spread(errors: np.ndarray, novelties: np.ndarray) -> tuple[float, float]:
+    """Return the standard deviation of log latencies, and the exponent with which novelty increases it.
+
+    Args:
+        errors: absolute errors of the log latencies of networks that were left out, float64 [M].
+        novelties: their novelties, float64 [M].
+    """
+    logs = np.log(np.maximum(novelties, 1))
+    best = (np.inf, 1.0, 0.0)
+    for exponent in EXPONENTS:
+        scaled = errors / np.exp(exponent * logs)
+        std = max(MIN_STD, float(np.quantile(scaled, COVERED) / normal_quantiles([(1 + COVERED) / 2])[0]))
+        loss = float((scaled / std).mean() + np.log(std) + exponent * logs.mean())
+        best = min(best, (loss, std, exponent))
+    return best[1], best[2]
