@@ -346,7 +346,7 @@ class LayerSurrogate:
         if not {f"[{name}]" for name in CLASSES} <= {*types}:
             raise ValueError(f"the types lack one of the classes {', '.join(CLASSES)}")
         k, size = len(objectives), WIDTH + 1
-        zeros = torch.zeros(describe(()).shape[1])
+        zeros = torch.zeros(describe([Layer("Relu", 0)]).shape[1])
         network = LayerNetwork(zeros, zeros, k)
         shapes: dict[str, tuple[int, ...]] = {
             "coefficients": (k, len(types), len(TERMS)),
