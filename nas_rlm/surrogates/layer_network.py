@@ -59,6 +59,17 @@ class LayerCounts:
             ends.append(len(indices))
         return cls(list(index_of), np.array(indices, int), np.array(counts, np.float32), np.array(ends, int))
 
+    def select(self, networks: np.ndarray) -> LayerCounts:
+        """Return the counts of some networks; all layers are kept.
+
+        Args:
+            networks: indices of B networks, int64 [B].
+        """
+        starts = np.concatenate([[0], self.ends])[networks]
+        _, indices, counts = self.rows_of(networks)
+        ends = np.cumsum(self.ends[networks] - starts)
+        return LayerCounts(self.layers, indices.numpy(), counts.numpy(), ends)
+
     def rows_of(self, networks: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
         """Return for B networks the position of each entry's network, its layer and its count, each [R].
 

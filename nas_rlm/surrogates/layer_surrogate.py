@@ -113,8 +113,15 @@ class LayerSurrogate:
             groups: names of the N networks' families, which the intervals are calibrated across. By default
                 each network is a family.
         """
-        counts, latencies = LayerCounts.of_texts(texts), np.stack([*values.values()], 1)
-        rng, count = np.random.default_rng(0), len(texts)
+        return cls.fit_counts(LayerCounts.of_texts(texts), values, groups)
+
+    @classmethod
+    def fit_counts(
+        cls, counts: LayerCounts, values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
+    ) -> LayerSurrogate:
+        """Fit a surrogate to the layers of N measured networks; other arguments as for `fit`."""
+        latencies, count = np.stack([*values.values()], 1), len(counts.ends)
+        rng = np.random.default_rng(0)
         families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
         fold_of_family = rng.permutation(families.max() + 1) % NUM_FOLDS
         is_held_out = rng.random(count) < HELD_OUT_SHARE
@@ -261,7 +268,11 @@ class LayerSurrogate:
         Args:
             texts: texts of the networks.
         """
-        mean, novelties = self._predict(LayerCounts.of_texts(texts))
+        return self.transform_counts(LayerCounts.of_texts(texts))
+
+    def transform_counts(self, counts: LayerCounts) -> Tensor:
+        """Return the result of `transform` for the layers of N networks."""
+        mean, novelties = self._predict(counts)
         log_std = np.log(self.calibration[:, 2]) + self.calibration[:, 3] * np.log(np.maximum(novelties, 1))
         std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
         return torch.from_numpy(np.stack([mean, std], 2))

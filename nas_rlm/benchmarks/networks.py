@@ -1,0 +1,249 @@
+"""How well latencies of real networks are predicted: of known families, of others, and from few labels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import nnls
+
+from nas_rlm.benchmarks.baselines import trees
+from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums
+from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.data.splits import split
+from nas_rlm.data.synthetic import graph_features_of_texts
+from nas_rlm.data.tables import Row, Table
+from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_network import LayerCounts
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.predictive import LogTransform, PredictiveDistribution
+
+KNOWN, FAMILIES = "known families", "other families"  # and numbers of labels of networks of all families
+VALIDATION_SHARE = 0.15
+MAX_FOLDS = 12  # more families are left out in groups
+NUM_TEST_NETWORKS = 1000  # of few labels
+INTERVAL = (0.1, 0.9)
+SURROGATE, LAYERS, MACS, TREES = METHODS = ("surrogate", "layer sums", "line in MACs", "trees")
+KEY_NAMES = ("objective", "protocol", "case", "method", "seed")
+Key = tuple[str, str, str, str, int]
+
+
+@dataclass(frozen=True)
+class LatencyResult:
+    """How well a method predicts the latencies of test networks.
+
+    Args:
+        networks: number of test networks.
+        mape: mean absolute error, relative to the measurement.
+        within_5_percent: share of the predictions within 5 % of the measurement.
+        within_10_percent: share within 10 %.
+        within_20_percent: share within 20 %.
+        spearman: Spearman correlation of predictions and measurements.
+        kendall: Kendall's tau of them.
+        coverage: share of the measurements within 80 % intervals; 0 where a method has none.
+    """
+
+    networks: int
+    mape: float
+    within_5_percent: float
+    within_10_percent: float
+    within_20_percent: float
+    spearman: float
+    kendall: float
+    coverage: float
+
+    @classmethod
+    def of(cls, predicted: PredictiveDistribution | np.ndarray, true: np.ndarray) -> LatencyResult:
+        """Return the result of predictions, float64 [N]."""
+        covered, median = 0.0, predicted
+        if isinstance(predicted, PredictiveDistribution):
+            covered, median = coverage(*predicted.quantiles(INTERVAL).T, true), predicted.median
+        assert isinstance(median, np.ndarray)
+        errors = np.abs(median / true - 1)
+        shares = [float((errors <= limit).mean()) for limit in (0.05, 0.1, 0.2)]
+        ranks = spearman(median, true), kendall(median, true)
+        return cls(len(true), float(errors.mean()), *shares, *ranks, covered)
+
+
+class NetworkLatencies:
+    """Measured networks of several families.
+
+    Args:
+        rows: the networks; those without a family or without a latency are left out.
+        objectives: names of the latencies.
+        per_family: maximum number of networks of a family for training and for tests, except for known
+            families, where all are used.
+
+    Raises:
+        ValueError: a latency is not measured.
+    """
+
+    def __init__(self, rows: Sequence[Row], objectives: Sequence[str], per_family: int) -> None:
+        self.rows = [row for row in rows if row.group and any(row.is_measured(name) for name in objectives)]
+        for name in objectives:
+            if not any(row.is_measured(name) for row in self.rows):
+                raise ValueError(f"no network with a family has {name}: expected latencies of the table")
+        self.objectives, self.per_family = tuple(objectives), per_family
+        table = Table("", self.rows)
+        self.latencies = {name: table.column(name) for name in objectives}
+        self.families = np.array([row.group for row in self.rows])
+
+    @cached_property
+    def counts(self) -> LayerCounts:
+        """Layers of the networks."""
+        return LayerCounts.of_texts(texts_of_rows(self.rows))
+
+    @cached_property
+    def macs(self) -> np.ndarray:
+        """Multiply-accumulates of the networks, float64 [N]."""
+        return self.counts.sums(np.array([[layer.macs] for layer in self.counts.layers], float))[:, 0]
+
+    @cached_property
+    def _sums(self) -> np.ndarray:
+        """Sums of the terms of each layer type, float64 [N, D]."""
+        types = {layer.type: k for k, layer in enumerate(self.counts.layers)}
+        column_of = {name: k for k, name in enumerate(sorted(types))}
+        terms = np.zeros((len(self.counts.layers), len(column_of), 6))
+        for row, layer in zip(terms, self.counts.layers, strict=True):
+            row[column_of[layer.type]] = layer.terms
+        return self.counts.sums(terms.reshape(len(terms), -1))
+
+    def run(
+        self, protocols: Sequence[str], seeds: int, finished: Collection[Key]
+    ) -> Iterator[tuple[Key, LatencyResult]]:
+        """Yield the key and the result of each method.
+
+        Args:
+            protocols: `KNOWN`, `FAMILIES`, or a number of labels.
+            seeds: number of draws of few labels.
+            finished: keys to skip.
+        """
+        for protocol in protocols:
+            for case, seed, train, test in self._splits(protocol, seeds):
+                keys = [(o, protocol, case, m, seed) for o in self.objectives for m in METHODS]
+                if not {*keys} <= {*finished}:
+                    yield from self._results(protocol, case, seed, train, test)
+
+    def _splits(self, protocol: str, seeds: int) -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
+        """Yield the name of a case, its seed, and the indices of its training and test networks."""
+        if protocol == KNOWN:
+            identifiers = {row.identifier for row in split(Table("", self.rows), VALIDATION_SHARE)[0].rows}
+            is_train = np.array([row.identifier in identifiers for row in self.rows])
+            yield "", 0, np.flatnonzero(is_train), np.flatnonzero(~is_train)
+        elif protocol == FAMILIES:
+            part = self._part_of_families()
+            folds = self._folds()
+            for name in dict.fromkeys(folds):
+                yield name, 0, part[folds[part] != name], part[folds[part] == name]
+        else:
+            for seed in range(seeds):
+                order = np.random.default_rng(seed).permutation(len(self.rows))
+                count = int(protocol)
+                yield "", seed, order[:count], order[count : count + NUM_TEST_NETWORKS]
+
+    def _part_of_families(self) -> np.ndarray:
+        """Return the indices of at most `per_family` networks of each family."""
+        rng = np.random.default_rng(0)
+        parts = [
+            rng.permutation(np.flatnonzero(self.families == name))[: self.per_family]
+            for name in np.unique(self.families)
+        ]
+        return np.concatenate(parts)
+
+    def _folds(self) -> np.ndarray:
+        """Return the fold of each network: its family, or a group of families if there are many."""
+        names = np.unique(self.families)
+        if len(names) <= MAX_FOLDS:
+            return self.families
+        order = np.random.default_rng(0).permutation(len(names)) % MAX_FOLDS
+        fold_of = {name: f"fold {k + 1}" for name, k in zip(names, order, strict=True)}
+        return np.array([fold_of[name] for name in self.families])
+
+    def _results(
+        self, protocol: str, case: str, seed: int, train: np.ndarray, test: np.ndarray
+    ) -> Iterator[tuple[Key, LatencyResult]]:
+        """Yield the results of all methods for one split."""
+        many = None
+        if protocol in (KNOWN, FAMILIES):
+            values = {name: self.latencies[name][train] for name in self.objectives}
+            many = LayerSurrogate.fit_counts(self.counts.select(train), values, self.families[train].tolist())
+            features = many.transform_counts(self.counts.select(test))
+        for name in self.objectives:
+            latencies = self.latencies[name]
+            own = test[np.isfinite(latencies[test])]
+            used = train[np.isfinite(latencies[train])]
+            if not len(own) or len(used) < 10:
+                continue
+            true, labels = latencies[own], latencies[used]
+            predicted: dict[str, PredictiveDistribution | np.ndarray] = {
+                MACS: _fit_line(self.macs[used], labels, self.macs[own])
+            }
+            if many is not None:
+                whole = many.predict(features, name)
+                is_own = np.isin(test, own)
+                predicted[SURROGATE] = PredictiveDistribution(
+                    LogTransform(), whole.mean[is_own], whole.std[is_own]
+                )
+                predicted[LAYERS] = _fit_sums(self._sums[used], labels, self._sums[own])
+                predicted[TREES] = np.exp(
+                    trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))
+                )
+            else:
+                raw = graph_features_of_texts(
+                    texts_of_rows([self.rows[i] for i in (*used, *own)]), MAX_CHAIN_LENGTH, with_layers=True
+                )
+                raw_train, raw_test = raw[: len(used)], raw[len(used) :]
+                graph_features = LatencyFeatures.fit(raw_train)
+                few = LatencySurrogate.fit(graph_features, graph_features.transform(raw_train), labels, name)
+                predicted[SURROGATE] = few.predict(graph_features.transform(raw_test), name)
+                predicted[LAYERS] = fit_layer_sums(raw_train, labels, raw_test)
+            for method, values_of_method in predicted.items():
+                yield (name, protocol, case, method, seed), LatencyResult.of(values_of_method, true)
+
+
+def _fit_line(macs: np.ndarray, latencies: np.ndarray, test_macs: np.ndarray) -> np.ndarray:
+    """Return the latencies of test networks by a line in multiply-accumulates, with relative errors."""
+    return _fit_sums(macs[:, None], latencies, test_macs[:, None])
+
+
+def _fit_sums(sums: np.ndarray, latencies: np.ndarray, test_sums: np.ndarray) -> np.ndarray:
+    """Return latencies by non-negative least squares of relative errors on sums and a constant."""
+    costs, test = (np.column_stack([np.ones(len(s)), s]) for s in (sums, test_sums))
+    scales = costs.max(0) + 1e-12
+    weighted = np.column_stack([costs / scales / latencies[:, None], np.ones(len(costs))])
+    reduced = np.linalg.qr(weighted).R
+    coefficients = nnls(reduced[:, :-1], reduced[:, -1], maxiter=50 * len(scales))[0] / scales
+    predicted: np.ndarray = test @ coefficients
+    return predicted
+
+
+def format_results(results: Mapping[Key, LatencyResult]) -> str:
+    """Return a table of each latency and protocol: mean over cases and seeds, and the worst case.
+
+    Args:
+        results: results by key.
+    """
+    columns = ("MAPE", "5 %", "10 %", "20 %", "Spearman", "Kendall", "interval", "worst case, 10 %")
+    lines = [f"{'latency, protocol and method':<66}" + "".join(f"{name:>10}" for name in columns)]
+    groups: dict[tuple[str, str, str], list[tuple[str, LatencyResult]]] = {}
+    for (objective, protocol, case, method, _), result in results.items():
+        groups.setdefault((objective, protocol, method), []).append((case, result))
+    for (objective, protocol, method), found in groups.items():
+        numbers = np.mean(
+            [
+                [r.mape, r.within_5_percent, r.within_10_percent, r.within_20_percent]
+                + [r.spearman, r.kendall, r.coverage]
+                for _, r in found
+            ],
+            axis=0,
+        )
+        worst_case, worst = min(found, key=lambda item: item[1].within_10_percent)
+        label = f"{objective}, {protocol}, {method}"
+        cells = "".join(f"{number:>10.3f}" for number in (*numbers, worst.within_10_percent))
+        lines.append(f"{label:<66}{cells} {worst_case}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""bench networks: latencies of real networks of several families."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nas_rlm.benchmarks.results import Results
+from nas_rlm.cli.app import CommaList, Integer, check_minimum
+from nas_rlm.cli.bench.app import bench
+from nas_rlm.utils.extras import require
+
+
+@bench.command(name="networks")
+def bench_networks(
+    file: Path,
+    *,
+    objectives: CommaList,
+    protocols: CommaList = ("known families", "other families", "20", "50", "100"),
+    per_family: Integer = 400,
+    seeds: Integer = 5,
+    out: Path | None = None,
+) -> None:
+    """Predict latencies of real networks: of known families, of families left out, and from few labels.
+
+    Methods are the surrogate that `finetune --learn none` fits, non-negative least squares on sums over
+    layers, a line in multiply-accumulates and, with many labels, boosted trees on the sums.
+
+    Args:
+        file: parquet table of networks with families, such as nnmeter.parquet.
+        objectives: latencies of the table.
+        protocols: 'known families': 15 % of the networks are the test; 'other families': each family is left
+            out, or each of 12 groups of families if there are more; or a number of labelled networks that are
+            drawn at random.
+        per_family: maximum number of networks of a family for 'other families'.
+        seeds: number of draws of few labels.
+        out: file of JSON lines to which results are added; cases that it has are not computed again.
+    """
+    from nas_rlm.benchmarks.networks import (
+        FAMILIES,
+        KEY_NAMES,
+        KNOWN,
+        LatencyResult,
+        NetworkLatencies,
+        format_results,
+    )
+    from nas_rlm.data import read
+    from nas_rlm.data.omissions import Omissions
+
+    check_minimum("--seeds", seeds, 1)
+    check_minimum("--per-family", per_family, 20)
+    for protocol in protocols:
+        if protocol not in (KNOWN, FAMILIES) and not (protocol.isdecimal() and int(protocol) >= 10):
+            raise ValueError(
+                f"--protocols has {protocol!r}: expected {KNOWN!r}, {FAMILIES!r} or a number of at least 10"
+            )
+    require("baselines", "the method trees")
+    settings = {"table": file.stem, "per_family": per_family}
+    results = Results(out, LatencyResult, settings, KEY_NAMES)
+    omissions = Omissions()
+    networks = NetworkLatencies(read(file, omissions).rows, objectives, per_family)
+    omissions.warn()
+    for key, result in networks.run(protocols, seeds, [*results.records]):
+        results.add(key, result)
+    shown = {
+        key: result
+        for key, result in results.records.items()
+        if key[0] in objectives and key[1] in protocols and key[4] < seeds
+    }
+    print(format_results(shown))
