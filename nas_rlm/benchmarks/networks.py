@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -62,12 +62,20 @@ class LatencyResult:
         """Return the result of predictions, float64 [N]."""
         covered, median = 0.0, predicted
         if isinstance(predicted, PredictiveDistribution):
-            covered, median = coverage(*predicted.quantiles(INTERVAL).T, true), predicted.median
+            low, high = predicted.quantiles(INTERVAL).T
+            covered, median = coverage(low, high, true), predicted.median
         assert isinstance(median, np.ndarray)
         errors = np.abs(median / true - 1)
-        shares = [float((errors <= limit).mean()) for limit in (0.05, 0.1, 0.2)]
-        ranks = spearman(median, true), kendall(median, true)
-        return cls(len(true), float(errors.mean()), *shares, *ranks, covered)
+        return cls(
+            networks=len(true),
+            mape=float(errors.mean()),
+            within_5_percent=float((errors <= 0.05).mean()),
+            within_10_percent=float((errors <= 0.1).mean()),
+            within_20_percent=float((errors <= 0.2).mean()),
+            spearman=spearman(median, true),
+            kendall=kendall(median, true),
+            coverage=covered,
+        )
 
 
 class NetworkLatencies:
@@ -234,14 +242,7 @@ def format_results(results: Mapping[Key, LatencyResult]) -> str:
     for (objective, protocol, case, method, _), result in results.items():
         groups.setdefault((objective, protocol, method), []).append((case, result))
     for (objective, protocol, method), found in groups.items():
-        numbers = np.mean(
-            [
-                [r.mape, r.within_5_percent, r.within_10_percent, r.within_20_percent]
-                + [r.spearman, r.kendall, r.coverage]
-                for _, r in found
-            ],
-            axis=0,
-        )
+        numbers = np.mean([astuple(result)[1:] for _, result in found], axis=0)
         worst_case, worst = min(found, key=lambda item: item[1].within_10_percent)
         label = f"{objective}, {protocol}, {method}"
         cells = "".join(f"{number:>10.3f}" for number in (*numbers, worst.within_10_percent))
