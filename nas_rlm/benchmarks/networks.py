@@ -82,7 +82,7 @@ class NetworkLatencies:
     """Measured networks of several families.
 
     Args:
-        rows: the networks; those without a family or without a latency are left out.
+        rows: the networks, whose family is their group or their space; those without a latency are left out.
         objectives: names of the latencies.
         per_family: maximum number of networks of a family for training and for tests, except for known
             families, where all are used.
@@ -92,14 +92,14 @@ class NetworkLatencies:
     """
 
     def __init__(self, rows: Sequence[Row], objectives: Sequence[str], per_family: int) -> None:
-        self.rows = [row for row in rows if row.group and any(row.is_measured(name) for name in objectives)]
+        self.rows = [row for row in rows if any(row.is_measured(name) for name in objectives)]
         for name in objectives:
             if not any(row.is_measured(name) for row in self.rows):
-                raise ValueError(f"no network with a family has {name}: expected latencies of the table")
+                raise ValueError(f"no network has {name}: expected latencies of the table")
         self.objectives, self.per_family = tuple(objectives), per_family
         table = Table("", self.rows)
         self.latencies = {name: table.column(name) for name in objectives}
-        self.families = np.array([row.group for row in self.rows])
+        self.families = np.array([row.group or row.space for row in self.rows])
 
     @cached_property
     def counts(self) -> LayerCounts:

@@ -47,7 +47,8 @@ def finetune(
             predictions of all others unchanged. If the table has a single latency, it may have another name.
         model: a checkpoint directory, or the name of a shipped model.
         learn: the part of the network that is trained: all, decoder, token (the embeddings of the
-            objectives), or none, so that surrogates alone predict the objectives.
+            objectives), or none, so that surrogates alone predict the objectives. With layers, one surrogate
+            of executed layers predicts latencies for networks of any space, and nothing is trained.
         seed: seed of the held-out rows and of the batches.
         no_surrogates: train only the network, without surrogates on graph features or n-grams.
         space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
@@ -106,9 +107,14 @@ def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> s
 def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
     """Yield a line for each objective and space that says how well its samples are predicted."""
     from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+    from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 
     for space, surrogates in rlm.surrogates.items():
         for surrogate in surrogates:
+            if isinstance(surrogate, LayerSurrogate):
+                for name in surrogate.objectives:
+                    if name in objectives:
+                        yield f"{name}: {surrogate.evidence[name]}"
             if isinstance(surrogate, LatencySurrogate) and surrogate.objective in objectives:
                 yield f"{surrogate.objective} of {space or 'networks without a space'}: {surrogate.evidence}"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ CELL_SPACE = "nasbench201"  # of rows with an architecture instead of a network
 ACCURACIES = {"top1": "accuracy/imagenet", "top1_any": "accuracy/imagenet_any"}
 _LATENCY = re.compile(r"(?:lat|ms)_(.+)")
 _RUNTIME = re.compile(r"_(tflite|openvino)\w+$")
+_SETTINGS = re.compile(r"_(?:fp32|fp16|bf16|amp)_.*$")  # precision and what follows it
 _FAMILY = re.compile(r"(?:tf_|legacy_)?([a-z]+)")
 
 
@@ -54,7 +56,23 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     texts = cached_strings(
         "network", (CACHE_VERSION, digest), len(rows), partial(_texts, path), MIN_CACHED_NETWORKS
     )
-    return [_record(row, text, path.stem) for row, text in zip(rows, texts, strict=True)]
+    names = latency_names(columns)
+    return [_record(row, text, path.stem, names) for row, text in zip(rows, texts, strict=True)]
+
+
+def latency_names(columns: Sequence[str]) -> dict[str, str]:
+    """Return the names of the latencies in the columns `lat_X` and `ms_X` of a file.
+
+    Settings such as the precision are part of a name only where a device has several of them.
+
+    Examples:
+        >>> latency_names(["ms_i7_12700h_fp32_nchw_pt240", "lat_adreno640gpu_tflite21", "macs"]).values()
+        dict_values(['latency/i7_12700h', 'latency/adreno640gpu'])
+    """
+    devices = {c: device_of_column(match[1]) for c in columns if (match := _LATENCY.fullmatch(c))}
+    short = {column: _SETTINGS.sub("", device) for column, device in devices.items()}
+    uses = Counter(short.values())
+    return {c: f"latency/{short[c] if uses[short[c]] == 1 else device}" for c, device in devices.items()}
 
 
 def device_of_column(column: str) -> str:
@@ -78,13 +96,13 @@ def family_of_model(model: str) -> str:
     return match[1] if match else model
 
 
-def _record(row: dict[str, Any], text: str, space: str) -> dict[str, Any]:
-    """Return the record of a row."""
+def _record(row: dict[str, Any], text: str, space: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the record of a row; `names` are those of `latency_names`."""
     metadata = {"problem": row.get("family") or family_of_model(row.get("model") or "")}
     objectives = {}
     for column, value in row.items():
-        if match := _LATENCY.fullmatch(column):
-            objectives[f"latency/{device_of_column(match[1])}"] = value
+        if column in names:
+            objectives[names[column]] = value
         elif column in ACCURACIES:
             objectives[ACCURACIES[column]] = value
     metadata["objectives"] = {name: value for name, value in objectives.items() if value is not None}

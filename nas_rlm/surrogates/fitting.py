@@ -78,8 +78,8 @@ def fit_surrogates(
         for name in objectives_with_enough_labels(networks, objectives):
             if is_few_label_latency(networks, name):
                 surrogates.setdefault(space, []).append(fit_latency_surrogate(space, networks, name, sources))
-        if fitted := fit_layer_surrogate(space, networks, objectives):
-            surrogates.setdefault(space, []).append(fitted)
+        if many := many_label_latencies(space, networks, objectives):
+            surrogates.setdefault(space, []).append(fit_layer_surrogate(networks, many))
         table = Table(space, [row for row in rows_of_space if row.is_program])
         names = objectives_with_enough_labels(table.rows, objectives)
         if space and names:
@@ -181,30 +181,37 @@ def fit_latency_surrogate(
     )
 
 
-def fit_layer_surrogate(space: str, rows: Sequence[Row], objectives: Sequence[str]) -> LayerSurrogate | None:
-    """Fit a surrogate of the latencies with many labels of networks that need not be of one family.
+def many_label_latencies(space: str, rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
+    """Return the latencies that a layer surrogate predicts: with many labels, and of no registered space.
 
     Args:
-        space: name of the space; for a registered one there is no such surrogate.
+        space: name of the space.
         rows: measured networks of the space.
-        objectives: names of the objectives to predict.
-
-    Returns:
-        The surrogate, or None where no latency has more than `MAX_LATENCY_LABELS` labels.
+        objectives: names of objectives.
     """
     if space in search_spaces.names():
-        return None
-    names = [
+        return []
+    return [
         name
         for name in objectives_with_enough_labels(rows, objectives)
         if name.startswith(LATENCY_PREFIX) and not is_few_label_latency(rows, name)
     ]
-    if not names:
-        return None
-    table = Table(space, [row for row in rows if any(row.is_measured(name) for name in names)])
-    groups = [row.group for row in table.rows]
-    values = {name: table.column(name) for name in names}
-    return LayerSurrogate.fit(texts_of_rows(table.rows), values, groups if all(groups) else ())
+
+
+def fit_layer_surrogate(rows: Sequence[Row], objectives: Sequence[str]) -> LayerSurrogate:
+    """Fit a surrogate of latencies of networks that need not be of one family.
+
+    A network's family is its group, or its space if it has none.
+
+    Args:
+        rows: measured networks.
+        objectives: names of the latencies.
+    """
+    table = Table("", [row for row in rows if any(row.is_measured(name) for name in objectives)])
+    groups = [row.group or row.space for row in table.rows]
+    values = {name: table.column(name) for name in objectives}
+    is_grouped = len(set(groups)) > 1 and all(groups)
+    return LayerSurrogate.fit(texts_of_rows(table.rows), values, groups if is_grouped else ())
 
 
 def latency_features(

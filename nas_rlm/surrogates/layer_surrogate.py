@@ -66,6 +66,12 @@ class DeviceEvidence:
     relative_error: float = 1.0
     within_10_percent: float = 0.0
 
+    def __str__(self) -> str:
+        return (
+            f"{self.networks:,} networks of {self.families} families; with families left out: error"
+            f" {self.relative_error:.1%}, {self.within_10_percent:.0%} within 10 %"
+        )
+
 
 @dataclass(frozen=True)
 class LayerSurrogate:

@@ -20,7 +20,8 @@ from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.fitting import fit_layer_surrogate, fit_surrogates
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
@@ -44,6 +45,7 @@ PARTS = {
     "token": "tokens.",
 }  # of a network, with prefixes of their parameters
 NO_PART = "none"
+LAYERS = "layers"  # nothing is trained; one layer surrogate predicts latencies of networks of all spaces
 
 Model = TypeVar("Model", bound=Ensemble)
 
@@ -81,7 +83,8 @@ def fine_tune(
         surrogates: fit surrogates to the rows and keep those of the model; if false, the new model has none.
         learn: part of the network that is trained: "all", "decoder", or "token" for the embeddings of the
             objectives only, which leaves predictions of other objectives unchanged. With "none" nothing is
-            trained, and the surrogates alone predict the objectives, which takes seconds.
+            trained, and the surrogates alone predict the objectives, which takes seconds. With "layers" one
+            layer surrogate predicts the objectives, which are latencies, for networks of any space.
         maximise: objectives that searches with the new model maximise although their kind is not.
 
     Returns:
@@ -98,9 +101,11 @@ def fine_tune(
         TruncationWarning: texts are longer than the network reads.
     """
     check_objective_names(objectives)
-    if learn not in (*PARTS, NO_PART):
-        raise ValueError(f"there is no part {learn!r} of a network; {suggest(learn, [*PARTS, NO_PART])}")
-    if learn == NO_PART and (recipe is not None or not surrogates):
+    if learn not in (*PARTS, NO_PART, LAYERS):
+        raise ValueError(
+            f"there is no part {learn!r} of a network; {suggest(learn, [*PARTS, NO_PART, LAYERS])}"
+        )
+    if learn in (NO_PART, LAYERS) and (recipe is not None or not surrogates):
         raise ValueError("nothing is to be trained: expected surrogates, and no recipe")
     train_rows = _select_rows(rows, objectives)
     for name in objectives:
@@ -121,6 +126,8 @@ def _fine_tune(
     learn: str,
 ) -> Model:
     """Return the fine-tuned model; arguments as for `fine_tune`, checked."""
+    if learn == LAYERS:
+        return _with_layer_surrogate(rlm, train_rows, objectives)
     # Surrogates are fitted first, since their errors should come before a long training.
     by_group = recipe is not None and recipe.by_group
     fitted = fit_surrogates(train_rows, objectives, rlm.surrogates, by_group) if surrogates else {}
@@ -165,6 +172,26 @@ def _with_surrogates_alone(
     tuned.trained_on = training_coverage(rows, rlm.trained_on)
     alone = {space: [*map(_without_network, group)] for space, group in fitted.items()}
     tuned.surrogates = _merge_surrogates(rlm.surrogates, alone, objectives)
+    return tuned
+
+
+def _with_layer_surrogate(rlm: Model, rows: Sequence[Row], objectives: Sequence[str]) -> Model:
+    """Return a copy of a model in which one layer surrogate predicts latencies of networks of all spaces.
+
+    Raises:
+        ValueError: an objective is no latency, a row is a program, or a latency has too few labels.
+    """
+    for name in objectives:
+        if not name.startswith(LATENCY_PREFIX):
+            raise ValueError(f"{name} is no latency: layer surrogates predict only latencies")
+        count = sum(row.is_measured(name) for row in rows)
+        if count < MIN_LABELS:
+            raise ValueError(f"{count} rows have {name}: expected at least {MIN_LABELS}")
+    if any(row.is_program for row in rows):
+        raise ValueError("the table has programs: layer surrogates predict only networks")
+    fitted = _without_network(fit_layer_surrogate(rows, objectives))
+    tuned = rlm.with_objectives(objectives)
+    tuned.surrogates = _merge_surrogates(rlm.surrogates, {"": [fitted]}, objectives)
     return tuned
 
 
