@@ -49,13 +49,32 @@ def test_networks_of_families_and_cells_have_latencies(tmp_path):
 def test_models_have_accuracies_and_latencies_of_variants(tmp_path):
     path = write(
         tmp_path / "timm.parquet",
-        network("resnet50@224", model="resnet50", size=224, top1=80.8, top1_any=81.1, ms_4090_amp_pt240=0.3),
-        network("vit_tiny@224", model="vit_tiny", size=224, top1=None, top1_any=75.0, ms_4090_amp_pt240=None),
+        network(
+            "resnet50@224",
+            model="resnet50",
+            size=224,
+            top1=80.8,
+            top1_any=81.1,
+            ms_4090_amp_pt240=0.3,
+            ms_4090_amp_pt291=0.2,
+            ms_i7_fp32_pt240=30.0,
+        ),
+        network(
+            "vit_tiny@224",
+            model="vit_tiny",
+            size=224,
+            top1=None,
+            top1_any=75.0,
+            ms_4090_amp_pt240=None,
+            ms_4090_amp_pt291=None,
+            ms_i7_fp32_pt240=None,
+        ),
     )
     first, second = read(path).rows
     assert first.targets == {
         **{"accuracy/imagenet": 80.8, "accuracy/imagenet_any": 81.1},
-        "latency/4090_amp_pt240": 0.3,
+        **{"latency/4090_amp_pt240": 0.3, "latency/4090_amp_pt291": 0.2},
+        "latency/i7": 30.0,
     }
     assert second.targets == {"accuracy/imagenet_any": 75.0}
     assert (first.group, second.group) == ("resnet", "vit")
