@@ -189,7 +189,8 @@ class NetworkLatencies:
                 continue
             true, labels = latencies[own], latencies[used]
             predicted: dict[str, PredictiveDistribution | np.ndarray] = {
-                MACS: _fit_line(self.macs[used], labels, self.macs[own])
+                MACS: _fit_line(self.macs[used], labels, self.macs[own]),
+                TREES: np.exp(trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))),
             }
             if many is not None:
                 whole = many.predict(features, name)
@@ -198,9 +199,6 @@ class NetworkLatencies:
                     LogTransform(), whole.mean[is_own], whole.std[is_own]
                 )
                 predicted[LAYERS] = _fit_sums(self._sums[used], labels, self._sums[own])
-                predicted[TREES] = np.exp(
-                    trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))
-                )
             else:
                 raw = graph_features_of_texts(
                     texts_of_rows([self.rows[i] for i in (*used, *own)]), MAX_CHAIN_LENGTH, with_layers=True

@@ -23,7 +23,7 @@ def bench_networks(
     """Predict latencies of real networks: of known families, of families left out, and from few labels.
 
     Methods are the surrogate that `finetune --learn none` fits, non-negative least squares on sums over
-    layers, a line in multiply-accumulates and, with many labels, boosted trees on the sums.
+    layers, a line in multiply-accumulates, and boosted trees on the sums.
 
     Args:
         file: parquet table of networks with families, such as nnmeter.parquet.
