@@ -16,6 +16,7 @@ def bench_networks(
     *,
     objectives: CommaList,
     protocols: CommaList = ("known families", "other families", "20", "50", "100"),
+    rows: Integer = 100_000,
     per_family: Integer = 400,
     seeds: Integer = 5,
     out: Path | None = None,
@@ -31,6 +32,7 @@ def bench_networks(
         protocols: 'known families': 15 % of the networks are the test; 'other families': each family is left
             out, or each of 12 groups of families if there are more; or a number of labelled networks that are
             drawn at random.
+        rows: maximum number of networks of the table, drawn at random.
         per_family: maximum number of networks of a family for 'other families'.
         seeds: number of draws of few labels.
         out: file of JSON lines to which results are added; cases that it has are not computed again.
@@ -48,16 +50,17 @@ def bench_networks(
 
     check_minimum("--seeds", seeds, 1)
     check_minimum("--per-family", per_family, 20)
+    check_minimum("--rows", rows, 20)
     for protocol in protocols:
         if protocol not in (KNOWN, FAMILIES) and not (protocol.isdecimal() and int(protocol) >= 10):
             raise ValueError(
                 f"--protocols has {protocol!r}: expected {KNOWN!r}, {FAMILIES!r} or a number of at least 10"
             )
     require("baselines", "the method trees")
-    settings = {"table": file.stem, "per_family": per_family}
+    settings = {"table": file.stem, "rows": rows, "per_family": per_family}
     results = Results(out, LatencyResult, settings, KEY_NAMES)
     omissions = Omissions()
-    networks = NetworkLatencies(read(file, omissions).rows, objectives, per_family)
+    networks = NetworkLatencies(read(file, omissions).sample(rows).rows, objectives, per_family)
     omissions.warn()
     for key, result in networks.run(protocols, seeds, [*results.records]):
         results.add(key, result)
