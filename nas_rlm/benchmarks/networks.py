@@ -99,6 +99,7 @@ class NetworkLatencies:
         self.objectives, self.per_family = tuple(objectives), per_family
         table = Table("", self.rows)
         self.latencies = {name: table.column(name) for name in objectives}
+        self._raw_features: dict[int, dict[str, float]] = {}  # of networks of few labels
         self.families = np.array([row.group or row.space for row in self.rows])
 
     @cached_property
@@ -181,6 +182,11 @@ class NetworkLatencies:
             values = {name: self.latencies[name][train] for name in self.objectives}
             many = LayerSurrogate.fit_counts(self.counts.select(train), values, self.families[train].tolist())
             features = many.transform_counts(self.counts.select(test))
+        else:
+            new = [i for i in (*train, *test) if i not in self._raw_features]
+            texts = texts_of_rows([self.rows[i] for i in new])
+            features_of_new = graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
+            self._raw_features.update(zip(new, features_of_new, strict=True))
         for name in self.objectives:
             latencies = self.latencies[name]
             own = test[np.isfinite(latencies[test])]
@@ -200,10 +206,7 @@ class NetworkLatencies:
                 )
                 predicted[LAYERS] = _fit_sums(self._sums[used], labels, self._sums[own])
             else:
-                raw = graph_features_of_texts(
-                    texts_of_rows([self.rows[i] for i in (*used, *own)]), MAX_CHAIN_LENGTH, with_layers=True
-                )
-                raw_train, raw_test = raw[: len(used)], raw[len(used) :]
+                raw_train, raw_test = ([self._raw_features[i] for i in part] for part in (used, own))
                 graph_features = LatencyFeatures.fit(raw_train)
                 few = LatencySurrogate.fit(graph_features, graph_features.transform(raw_train), labels, name)
                 predicted[SURROGATE] = few.predict(graph_features.transform(raw_test), name)
