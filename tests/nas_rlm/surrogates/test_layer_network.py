@@ -98,7 +98,9 @@ def test_sizes_rounding_and_class():
     (row,) = describe([conv])
     values = [getattr(conv, name) - (name == "groups") for name in SIZES]
     assert row[:STRIDE] == pytest.approx(np.log1p(values))
-    assert row[ROUNDING] == pytest.approx([12 / 9, 16 / 9, 16 / 9, 32 / 9, 36 / 33, 40 / 33, 48 / 33, 64 / 33])
+    assert row[ROUNDING] == pytest.approx(
+        [12 / 9, 16 / 9, 16 / 9, 32 / 9, 36 / 33, 40 / 33, 48 / 33, 64 / 33]
+    )
     assert dict(zip(CLASSES, row[CLASS], strict=True)) == {n: float(n == "convolution") for n in CLASSES}
     aligned = describe([conv._replace(in_channels=64, out_channels=32)])
     assert (aligned[0, ROUNDING] == 1).all()

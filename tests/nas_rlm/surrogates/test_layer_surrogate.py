@@ -68,7 +68,7 @@ def labelled():
 def surrogate(labelled):
     texts, values, groups = labelled
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layer_network, "MIN_STEPS", 150)
+        patch.setattr(layer_network, "MIN_STEPS", 100)
         state = torch.get_rng_state()
         fitted = LayerSurrogate.fit(texts, values, groups)
         assert torch.equal(torch.get_rng_state(), state)
@@ -248,7 +248,13 @@ def test_objectives_can_be_removed(surrogate, some_texts):
 
 
 TENSORS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
-WEIGHTS = ("network.mean", "network.std", "network.body.0.weight", "network.body.2.bias", "network.head.weight")
+WEIGHTS = (
+    "network.mean",
+    "network.std",
+    "network.body.0.weight",
+    "network.body.2.bias",
+    "network.head.weight",
+)
 
 
 def test_the_saved_tensors_are_those_of_the_next_tests(surrogate):
