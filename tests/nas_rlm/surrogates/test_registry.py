@@ -103,12 +103,8 @@ def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surr
 
 def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate, layers_surrogate):
     graph_surrogate = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
-    assert graph_surrogates(
-        {"a": [graph_surrogate, ngram_surrogate], "b": [ngram_surrogate, layers_surrogate]}
-    ) == {
-        "a": [graph_surrogate],
-        "b": [],
-    }
+    by_space = {"a": [graph_surrogate, ngram_surrogate], "b": [ngram_surrogate, layers_surrogate]}
+    assert graph_surrogates(by_space) == {"a": [graph_surrogate], "b": []}
     assert surrogate_by_objective([graph_surrogate, layers_surrogate, ngram_surrogate]) == {
         "accuracy": graph_surrogate,
         "latency/0": layers_surrogate,
