@@ -44,8 +44,9 @@ class Layer(NamedTuple):
         side: image side of the output in pixels; 0 if the output is no image.
         kernel: height of the kernel of a convolution, otherwise 0.
         groups: groups of a convolution, otherwise 1.
-        in_channels: channels of the input of a convolution or matrix product, otherwise 0.
-        out_channels: size of the second dimension of the output.
+        in_channels: channels of the input of a convolution; for other layers the multiply-accumulates of an
+            output element, which for a matrix product are its inner dimension.
+        out_channels: size of the second dimension of the output; 0 if it has none.
         inputs: elements of the inputs.
         outputs: elements of the first output.
         macs: multiply-accumulates.
@@ -123,11 +124,24 @@ def executed_layers(body: Body) -> dict[str, float]:
 
 
 def layers_of(body: Body, mode: str) -> Layers:
-    """Return the layers of a network that are executed.
+    """Return the layers of a network that are executed, and how often each is.
+
+    Examples:
+        >>> import search_spaces
+        >>> from nas_rlm.text import from_architecture
+        >>> from nas_rlm.text.parser import parse_network
+        >>> space = search_spaces.get("nasbench201")
+        >>> cell = "|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|"
+        >>> layers = layers_of(parse_network(from_architecture(space, space.parse(cell))), NEEDED)
+        >>> [(n, layer.side, layer.out_channels) for layer, n in layers.items() if layer.type == "Conv1x1"]
+        [(5, 32, 16), (1, 16, 32), (5, 16, 32), (1, 8, 64), (5, 8, 64)]
 
     Args:
         body: the network.
         mode: one of `MODES`.
+
+    Returns:
+        The number of executions by layer, in the order of the first execution.
     """
     inputs, outputs = (True,) * len(body.inputs), (True,) * len(body.outputs)
     if mode == FUSED:
@@ -300,18 +314,16 @@ def _layer_type(op: Operator) -> str:
 def _layer(op: Operator, input_size: int) -> Layer:
     """Return an operator as a layer with `input_size` elements of its inputs."""
     costs, kernel = op.costs, op.kernel
-    in_channels = kernel[1] * op.group if len(kernel) > 1 else 0
-    if not kernel and costs.macs and op.weights:
-        in_channels = op.weights[0][-1]
+    macs = costs.macs or 0
     return Layer(
         _layer_type(op),
         image_side(op),
         kernel[2] if len(kernel) > 2 else 0,
         op.group,
-        in_channels,
+        kernel[1] * op.group if len(kernel) > 1 else macs // max(1, costs.activations),
         op.shape[1] if len(op.shape) > 1 else 0,
         input_size,
         costs.activations,
-        costs.macs or 0,
+        macs,
         costs.params + sum([number for _, number in costs.shared]),
     )

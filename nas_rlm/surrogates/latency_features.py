@@ -26,6 +26,7 @@ CRITICAL, TRANSFER = "critical path", "transfer"  # groups
 CONVOLUTION, DEPTHWISE, PRODUCT, POOLING, FUNCTION, MOVEMENT = CLASSES = (
     *("convolution", "depthwise", "product", "pooling", "function", "movement"),
 )
+PRODUCTS = "Gemm", "MatMul", "Einsum", "Attention", "LSTM", "GRU", "RNN"  # also quantized and fused ones
 COMPUTE, MEMORY = "compute", "memory"  # classes of classes
 
 
@@ -38,7 +39,9 @@ def class_of(layer: str, mode: str) -> str:
     """
     if layer.startswith("Conv") and layer[4:5].isdigit():
         return DEPTHWISE if layer.endswith("d") else CONVOLUTION
-    if layer.startswith(("Gemm", "MatMul", "Einsum", "Attention")):
+    if layer == "ConvTranspose":
+        return CONVOLUTION
+    if any(name in layer for name in PRODUCTS):
         return PRODUCT
     if "Pool" in layer:
         return POOLING

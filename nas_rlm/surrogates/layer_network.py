@@ -47,7 +47,11 @@ class LayerCounts:
 
     @classmethod
     def of_texts(cls, texts: Sequence[str]) -> LayerCounts:
-        """Return the layers of the networks of N texts."""
+        """Return the layers of the networks of N texts.
+
+        Args:
+            texts: texts of the networks.
+        """
         index_of: dict[Layer, int] = {}
         indices: list[int] = []
         counts: list[int] = []
@@ -98,7 +102,14 @@ class LayerCounts:
 
 
 def describe(layers: Sequence[Layer]) -> np.ndarray:
-    """Return descriptions of U layers, float64 [U, F]: logarithms of sizes, stride, rounding and class."""
+    """Return descriptions of U layers, float64 [U, F].
+
+    They are logarithms of sizes, costs and the stride, the factors by which channels increase if they are
+    rounded up to multiples of `VECTOR_SIZES`, and 1 for the class of the layer.
+
+    Args:
+        layers: at least one layer.
+    """
     rows = []
     for layer in layers:
         sizes = layer.side, layer.in_channels, layer.out_channels, layer.kernel, layer.groups - 1
@@ -108,14 +119,18 @@ def describe(layers: Sequence[Layer]) -> np.ndarray:
         own_class = class_of(layer.type, ALL)
         classes = [float(own_class == name) for name in CLASSES]
         rows.append([*np.log1p([*sizes, *costs]), _log_stride(layer), *rounding, *classes])
-    return np.array(rows, float).reshape(len(layers), -1)
+    return np.array(rows, float)
 
 
 def _log_stride(layer: Layer) -> float:
-    """Return the binary logarithm of the stride of a convolution, 0 for other layers."""
-    if not (layer.kernel and layer.inputs and layer.in_channels and layer.side):
+    """Return the binary logarithm of the stride of a convolution over images, 0 for other layers.
+
+    It is half the logarithm of the ratio of input and output positions, for any batch and form of the image.
+    """
+    sizes = layer.kernel, layer.in_channels, layer.out_channels, layer.inputs, layer.outputs
+    if not all(sizes):
         return 0.0
-    return float(np.log2(layer.inputs / layer.in_channels / layer.side**2) / 2)
+    return float(np.log2(layer.inputs / layer.in_channels * layer.out_channels / layer.outputs) / 2)
 
 
 class LayerNetwork(nn.Module):
@@ -132,8 +147,8 @@ class LayerNetwork(nn.Module):
 
     def __init__(self, mean: Tensor, std: Tensor, num_devices: int) -> None:
         super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("std", std)
+        self.register_buffer("mean", mean.clone())  # networks do not share memory
+        self.register_buffer("std", std.clone())
         self.body = nn.Sequential(nn.Linear(len(mean), WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH), nn.SiLU())
         self.head = nn.Linear(WIDTH, num_devices)
         nn.init.zeros_(self.head.weight)
@@ -170,6 +185,9 @@ def fit_layer_network(
         constants: latencies that do not depend on the layers, float64 [K].
         latencies: measured latencies, float64 [N, K]; NaN where a network is not measured.
         num_epochs: passes over the networks; there are at least `MIN_STEPS` steps.
+
+    Returns:
+        The network in evaluation mode. Torch's global random generator is not used.
     """
     descriptions = describe(counts.layers)
     used = descriptions[np.unique(counts.rows_of(networks)[1].numpy())]
@@ -198,7 +216,8 @@ def fit_layer_network(
             losses = nn.functional.huber_loss(
                 errors, torch.zeros_like(errors), delta=ROBUST_ERROR, reduction="none"
             )
-            loss = (losses * is_measured[batch]).sum() / is_measured[batch].sum() / ROBUST_ERROR
+            num_measured = is_measured[batch].sum().clamp(min=1)
+            loss = (losses * is_measured[batch]).sum() / num_measured / ROBUST_ERROR
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), MAX_GRADIENT)

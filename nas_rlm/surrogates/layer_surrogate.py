@@ -115,7 +115,7 @@ class LayerSurrogate:
 
         Args:
             texts: texts of N networks.
-            values: latencies of each device above 0, float64 [N], NaN where a network is not measured.
+            values: latencies above 0 by objective, float64 [N], NaN where a network is not measured.
             groups: names of the N networks' families, which the intervals are calibrated across. By default
                 each network is a family.
         """
@@ -284,14 +284,15 @@ class LayerSurrogate:
         return torch.from_numpy(np.stack([mean, std], 2))
 
     def layer_latencies(self, text: str, objective: str) -> list[tuple[Layer, int, float]]:
-        """Return the layers of a network, how often each is executed, and its latency in ms.
+        """Return the layers of a network with their latencies.
 
         Args:
             text: text of the network.
             objective: one of this surrogate's objectives.
 
         Returns:
-            The layers in the order of their first execution. A last one, `Layer("constant", 0)`, has the
+            The layers in the order of their first execution, each with the number of its executions and the
+            latency of one execution in ms. A last one, `Layer("constant", 0)`, has the
             latency that does not depend on the layers. The latencies of all executions sum to the prediction.
         """
         k, counts = self.objectives.index(objective), LayerCounts.of_texts([text])
@@ -318,7 +319,11 @@ class LayerSurrogate:
         return PredictiveDistribution(LogTransform(), own[:, 0], own[:, 1], temperature)
 
     def without(self, objectives: Sequence[str]) -> LayerSurrogate | None:
-        """Return a copy without the given objectives, or None if no objective is left."""
+        """Return a copy without the given objectives, or None if no objective is left.
+
+        Args:
+            objectives: names of objectives, also of those that this surrogate does not predict.
+        """
         kept = [k for k, name in enumerate(self.objectives) if name not in objectives]
         if len(kept) == len(self.objectives):
             return self
@@ -354,6 +359,10 @@ class LayerSurrogate:
     def from_saved(cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> LayerSurrogate:
         """Make a surrogate from its `tensors` and its `description`.
 
+        Args:
+            tensors: the saved tensors by name.
+            description: the saved description.
+
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
@@ -381,8 +390,8 @@ class LayerSurrogate:
         positive = (tensors["hidden_std"], tensors["network.std"], calibration[:, 0], calibration[:, 2])
         if any((t <= 0).any() for t in positive):
             raise ValueError("a standard deviation or a leverage is not above 0")
-        if (tensors["coefficients"] < 0).any() or (tensors["constants"] < 0).any():
-            raise ValueError("a coefficient is below 0")
+        if any((tensors[name] < 0).any() for name in ("coefficients", "constants", "calibration")):
+            raise ValueError("a coefficient or a value of the calibration is below 0")
         temperatures, network_temperatures = description["temperatures"], description["network_temperatures"]
         if not all(0 < t < np.inf for t in (*temperatures.values(), *network_temperatures.values())):
             raise ValueError("a temperature is not above 0")

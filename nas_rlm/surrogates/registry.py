@@ -84,12 +84,12 @@ def predictive_distributions(
     raw_features = [
         synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) for text in texts if uses_graphs
     ]
+    distinct = {id(surrogate): surrogate for surrogate in selected if surrogate}
     features = {
-        id(surrogate): surrogate.transform(texts)
+        key: surrogate.transform(texts)
         if isinstance(surrogate, TextSurrogate)
         else surrogate.graph_features.transform(raw_features)
-        for surrogate in selected
-        if surrogate
+        for key, surrogate in distinct.items()
     }
     return [
         surrogate.predict(features[id(surrogate)], name) if surrogate else None

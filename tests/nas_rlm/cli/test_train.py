@@ -1,11 +1,17 @@
 import json
 
 import numpy as np
+import onnx
+import pytest
 
 import nas_rlm
 import search_spaces
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
+from nas_rlm.graph.costs import compute_costs
+from nas_rlm.surrogates import fitting, layer_network, layer_surrogate
+from nas_rlm.text import from_architectures, from_onnx
+from nas_rlm.text.parser import parse_network
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from tests.nas_rlm.cli.commands import ARCHS, refused, rows
 
@@ -110,3 +116,47 @@ def test_evaluate_can_evaluate_only_the_network(tmp_path, table, monkeypatch, ca
     for flag in ([], ["--no-surrogates"]):
         assert main([*command, *flag]) == 0
     assert [bool(surrogates) for surrogates in used] == [True, False]
+
+
+@pytest.fixture
+def own_networks(tmp_path, monkeypatch):
+    """Return a table of 26 networks of two families without a space, with their latencies."""
+    monkeypatch.setattr(fitting, "MAX_LATENCY_LABELS", 25)
+    monkeypatch.setattr(layer_network, "MIN_STEPS", 5)
+    monkeypatch.setattr(layer_surrogate, "NUM_FOLDS", 2)
+    own, rng = [], np.random.default_rng(5)
+    for name in ("nasbench201", "ofa_mbv3"):
+        space = search_spaces.get(name)
+        for text in from_architectures(space, [space.sample(rng) for _ in range(13)]):
+            macs = compute_costs(parse_network(text)).sums()[0]
+            own.append(Row("", "", {"latency/new": 0.1 + 1e-8 * macs}, text, group=name))
+    write(tmp_path / "own.parquet", own)
+    return str(tmp_path / "own.parquet"), own
+
+
+@pytest.mark.parametrize("learn", [("--learn", "none", "--objectives"), ("--new-objective",)])
+def test_latencies_of_networks_of_any_family_are_learned_from_the_command_line(
+    tmp_path, model, archs, own_networks, capsys, learn
+):
+    data, own = own_networks
+    out, file = tmp_path / "tuned", tmp_path / "net.onnx"
+    command = ["finetune", *model, "--data", data, *learn, "latency/new", "--out", str(out)]
+    assert main(command) == 0
+    config = json.loads((out / "config.json").read_text())
+    (found,) = config["surrogates"][""]
+    assert (found["kind"], found["objectives"]) == ("layers", ["latency/new"])
+    assert found["evidence"]["latency/new"]["networks"] == len(own)
+    space = search_spaces.get("fbnet")
+    onnx.save(space.to_onnx(space.sample(np.random.default_rng(0))), file)
+    capsys.readouterr()
+    options = ["--model", str(out), "--objectives", "latency/new", "--quantiles", ".1,.9"]
+    assert main(["predict", str(file), *options, "--out", str(tmp_path / "p.csv")]) == 0
+    assert main(["predict", *archs, *options, "--out", str(tmp_path / "a.csv")]) == 0
+    assert "warning" not in capsys.readouterr().err
+    predicted = rows(tmp_path / "p.csv") + rows(tmp_path / "a.csv")
+    assert len(predicted) == 1 + len(ARCHS)
+    for row in predicted:
+        low, median, high = (float(row[f"latency/new{q}"]) for q in ("@0.1", "", "@0.9"))
+        assert 0 < low < median < high
+    expected = 0.1 + 1e-8 * compute_costs(parse_network(from_onnx(file))).sums()[0]
+    assert float(predicted[0]["latency/new"]) == pytest.approx(expected, rel=0.5)

@@ -3,7 +3,17 @@ import pytest
 
 import search_spaces
 from nas_rlm.graph.costs import compute_costs
-from nas_rlm.graph.executed_layers import ANY, MODES, TERMS, executed_layers
+from nas_rlm.graph.executed_layers import (
+    ANY,
+    FUSED,
+    FUSED_FUNCTION,
+    FUSED_SUM,
+    MODES,
+    TERMS,
+    Layer,
+    executed_layers,
+    layers_of,
+)
 from nas_rlm.text import from_architecture, from_onnx
 from nas_rlm.text.parser import parse_network
 from tests.nas_rlm.graph.small_models import small_model
@@ -102,3 +112,113 @@ def test_layers_are_told_apart_by_kernel_groups_and_stage():
     assert sums["all/Conv3x3d@1:macs"] == 8 * 4 * 9
     assert sums["all/Conv3x3d@1:roots"] == pytest.approx((8 * 4 * 9) ** 0.5)
     assert sums["all/Conv3x3d@1:params"] == 8 * 9
+
+
+IMAGE = {"a": (8, 3, 3, 3), "b": (8, 1, 3, 3), "w": (8, 5)}
+SEVEN_LAYERS = (
+    "c = Conv<pads=[1,1,1,1],strides=[2,2]>(x, a) r = Relu(c) d = Conv<group=8,pads=[1,1,1,1]>(r, b)"
+    " s = Add(d, r) g = GlobalAveragePool(s) f = Flatten(g) y = Gemm(f, w)"
+)
+
+
+def layers_of_model(mode, body, inputs, weights=None, output="float y", outlined=True):
+    text = from_onnx(small_model(body, inputs, weights, output), outlined=outlined)
+    return dict(layers_of(parse_network(text), mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_fields_of_each_layer(mode):
+    image = {"side": 4, "out_channels": 8, "outputs": 128}
+    expected = {
+        Layer("Conv3x3", **image, kernel=3, in_channels=3, inputs=3 * 64, macs=128 * 27, params=216): 1,
+        Layer("Relu", **image, inputs=128): 1,
+        Layer("Conv3x3d", **image, kernel=3, groups=8, in_channels=8, inputs=128, macs=128 * 9, params=72): 1,
+        Layer("Add", **image, inputs=256): 1,
+        Layer("GlobalAveragePool", 1, out_channels=8, inputs=128, outputs=8): 1,
+        Layer("Flatten", 0, out_channels=8, inputs=8, outputs=8): 1,
+        Layer("Gemm", 0, in_channels=8, out_channels=5, inputs=8, outputs=5, macs=40, params=40): 1,
+    }
+    if mode == FUSED:
+        fused = {"Relu": Layer(FUSED_FUNCTION, 4), "Add": Layer(FUSED_SUM, 4, inputs=128)}
+        expected = {fused.get(layer.type, layer): count for layer, count in expected.items()}
+    found = layers_of_model(mode, SEVEN_LAYERS, "float[1,3,8,8] x", IMAGE)
+    assert found == expected
+    assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_layer_reads_the_input_of_the_network(mode):
+    found = layers_of_model(mode, "y = Relu(x)", "float[2,8,4,6] x")
+    assert found == {Layer("Relu", 6, out_channels=8, inputs=384, outputs=384): 1}
+    found = layers_of_model(mode, "r = Relu(x) y = Add(r, x)", "float[1,8] x")
+    assert [layer.inputs for layer in found] == [8, 16]
+
+
+QUANTIZED = {
+    "w": np.ones((4, 5), np.int8),
+    "s": np.array(0.1, np.float32),
+    "z": np.array(3, np.uint8),
+    "zi": np.array(1, np.int8),
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "weights", "inner"),
+    [
+        ("y = MatMul(x, w)", "float[2,3,4] x", {"w": (4, 5)}, 4),
+        ("y = MatMul(w, x)", "float[2,4,3] x", {"w": (5, 4)}, 4),
+        ("y = MatMul(x, z)", "float[2,3,4] x, float[2,4,6] z", {}, 4),
+        ("y = Gemm(x, w)", "float[2,4] x", {"w": (4, 5)}, 4),
+        ("y = Gemm<transB=1>(x, w)", "float[2,4] x", {"w": (5, 4)}, 4),
+        ('y = Einsum<equation="bij,jk->bik">(x, w)', "float[2,3,4] x", {"w": (4, 5)}, 4),
+        ("y = QLinearMatMul(x, s, z, w, s, zi, s, z)", "uint8[2,4] x", QUANTIZED, 4),
+        ("y = com.microsoft.QGemm(x, s, z, w, s, zi)", "uint8[2,4] x", QUANTIZED, 4),
+        ("y = MatMulInteger(x, w, z)", "uint8[2,4] x", QUANTIZED, 4),
+        ("y = Mul(x, w)", "float[2,4] x", {"w": (4,)}, 0),
+        ("y = Reshape(x, w)", "float[2,4] x", {"w": np.array([8])}, 0),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_inner_dimension_of_products(body, inputs, weights, inner, mode):
+    used = {name: value for name, value in weights.items() if f" {name}" in body or f"({name}" in body}
+    (layer,) = layers_of_model(mode, body, inputs, used)
+    assert (layer.in_channels, layer.kernel, layer.groups) == (inner, 0, 1)
+    assert layer.macs == inner * layer.outputs
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_repeated_blocks_are_counted_as_often_as_in_the_unrolled_network(mode):
+    blocks = [
+        f"c{i} = Conv<pads=[1,1,1,1]>(p{i}, w{i}) s{i} = Add(c{i}, p{i}) p{i + 1} = Relu(s{i})"
+        for i in range(6)
+    ]
+    weights = {f"w{i}": (8, 8, 3, 3) for i in range(6)}
+    body = f"p0 = Sigmoid(x) {' '.join(blocks)} y = Sigmoid(p6)"
+    assert from_onnx(small_model(body, X, weights)) != from_onnx(
+        small_model(body, X, weights), outlined=False
+    )
+    rolled, unrolled = (layers_of_model(mode, body, X, weights, outlined=o) for o in (True, False))
+    assert rolled == unrolled
+    (convolutions,) = [count for layer, count in rolled.items() if layer.type == "Conv3x3"]
+    assert convolutions == 6
+
+
+@pytest.mark.parametrize("name", ["nasbench201", "nds_darts", "ofa_mbv3", "gpt_s"])
+@pytest.mark.parametrize("mode", MODES)
+def test_executed_layers_are_sums_over_the_layers(name, mode):
+    space, rng = search_spaces.get(name), np.random.default_rng(1)
+    network = parse_network(from_architecture(space, space.sample(rng)))
+    layers, sums = layers_of(network, mode), executed_layers(network)
+    for k, term in enumerate(TERMS):
+        total = sum(count * layer.terms[k] for layer, count in layers.items())
+        assert total > 0
+        assert sums[f"{mode}/{ANY}:{term}"] == pytest.approx(total)
+    for layer_type in {layer.type for layer in layers}:
+        macs = sum(count * layer.macs for layer, count in layers.items() if layer.type == layer_type)
+        own = [
+            value
+            for key, value in sums.items()
+            if key.split(":")[0].split("@")[0] == f"{mode}/{layer_type}"
+            if key.endswith(":macs")
+        ]
+        assert sum(own) == pytest.approx(macs)

@@ -5,10 +5,13 @@ import pytest
 
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
+from nas_rlm.surrogates import layer_network, layer_surrogate
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import (
+    KINDS,
     from_saved,
     graph_surrogates,
     predictive_distributions,
@@ -26,6 +29,16 @@ def graph_features():
 def ngram_surrogate():
     programs = [f"x = [0] * {i}" for i in range(20)]
     return NgramSurrogate.fit(programs, {"memory": 1.0 + np.arange(20)})
+
+
+@pytest.fixture(scope="module")
+def layers_surrogate():
+    texts = texts_of_rows(rows(20))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_network, "MIN_STEPS", 2)
+        patch.setattr(layer_surrogate, "NUM_FOLDS", 2)
+        latencies = {f"latency/{k}": 1.0 + k + np.arange(20) for k in range(2)}
+        return LayerSurrogate.fit(texts, latencies)
 
 
 def test_features_of_each_text_are_computed_once(graph_features, monkeypatch):
@@ -56,25 +69,45 @@ def test_of_two_surrogates_the_last_one_predicts(graph_features):
     assert (found.mean == second.predict(graph_features.from_texts(texts), "accuracy").mean).all()
 
 
-def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surrogate):
+def test_layers_of_each_text_are_read_once_for_all_devices(graph_features, layers_surrogate, monkeypatch):
+    accuracy = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
+    texts, calls = texts_of_rows(rows(5, seed=2)), []
+    transform = LayerSurrogate.transform
+
+    def recorded(surrogate, given):
+        calls.append(list(given))
+        return transform(surrogate, given)
+
+    monkeypatch.setattr(LayerSurrogate, "transform", recorded)
+    names = ["latency/1", "accuracy", "latency/0", "latency/none"]
+    found = predictive_distributions([accuracy, layers_surrogate], texts, names)
+    assert calls == [texts]
+    features = transform(layers_surrogate, texts)
+    for k in (0, 2):
+        assert (found[k].mean == layers_surrogate.predict(features, names[k]).mean).all()
+    assert found[1] is not None and found[3] is None
+
+
+def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surrogate, layers_surrogate):
     graph_surrogate = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
     latencies = [Row(r.space, r.arch_str, {"latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
     latency_surrogate = fit_latency_surrogate("nasbench201", latencies, "latency/a")
-    for surrogate in (graph_surrogate, latency_surrogate, ngram_surrogate):
+    for surrogate in (graph_surrogate, latency_surrogate, layers_surrogate, ngram_surrogate):
         restored = from_saved(surrogate.tensors(), surrogate.description())
         assert type(restored) is type(surrogate)
         assert restored.objectives == surrogate.objectives
-    with pytest.raises(ValueError, match="kind is 'forest': expected one of graph, latency, ngrams"):
+        assert KINDS[surrogate.description()["kind"]] is type(surrogate)
+    with pytest.raises(ValueError, match="kind is 'forest': expected one of graph, latency, layers, ngrams"):
         from_saved({}, {"kind": "forest"})
 
 
-def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate):
+def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate, layers_surrogate):
     graph_surrogate = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
-    assert graph_surrogates({"a": [graph_surrogate, ngram_surrogate], "b": [ngram_surrogate]}) == {
-        "a": [graph_surrogate],
-        "b": [],
-    }
-    assert surrogate_by_objective([graph_surrogate, ngram_surrogate]) == {
+    by_space = {"a": [graph_surrogate, ngram_surrogate], "b": [ngram_surrogate, layers_surrogate]}
+    assert graph_surrogates(by_space) == {"a": [graph_surrogate], "b": []}
+    assert surrogate_by_objective([graph_surrogate, layers_surrogate, ngram_surrogate]) == {
         "accuracy": graph_surrogate,
+        "latency/0": layers_surrogate,
+        "latency/1": layers_surrogate,
         "memory": ngram_surrogate,
     }

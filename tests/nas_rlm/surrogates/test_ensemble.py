@@ -1,0 +1,121 @@
+"""Surrogates of networks of any family in a model; see `tests.nas_rlm.test_rlm` for all else."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+
+import search_spaces
+from nas_rlm import RLM
+from nas_rlm.data import Row
+from nas_rlm.graph.costs import compute_costs
+from nas_rlm.model.checkpoint import TrainedOn
+from nas_rlm.surrogates import layer_network, layer_surrogate
+from nas_rlm.surrogates.fitting import fit_latency_surrogate
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
+from nas_rlm.surrogates.registry import surrogate_by_objective
+from nas_rlm.text import from_architectures
+from nas_rlm.text.parser import parse_network
+
+NAME, LEVELS = "latency/pixel3", (0.1, 0.5, 0.9)
+
+
+def networks(name, count=5, seed=0):
+    space, rng = search_spaces.get(name), np.random.default_rng(seed)
+    drawn = [space.sample(rng) for _ in range(count)]
+    return drawn, from_architectures(space, drawn)
+
+
+def latencies_of(texts):
+    return np.array([0.1 + 1e-8 * compute_costs(parse_network(text)).sums()[0] for text in texts])
+
+
+@pytest.fixture(scope="module")
+def surrogate():
+    texts = [text for name in ("nasbench201", "ofa_mbv3") for text in networks(name, 15)[1]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_network, "MIN_STEPS", 5)
+        patch.setattr(layer_surrogate, "NUM_FOLDS", 2)
+        fitted = LayerSurrogate.fit(texts, {NAME: latencies_of(texts)})
+    return replace(fitted, network_temperatures={NAME: WITHOUT_NETWORK})
+
+
+@pytest.fixture(params=["", "mine"])
+def rlm(request, surrogate, tiny_checkpoint):
+    """Return a model that was trained on networks without a space, or on those of an unknown space."""
+    loaded = RLM.load(tiny_checkpoint)
+    loaded.trained_on = {request.param: TrainedOn(30, (NAME,))}
+    loaded.surrogates = {request.param: [surrogate]}
+    return loaded
+
+
+@pytest.fixture
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("name", ["nasbench201", "fbnet", "nats_size", "gpt_s"])
+def test_networks_of_any_space_are_predicted_without_a_warning(rlm, surrogate, name, no_warnings):
+    architectures, texts = networks(name)
+    expected = surrogate.predict(surrogate.transform(texts), NAME).quantiles(LEVELS)
+    found = rlm.predict(name, architectures, [NAME], LEVELS)
+    assert found[:, 0] == pytest.approx(expected, rel=1e-4)
+    rlm.check_space("", [NAME])
+    rlm.check_space(name, [NAME])
+    assert rlm.predict_text(texts, [NAME], LEVELS) == pytest.approx(found, rel=1e-4)
+    assert np.array_equal(rlm.predict_text(texts, [NAME], LEVELS, space=name), found)
+
+
+def test_onnx_files_are_predicted_without_a_space(rlm, tmp_path, no_warnings):
+    space = search_spaces.get("fbnet")
+    drawn, texts = networks("fbnet", 2)
+    paths = [tmp_path / f"{k}.onnx" for k in range(2)]
+    for path, architecture in zip(paths, drawn, strict=True):
+        onnx.save(space.to_onnx(architecture), path)
+    found = rlm.predict_onnx(paths, [NAME], LEVELS)
+    assert found == pytest.approx(rlm.predict_text(texts, [NAME], LEVELS), rel=1e-4)
+    assert (np.diff(found) > 0).all()
+
+
+def test_other_objectives_still_give_a_warning(rlm):
+    with pytest.warns(UserWarning, match="no space is named"):
+        rlm.check_space("", [NAME, "accuracy"])
+    with pytest.warns(UserWarning, match="not trained on latency/eyeriss of fbnet"):
+        rlm.check_space("fbnet", [NAME, "latency/eyeriss"])
+
+
+def test_a_space_with_labels_of_its_own_keeps_its_surrogate(rlm, surrogate):
+    architectures, texts = networks("nasbench201", 25)
+    rows = [
+        Row("nasbench201", str(a), {NAME: 1000 * value})
+        for a, value in zip(architectures, latencies_of(texts), strict=True)
+    ]
+    own = fit_latency_surrogate("nasbench201", rows, NAME)
+    own = replace(own, network_temperatures={NAME: WITHOUT_NETWORK})
+    for order in (1, -1):
+        rlm.surrogates = dict([*rlm.surrogates.items(), ("nasbench201", [own])][::order])
+        assert surrogate_by_objective(rlm.surrogates_of("nasbench201"))[NAME] is own
+        for space in ("", "mine", "fbnet"):
+            assert surrogate_by_objective(rlm.surrogates_of(space))[NAME] is surrogate
+        assert rlm.predict("nasbench201", architectures[:3], [NAME]).min() > 50
+        assert rlm.predict("fbnet", networks("fbnet", 3)[0], [NAME]).max() < 50
+
+
+def test_network_and_surrogate_are_combined(rlm, surrogate, no_warnings):
+    rlm.surrogates = {space: [replace(surrogate, network_temperatures={})] for space in rlm.surrogates}
+    architectures, texts = networks("ofa_mbv3", 3)
+    found = rlm.predict("ofa_mbv3", architectures, [NAME], LEVELS)
+    assert found == pytest.approx(rlm.predict_text(texts, [NAME], LEVELS), rel=0.05)
+    samples = rlm.sample("ofa_mbv3", architectures, [NAME], 64)[:, :, 0]
+    alone = surrogate.predict(surrogate.transform(texts), NAME).median
+    assert np.median(samples, 1) == pytest.approx(alone, rel=0.3)
+
+
+def test_texts_that_are_no_networks_are_refused_in_one_line(rlm):
+    with pytest.raises(ValueError, match="is not canonical ONNX text"):
+        rlm.predict_text(["def f(n):\n    return n\n"], [NAME])
