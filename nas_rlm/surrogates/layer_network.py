@@ -132,8 +132,8 @@ class LayerNetwork(nn.Module):
 
     def __init__(self, mean: Tensor, std: Tensor, num_devices: int) -> None:
         super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("std", std)
+        self.register_buffer("mean", mean.clone())  # networks do not share memory
+        self.register_buffer("std", std.clone())
         self.body = nn.Sequential(nn.Linear(len(mean), WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH), nn.SiLU())
         self.head = nn.Linear(WIDTH, num_devices)
         nn.init.zeros_(self.head.weight)
