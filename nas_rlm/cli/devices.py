@@ -10,7 +10,7 @@ from nas_rlm.cli.app import Flag, app, load
 if TYPE_CHECKING:
     from nas_rlm.devices.known import KnownDevice, LabelSource
 
-UNKNOWN = "–"
+UNKNOWN, NO_SPACE = "–", "any network"
 
 
 @app.command
@@ -42,7 +42,8 @@ def _text(device: KnownDevice) -> str:
     lines = [f"{device.objective}  {device.description}".rstrip()]
     if device.any_network:
         lines.append("  predicted for networks of any family")
-    return "\n".join(lines + [f"  {_source_text(source)}" for source in device.sources])
+    lines += [f"  {_source_text(source)}" for source in device.sources]
+    return "\n".join(lines if device.sources else [*lines, f"  learnt from {UNKNOWN}"])
 
 
 def _source_text(source: LabelSource) -> str:
@@ -53,4 +54,4 @@ def _source_text(source: LabelSource) -> str:
     error = UNKNOWN
     if source.relative_error is not None and source.within_10_percent is not None:
         error = f"{source.relative_error:.1%}, {source.within_10_percent:.0%} within 10 %, {source.protocol}"
-    return f"{source.space or 'no space':<13} {learnt:<28} error {error}"
+    return f"{source.space or NO_SPACE:<13} {learnt:<28} error {error}"

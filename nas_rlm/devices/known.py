@@ -28,7 +28,7 @@ class LabelSource:
     """The networks of a space that a device was learnt from, and the error that is expected.
 
     Args:
-        space: name of the space; empty for networks of no space.
+        space: name of the space; empty for networks of several spaces, or of none.
         networks: networks of the space that the encoder-decoder was trained on, not all of which need a label
             of this device; None if it was not trained on the device there.
         labels: labels that the surrogate was fitted to; None without a surrogate.

@@ -120,7 +120,7 @@ def check_block_latency(block_objective: str, objectives: Sequence[str]) -> None
     """
     if not block_objective:
         latencies = [name for name in objectives if name.startswith("latency/")]
-        others = f" and {len(latencies) - 1} others" if len(latencies) > 1 else ""
+        others = f" and {len(latencies) - 1} more" if len(latencies) > 1 else ""
         raise ValueError(
             f"no layer surrogate predicts {latencies[0] if latencies else 'an objective'}{others}, so that"
             " there is no picture of blocks; `nas-rlm devices` lists the latencies that are predicted for"
@@ -180,7 +180,7 @@ def draw_blocks(info: BlockInfo) -> Figure:
                 axis.plot([stage.start] * 2, [y - BAR_HEIGHT / 2, y + BAR_HEIGHT / 2], color="white")
             center = stage.start + stage.width / 2
             axis.text(center, y - 0.6 * BAR_HEIGHT, stage.label, ha="center", fontsize=7.5, color=MUTED)
-        axis.text(bar.total, y, f"  {bar.total:.3g} ms", va="center", fontsize=9, color=INK)
+        axis.text(bar.total, y, f"  {bar.total:.4g} ms", va="center", fontsize=9, color=INK)
     axis.set_yticks(range(len(info.bars)), [bar.name for bar in info.bars], parse_math=False)
     axis.set_ylim(len(info.bars) - 0.5, -0.7)
     axis.margins(x=0.1)

@@ -68,6 +68,11 @@ class DeviceEvidence:
     relative_error: float = 1.0
     within_10_percent: float = 0.0
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether families were left out: there was more than one with enough labels in the others."""
+        return (self.relative_error, self.within_10_percent) != (1.0, 0.0)
+
     def __str__(self) -> str:
         return (
             f"{self.networks:,} networks of {self.families} families; with families left out: error"
