@@ -69,7 +69,7 @@ def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surr
         restored = from_saved(surrogate.tensors(), surrogate.description())
         assert type(restored) is type(surrogate)
         assert restored.objectives == surrogate.objectives
-    with pytest.raises(ValueError, match="kind is 'forest': expected one of graph, latency, ngrams"):
+    with pytest.raises(ValueError, match="kind is 'forest': expected one of graph, latency, layers, ngrams"):
         from_saved({}, {"kind": "forest"})
 
 
