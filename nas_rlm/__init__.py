@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from nas_rlm._version import __version__
 
 if TYPE_CHECKING:
+    from nas_rlm.comparison import compare_networks
     from nas_rlm.data.tables import Row, Table
     from nas_rlm.data.tables import read as read_table
     from nas_rlm.data.tables import write as write_table
+    from nas_rlm.devices.known import known_devices
     from nas_rlm.inspection import inspect_network
     from nas_rlm.rlm import RLM
     from nas_rlm.search.settings import Constraint, SearchSettings
@@ -31,11 +33,13 @@ __all__ = [
     "Table",
     "__version__",
     "check_space",
+    "compare_networks",
     "from_architecture",
     "from_onnx",
     "from_torch",
     "get_space",
     "inspect_network",
+    "known_devices",
     "read_table",
     "register_space",
     "run_search",
@@ -52,11 +56,13 @@ _LAZY = {
     "Study": ("nas_rlm.study", "Study"),
     "Table": ("nas_rlm.data.tables", "Table"),
     "check_space": ("nas_rlm.space_checks", "check_space"),
+    "compare_networks": ("nas_rlm.comparison", "compare_networks"),
     "from_architecture": ("nas_rlm.text", "from_architecture"),
     "from_onnx": ("nas_rlm.text", "from_onnx"),
     "from_torch": ("nas_rlm.text.torch_modules", "from_torch"),
     "get_space": ("search_spaces", "get"),
     "inspect_network": ("nas_rlm.inspection", "inspect_network"),
+    "known_devices": ("nas_rlm.devices.known", "known_devices"),
     "read_table": ("nas_rlm.data.tables", "read"),
     "register_space": ("search_spaces", "register"),
     "run_search": ("nas_rlm.study", "run_search"),

@@ -13,7 +13,9 @@ from cyclopts import CycloptsError
 
 from nas_rlm.cli import (  # each module adds its verbs to the application
     bench,
+    compare,
     data,
+    devices,
     evaluate,
     export,
     export_model,
@@ -38,7 +40,9 @@ from nas_rlm.utils.progress import set_mode
 
 __all__ = [
     "bench",
+    "compare",
     "data",
+    "devices",
     "evaluate",
     "export",
     "export_model",
@@ -65,7 +69,7 @@ ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
 
 # Verbs in the order of the help.
 VERBS = (
-    *("spaces", "export", "inspect", "predict", "rank", "export-text"),
+    *("spaces", "devices", "export", "inspect", "compare", "predict", "rank", "export-text"),
     *("search", "propose", "plot", "report"),
     *("finetune", "evaluate", "train", "tokenizer", "export-model"),
     *("profile", "data", "measure", "snas", "bench"),

@@ -46,7 +46,8 @@ class Layer(NamedTuple):
         groups: groups of a convolution, otherwise 1.
         in_channels: channels of the input of a convolution; for other layers the multiply-accumulates of an
             output element, which for a matrix product are its inner dimension.
-        out_channels: size of the second dimension of the output; 0 if it has none.
+        out_channels: size of the last dimension of the output of a product, of the second one otherwise; 0 if
+            there is none.
         inputs: elements of the inputs.
         outputs: elements of the first output.
         macs: multiply-accumulates.
@@ -321,7 +322,7 @@ def _layer(op: Operator, input_size: int) -> Layer:
         kernel[2] if len(kernel) > 2 else 0,
         op.group,
         kernel[1] * op.group if len(kernel) > 1 else macs // max(1, costs.activations),
-        op.shape[1] if len(op.shape) > 1 else 0,
+        op.shape[-1 if macs and not kernel else 1] if len(op.shape) > 1 else 0,
         input_size,
         costs.activations,
         macs,

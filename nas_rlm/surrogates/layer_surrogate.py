@@ -39,6 +39,7 @@ from nas_rlm.surrogates.predictive import (
 from nas_rlm.utils.progress import progress_bar
 
 KNOWN_QUANTILE = 0.95  # of the labelled networks' leverages, up to which a network counts as known
+MAX_NOVELTY = 2.0  # of networks whose factors are used
 RIDGE = 1e-2  # of the covariances of hidden values
 NUM_FOLDS = 5  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
@@ -46,6 +47,7 @@ HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # with which an interval may grow with novelty
 COVERED = 0.8  # share of the measurements in an interval between the quantiles at 0.1 and 0.9
 MIN_STD, MAX_LOG_STD = 0.005, 1.0
+CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
 CALIBRATION = ("threshold", "strength", "std", "exponent")
 ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
 
@@ -65,6 +67,11 @@ class DeviceEvidence:
     families: int
     relative_error: float = 1.0
     within_10_percent: float = 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether families were left out: there was more than one with enough labels in the others."""
+        return (self.relative_error, self.within_10_percent) != (1.0, 0.0)
 
     def __str__(self) -> str:
         return (
@@ -254,7 +261,7 @@ class LayerSurrogate:
         for k in range(len(self.objectives)):
             scaled = _standardised(hidden[:, k], self.hidden_mean[k], self.hidden_std[k])
             novelties[:, k] = _leverages(scaled, self.precision[k]) / self.calibration[k, 0]
-        weight = self.calibration[:, 1] * np.clip(2 - novelties, 0, 1)
+        weight = self.calibration[:, 1] * np.clip(MAX_NOVELTY - novelties, 0, 1)
         return by_costs + weight * (by_factors - by_costs), novelties
 
     def _strengths(self, counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray) -> np.ndarray:
@@ -283,6 +290,16 @@ class LayerSurrogate:
         std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
         return torch.from_numpy(np.stack([mean, std], 2))
 
+    def novelties(self, texts: Sequence[str]) -> np.ndarray:
+        """Return how unlike the labelled networks of each device N networks are, float64 [N, K].
+
+        Up to 1 a network counts as known. Above `MAX_NOVELTY` it is predicted by its costs alone.
+
+        Args:
+            texts: texts of the networks.
+        """
+        return self._predict(LayerCounts.of_texts(texts))[1]
+
     def layer_latencies(self, text: str, objective: str) -> list[tuple[Layer, int, float]]:
         """Return the layers of a network with their latencies.
 
@@ -292,20 +309,20 @@ class LayerSurrogate:
 
         Returns:
             The layers in the order of their first execution, each with the number of its executions and the
-            latency of one execution in ms. A last one, `Layer("constant", 0)`, has the
+            latency of one execution in ms. A last one, of type `CONSTANT`, has the
             latency that does not depend on the layers. The latencies of all executions sum to the prediction.
         """
         k, counts = self.objectives.index(objective), LayerCounts.of_texts([text])
         linear, factors, _ = self._by_layer(counts)
         mean, novelties = self._predict(counts)
-        weight = self.calibration[k, 1] * np.clip(2 - novelties[0, k], 0, 1)
+        weight = self.calibration[k, 1] * np.clip(MAX_NOVELTY - novelties[0, k], 0, 1)
         own = linear[:, k] * np.exp(weight * factors[:, k])
         sum_of_layers = float(counts.counts @ own + self.constants[k])
         own = own * np.exp(mean[0, k]) / max(SMALLEST, sum_of_layers)
         constant = float(np.exp(mean[0, k]) - counts.counts @ own)
         times = counts.counts.astype(int).tolist()
         found = list(zip(counts.layers, times, own.tolist(), strict=True))
-        return [*found, (Layer("constant", 0), 1, constant)]
+        return [*found, (Layer(CONSTANT, 0), 1, constant)]
 
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of a latency of N networks.

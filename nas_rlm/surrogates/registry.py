@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from torch import Tensor
 
 from nas_rlm.data import synthetic
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.layer_surrogate import MAX_NOVELTY, LayerSurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
@@ -22,6 +23,7 @@ TextSurrogate = LayerSurrogate | NgramSurrogate  # of networks or programs, on f
 Surrogate = FeatureSurrogate | TextSurrogate
 AnySurrogate = Surrogate | ZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
+MAX_LISTED = 5  # names in a message
 KINDS: dict[str, type[Surrogate]] = {
     "graph": GraphSurrogate,
     "latency": LatencySurrogate,
@@ -95,3 +97,54 @@ def predictive_distributions(
         surrogate.predict(features[id(surrogate)], name) if surrogate else None
         for surrogate, name in zip(selected, objectives, strict=True)
     ]
+
+
+def novelties(
+    surrogates: Sequence[AnySurrogate], texts: Sequence[str], objectives: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Return the novelties of N networks for each objective that a layer surrogate predicts, float64 [N].
+
+    Args:
+        surrogates: surrogates of one space.
+        texts: texts of the networks.
+        objectives: names of the objectives.
+    """
+    by_objective = surrogate_by_objective(surrogates)
+    found: dict[str, np.ndarray] = {}
+    by_surrogate: dict[int, np.ndarray] = {}
+    for name in objectives:
+        surrogate = by_objective.get(name)
+        if isinstance(surrogate, LayerSurrogate):
+            if id(surrogate) not in by_surrogate:
+                by_surrogate[id(surrogate)] = surrogate.novelties(texts)
+            found[name] = by_surrogate[id(surrogate)][:, surrogate.objectives.index(name)]
+    return found
+
+
+def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+    """Return a line for each group of networks that are unlike all labelled networks of the same devices.
+
+    Examples:
+        >>> novelty_messages({"latency/a": np.array([3.0, 1.0]), "latency/b": np.array([1.5, 1.0])}, "xy")
+        ['no labelled network of latency/a is like x: the predicted interval is wide']
+
+    Args:
+        novelties_of: novelties of N networks by objective, see `novelties`.
+        names: names of the networks.
+    """
+    networks_of: dict[tuple[str, ...], list[str]] = {}
+    for i, name in enumerate(names):
+        unlike = tuple([o for o, values in novelties_of.items() if values[i] > MAX_NOVELTY])
+        if unlike:
+            networks_of.setdefault(unlike, []).append(name)
+    return [
+        f"no labelled network of {_listed(objectives)} is like {_listed(networks)}: the predicted"
+        f" {'interval is' if len(objectives) == len(networks) == 1 else 'intervals are'} wide"
+        for objectives, networks in networks_of.items()
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as text, the first ones if there are many."""
+    shown, num_others = names[:MAX_LISTED], len(names) - MAX_LISTED
+    return ", ".join(shown) + (f" and {num_others:,} more" if num_others > 0 else "")

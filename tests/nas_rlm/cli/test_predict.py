@@ -329,3 +329,24 @@ def test_an_exported_model_predicts_without_torch(tmp_path, model, archs, capsys
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-1500:]
     assert done.stdout.splitlines()[0].startswith("arch,flops,accuracy,")
+
+
+def test_a_network_unlike_all_labelled_ones_is_named_with_its_devices(
+    capsys, tmp_path, layer_checkpoint, cell_files
+):
+    novel = tmp_path / "novel.onnx"
+    onnx.save(residual_network(2, initialisers=True), novel)
+    command = ["predict", "--model", str(layer_checkpoint), "--quantiles", ".1,.9", "--objectives"]
+    assert main([*command, "latency/cortexA76cpu", str(cell_files[0]), str(novel)]) == 0
+    output = capsys.readouterr()
+    assert output.err.splitlines() == [
+        f"nas-rlm: warning: no labelled network of latency/cortexA76cpu is like {novel}: the predicted"
+        " interval is wide"
+    ]
+    assert output.out.startswith(
+        "arch,latency/cortexA76cpu,latency/cortexA76cpu@0.1,latency/cortexA76cpu@0.9\n"
+    )
+    assert main([*command, "latency/cortexA76cpu", *map(str, cell_files)]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*command, "flops", str(novel)]) == 0
+    assert capsys.readouterr().err == ""

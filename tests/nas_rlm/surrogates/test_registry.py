@@ -14,9 +14,14 @@ from nas_rlm.surrogates.registry import (
     KINDS,
     from_saved,
     graph_surrogates,
+    novelties,
+    novelty_messages,
     predictive_distributions,
     surrogate_by_objective,
 )
+from nas_rlm.text import from_onnx
+from tests.nas_rlm.conftest import LAYER_OBJECTIVES
+from tests.nas_rlm.onnx_models import residual_network
 from tests.nas_rlm.stubs import counted_cells as rows
 
 
@@ -111,3 +116,24 @@ def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate, layer
         "latency/1": layers_surrogate,
         "memory": ngram_surrogate,
     }
+
+
+def test_novelties_are_those_of_layer_surrogates(layer_rlm, cell_files):
+    texts = [*map(from_onnx, cell_files), from_onnx(residual_network(2))]
+    surrogates = layer_rlm.surrogates_of("")
+    found = novelties(surrogates, texts, ["accuracy", LAYER_OBJECTIVES[1], "latency/pixel3"])
+    assert list(found) == [LAYER_OBJECTIVES[1]]
+    assert np.array_equal(found[LAYER_OBJECTIVES[1]], surrogates[0].novelties(texts)[:, 1])
+    assert (found[LAYER_OBJECTIVES[1]] > 2).tolist() == [False, False, True]
+
+
+def test_a_line_for_the_networks_that_are_unlike_those_of_the_same_devices():
+    found = {"latency/a": np.array([3, 1, 2.1, 2, 9.0]), "latency/b": np.array([3, 1, 1, 9, 2.5])}
+    assert novelty_messages(found, ["v", "w", "x", "y", "z"]) == [
+        "no labelled network of latency/a, latency/b is like v, z: the predicted intervals are wide",
+        "no labelled network of latency/a is like x: the predicted interval is wide",
+        "no labelled network of latency/b is like y: the predicted interval is wide",
+    ]
+    many = {"latency/a": np.full(8, 3.0)}
+    assert "is like 0, 1, 2, 3, 4 and 3 more: " in novelty_messages(many, [*map(str, range(8))])[0]
+    assert novelty_messages({}, ["v"]) == []

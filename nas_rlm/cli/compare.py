@@ -1,0 +1,164 @@
+"""compare: costs, predicted objectives and latencies of blocks of ONNX files, side by side."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import search_spaces
+from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, app, load
+from nas_rlm.files import check_target, write_text
+
+if TYPE_CHECKING:
+    from nas_rlm.comparison import Comparison, Prediction
+
+PAGE, DATA = ".html", ".json"
+STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1f2430}"
+    "table{border-collapse:collapse}td,th{padding:.3rem .9rem;border-bottom:1px solid #e8ebf0;"
+    "text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%;margin-top:1.5rem}"
+)
+
+
+@app.command
+def compare(
+    *files: Path,
+    objectives: CommaList = (),
+    input_shape: InputShapes = (),
+    space: str | None = None,
+    model: str = "nas",
+    out: Path | None = None,
+    limits: FileLimits = DEFAULT_FILE_LIMITS,
+) -> None:
+    """Compare ONNX files: costs, predicted objectives with 80 % intervals, and where the time goes.
+
+    The picture has a bar for each file, made of the predicted latencies of its layers, by image side and
+    class of layer. It shows the first of the objectives that is predicted by layers.
+
+    Args:
+        files: ONNX files.
+        objectives: objectives to predict, such as latency/cortexA76cpu,accuracy/imagenet. By default the
+            latencies that are predicted for networks of any family, and what the model knows of --space.
+        input_shape: shape of an input with open sizes in the files, such as images:1x3x224x224. May be
+            repeated. An open first size is a batch of 1.
+        space: the space as part of which the files are predicted: its name, or FILE.py:CLASS or MODULE:CLASS
+            of your own; by default none.
+        model: a checkpoint directory, or the name of a shipped model.
+        out: a page (.html) with table and picture, the picture (.png, .svg, .pdf or .jpg), or the data
+            (.json) with the keys objectives, block_objective and networks. Each network has the keys name,
+            macs, params, activations, predictions (by objective: median, low, high, novelty) and blocks
+            (side, layer_class, layers, latency).
+        limits: limits on each file.
+    """
+    from nas_rlm.comparison import block_latency, compare_networks, default_objectives
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+
+    if not files:
+        raise ValueError("nothing to compare: give ONNX files")
+    is_picture = out is not None and out.suffix not in (PAGE, DATA)
+    if out:
+        _check_out(out, files)
+    space_name = search_spaces.name_of(space) if space else ""
+    rlm = load(model)
+    chosen = tuple([name for name in objectives if name not in EXACT_OBJECTIVES])
+    chosen = chosen if objectives else default_objectives(rlm, space_name)
+    if is_picture:
+        from nas_rlm.plotting.block_latencies import check_block_latency
+
+        if chosen:
+            rlm.check(chosen)
+        check_block_latency(block_latency(rlm, chosen, space_name), chosen)
+    found = compare_networks(
+        files, objectives or chosen, rlm, dict(input_shape), space_name, limits.checked()
+    )
+    print(_text(found))
+    if out:
+        _write(found, out)
+        print(f"{'picture' if is_picture else 'comparison'}: {out}")
+
+
+def _check_out(out: Path, files: tuple[Path, ...]) -> None:
+    """Refuse an output file that cannot be written, or is one of the files to read."""
+    from nas_rlm.plotting.style import FORMATS
+
+    if out.suffix not in (PAGE, DATA, *FORMATS):
+        raise ValueError(f"--out is {str(out)!r}: expected {PAGE}, {DATA} or {', '.join(FORMATS)}")
+    check_target(out)
+    if any(out.exists() and file.exists() and file.samefile(out) for file in files):
+        raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
+
+
+def _write(comparison: Comparison, out: Path) -> None:
+    """Write a comparison as a page, a picture or data."""
+    if out.suffix == DATA:
+        write_text(out, json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    elif out.suffix == PAGE:
+        write_text(out, _page(comparison))
+    else:
+        from nas_rlm.plotting.block_latencies import block_info, draw_blocks
+        from nas_rlm.plotting.style import save_figure
+
+        save_figure(draw_blocks(block_info(comparison)), out)
+
+
+def _rows(comparison: Comparison) -> list[list[str]]:
+    """Return the cells of the table: a header, and a row for each cost and each objective."""
+    from nas_rlm.data.objective_kinds import kind_of
+    from nas_rlm.plotting.block_latencies import shortened
+
+    networks = comparison.networks
+    rows = [["", *shortened([network.name for network in networks])]]
+    rows.append(["MACs", *(f"{network.macs:,}" for network in networks)])
+    rows.append(["parameters", *(f"{network.params:,}" for network in networks)])
+    rows.append(["activations", *(f"{network.activations:,}" for network in networks)])
+    for name in comparison.objectives:
+        unit = kind_of(name).unit
+        label = f"{name} ({unit})" if unit else name
+        rows.append([label, *(_interval(network.predictions[name]) for network in networks)])
+    return rows
+
+
+def _interval(prediction: Prediction) -> str:
+    """Return a median with its interval as text."""
+    return f"{prediction.median:.4g} [{prediction.low:.4g}, {prediction.high:.4g}]"
+
+
+def _text(comparison: Comparison) -> str:
+    """Return the table as text."""
+    rows = _rows(comparison)
+    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for label, *cells in rows:
+        padded = [f"{cell:>{width}}" for cell, width in zip(cells, others, strict=True)]
+        lines.append("  ".join([f"{label:<{first}}", *padded]))
+    return "\n".join(lines)
+
+
+def _page(comparison: Comparison) -> str:
+    """Return a page with the table and, where blocks are known, the picture."""
+    from nas_rlm.plotting.block_latencies import block_info, draw_blocks
+
+    header, *rows = [[html.escape(cell) for cell in row] for row in _rows(comparison)]
+    table = "".join(f"<th>{cell}</th>" for cell in header)
+    table = f"<tr>{table}</tr>\n"
+    table += "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
+    try:
+        figure = draw_blocks(block_info(comparison))
+    except ValueError as error:
+        warnings.warn(str(error), stacklevel=2)
+        picture = ""
+    else:
+        content = io.BytesIO()
+        figure.savefig(content, format="png", dpi=150, metadata={"Software": None})
+        data = base64.b64encode(content.getvalue()).decode()
+        picture = f'<img alt="predicted latency by block" src="data:image/png;base64,{data}">\n'
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Networks</title>\n'
+        f"<style>{STYLE}</style>\n<h1>Networks</h1>\n<p>Medians, and in brackets intervals that have 80 %"
+        f" of the probability.</p>\n<table>\n{table}</table>\n{picture}</html>\n"
+    )
