@@ -129,7 +129,7 @@ def _source(rlm: RLM, space: str, objective: str, surrogate: Surrogate | None) -
     networks = trained.rows if trained and objective in trained.objectives else None
     if isinstance(surrogate, LayerSurrogate):
         found = surrogate.evidence[objective]
-        if not found.is_measured:
+        if found.relative_error is None:
             return LabelSource(space, networks, found.networks, found.families)
         errors = found.relative_error, found.within_10_percent
         return LabelSource(space, networks, found.networks, found.families, *errors, FAMILIES_LEFT_OUT)

@@ -44,7 +44,7 @@ RIDGE = 1e-2  # of the covariances of hidden values
 NUM_FOLDS = 5  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
 HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
-EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # with which an interval may grow with novelty
+EXPONENTS = (0.5, 0.75, 1.0)  # with which an interval may grow with novelty
 COVERED = 0.8  # share of the measurements in an interval between the quantiles at 0.1 and 0.9
 MIN_STD, MAX_LOG_STD = 0.005, 1.0
 CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
@@ -59,24 +59,23 @@ class DeviceEvidence:
     Args:
         networks: number of labelled networks.
         families: number of their families; that of the networks if they have none.
-        relative_error: mean absolute error, relative to the measured latency (MAPE); 1 with a single family.
-        within_10_percent: share of the predictions within 10 % of the measured latency.
+        relative_error: mean absolute error, relative to the measured latency (MAPE); None where no family could
+            be left out.
+        within_10_percent: share of the predictions within 10 % of the measured latency; None likewise.
     """
 
     networks: int
     families: int
-    relative_error: float = 1.0
-    within_10_percent: float = 0.0
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether families were left out: there was more than one with enough labels in the others."""
-        return (self.relative_error, self.within_10_percent) != (1.0, 0.0)
+    relative_error: float | None = None
+    within_10_percent: float | None = None
 
     def __str__(self) -> str:
+        learnt_from = f"{self.networks:,} networks of {self.families} families"
+        if self.relative_error is None or self.within_10_percent is None:
+            return f"{learnt_from}; the error on other families is not known"
         return (
-            f"{self.networks:,} networks of {self.families} families; with families left out: error"
-            f" {self.relative_error:.1%}, {self.within_10_percent:.0%} within 10 %"
+            f"{learnt_from}; with families left out: error {self.relative_error:.1%},"
+            f" {self.within_10_percent:.0%} within 10 %"
         )
 
 

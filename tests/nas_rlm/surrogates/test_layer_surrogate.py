@@ -152,7 +152,7 @@ def test_evidence_is_that_of_families_left_out(surrogate, labelled):
 
 
 def test_a_device_with_one_family_is_predicted_without_evidence(surrogate):
-    assert surrogate.evidence[PHONE] == DeviceEvidence(NUM_NETWORKS, 1, 1.0, 0.0)
+    assert surrogate.evidence[PHONE] == DeviceEvidence(NUM_NETWORKS, 1)
     texts = texts_of("fbnet", seed=1)
     true = latencies_of(texts, PHONE, seed=5)
     found = predicted(surrogate, texts, PHONE)
