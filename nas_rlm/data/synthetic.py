@@ -26,7 +26,7 @@ from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
 
-CACHE_VERSION = 5  # raise it when the graph features change
+CACHE_VERSION = 6  # raise it when the graph features change
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 
 
