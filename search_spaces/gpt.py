@@ -123,10 +123,7 @@ class _GPT(SearchSpace[LanguageModel]):
         return LanguageModel(width, heads, ratios, content["bias"])
 
     def published_flops(self, architecture: LanguageModel) -> int:
-        """Return the multiply-accumulates as the benchmark counts them.
-
-        They are those of the linear layers alone: `flops` without the `attention_flops`.
-        """
+        """Return the multiply-accumulates of linear layers alone, as the benchmark counts them."""
         return self.flops(architecture) - self.attention_flops(architecture)
 
     def attention_flops(self, architecture: LanguageModel) -> int:

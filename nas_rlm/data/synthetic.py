@@ -52,7 +52,7 @@ def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = Fal
 
     Returns:
         Costs of the network: `flops` (multiply-accumulates), `params`, and `activations`, the number of
-        values that are computed for one image.
+        values that are computed for all inputs of the batch.
 
         For each kind of operator: its sums `KIND/macs`, `KIND/params`, `KIND/activations`, `KIND/sides` (of
         its outputs), `KIND/roots` and `KIND/logs`. The last two are sums of the square roots and binary

@@ -38,9 +38,9 @@ def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block | No
     out = space.write_checked(graph, architecture)
     if not graph.is_plain:
         return None
-    output_shape = space.batch_size, *out.inner_shape
-    shape, output_shape_text = (",".join(map(str, dims)) for dims in (input_shape, output_shape))
-    types = (f"{space.input_type}[{shape}]",), (f"float[{output_shape_text}]",)
+    shapes = input_shape, (space.batch_size, *out.inner_shape)
+    inputs, outputs = (",".join(map(str, shape)) for shape in shapes)
+    types = (f"{space.input_type}[{inputs}]",), (f"float[{outputs}]",)
     return with_layer_calls(Block((graph.input.id,), (out.id,), graph.recorded_nodes(), *types))
 
 
