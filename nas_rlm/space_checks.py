@@ -199,11 +199,12 @@ class _Check:
                 f"{where}: flops and params are {found[0]:,} and {found[1]:,}, but those of its network are"
                 f" {int(costs['flops']):,} and {int(costs['params']):,}"
             )
-        graph = Graph((2, *space.shape(architecture)), input_type=space.input_type)
-        out = self._call(f"{where} with a batch of 2", lambda: space.write(graph, architecture))
-        if out.shape[:1] != (2,):
+        batch = space.batch_size + 1
+        graph = Graph((batch, *space.shape(architecture)), input_type=space.input_type)
+        out = self._call(f"{where} with a batch of {batch}", lambda: space.write(graph, architecture))
+        if out.shape[:1] != (batch,):
             raise self._violation(
-                f"{where}: with a batch of 2 its output has the shape {list(out.shape)}, where reshapes"
+                f"{where}: with a batch of {batch} its output has the shape {list(out.shape)}, where reshapes"
                 " need 0 or -1 in place of the batch size"
             )
         self.costs.append((*found, len(text)))

@@ -48,21 +48,19 @@ class _GPT(SearchSpace[LanguageModel]):
 
     A token embedding; blocks of causal self-attention with rotary positions and a gated MLP, each after a
     layer norm and with a shortcut; a layer norm; and a linear layer to the vocabulary. The network reads the
-    ids of one sequence of tokens. A genome has genes for the largest number of blocks; those of blocks beyond
-    the depth do not matter and are 0 in `encode`.
+    ids of `batch_size` sequences of tokens, as many as the benchmark counts and measures. A genome has genes
+    for the largest number of blocks; those of blocks beyond the depth do not matter and are 0 in `encode`.
 
-    `flops` counts all matrix products of one sequence, those between queries, keys and values as well. The
-    benchmark does not count these, and counts `num_sequences` sequences: see `published_flops`.
+    `flops` counts all matrix products, those between queries, keys and values as well. The benchmark does not
+    count these: see `published_flops`.
 
     Attributes:
-        num_sequences: number of sequences for which the benchmark counts and measures a network.
         widths: choices of the features of a token.
         depths: choices of the number of blocks, in ascending order.
         head_counts: choices of the number of heads of a block.
         vocabulary: number of different tokens.
     """
 
-    num_sequences: int
     widths: tuple[int, ...]
     depths: tuple[int, ...]
     head_counts: tuple[int, ...]
@@ -125,18 +123,13 @@ class _GPT(SearchSpace[LanguageModel]):
         return LanguageModel(width, heads, ratios, content["bias"])
 
     def published_flops(self, architecture: LanguageModel) -> int:
-        """Return the multiply-accumulates as the benchmark counts them.
-
-        They are those of the linear layers alone, for `num_sequences` sequences: `flops` without the
-        `attention_flops`, times `num_sequences`.
-        """
-        per_sequence = self.flops(architecture) - self.attention_flops(architecture)
-        return self.num_sequences * per_sequence
+        """Return the multiply-accumulates of linear layers alone, as the benchmark counts them."""
+        return self.flops(architecture) - self.attention_flops(architecture)
 
     def attention_flops(self, architecture: LanguageModel) -> int:
-        """Return the multiply-accumulates between queries, keys and values, for one sequence."""
+        """Return the multiply-accumulates between queries, keys and values."""
         (num_tokens,) = self.input_shape
-        return 2 * num_tokens**2 * HEAD_WIDTH * sum(architecture.heads)
+        return 2 * self.batch_size * num_tokens**2 * HEAD_WIDTH * sum(architecture.heads)
 
     def write(self, graph: Graph, architecture: LanguageModel) -> Value:
         embedding = graph.weight(self.vocabulary, architecture.embed_dim)
@@ -160,7 +153,7 @@ class GPTSmall(_GPT):
     """
 
     name = "gpt_s"
-    num_sequences = 8
+    batch_size = 8
     widths, depths, head_counts = (192, 384, 768), (10, 11, 12), (4, 8, 12)
 
 
@@ -168,7 +161,7 @@ class GPTMedium(_GPT):
     """Language models of the scale of GPT-2 medium: HW-GPT-Bench's space M."""
 
     name = "gpt_m"
-    num_sequences = 4
+    batch_size = 4
     widths, depths, head_counts = (256, 512, 1024), (22, 23, 24), (8, 12, 16)
 
 
@@ -176,7 +169,6 @@ class GPTLarge(_GPT):
     """Language models of the scale of GPT-2 large: HW-GPT-Bench's space L."""
 
     name = "gpt_l"
-    num_sequences = 1
     widths, depths, head_counts = (320, 640, 1280), (34, 35, 36), (8, 16, 20)
 
 

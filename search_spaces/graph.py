@@ -50,7 +50,7 @@ class Graph:
         input: input value.
         body: nodes so far.
         params: number of trainable parameters so far, without the running statistics of batch norm.
-        macs: multiply-accumulates of convolutions and linear layers so far, for one image.
+        macs: multiply-accumulates of convolutions and matrix products so far, for all inputs of the batch.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Graph:
             infos.append(None if a is None else a.info)
         output, macs = _inference()(kind, tuple(sorted(attributes.items())), tuple(infos))
         value = self._new_value(output)
-        self._op_macs[value.id] = macs // self.input_shape[0]
+        self._op_macs[value.id] = macs
         self.macs += self._op_macs[value.id]
         channels, side, width = expected
         found = value.channels, value.side, value.width
@@ -250,7 +250,7 @@ class Graph:
         if self.checked:
             return self.op("Conv", *arguments, **attributes)
         size = -(-x.side // down), -(-x.width // across)
-        self.macs += prod(size) * prod(w.shape)
+        self.macs += self.input_shape[0] * prod(size) * prod(w.shape)
         return self.op("Conv", *arguments, channels=channels, side=size[0], width=size[1], **attributes)
 
     def batch_norm(self, x: Value) -> Value:
@@ -302,7 +302,7 @@ class Graph:
                 raise ValueError(f"graph.linear reads vectors, not the shape {list(x.shape)}")
             w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
             return self.op("Gemm", x, w, b, transB=1)
-        self.macs += classes * x.channels
+        self.macs += self.input_shape[0] * classes * x.channels
         w, b = self.weight(classes, x.channels), self.weight(classes, fill=0.0)
         return self.op("Gemm", x, w, b, channels=classes, transB=1)
 
@@ -316,9 +316,9 @@ class Graph:
         if self.checked:
             return self.op("MatMul", x, y)
         if isinstance(y, Weight):
-            self.macs += x.side * prod(y.shape)
+            self.macs += self.input_shape[0] * x.side * prod(y.shape)
             return self.op("MatMul", x, y, channels=y.shape[1])
-        self.macs += x.channels * x.side * x.width * y.width
+        self.macs += self.input_shape[0] * x.channels * x.side * x.width * y.width
         return self.op("MatMul", x, y, width=y.width)
 
     def block(self, body: Callable[..., Value], x: Value, *arguments: Any, **options: Any) -> Value:

@@ -106,7 +106,7 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
         ValueError: one is missing, or has a wrong type or value.
     """
     kind = type(space).__name__
-    for attribute in ("name", "size", "genes", "input_shape", "input_type"):
+    for attribute in ("name", "size", "genes", "input_shape", "input_type", "batch_size"):
         if not hasattr(space, attribute):
             raise ValueError(f"{where}: {kind} has no attribute {attribute!r}")
     if not isinstance(space.name, str) or not space.name or any(c in FORBIDDEN_IN_NAMES for c in space.name):
@@ -122,6 +122,10 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
             raise ValueError(
                 f"{where}: {attribute} of {kind} is {values!r}, expected a tuple of positive integers"
             )
+    if not _is_positive(space.batch_size):
+        raise ValueError(
+            f"{where}: the batch_size of {kind} is {space.batch_size!r}, expected a positive integer"
+        )
     if space.input_type not in INPUT_TYPES:
         raise ValueError(
             f"{where}: input_type of {kind} is {space.input_type!r}, expected {' or '.join(INPUT_TYPES)}"

@@ -27,6 +27,8 @@ class SearchSpace(ABC, Generic[A]):
         input_shape: channels, height and width of the networks' input, or its number of tokens, if all
             networks have the same.
         input_type: element type of the input: `float` of images, or `int64` of token ids.
+        batch_size: number of inputs that a network reads at once. ONNX models, texts and `flops` are those of
+            a batch of this size.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that was loaded from there; otherwise empty.
     """
 
@@ -35,6 +37,7 @@ class SearchSpace(ABC, Generic[A]):
     genes: tuple[int, ...]
     input_shape: tuple[int, ...] = (3, 32, 32)
     input_type: str = "float"
+    batch_size: int = 1
     location: str = ""
 
     @property
@@ -166,19 +169,19 @@ class SearchSpace(ABC, Generic[A]):
         except ValueError:
             return None
 
-    def to_onnx(self, architecture: A, weights: bool = False, batch: int = 1) -> onnx.ModelProto:
+    def to_onnx(self, architecture: A, weights: bool = False, batch: int | None = None) -> onnx.ModelProto:
         """Return the network as an ONNX model.
 
         Args:
             architecture: architecture of this space.
             weights: include initialised weights, so that the model runs; otherwise weights are inputs.
-            batch: batch size.
+            batch: batch size; by default `batch_size`.
 
         Raises:
             ValueError: the weights are larger than an ONNX file can be, or a user's own network is not valid.
         """
         graph = Graph(
-            (batch, *self.shape(architecture)),
+            (self.batch_size if batch is None else batch, *self.shape(architecture)),
             weights,
             checked=not self.is_built_in,
             input_type=self.input_type,
@@ -190,12 +193,12 @@ class SearchSpace(ABC, Generic[A]):
         return self._build_for_costs(architecture).params
 
     def flops(self, architecture: A) -> int:
-        """Return the multiply-accumulates of convolutions and matrix products for one input."""
+        """Return the multiply-accumulates of convolutions and matrix products for `batch_size` inputs."""
         return self._build_for_costs(architecture).macs
 
     def _build_for_costs(self, architecture: A) -> Graph:
-        """Return the graph of the network for one input, which has the counts of `params` and `flops`."""
-        shape, is_checked = (1, *self.shape(architecture)), not self.is_built_in
+        """Return the graph of the network, which has the counts of `params` and `flops`."""
+        shape, is_checked = (self.batch_size, *self.shape(architecture)), not self.is_built_in
         graph = Graph(shape, checked=is_checked, input_type=self.input_type)
         self.write_checked(graph, architecture)
         return graph

@@ -26,7 +26,7 @@ from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
 
-CACHE_VERSION = 5  # raise it when the graph features change
+CACHE_VERSION = 6  # raise it when the graph features change
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 
 
@@ -52,7 +52,7 @@ def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = Fal
 
     Returns:
         Costs of the network: `flops` (multiply-accumulates), `params`, and `activations`, the number of
-        values that are computed for one image.
+        values that are computed for all inputs of the batch.
 
         For each kind of operator: its sums `KIND/macs`, `KIND/params`, `KIND/activations`, `KIND/sides` (of
         its outputs), `KIND/roots` and `KIND/logs`. The last two are sums of the square roots and binary

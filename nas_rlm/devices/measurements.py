@@ -80,7 +80,8 @@ class SpaceNetwork(Network):
         """Do nothing: the networks of a space run with any batch size."""
 
     def onnx_bytes(self, batch_size: int = 1) -> bytes:
-        content: bytes = self.space.to_onnx(self.architecture, weights=True).SerializeToString()
+        batch = 1 if batch_size > 1 else None  # the runtime replaces a batch of 1 by that of the device
+        content: bytes = self.space.to_onnx(self.architecture, weights=True, batch=batch).SerializeToString()
         return content
 
 

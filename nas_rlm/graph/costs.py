@@ -35,7 +35,7 @@ def operator_kind(op: Operator) -> int | None:
 
 
 class Costs:
-    """Running sums of costs over operators, for one image.
+    """Running sums of costs over operators, for all inputs of the batch.
 
     Attributes:
         network_sums: multiply-accumulates, parameters and activations of all operators, as exact integers.

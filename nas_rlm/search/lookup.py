@@ -36,6 +36,7 @@ class TableSpace(SearchSpace[Any]):
         self._name_set = set(names)
         self.name, self.size, self.genes = full_space.name, len(self._name_set), full_space.genes
         self.location, self.input_type = full_space.location, full_space.input_type
+        self.batch_size = full_space.batch_size
 
     @property
     def is_built_in(self) -> bool:

@@ -33,13 +33,14 @@ def architecture_graph(space: SearchSpace[Any], architecture: Any) -> Block | No
         space: search space of the architecture.
         architecture: architecture of that space.
     """
-    is_checked = not space.is_built_in
-    graph = _RecordingGraph((1, *space.shape(architecture)), checked=is_checked, input_type=space.input_type)
+    input_shape, is_checked = (space.batch_size, *space.shape(architecture)), not space.is_built_in
+    graph = _RecordingGraph(input_shape, checked=is_checked, input_type=space.input_type)
     out = space.write_checked(graph, architecture)
     if not graph.is_plain:
         return None
-    shape, output_shape = (",".join(map(str, dims)) for dims in (graph.input_shape, (1, *out.inner_shape)))
-    types = (f"{space.input_type}[{shape}]",), (f"float[{output_shape}]",)
+    shapes = input_shape, (space.batch_size, *out.inner_shape)
+    inputs, outputs = (",".join(map(str, shape)) for shape in shapes)
+    types = (f"{space.input_type}[{inputs}]",), (f"float[{outputs}]",)
     return with_layer_calls(Block((graph.input.id,), (out.id,), graph.recorded_nodes(), *types))
 
 

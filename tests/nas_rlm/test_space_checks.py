@@ -6,6 +6,7 @@ import pytest
 import search_spaces
 from nas_rlm import check_space
 from nas_rlm.cli import main
+from nas_rlm.text import from_architecture
 from search_spaces.graph import Constant
 from tests.search_spaces import plain_space
 from tests.search_spaces.plain_space import Plain, PlainSpace
@@ -21,6 +22,17 @@ def test_the_spaces_of_this_package_keep_the_contract(name):
 def test_an_own_space_keeps_it():
     report = check_space(PlainSpace(), count=5)
     assert str(report).startswith("plain: 5 architectures without problems; flops ")
+
+
+@pytest.mark.parametrize("batch_size", [2, 5])
+def test_an_own_space_with_a_batch_size_has_the_costs_of_the_batch(batch_size):
+    single, space = PlainSpace(), type("Batched", (PlainSpace,), {"batch_size": batch_size})()
+    architecture = single.parse("3x16 5x32 1x64")
+    assert check_space(space, count=3).flops[0] % batch_size == 0
+    assert space.flops(architecture) == batch_size * single.flops(architecture)
+    assert space.params(architecture) == single.params(architecture)
+    assert f"main(float[{batch_size},3,32,32]" in from_architecture(space, architecture)
+    assert space.to_onnx(architecture, batch=1) == single.to_onnx(architecture)
 
 
 def broken(**members):
@@ -59,8 +71,8 @@ def with_frozen_weight(graph, architecture):
     return graph.op("Add", graph.input, graph.weight(3, 1, 1, trainable=False))
 
 
-def with_fixed_batch(graph, architecture):
-    return graph.op("Reshape", graph.input, Constant((1, 3, 32, -1)))
+def with_fixed_batch(batch):
+    return write(lambda graph, _: graph.op("Reshape", graph.input, Constant((batch, 3, 32, -1))))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +108,8 @@ def with_fixed_batch(graph, architecture):
         (broken(write=write(random_width)), "write gives another network when it is called again"),
         (broken(write=write(unlike_first)), r"'.*5x(32|64).*' raises .*graph.op\('Add'\)"),
         (broken(write=write(with_frozen_weight)), "flops and params are 30 and 40, but .* are 30 and 43"),
-        (broken(write=write(with_fixed_batch)), "with a batch of 2"),
+        (broken(write=with_fixed_batch(1)), "with a batch of 2"),
+        (broken(write=with_fixed_batch(2), batch_size=2), "with a batch of 3"),
         (broken(params=lambda self, a: 7), "flops and params are .* and 7, but"),
     ],
 )

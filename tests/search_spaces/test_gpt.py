@@ -1,8 +1,10 @@
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnx.inliner
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,8 +14,12 @@ from torch import nn
 from torch.nn import functional
 
 import search_spaces
-from nas_rlm import check_space, from_torch
+from nas_rlm import RLM, check_space, from_torch
+from nas_rlm.devices.example_inputs import example_inputs
+from nas_rlm.devices.measurements import SpaceNetwork
+from nas_rlm.devices.runtimes import set_batch_size
 from nas_rlm.graph.costs import compute_costs
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.text import from_architecture, from_onnx
 from nas_rlm.text.parser import parse_network
 from search_spaces.gpt import _GPT, HEAD_WIDTH, MLP_RATIOS, GPTLarge, GPTMedium, GPTSmall, LanguageModel
@@ -27,7 +33,7 @@ class TinyGPT(_GPT):
     """Language models that run in milliseconds."""
 
     name = "tiny_gpt"
-    num_sequences = 2
+    batch_size = 2
     widths, depths, head_counts = (24, 32), (1, 2, 3), (2, 3)
     vocabulary = 37
     input_shape = (16,)
@@ -61,7 +67,7 @@ class Block(nn.Module):
 
     def forward(self, x, cosines, sines):
         def split(y):
-            return y.view(1, x.shape[1], self.heads, HEAD_WIDTH).transpose(1, 2)
+            return y.view(*x.shape[:2], self.heads, HEAD_WIDTH).transpose(1, 2)
 
         def rotate(y):
             turned = torch.cat([-y[..., HEAD_WIDTH // 2 :], y[..., : HEAD_WIDTH // 2]], -1)
@@ -70,7 +76,7 @@ class Block(nn.Module):
         y = self.first(x)
         queries, keys, values = (split(layer(y)) for layer in (self.query, self.key, self.value))
         y = functional.scaled_dot_product_attention(rotate(queries), rotate(keys), values, is_causal=True)
-        x = x + self.output(y.transpose(1, 2).reshape(1, x.shape[1], self.heads * HEAD_WIDTH))
+        x = x + self.output(y.transpose(1, 2).reshape(*x.shape[:2], self.heads * HEAD_WIDTH))
         y = self.second(x)
         return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
@@ -118,7 +124,7 @@ def run(model, ids):
     return session.run(None, {"x": ids})[0]
 
 
-def random_ids(batch=1):
+def random_ids(batch=TINY.batch_size):
     return np.random.default_rng(1).integers(0, TINY.vocabulary, (batch, *TINY.input_shape))
 
 
@@ -134,7 +140,7 @@ def test_networks_compute_the_same_as_pytorch(architecture):
             parameter.copy_(value.T if is_matrix else value)
         expected = module(torch.from_numpy(random_ids())).numpy()
     found = run(model, random_ids())
-    assert found.shape == (1, *TINY.input_shape, TINY.vocabulary)
+    assert found.shape == (2, *TINY.input_shape, TINY.vocabulary)
     assert np.abs(expected).max() > 0.1
     assert np.abs(found - expected).max() < 1e-4 * np.abs(expected).max()
 
@@ -165,22 +171,66 @@ def test_later_tokens_do_not_change_earlier_logits(position):
     before, after = run(model, ids), run(model, changed)
     assert np.array_equal(before[:, :position], after[:, :position])
     assert all(np.abs(before[0, t] - after[0, t]).max() > 1e-3 for t in range(position, 16))
+    np.testing.assert_array_equal(before[1], after[1])
 
 
 def test_positions_matter():
     model = with_random_weights(TINY.to_onnx(MODELS[1], weights=True))
-    logits = run(model, np.array([[3, 5, 3, 5] * 4]))
+    logits = run(model, np.array([[3, 5, 3, 5] * 4] * 2))
     assert np.abs(logits[0, 2] - logits[0, 0]).max() > 1e-3
     assert np.abs(logits[0, 14] - logits[0, 2]).max() > 1e-3
 
 
-def test_networks_run_with_any_batch_size():
-    ids = random_ids(3)
-    model = with_random_weights(TINY.to_onnx(MODELS[0], weights=True, batch=3))
-    single = with_random_weights(TINY.to_onnx(MODELS[0], weights=True))
-    found = run(model, ids)
-    assert found.shape == (3, *TINY.input_shape, TINY.vocabulary)
-    np.testing.assert_allclose(found[1:2], run(single, ids[1:2]), atol=1e-4)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_networks_run_with_any_batch_size(batch):
+    ids = random_ids(4)
+    model = with_random_weights(TINY.to_onnx(MODELS[0], weights=True, batch=batch))
+    default = with_random_weights(TINY.to_onnx(MODELS[0], weights=True))
+    found = run(model, ids[:batch])
+    assert found.shape == (batch, *TINY.input_shape, TINY.vocabulary)
+    np.testing.assert_allclose(found[:1], run(default, ids[:2])[:1], atol=1e-4)
+    np.testing.assert_allclose(found[-1:], run(default, ids[batch - 1 : batch + 1])[:1], atol=1e-4)
+
+
+def test_a_network_of_one_sequence_has_the_costs_of_its_share():
+    for architecture in MODELS:
+        single = from_onnx(TINY.to_onnx(architecture, batch=1))
+        costs, whole = (
+            compute_costs(parse_network(text)).totals()
+            for text in (single, from_architecture(TINY, architecture))
+        )
+        assert 2 * costs["flops"] == whole["flops"]
+        assert costs["params"] == whole["params"]
+        assert costs["activations"] < whole["activations"] <= 2 * costs["activations"]
+
+
+def test_networks_are_profiled_with_all_sequences():
+    network = SpaceNetwork(TINY, MODELS[0])
+    assert network.row.targets["flops"] == TINY.flops(MODELS[0])
+    for batch_size, expected in ((1, 2), (2, 2), (3, 3)):
+        model = onnx.load_model_from_string(network.onnx_bytes(batch_size))
+        flat = set_batch_size(onnx.inliner.inline_local_functions(model), batch_size)
+        ids = example_inputs(flat)["x"]
+        assert (ids.shape, ids.dtype) == ((expected, 16), np.int64)
+        assert 0 <= ids.min() < ids.max() < TINY.vocabulary
+        assert run(flat, ids).shape == (expected, 16, TINY.vocabulary)
+
+
+def test_the_space_of_a_table_has_the_batch_size():
+    table_space = TableSpace(TINY, [str(MODELS[0])])
+    assert from_architecture(table_space, MODELS[0]) == from_architecture(TINY, MODELS[0])
+    assert table_space.flops(MODELS[0]) == TINY.flops(MODELS[0])
+
+
+def test_networks_are_predicted(tiny_checkpoint):
+    rlm = RLM.load(tiny_checkpoint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checkpoint does not know the space
+        found = rlm.predict(TINY, MODELS, ["accuracy", "latency/pixel3"])
+        by_file = rlm.predict_onnx([TINY.to_onnx(a) for a in MODELS], ["accuracy", "latency/pixel3"])
+    assert found.shape == (3, 2)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found, by_file)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
@@ -189,8 +239,9 @@ def test_published_networks_have_valid_models(space):
     onnx.checker.check_model(model, full_check=True)
     ids, logits = model.graph.input[0], model.graph.output[0]
     assert ids.type.tensor_type.elem_type == onnx.TensorProto.INT64
-    assert [d.dim_value for d in ids.type.tensor_type.shape.dim] == [1, 1024]
-    assert [d.dim_value for d in logits.type.tensor_type.shape.dim] == [1, 1024, 50254]
+    batch = {"gpt_s": 8, "gpt_m": 4, "gpt_l": 1}[space.name]
+    assert [d.dim_value for d in ids.type.tensor_type.shape.dim] == [batch, 1024]
+    assert [d.dim_value for d in logits.type.tensor_type.shape.dim] == [batch, 1024, 50254]
     assert {len(i.type.tensor_type.shape.dim) for i in model.graph.input[1:]} == {1, 2}
     assert max(t.ByteSize() for t in model.graph.node) < 1000
 
@@ -203,7 +254,7 @@ def test_networks_that_do_not_fit_into_a_file_are_refused():
 
 @pytest.mark.parametrize("architecture", MODELS, ids=str)
 def test_checked_and_unchecked_graphs_are_the_same(architecture):
-    checked, plain = (Graph((1, 16), checked=is_checked, input_type="int64") for is_checked in (True, False))
+    checked, plain = (Graph((2, 16), checked=is_checked, input_type="int64") for is_checked in (True, False))
     outputs = [TINY.write(graph, architecture) for graph in (checked, plain)]
     assert (checked.macs, checked.params) == (plain.macs, plain.params)
     models = [graph.build(out) for graph, out in zip((checked, plain), outputs, strict=True)]
@@ -234,12 +285,13 @@ def test_golden_costs(scale, width, heads, bias):
         params += 2 * linear(width, r * width, bias) + linear(r * width, width, bias) + 4 * width
         macs += 4 * width * 64 * h + 3 * r * width**2
         products += 2 * h * 64 * 1024
+    tokens = {"S": 8, "M": 4, "L": 1}[scale] * 1024
     assert space.params(architecture) == params
-    assert space.attention_flops(architecture) == 1024 * products
-    assert space.flops(architecture) == 1024 * (macs + products)
-    assert space.published_flops(architecture) == {"S": 8, "M": 4, "L": 1}[scale] * 1024 * macs
+    assert space.attention_flops(architecture) == tokens * products
+    assert space.flops(architecture) == tokens * (macs + products)
+    assert space.published_flops(architecture) == tokens * macs
     costs = compute_costs(parse_network(from_architecture(space, architecture))).totals()
-    assert (costs["params"], costs["flops"]) == (params, 1024 * (macs + products))
+    assert (costs["params"], costs["flops"]) == (params, tokens * (macs + products))
 
 
 def test_golden_numbers_of_a_published_network():
@@ -251,7 +303,7 @@ def test_golden_numbers_of_a_published_network():
     assert str(architecture) == text
     assert SMALL.params(architecture) == 58_468_608
     assert SMALL.published_flops(architecture) == 320_757_301_248
-    assert SMALL.flops(architecture) == 320_757_301_248 // 8 + 2 * 1024**2 * 64 * 76
+    assert SMALL.flops(architecture) == 320_757_301_248 + 8 * 2 * 1024**2 * 64 * 76
 
 
 def test_counts_equal_the_table(shared_data):

@@ -111,6 +111,14 @@ def test_a_changed_file_is_loaded_again(tmp_path):
             "mine.py:Mine",
             r"input_shape of Mine is \(3, 32, 32\), expected the number of tokens",
         ),
+        *(
+            (
+                source(ATTRIBUTES + f"    batch_size = {value}\n" + METHODS),
+                "mine.py:Mine",
+                f"the batch_size of Mine is {value}, expected a positive integer",
+            )
+            for value in ("0", "-2", "2.0", "True", "None")
+        ),
     ],
 )
 def test_a_space_that_cannot_be_loaded(tmp_path, monkeypatch, text, location, message):

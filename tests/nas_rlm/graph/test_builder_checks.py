@@ -63,9 +63,10 @@ def test_shapes_are_those_of_onnxruntime(name, batch):
     assert value.shape == out.shape
 
 
+@pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("name", SHAPES)
-def test_costs_are_those_of_the_text(name):
-    graph = Graph((1, 16, 8, 8))
+def test_costs_are_those_of_the_text(name, batch):
+    graph = Graph((batch, 16, 8, 8))
     out = SHAPES[name][0](graph, graph.input)
     costs = compute_costs(parse_network(from_onnx(graph.build(out)))).totals()
     assert (graph.macs, graph.params) == (costs["flops"], costs["params"])
@@ -78,10 +79,13 @@ def test_the_costs_after_a_broadcast_are_exact():
     assert graph.macs == 8 * 8 * 32 * 16 * 9
 
 
-def test_costs_are_for_one_image():
-    graph = Graph((4, 16, 8, 8))
-    graph.linear(graph.op("Flatten", graph.conv(graph.input, 2, 1)), 10)
-    assert graph.macs == 64 * 2 * 16 + 128 * 10
+@pytest.mark.parametrize("checked", [True, False])
+def test_costs_are_for_all_inputs_of_the_batch(checked):
+    graph = Graph((4, 16, 8, 8), checked=checked)
+    x = graph.conv(graph.input, 2, 1)
+    x = graph.op("Flatten", x, channels=128, side=0, width=0)
+    graph.linear(x, 10)
+    assert graph.macs == 4 * (64 * 2 * 16 + 128 * 10)
 
 
 def weights(g, *sizes):

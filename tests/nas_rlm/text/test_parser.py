@@ -20,9 +20,10 @@ def flat(body):
 def test_operators_equal_those_of_the_builder(name):
     space = search_spaces.get(name)
     architecture = space.sample(np.random.default_rng(1))
-    graph = Graph((1, *space.shape(architecture)), checked=False, input_type=space.input_type)
+    batch = space.batch_size
+    graph = Graph((batch, *space.shape(architecture)), checked=False, input_type=space.input_type)
     space.write(graph, architecture)
-    written = Counter((o.kind, int(np.prod(o.output.inner_shape))) for o in graph.ops())
+    written = Counter((o.kind, batch * int(np.prod(o.output.inner_shape))) for o in graph.ops())
     network = parse_network(from_architecture(space, architecture))
     found = Counter((o.kind, int(np.prod(o.shape))) for o in flat(network))
     assert len(network.inputs) == len(network.outputs) == 1
