@@ -59,8 +59,8 @@ class DeviceEvidence:
     Args:
         networks: number of labelled networks.
         families: number of their families; that of the networks if they have none.
-        relative_error: mean absolute error, relative to the measured latency (MAPE); None where no family could
-            be left out.
+        relative_error: mean absolute error, relative to the measured latency (MAPE); None where no family
+            could be left out.
         within_10_percent: share of the predictions within 10 % of the measured latency; None likewise.
     """
 
