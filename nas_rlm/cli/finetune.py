@@ -29,6 +29,7 @@ def finetune(
     no_surrogates: Flag = False,
     space: SpaceList = (),
     maximise: CommaList = (),
+    only: CommaList = (),
 ) -> None:
     """Train a model further on measured networks or programs.
 
@@ -55,6 +56,7 @@ def finetune(
             name a space by its name or its location.
         maximise: objectives that searches with the model maximise. Accuracy, throughput and other known kinds
             have their direction, and so have objectives that the table declares.
+        only: learn only rows of these spaces of the table.
     """
     from nas_rlm.data import read
 
@@ -67,7 +69,8 @@ def finetune(
         raise ValueError(f"--maximise {unknown[0]}: it is not one of the objectives to learn")
     check_new_directory(out)
     register_spaces(space)
-    table = _with_objective_name(read(data), new_objective)
+    rows = read(data)
+    table = _with_objective_name(rows.of_spaces(only) if only else rows, new_objective)
     if not objectives and not new_objective:
         raise ValueError(
             "nothing to learn: expected --objectives, or --new-objective for a new device. The objectives of"

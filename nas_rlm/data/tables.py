@@ -6,7 +6,7 @@ import ast
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from nas_rlm.data.objective_kinds import (
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
 from nas_rlm.files import atomic_write
 from nas_rlm.text.parser import is_onnx_text
+from nas_rlm.utils.validation import suggest
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
@@ -150,6 +151,21 @@ class Table:
     def column(self, objective: str) -> np.ndarray:
         """Return the values of an objective, float64 [N], NaN where it is not measured."""
         return np.array([r.targets[objective] if r.is_measured(objective) else math.nan for r in self.rows])
+
+    def of_spaces(self, names: Sequence[str]) -> Table:
+        """Return the rows of some spaces.
+
+        Args:
+            names: names of the spaces.
+
+        Raises:
+            ValueError: no row is of one of them.
+        """
+        present = dict.fromkeys(row.space for row in self.rows)
+        for name in names:
+            if name not in present:
+                raise ValueError(f"no row of {self.name} is of the space {name!r}; {suggest(name, present)}")
+        return replace(self, rows=[row for row in self.rows if row.space in names])
 
     def sample(self, max_rows: int) -> Table:
         """Return at most `max_rows` rows, drawn at random with a fixed seed where there are more."""

@@ -41,7 +41,7 @@ from nas_rlm.utils.progress import progress_bar
 KNOWN_QUANTILE = 0.95  # of the labelled networks' leverages, up to which a network counts as known
 MAX_NOVELTY = 2.0  # of networks whose factors are used
 RIDGE = 1e-2  # of the covariances of hidden values
-NUM_FOLDS = 5  # of the cross-validation over families
+NUM_FOLDS = 10  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
 HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
 EXPONENTS = (0.5, 0.75, 1.0)  # with which an interval may grow with novelty

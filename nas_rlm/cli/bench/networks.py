@@ -16,6 +16,7 @@ def bench_networks(
     *,
     objectives: CommaList,
     protocols: CommaList = ("known families", "other families", "20", "50", "100"),
+    only: CommaList = (),
     rows: Integer = 100_000,
     per_family: Integer = 400,
     seeds: Integer = 5,
@@ -32,6 +33,7 @@ def bench_networks(
         protocols: 'known families': 15 % of the networks are the test; 'other families': each family is left
             out, or each of 12 groups of families if there are more; or a number of labelled networks that are
             drawn at random.
+        only: use only networks of these spaces of the table.
         rows: maximum number of networks of the table, drawn at random.
         per_family: maximum number of networks of a family for 'other families'.
         seeds: number of draws of few labels.
@@ -60,7 +62,9 @@ def bench_networks(
     settings = {"table": file.stem, "rows": rows, "per_family": per_family}
     results = Results(out, LatencyResult, settings, KEY_NAMES)
     omissions = Omissions()
-    networks = NetworkLatencies(read(file, omissions).sample(rows).rows, objectives, per_family)
+    table = read(file, omissions)
+    table = table.of_spaces(only) if only else table
+    networks = NetworkLatencies(table.sample(rows).rows, objectives, per_family)
     omissions.warn()
     for key, result in networks.run(protocols, seeds, [*results.records]):
         results.add(key, result)

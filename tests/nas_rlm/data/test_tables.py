@@ -285,3 +285,10 @@ def test_networks_of_another_scale_of_hw_gpt_bench_are_left_out(tmp_path):
     omissions = Omissions()
     assert len(read(path, omissions)) == 2
     assert omissions.counts == {"": 1}
+
+
+def test_rows_of_some_spaces():
+    table = Table("t", [Row("a", "", {"accuracy": 1.0}, "x"), Row("b", "", {"accuracy": 2.0}, "y")])
+    assert table.of_spaces(["b"]).rows == table.rows[1:] and table.of_spaces(["a", "b"]).rows == table.rows
+    with pytest.raises(ValueError, match="no row of t is of the space 'c'"):
+        table.of_spaces(["a", "c"])
