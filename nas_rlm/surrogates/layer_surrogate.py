@@ -132,40 +132,64 @@ class LayerSurrogate:
         cls, counts: LayerCounts, values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
     ) -> LayerSurrogate:
         """Fit a surrogate to the layers of N measured networks; other arguments as for `fit`."""
-        latencies, count = np.stack([*values.values()], 1), len(counts.ends)
-        rng = np.random.default_rng(0)
+        latencies, count, names = np.stack([*values.values()], 1), len(counts.ends), tuple(values)
         families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
-        fold_of_family = rng.permutation(families.max() + 1) % NUM_FOLDS
-        is_held_out = rng.random(count) < HELD_OUT_SHARE
-        fitted = cls._fit(tuple(values), counts, latencies, np.arange(count), NUM_EPOCHS)
-        calibration = fitted.calibration.copy()
-        part = cls._fit_part(tuple(values), counts, latencies, ~is_held_out)
-        calibration[:, 1] = part._strengths(counts, latencies, is_held_out)
-        fitted = replace(fitted, calibration=calibration)
+        is_held_out = np.random.default_rng(0).random(count) < HELD_OUT_SHARE
+        fitted = cls._fit(names, counts, latencies, np.arange(count), NUM_EPOCHS)
+        part = cls._fit_part(names, counts, latencies, ~is_held_out)
+        strengths = part._strengths(counts, latencies, is_held_out)
+        known_errors = part._with_strengths(strengths)._errors(counts, latencies)[0][is_held_out]
+        errors, novelties = cls._leave_families_out(names, counts, latencies, families, strengths)
+        calibration, evidence = fitted._with_strengths(strengths).calibration, {}
+        for k, name in enumerate(names):
+            is_measured, is_predicted = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
+            counted = int(is_measured.sum()), len(np.unique(families[is_measured]))
+            evidence[name] = DeviceEvidence(*counted)
+            if is_predicted.any():
+                own = errors[is_predicted, k]
+                min_std = _std(known_errors[np.isfinite(known_errors[:, k]), k])
+                calibration[k, 2:] = _spread(own, novelties[is_predicted, k], min_std)
+                relative = np.abs(np.expm1(own))
+                within = float((relative <= 0.1).mean())
+                evidence[name] = DeviceEvidence(*counted, float(relative.mean()), within)
+        return replace(fitted, calibration=calibration, evidence=evidence)
+
+    @classmethod
+    def _leave_families_out(
+        cls,
+        names: tuple[str, ...],
+        counts: LayerCounts,
+        latencies: np.ndarray,
+        families: np.ndarray,
+        strengths: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return errors of log latencies, and novelties, of each network without its family, each [N, K].
+
+        They are NaN where a device has too few labels in other families.
+        """
+        fold_of_family = np.random.default_rng(0).permutation(families.max() + 1) % NUM_FOLDS
         errors, novelties = np.full_like(latencies, np.nan), np.full_like(latencies, np.nan)
         for fold in progress_bar(range(NUM_FOLDS), "leave families out", unit="fold", delay=2):
             is_left_out = fold_of_family[families] == fold
             if not is_left_out.any() or is_left_out.all():
                 continue
-            part = cls._fit_part(tuple(values), counts, latencies, ~is_left_out)
-            part = replace(part, calibration=np.column_stack([part.calibration[:, 0], calibration[:, 1:]]))
-            predicted, novelty = part._predict(counts)
+            part = cls._fit_part(names, counts, latencies, ~is_left_out)._with_strengths(strengths)
             is_known = np.isfinite(latencies[~is_left_out]).sum(0) >= MIN_LABELS
             cells = np.ix_(np.flatnonzero(is_left_out), np.flatnonzero(is_known))
-            errors[cells] = (predicted - np.log(latencies))[cells]
-            novelties[cells] = novelty[cells]
-        evidence = {}
-        for k, name in enumerate(values):
-            is_measured, known = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
-            counted = int(is_measured.sum()), len(np.unique(families[is_measured]))
-            evidence[name] = DeviceEvidence(*counted)
-            if known.any():
-                calibration[k, 2:] = _spread(np.abs(errors[known, k]), novelties[known, k])
-                relative = np.abs(np.expm1(errors[known, k]))
-                evidence[name] = DeviceEvidence(
-                    *counted, float(relative.mean()), float((relative <= 0.1).mean())
-                )
-        return replace(fitted, calibration=calibration, evidence=evidence)
+            own_errors, own_novelties = part._errors(counts, latencies)
+            errors[cells], novelties[cells] = own_errors[cells], own_novelties[cells]
+        return errors, novelties
+
+    def _with_strengths(self, strengths: np.ndarray) -> LayerSurrogate:
+        """Return a copy with other strengths of the factors, float64 [K]."""
+        calibration = self.calibration.copy()
+        calibration[:, 1] = strengths
+        return replace(self, calibration=calibration)
+
+    def _errors(self, counts: LayerCounts, latencies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return errors of the log latencies of N networks, and their novelties, each float64 [N, K]."""
+        predicted, novelties = self._predict(counts)
+        return predicted - np.log(latencies), novelties
 
     @classmethod
     def _fit_part(
@@ -451,18 +475,27 @@ def _leverages(scaled: np.ndarray, precision: np.ndarray) -> np.ndarray:
     return leverages
 
 
-def _spread(errors: np.ndarray, novelties: np.ndarray) -> tuple[float, float]:
+def _std(errors: np.ndarray) -> float:
+    """Return the standard deviation whose 80 % intervals have 80 % of the errors, float64 [M]."""
+    if not len(errors):
+        return MIN_STD
+    bound = float(np.quantile(np.abs(errors), COVERED))
+    return max(MIN_STD, bound / float(normal_quantiles([(1 + COVERED) / 2])[0]))
+
+
+def _spread(errors: np.ndarray, novelties: np.ndarray, min_std: float) -> tuple[float, float]:
     """Return the standard deviation of log latencies, and the exponent with which novelty increases it.
 
     Args:
-        errors: absolute errors of the log latencies of networks that were left out, float64 [M].
+        errors: errors of the log latencies of networks whose families were left out, float64 [M].
         novelties: their novelties, float64 [M].
+        min_std: standard deviation of the errors of networks of known families.
     """
     logs = np.log(np.maximum(novelties, 1))
     best = (np.inf, 1.0, 0.0)
     for exponent in EXPONENTS:
         scaled = errors / np.exp(exponent * logs)
-        std = max(MIN_STD, float(np.quantile(scaled, COVERED) / normal_quantiles([(1 + COVERED) / 2])[0]))
-        loss = float((scaled / std).mean() + np.log(std) + exponent * logs.mean())
+        std = max(min_std, _std(scaled))
+        loss = float((np.abs(scaled) / std).mean() + np.log(std) + exponent * logs.mean())
         best = min(best, (loss, std, exponent))
     return best[1], best[2]

@@ -68,7 +68,7 @@ def labelled():
 def surrogate(labelled):
     texts, values, groups = labelled
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layer_network, "MIN_STEPS", 100)
+        patch.setattr(layer_network, "MIN_STEPS", 300)
         state = torch.get_rng_state()
         fitted = LayerSurrogate.fit(texts, values, groups)
         assert torch.equal(torch.get_rng_state(), state)
