@@ -7,10 +7,9 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import nnls
 
 from nas_rlm.benchmarks.baselines import trees
-from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums
+from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums, fit_sums
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import split
 from nas_rlm.data.synthetic import graph_features_of_texts
@@ -195,7 +194,7 @@ class NetworkLatencies:
                 continue
             true, labels = latencies[own], latencies[used]
             predicted: dict[str, PredictiveDistribution | np.ndarray] = {
-                MACS: _fit_line(self.macs[used], labels, self.macs[own]),
+                MACS: fit_sums(self.macs[used, None], labels, self.macs[own, None]),
                 TREES: np.exp(trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))),
             }
             if many is not None:
@@ -204,7 +203,7 @@ class NetworkLatencies:
                 predicted[SURROGATE] = PredictiveDistribution(
                     LogTransform(), whole.mean[is_own], whole.std[is_own]
                 )
-                predicted[LAYERS] = _fit_sums(self._sums[used], labels, self._sums[own])
+                predicted[LAYERS] = fit_sums(self._sums[used], labels, self._sums[own])
             else:
                 raw_train, raw_test = ([self._raw_features[i] for i in part] for part in (used, own))
                 graph_features = LatencyFeatures.fit(raw_train)
@@ -213,22 +212,6 @@ class NetworkLatencies:
                 predicted[LAYERS] = fit_layer_sums(raw_train, labels, raw_test)
             for method, values_of_method in predicted.items():
                 yield (name, protocol, case, method, seed), LatencyResult.of(values_of_method, true)
-
-
-def _fit_line(macs: np.ndarray, latencies: np.ndarray, test_macs: np.ndarray) -> np.ndarray:
-    """Return the latencies of test networks by a line in multiply-accumulates, with relative errors."""
-    return _fit_sums(macs[:, None], latencies, test_macs[:, None])
-
-
-def _fit_sums(sums: np.ndarray, latencies: np.ndarray, test_sums: np.ndarray) -> np.ndarray:
-    """Return latencies by non-negative least squares of relative errors on sums and a constant."""
-    costs, test = (np.column_stack([np.ones(len(s)), s]) for s in (sums, test_sums))
-    scales = costs.max(0) + 1e-12
-    weighted = np.column_stack([costs / scales / latencies[:, None], np.ones(len(costs))])
-    reduced = np.linalg.qr(weighted).R
-    coefficients = nnls(reduced[:, :-1], reduced[:, -1], maxiter=50 * len(scales))[0] / scales
-    predicted: np.ndarray = test @ coefficients
-    return predicted
 
 
 def format_results(results: Mapping[Key, LatencyResult]) -> str:
