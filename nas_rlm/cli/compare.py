@@ -35,10 +35,11 @@ def compare(
     out: Path | None = None,
     limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
-    """Compare ONNX files: costs, predicted objectives with 80 % intervals, and where the time goes.
+    """Compare costs, predictions and layers of ONNX files.
 
-    The picture has a bar for each file, made of the predicted latencies of its layers, by image side and
-    class of layer. It shows the first of the objectives that is predicted by layers.
+    Predictions have 80 % intervals. The picture has a bar for each file, made of the predicted latencies of
+    its layers, by image side and class of layer. It shows the first of the objectives that is predicted by
+    layers.
 
     Args:
         files: ONNX files.

@@ -15,7 +15,7 @@ UNKNOWN, NO_SPACE = "–", "any network"
 
 @app.command
 def devices(*, model: str = "nas", json: Flag = False) -> None:
-    """List the devices that a model knows, what it learnt them from, and the errors to expect.
+    """List the devices that a model knows, with their errors.
 
     Errors are those of networks that the surrogate did not learn from: families that are left out, or single
     networks. A device without such an error has –.

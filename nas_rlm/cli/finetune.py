@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,13 +97,8 @@ def finetune(
 
 def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> str:
     """Return the part of the network to train: none for a latency of networks, else the embeddings."""
-    from nas_rlm.surrogates.predictive import MIN_LABELS
-
-    labelled = table.where_measured(objective).rows
-    counts = Counter(row.space for row in labelled)
-    is_of_networks = not any(row.is_program for row in labelled)
-    has_surrogates = surrogates and bool(counts) and min(counts.values()) >= MIN_LABELS
-    return "none" if objective.startswith("latency/") and is_of_networks and has_surrogates else "token"
+    is_of_networks = not any(row.is_program for row in table.where_measured(objective).rows)
+    return "none" if objective.startswith("latency/") and is_of_networks and surrogates else "token"
 
 
 def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from nas_rlm.model.batching import (
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import (
@@ -368,7 +369,8 @@ class Ensemble:
     def surrogates_of(self, space: str) -> list[AnySurrogate]:
         """Return the surrogates of a space; of several with the same objective, the last one predicts it.
 
-        Layer surrogates predict networks of every space that has no surrogate of its own for a latency.
+        Layer surrogates, and sums of costs that were fitted to another space, predict networks of every space
+        that has no surrogate of its own for a latency.
 
         Args:
             space: name of the space.
@@ -377,8 +379,19 @@ class Ensemble:
 
     def _saved_surrogates_of(self, space: str) -> list[Surrogate]:
         """Return the surrogates of a space without those for spaces without labels."""
-        any_space = [s for other in self.surrogates.values() for s in other if isinstance(s, LayerSurrogate)]
-        return [*any_space, *self.surrogates.get(space, ())]
+        known = self.trained_on.get(space, TrainedOn(0, ())).objectives
+        others = [s for other, group in self.surrogates.items() if other != space for s in group]
+        sums = [
+            s.for_other_networks
+            for s in others
+            if isinstance(s, LatencySurrogate) and s.graph_features.costs and s.objective not in known
+        ]
+        return [*sums, *self._layer_surrogates, *self.surrogates.get(space, ())]
+
+    @property
+    def _layer_surrogates(self) -> list[LayerSurrogate]:
+        """Layer surrogates of all spaces."""
+        return [s for group in self.surrogates.values() for s in group if isinstance(s, LayerSurrogate)]
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
         """Return a model that predicts objectives without labels in a space by what transfers to it.
@@ -512,17 +525,21 @@ class Ensemble:
             raise ValueError(f"there is no space {space!r}; {suggest(space, names)}")
         if space:
             self._warn_if_untrained(space, objectives)
-        elif not set(objectives) <= surrogate_by_objective(self._saved_surrogates_of("")).keys():
+        elif not set(objectives) <= self._learnt_by_surrogates(""):
             warnings.warn(
                 "no space is named: predictions for networks unlike the training data are unreliable",
                 stacklevel=3,
             )
 
+    def _learnt_by_surrogates(self, space: str) -> set[str]:
+        """Return the objectives that surrogates learnt from networks of a space, or from any networks."""
+        learnt = [*self._layer_surrogates, *self.surrogates.get(space, ())]
+        return {name for surrogate in learnt for name in surrogate.objectives}
+
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
         """Warn if the model was not trained on an objective in a space."""
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
-        by_layers = surrogate_by_objective(self._saved_surrogates_of(space)).keys()
-        known = (*known, *by_layers, *self._transferred(space, objectives))
+        known = (*known, *self._learnt_by_surrogates(space), *self._transferred(space, objectives))
         untrained = [name for name in objectives if name not in known]
         if self.trained_on and untrained:
             warnings.warn(

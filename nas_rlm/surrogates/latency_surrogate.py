@@ -12,7 +12,7 @@ Distributions).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,12 @@ from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CRITICAL, TRANSFER, LatencyFeatures
 from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
-from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, LogTransform, PredictiveDistribution
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    WITHOUT_NETWORK,
+    LogTransform,
+    PredictiveDistribution,
+)
 from nas_rlm.surrogates.transfer import sources_from_saved, tensors_of_sources
 
 ADAM_STEPS, LEARNING_RATE = 80, 0.15  # of the search for gains and noise
@@ -42,6 +47,7 @@ NUM_BOOTSTRAPS = 300  # of the leave-one-out errors
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 FITTED_PARAMETERS = 8  # by which variances of few labels are increased
 MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
+OTHER_NETWORKS_STD = 3.0  # for networks of another space than the labelled ones
 CONSTANT, MATERN = "", "matern "  # the constant kernel, and the prefix of Matérn kernels; others are linear
 
 
@@ -110,6 +116,7 @@ class LatencySurrogate:
             float64 [W, M].
         temperatures: combined temperature, see `nas_rlm.surrogates.calibration`.
         network_temperatures: network temperature in combination with this surrogate.
+        std_scale: factor of the standard deviations, which is not saved; see `for_other_networks`.
     """
 
     graph_features: LatencyFeatures
@@ -123,6 +130,7 @@ class LatencySurrogate:
     held_out: Tensor
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
+    std_scale: float = 1.0
 
     @classmethod
     def fit(
@@ -161,6 +169,24 @@ class LatencySurrogate:
     def without(self, objectives: Sequence[str]) -> LatencySurrogate | None:
         """Return this surrogate, or None if its latency is one of the objectives."""
         return None if self.objective in objectives else self
+
+    @cached_property
+    def for_other_networks(self) -> LatencySurrogate:
+        """The sums of costs alone, for networks that are not of the labelled ones' space.
+
+        They extrapolate, the Gaussian processes and known devices do not. Intervals are wider by
+        `OTHER_NETWORKS_STD`.
+        """
+        none = slice(0, 0)
+        return replace(
+            self,
+            gains=self.gains[none],
+            noise=self.noise[none],
+            prior=self.prior[none],
+            temperatures={self.objective: 1.0},
+            network_temperatures={self.objective: WITHOUT_NETWORK},
+            std_scale=OTHER_NETWORKS_STD,
+        )
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -249,7 +275,9 @@ class LatencySurrogate:
         logs = self._logarithms(means, stds)
         mean, std = self._mixture(*self._with_sums(*logs, self.sums_of_costs(features)))
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
-        return PredictiveDistribution(LogTransform(), mean, std * self._std_factor, temperature)
+        return PredictiveDistribution(
+            LogTransform(), mean, std * self._std_factor * self.std_scale, temperature
+        )
 
     def sums_of_costs(self, features: Tensor) -> np.ndarray:
         """Return the sum of costs of N networks in each mode of execution, float64 [W, N].
@@ -268,15 +296,15 @@ class LatencySurrogate:
         alpha, inverse, variance = self._fitted
         kernels = _kernels(features, self.features, self.graph_features)
         priors = _kernel_diagonals(features, self.graph_features)
-        means, stds = [], []
+        means, stds = torch.empty(2, len(self.gains), len(features), dtype=features.dtype)
         for k, gains in enumerate(self.gains):
             kernel = torch.tensordot(gains, kernels, 1)
             mean = kernel @ alpha[k]
             unexplained = (gains @ priors - ((kernel @ inverse[k]) * kernel).sum(1)).clamp(min=0)
             noise = self.noise[k] * mean.clamp(min=MIN_SCALE).square()
-            means.append(mean)
-            stds.append((variance[k] * (unexplained + noise)).sqrt())
-        return torch.stack(means), torch.stack(stds)
+            means[k] = mean
+            stds[k] = (variance[k] * (unexplained + noise)).sqrt()
+        return means, stds
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""

@@ -26,12 +26,12 @@ def fit_nonnegative(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[S
     """Return the coefficients of costs that are at least 0 and minimise relative errors.
 
     Examples:
-        No network has the second cost. Its coefficient is the one of the group.
+        No network has the second cost. Its coefficient is near those of its group.
 
         >>> import numpy as np
         >>> costs = np.array([[1.0, 0.0], [4.0, 0.0], [8.0, 0.0]])
         >>> fit_nonnegative(costs, np.array([5.0, 14.0, 26.0]), [["conv"], ["conv"]]).round(2)
-        array([2., 3., 3.])
+        array([2.  , 3.  , 2.85])
 
     Args:
         costs: costs of M networks, float64 [M, D].

@@ -152,7 +152,7 @@ def test_latencies_of_networks_of_any_family_are_learned_from_the_command_line(
     options = ["--model", str(out), "--objectives", "latency/new", "--quantiles", ".1,.9"]
     assert main(["predict", str(file), *options, "--out", str(tmp_path / "p.csv")]) == 0
     assert main(["predict", *archs, *options, "--out", str(tmp_path / "a.csv")]) == 0
-    assert "warning" not in capsys.readouterr().err
+    assert "unreliable" not in capsys.readouterr().err
     predicted = rows(tmp_path / "p.csv") + rows(tmp_path / "a.csv")
     assert len(predicted) == 1 + len(ARCHS)
     for row in predicted:

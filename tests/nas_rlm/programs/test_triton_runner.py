@@ -145,6 +145,7 @@ def test_errors_of_kernels_are_reported(kernel, message):
     assert isinstance(result, Failure) and message in result.error
 
 
+@pytest.mark.long
 def test_measured_kernels_are_not_measured_again(tmp_path, monkeypatch, capsys):
     module, kernel = tmp_path / "module.py", tmp_path / "kernel.py"
     module.write_text(MODULE)

@@ -245,6 +245,7 @@ def test_the_optimistic_quantile_of_a_maximised_objective_is_the_upper_one():
     assert select_candidates(result, ["accuracy", LATENCY], 9) == ["unsure"]
 
 
+@pytest.mark.long
 def test_repeated_proposals_approach_the_front():
     model, rng = Model(), np.random.default_rng(3)
     objectives = SETTINGS.objectives

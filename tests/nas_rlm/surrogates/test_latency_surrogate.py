@@ -153,3 +153,21 @@ def test_evidence_of_perfect_and_constant_predictions():
     true = np.array([1.0, 2.0, 4.0])
     assert Evidence.of(true, true) == Evidence(3, 1.0, pytest.approx(1.0), 0.0, 1.0, 0.5)
     assert Evidence.of(np.full(3, 2.0), true).is_weak
+
+
+def test_networks_of_other_spaces_are_predicted_by_sums_of_costs():
+    cells_of = {
+        name: graph_features_of_texts(
+            texts_of_rows(random_networks(name, 60, seed=1)), MAX_CHAIN_LENGTH, True
+        )
+        for name in ("nasbench201", "nats_size")
+    }
+    surrogate, _, _ = fitted(cells_of["nasbench201"], "all", num_labels=40)
+    true = np.array([DEVICES["all"](raw) for raw in cells_of["nats_size"]])
+    inputs = surrogate.graph_features.transform(cells_of["nats_size"])
+    alone = surrogate.for_other_networks
+    found = alone.predict(inputs, NAME)
+    assert spearman(found.median, true) > 0.9
+    assert np.abs(np.log(found.median / true)).mean() < 0.5
+    assert coverage(*found.quantiles((0.1, 0.9)).T, true) > 0.5
+    assert len(alone.gains) == 0 and alone.network_temperatures[NAME] > 1e3 and surrogate.std_scale == 1

@@ -14,6 +14,7 @@ from tests.nas_rlm.surrogates.test_graph_surrogate import rows
 from tests.nas_rlm.training_runs import RECIPE, prepare_run
 
 
+@pytest.mark.long
 def test_pseudo_labels_follow_the_rows():
     labelled = pseudo_labels(rows(60), ["accuracy"], num_networks=80)
     assert len({row.arch_str for row in labelled}) == 80

@@ -93,6 +93,7 @@ def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monke
     assert tuned.trained_on["nasbench201"].rows == 120
 
 
+@pytest.mark.long
 def test_training_stops_after_epochs_without_improvement(rlm, trainings, monkeypatch):
     monkeypatch.setattr(finetune, "PATIENCE_EPOCHS", 1)
     monkeypatch.setattr(finetune, "PATIENCE_STEPS", 1)
