@@ -47,9 +47,13 @@ def test_bad_objectives_of_finetune_are_refused(tmp_path, model, table, capsys):
 
 
 def test_a_device_can_have_another_name_than_in_the_table(tmp_path, model, table, archs, capsys):
-    out = tmp_path / "tuned"
-    command = ["finetune", *model, "--data", str(table), "--new-objective", "latency/mybox"]
-    assert main([*command, "--out", str(out)]) == 0
+    space, rng = search_spaces.get("nasbench201"), np.random.default_rng(5)
+    cells = sorted({str(space.sample(rng)) for _ in range(20)})
+    data, out = tmp_path / "toaster.parquet", tmp_path / "tuned"
+    write(data, [Row("nasbench201", c, {"latency/toaster": 1.0 + c.count("conv_3x3")}) for c in cells])
+    options = ["--new-objective", "latency/mybox", "--out", str(out)]
+    assert "expected at least 10" in refused(capsys, "finetune", *model, "--data", table, *options)
+    assert main(["finetune", *model, "--data", str(data), *options]) == 0
     printed = capsys.readouterr().out
     assert "latency/toaster is learned as latency/mybox" in printed
     assert main(["predict", "--model", str(out), *archs, "--objectives", "latency/mybox"]) == 0
