@@ -49,6 +49,7 @@ def test_labelled_rows_have_only_the_objective(table):
     assert all(row.targets.keys() == {"accuracy"} for row in task.train_rows)
 
 
+@pytest.mark.long
 def test_every_method_ranks_all_rows(table, tiny_checkpoint, monkeypatch):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.setattr(finetune, "MAX_EPOCHS", 2)

@@ -77,6 +77,7 @@ def test_a_new_objective_starts_at_the_known_one_with_the_most_similar_ranks(rlm
     assert not torch.allclose(tokens[first], mean)
 
 
+@pytest.mark.long
 def test_the_epochs_are_those_that_rank_held_out_rows_best(rlm, trainings, monkeypatch):
     heights = iter([0.2, 0.6, 0.4])
     monkeypatch.setattr(finetune, "validate", lambda *_: {"rows:accuracy": {"spearman": next(heights)}})
