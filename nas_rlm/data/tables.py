@@ -217,7 +217,8 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
         records = network_files.read_records(path) if network_files.has_networks(path) else _records(path)
         file_metadata = pq.read_schema(path).metadata
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{str(path)!r} is not a readable parquet file: {error}") from None
+        hint = "; nas-rlm data import csv makes a table of it" if path.suffix.lower() == ".csv" else ""
+        raise ValueError(f"{str(path)!r} is not a readable parquet file{hint}: {error}") from None
     defaults = dict.fromkeys(COLUMNS)
     rows = []
     for i, record in enumerate(records, 1):

@@ -292,3 +292,9 @@ def test_rows_of_some_spaces():
     assert table.of_spaces(["b"]).rows == table.rows[1:] and table.of_spaces(["a", "b"]).rows == table.rows
     with pytest.raises(ValueError, match="no row of t is of the space 'c'"):
         table.of_spaces(["a", "c"])
+
+
+def test_a_csv_file_gets_the_command_that_imports_it(tmp_path):
+    (tmp_path / "mine.csv").write_text("architecture,latency/mine\n")
+    with pytest.raises(ValueError, match="nas-rlm data import csv makes a table of it"):
+        read(tmp_path / "mine.csv")
