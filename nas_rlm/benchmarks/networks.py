@@ -18,9 +18,9 @@ from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_network import LayerCounts
+from nas_rlm.surrogates.layer_network import LayerCounts, terms_by_type
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.predictive import LogTransform, PredictiveDistribution
+from nas_rlm.surrogates.predictive import MIN_LABELS, LogTransform, PredictiveDistribution
 
 KNOWN, FAMILIES = "known families", "other families"  # and numbers of labels of networks of all families
 VALIDATION_SHARE = 0.15
@@ -114,12 +114,8 @@ class NetworkLatencies:
     @cached_property
     def _sums(self) -> np.ndarray:
         """Sums of the terms of each layer type, float64 [N, D]."""
-        types = {layer.type: k for k, layer in enumerate(self.counts.layers)}
-        column_of = {name: k for k, name in enumerate(sorted(types))}
-        terms = np.zeros((len(self.counts.layers), len(column_of), 6))
-        for row, layer in zip(terms, self.counts.layers, strict=True):
-            row[column_of[layer.type]] = layer.terms
-        return self.counts.sums(terms.reshape(len(terms), -1))
+        types = sorted({layer.type for layer in self.counts.layers})
+        return self.counts.sums(terms_by_type(self.counts.layers, types))
 
     def run(
         self, protocols: Sequence[str], seeds: int, finished: Collection[Key]
@@ -190,7 +186,7 @@ class NetworkLatencies:
             latencies = self.latencies[name]
             own = test[np.isfinite(latencies[test])]
             used = train[np.isfinite(latencies[train])]
-            if not len(own) or len(used) < 10:
+            if not len(own) or len(used) < MIN_LABELS:
                 continue
             true, labels = latencies[own], latencies[used]
             predicted: dict[str, PredictiveDistribution | np.ndarray] = {

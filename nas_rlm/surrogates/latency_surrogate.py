@@ -4,9 +4,6 @@ A network's latency is nearly a sum over the layers that a device executes. Devi
 they remove or fuse before, in whether branches run in parallel, and in how much they resemble known devices.
 There is a model for each of these cases, and their predictions are averaged. The weight of a model follows
 from how well it predicts each labelled network from the others.
-
-Source of the weights: pseudo-BMA+ (Yao et al. 2018, Using Stacking to Average Bayesian Predictive
-Distributions).
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ from torch import Tensor
 from nas_rlm.graph.executed_layers import MODES
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model.checkpoint import check_shapes
+from nas_rlm.surrogates.evidence import pseudo_bma_weights
 from nas_rlm.surrogates.latency_features import CRITICAL, TRANSFER, LatencyFeatures
 from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
 from nas_rlm.surrogates.predictive import (
@@ -43,7 +41,6 @@ NOISE_FLOOR, JITTER = 1e-4, 1e-8
 MAX_KERNEL_ELEMENTS = 100_000  # of one kernel that are computed at once
 MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
 TRANSFER_PRIOR = 5.0  # prior weight of models that use known devices, beside 1 for each other one
-NUM_BOOTSTRAPS = 300  # of the leave-one-out errors
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 FITTED_PARAMETERS = 8  # by which variances of few labels are increased
 MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
@@ -228,14 +225,8 @@ class LatencySurrogate:
     @cached_property
     def weights(self) -> np.ndarray:
         """Weight of each Gaussian process and of each sum of costs, float64 [V + W]."""
-        squares = (self._left_out_by_model[0] - np.log(self.values)) ** 2 + NOISE_FLOOR**2
-        num_labels = squares.shape[1]
-        shares = np.random.default_rng(0).dirichlet(np.ones(num_labels), NUM_BOOTSTRAPS)
         priors = np.concatenate([self.prior.numpy(), np.ones(len(self.held_out))])
-        logs = np.log(priors) - num_labels / 2 * np.log(shares @ squares.T)
-        weights = np.exp(logs - logs.max(1, keepdims=True))
-        mean: np.ndarray = (weights / weights.sum(1, keepdims=True)).mean(0)
-        return mean
+        return pseudo_bma_weights(self._left_out_by_model[0] - np.log(self.values), priors)
 
     @cached_property
     def _left_out(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nas_rlm.graph.executed_layers import ALL, Layer, layers_of
+from nas_rlm.graph.executed_layers import ALL, TERMS, Layer, layers_of
 from nas_rlm.surrogates.latency_features import CLASSES, class_of
 from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
@@ -120,6 +120,21 @@ def describe(layers: Sequence[Layer]) -> np.ndarray:
         classes = [float(own_class == name) for name in CLASSES]
         rows.append([*np.log1p([*sizes, *costs]), _log_stride(layer), *rounding, *classes])
     return np.array(rows, float)
+
+
+def terms_by_type(layers: Sequence[Layer], types: Sequence[str]) -> np.ndarray:
+    """Return the terms of U layers at the place of their type, or of their class, float64 [U, T * 6].
+
+    Args:
+        layers: the layers.
+        types: T layer types, and classes in brackets if a layer is of another type.
+    """
+    index_of = {name: k for k, name in enumerate(types)}
+    terms = np.zeros((len(layers), len(types), len(TERMS)))
+    for row, layer in zip(terms, layers, strict=True):
+        known = layer.type if layer.type in index_of else f"[{class_of(layer.type, ALL)}]"
+        row[index_of[known]] = layer.terms
+    return terms.reshape(len(layers), -1)
 
 
 def _log_stride(layer: Layer) -> float:

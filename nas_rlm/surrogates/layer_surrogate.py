@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nas_rlm.graph.executed_layers import ALL, TERMS, Layer
 from nas_rlm.model.checkpoint import check_shapes
-from nas_rlm.surrogates.latency_features import CLASSES, class_of, groups_of_cost
+from nas_rlm.surrogates.latency_features import CLASSES, groups_of_cost
 from nas_rlm.surrogates.layer_network import (
     NUM_EPOCHS,
     SMALLEST,
@@ -27,6 +27,7 @@ from nas_rlm.surrogates.layer_network import (
     LayerNetwork,
     describe,
     fit_layer_network,
+    terms_by_type,
 )
 from nas_rlm.surrogates.nonnegative import fit_nonnegative
 from nas_rlm.surrogates.predictive import (
@@ -212,7 +213,7 @@ class LayerSurrogate:
         used = {counts.layers[i].type for i in np.unique(counts.rows_of(networks)[1].numpy())}
         types = (*sorted(used), *(f"[{name}]" for name in CLASSES))
         groups = [groups_of_cost(f"{ALL}/{layer}:{term}") for layer in types for term in TERMS]
-        terms = _terms(counts, types).reshape(len(counts.layers), -1)
+        terms = terms_by_type(counts.layers, types)
         costs, num_devices = counts.sums(terms), len(names)
         coefficients = np.zeros((num_devices, 1 + costs.shape[1]))
         for k in range(num_devices):
@@ -256,7 +257,7 @@ class LayerSurrogate:
     @torch.inference_mode()
     def _by_layer(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return latencies by costs and log factors of U layers, each [U, K], and hidden values [U, H]."""
-        terms = _terms(counts, self.types).reshape(len(counts.layers), -1)
+        terms = terms_by_type(counts.layers, self.types)
         linear = terms @ self.coefficients.reshape(len(self.objectives), -1).T
         factors, hidden = self.network(torch.from_numpy(describe(counts.layers)).float())
         return linear, factors.double().numpy(), hidden.double().numpy()
@@ -284,8 +285,12 @@ class LayerSurrogate:
         for k in range(len(self.objectives)):
             scaled = _standardised(hidden[:, k], self.hidden_mean[k], self.hidden_std[k])
             novelties[:, k] = _leverages(scaled, self.precision[k]) / self.calibration[k, 0]
-        weight = self.calibration[:, 1] * np.clip(MAX_NOVELTY - novelties, 0, 1)
-        return by_costs + weight * (by_factors - by_costs), novelties
+        return by_costs + self._factor_weights(novelties) * (by_factors - by_costs), novelties
+
+    def _factor_weights(self, novelties: np.ndarray) -> np.ndarray:
+        """Return how much the log factors count for networks with the given novelties, float64 [N, K]."""
+        weights: np.ndarray = self.calibration[:, 1] * np.clip(MAX_NOVELTY - novelties, 0, 1)
+        return weights
 
     def _strengths(self, counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray) -> np.ndarray:
         """Return for each device the multiple of the log factors that fits the used networks best, [K]."""
@@ -338,8 +343,7 @@ class LayerSurrogate:
         k, counts = self.objectives.index(objective), LayerCounts.of_texts([text])
         linear, factors, _ = self._by_layer(counts)
         mean, novelties = self._predict(counts)
-        weight = self.calibration[k, 1] * np.clip(MAX_NOVELTY - novelties[0, k], 0, 1)
-        own = linear[:, k] * np.exp(weight * factors[:, k])
+        own = linear[:, k] * np.exp(self._factor_weights(novelties)[0, k] * factors[:, k])
         sum_of_layers = float(counts.counts @ own + self.constants[k])
         own = own * np.exp(mean[0, k]) / max(SMALLEST, sum_of_layers)
         constant = float(np.exp(mean[0, k]) - counts.counts @ own)
@@ -452,16 +456,6 @@ class LayerSurrogate:
             dict(temperatures),
             dict(network_temperatures),
         )
-
-
-def _terms(counts: LayerCounts, types: Sequence[str]) -> np.ndarray:
-    """Return the terms of U layers at the place of their type, or of their class, float64 [U, T, 6]."""
-    index_of = {name: k for k, name in enumerate(types)}
-    terms = np.zeros((len(counts.layers), len(types), len(TERMS)))
-    for row, layer in zip(terms, counts.layers, strict=True):
-        known = layer.type if layer.type in index_of else f"[{class_of(layer.type, ALL)}]"
-        row[index_of[known]] = layer.terms
-    return terms
 
 
 def _standardised(hidden: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
