@@ -168,7 +168,6 @@ def _predict_files(
     from nas_rlm.model.batching import named_texts
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.search.objectives import ObjectivePredictor
-    from nas_rlm.surrogates.registry import novelties, novelty_messages
     from nas_rlm.text.canonical import costed_text, shapes_of_models
 
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
@@ -204,10 +203,6 @@ def _predict_files(
         indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
         space_texts = [texts[i] for i in indices]
         file_names = [str(inputs.files[i]) for i in indices]
-        if uses_transfer:
-            novelties_of = novelties(predictor.model.surrogates_of(name), space_texts, learned)
-            for message in novelty_messages(novelties_of, file_names):
-                warnings.warn(message, stacklevel=2)
         with named_texts(file_names):
             values[indices] = predictor.predict_text(
                 space_texts, objectives, levels, progress=True, space=name

@@ -24,6 +24,8 @@ from nas_rlm.model.batching import (
     chunk_size,
     gather_predictions,
     make_batches,
+    named_texts,
+    names_of_texts,
     pad,
 )
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
@@ -31,14 +33,17 @@ from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
 from nas_rlm.surrogates.registry import (
     AnySurrogate,
+    NoveltyWarning,
     Surrogate,
     from_saved,
     graph_surrogates,
+    novelties,
     predictive_distributions,
     surrogate_by_objective,
+    warn_of_novel_networks,
 )
 from nas_rlm.surrogates.zero_label import (
     ZeroLabelSurrogate,
@@ -162,9 +167,10 @@ class Ensemble:
 
         Warns:
             UserWarning: the model was not trained on an objective in this space.
+            NoveltyWarning: an architecture is unlike all labelled networks of a latency.
         """
         self.check(objectives)
-        quantile_levels(quantiles)
+        levels = quantile_levels(quantiles)
         search_space, parsed = self._parse(space, architectures, objectives)
         model = self.with_zero_label_surrogates(search_space, objectives)
         names = [str(architecture) for architecture in parsed]
@@ -177,26 +183,40 @@ class Ensemble:
             gc_paused(),
             progress_bar(total=len(unique), desc="predict", unit="net", disable=not progress) as bar,
         ):
-            for chunk in model.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
+            for chunk in model.predict_chunks(search_space, chunks, objectives, levels, batch_size):
                 predictions.append(chunk)
                 bar.update(len(chunk))
-        return np.concatenate(predictions)[[index[name] for name in names]]
+        values = np.concatenate(predictions)
+        warn_of_novel_networks(values[:, :, -1], objectives, [*distinct])
+        values = values[[index[name] for name in names]]
+        return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
 
     def predict_chunks(
         self,
         space: SearchSpace[Any],
         chunks: Sequence[Sequence[Any]],
         objectives: Sequence[str],
-        quantiles: Sequence[float] | None,
+        levels: Sequence[float],
         batch_size: int,
     ) -> Iterator[np.ndarray]:
-        """Yield the predictions for each chunk of distinct architectures; arguments as for `predict`."""
+        """Yield the predictions for each chunk of distinct architectures.
+
+        Args:
+            space: the search space.
+            chunks: the chunks.
+            objectives: K distinct names.
+            levels: Q quantile levels.
+            batch_size: number of texts in a batch.
+
+        Yields:
+            Quantiles and novelties, see `predict_with_novelties`.
+        """
 
         def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
             texts = from_architectures(space, chunk)
-            return self.predict_text(texts, objectives, quantiles, batch_size, space=space.name)
+            return self.predict_with_novelties(texts, objectives, levels, batch_size, space=space.name)
 
-        arguments = tuple(objectives), None if quantiles is None else tuple(quantiles), batch_size
+        arguments = tuple(objectives), tuple(levels), batch_size
         key = id(self), id(space), *arguments, weight_versions(self.network.parameters())
         return self._map(predict_chunk, chunks, key)
 
@@ -225,10 +245,43 @@ class Ensemble:
 
         Raises:
             ValueError: an objective is unknown, or a text is empty.
+
+        Warns:
+            NoveltyWarning: a text is unlike all labelled networks of a latency.
+        """
+        texts, levels = as_list(texts, "texts"), quantile_levels(quantiles)
+        values = self.predict_with_novelties(texts, objectives, levels, batch_size, progress, space)
+        warn_of_novel_networks(values[:, :, -1], objectives, names_of_texts(len(texts)))
+        return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
+
+    def predict_with_novelties(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        levels: Sequence[float],
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        progress: bool = False,
+        space: str = "",
+    ) -> np.ndarray:
+        """Return quantiles of objectives of texts, and how unlike the labelled networks the texts are.
+
+        Args:
+            texts: N texts.
+            objectives: K distinct names.
+            levels: Q quantile levels.
+            batch_size: number of texts in a batch.
+            progress: show a progress bar.
+            space: name of the space, see `predict_text`.
+
+        Returns:
+            float64 [N, K, Q + 1]: the quantiles, and last the novelties, see
+            `nas_rlm.surrogates.registry.novelties`.
+
+        Raises:
+            ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
         texts = as_list(texts, "texts")
-        levels = quantile_levels(quantiles)
         temperatures = self.network_temperatures(space, objectives)
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
@@ -237,18 +290,19 @@ class Ensemble:
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
             distributions = predictive_distributions(self.surrogates_of(space), batch, names)
             network = [temperatures[k] for k in by_network]
-            return decoding.quantile(self.network, memory, names, levels, network, distributions)
+            values = decoding.quantile(self.network, memory, names, levels, network, distributions)
+            return _with_novelties(values, distributions)
 
-        predictions = np.empty((len(texts), len(objectives), len(levels)))
+        predictions = np.empty((len(texts), len(objectives), len(levels) + 1))
         if by_network or not objectives:
-            shape = len(names), len(levels)
+            shape = len(names), len(levels) + 1
             predictions[:, by_network] = self.decode_texts(texts, decode, shape, batch_size, progress)
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
                 texts, names_of_surrogates, levels, space, progress
             )
-        return predictions if quantiles is not None else predictions[:, :, 0]
+        return predictions
 
     def _quantiles_of_surrogates(
         self,
@@ -258,7 +312,7 @@ class Ensemble:
         space: str,
         progress: bool,
     ) -> np.ndarray:
-        """Return quantiles of objectives that the network does not predict; arguments as `predict_text`."""
+        """Return quantiles and novelties of objectives that the network does not predict."""
         distinct = list(dict.fromkeys(texts))
         index = {text: i for i, text in enumerate(distinct)}
         size = chunk_size(len(distinct))
@@ -266,9 +320,10 @@ class Ensemble:
 
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
             found = predictive_distributions(self.surrogates_of(space), chunk, objectives)
-            return np.stack([d.quantiles(levels) for d in found if d is not None], 1)
+            values = np.stack([d.quantiles(levels) for d in found if d is not None], 1)
+            return _with_novelties(values, found)
 
-        empty = np.empty((0, len(objectives), len(levels)))
+        empty = np.empty((0, len(objectives), len(levels) + 1))
         with progress_bar(total=len(distinct), desc="predict", unit="net", disable=not progress) as bar:
             results = [empty]
             for result in self._map(predict_chunk, chunks):
@@ -307,7 +362,8 @@ class Ensemble:
         with gc_paused():
             texts = from_architectures(search_space, parsed)
             model = self.with_zero_label_surrogates(search_space, objectives)
-            return model.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
+            with named_texts([str(architecture) for architecture in parsed]):
+                return model.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
 
     def sample_text(
         self,
@@ -330,6 +386,9 @@ class Ensemble:
 
         Returns:
             float64 [N, S, K].
+
+        Warns:
+            NoveltyWarning: a text is unlike all labelled networks of a latency.
         """
         self.check(objectives)
         if num_samples < 1:
@@ -340,13 +399,15 @@ class Ensemble:
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
             distributions = predictive_distributions(self.surrogates_of(space), batch, order)
-            return decoding.sample(
+            samples = decoding.sample(
                 self.network, memory, order, num_samples, generator, temperatures, distributions
             )
+            return np.concatenate([samples, novelties(distributions, len(batch))[:, None]], 1)
 
-        shape = (num_samples, len(objectives))
+        shape = (num_samples + 1, len(objectives))
         samples = self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
-        return samples[:, :, [order.index(name) for name in objectives]]
+        warn_of_novel_networks(samples[:, -1], order, names_of_texts(len(samples)))
+        return samples[:, :-1, [order.index(name) for name in objectives]]
 
     def network_temperatures(self, space: str, objectives: Sequence[str]) -> list[float]:
         """Return the divisor of the network's logits for each objective.
@@ -387,6 +448,11 @@ class Ensemble:
             if isinstance(s, LatencySurrogate) and s.graph_features.costs and s.objective not in known
         ]
         return [*sums, *self._layer_surrogates, *self.surrogates.get(space, ())]
+
+    @property
+    def latencies_of_any_network(self) -> set[str]:
+        """Names of the latencies that layer surrogates predict for networks of any family."""
+        return {name for surrogate in self._layer_surrogates for name in surrogate.objectives}
 
     @property
     def _layer_surrogates(self) -> list[LayerSurrogate]:
@@ -531,6 +597,15 @@ class Ensemble:
                 stacklevel=3,
             )
 
+    def _spaces_of_sums(self, space: str) -> dict[str, str]:
+        """Return for each latency that sums of costs of other networks predict what these networks are."""
+        return {
+            surrogate.objective: f"networks of {other}" if other else "networks without a space"
+            for other, group in self.surrogates.items()
+            for surrogate in group
+            if other != space and isinstance(surrogate, LatencySurrogate) and surrogate.graph_features.costs
+        }
+
     def _learnt_by_surrogates(self, space: str) -> set[str]:
         """Return the objectives that surrogates learnt from networks of a space, or from any networks."""
         learnt = [*self._layer_surrogates, *self.surrogates.get(space, ())]
@@ -541,6 +616,16 @@ class Ensemble:
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
         known = (*known, *self._learnt_by_surrogates(space), *self._transferred(space, objectives))
         untrained = [name for name in objectives if name not in known]
+        sources = self._spaces_of_sums(space)
+        for name in untrained:
+            if name in sources:
+                warnings.warn(
+                    f"{name} was learnt from {sources[name]} alone: for {space} it is a sum of the costs of"
+                    " layers, and its intervals are widened",
+                    NoveltyWarning,
+                    stacklevel=4,
+                )
+        untrained = [name for name in untrained if name not in sources]
         if self.trained_on and untrained:
             warnings.warn(
                 f"the model was not trained on {', '.join(untrained)} of {space}: predictions are unreliable,"
@@ -609,3 +694,15 @@ class Ensemble:
             batch_size: number of texts in a batch.
         """
         return make_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
+
+
+def _with_novelties(
+    quantiles: np.ndarray, distributions: Sequence[PredictiveDistribution | None]
+) -> np.ndarray:
+    """Return quantiles with novelties as the last column, [N, K, Q + 1].
+
+    Args:
+        quantiles: [N, K, Q].
+        distributions: predictive distributions of the surrogates of K objectives.
+    """
+    return np.concatenate([quantiles, novelties(distributions, len(quantiles))[:, :, None]], 2)

@@ -304,10 +304,16 @@ class LayerSurrogate:
         return strengths
 
     def transform(self, texts: Sequence[str]) -> Tensor:
-        """Return means and standard deviations of log latencies of N networks, float64 [N, K, 2].
+        """Return means and standard deviations of log latencies, and novelties, of N networks.
+
+        A novelty says how unlike the labelled networks of a device a network is. Up to 1 it counts as known.
+        Above `MAX_NOVELTY` it is predicted by its costs alone.
 
         Args:
             texts: texts of the networks.
+
+        Returns:
+            float64 [N, K, 3].
         """
         return self.transform_counts(LayerCounts.of_texts(texts))
 
@@ -316,17 +322,7 @@ class LayerSurrogate:
         mean, novelties = self._predict(counts)
         log_std = np.log(self.calibration[:, 2]) + self.calibration[:, 3] * np.log(np.maximum(novelties, 1))
         std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
-        return torch.from_numpy(np.stack([mean, std], 2))
-
-    def novelties(self, texts: Sequence[str]) -> np.ndarray:
-        """Return how unlike the labelled networks of each device N networks are, float64 [N, K].
-
-        Up to 1 a network counts as known. Above `MAX_NOVELTY` it is predicted by its costs alone.
-
-        Args:
-            texts: texts of the networks.
-        """
-        return self._predict(LayerCounts.of_texts(texts))[1]
+        return torch.from_numpy(np.stack([mean, std, novelties], 2))
 
     def layer_latencies(self, text: str, objective: str) -> list[tuple[Layer, int, float]]:
         """Return the layers of a network with their latencies.
@@ -355,12 +351,12 @@ class LayerSurrogate:
         """Return the predictive distribution of a latency of N networks.
 
         Args:
-            features: result of `transform`, float64 [N, K, 2].
+            features: result of `transform`, float64 [N, K, 3].
             objective: one of this surrogate's objectives.
         """
         own = features[:, self.objectives.index(objective)].numpy()
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
-        return PredictiveDistribution(LogTransform(), own[:, 0], own[:, 1], temperature)
+        return PredictiveDistribution(LogTransform(), own[:, 0], own[:, 1], temperature, own[:, 2])
 
     def without(self, objectives: Sequence[str]) -> LayerSurrogate | None:
         """Return a copy without the given objectives, or None if no objective is left.
