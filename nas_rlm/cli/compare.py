@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import search_spaces
-from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, app, load
+from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, app, check_model, load
 from nas_rlm.files import check_target, write_text
 
 if TYPE_CHECKING:
@@ -56,14 +56,16 @@ def compare(
             (side, layer_class, layers, latency).
         limits: limits on each file.
     """
-    from nas_rlm.comparison import block_latency, compare_networks, default_objectives
-    from nas_rlm.data.tables import EXACT_OBJECTIVES
-
     if not files:
         raise ValueError("nothing to compare: give ONNX files")
     is_picture = out is not None and out.suffix not in (PAGE, DATA)
     if out:
         _check_out(out, files)
+    check_model(model, objectives, files=files)
+
+    from nas_rlm.comparison import block_latency, compare_networks, default_objectives
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+
     space_name = search_spaces.name_of(space) if space else ""
     rlm = load(model)
     chosen = tuple([name for name in objectives if name not in EXACT_OBJECTIVES])

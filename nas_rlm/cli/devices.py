@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 from typing import TYPE_CHECKING
 
-from nas_rlm.cli.app import Flag, app, load
+from nas_rlm.cli.app import Flag, app, check_model, load
 
 if TYPE_CHECKING:
     from nas_rlm.devices.known import KnownDevice, LabelSource
@@ -26,6 +26,8 @@ def devices(*, model: str = "nas", json: Flag = False) -> None:
             any_network and sources. Each source has the keys space, networks, labels, families,
             relative_error, within_10_percent and protocol.
     """
+    check_model(model)
+
     from nas_rlm.devices.known import known_devices
 
     found = known_devices(load(model))

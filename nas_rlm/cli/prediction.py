@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import connect_workers, load, show_progress
+from nas_rlm.cli.app import check_model, connect_workers, load, show_progress
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
 
@@ -123,6 +123,8 @@ def predict_inputs(
     from nas_rlm.search.objectives import ObjectivePredictor
 
     inputs.check(out)
+    model = inputs.model or _shipped_model(inputs.files)
+    check_model(model, objectives, files=inputs.files)
     if is_exported(inputs.model):
         require("onnxruntime", "an exported model")
     if inputs.ray:
@@ -142,7 +144,7 @@ def predict_inputs(
         values = predictor.predict(space, architectures, objectives, levels, progress=True)
     else:
         with connect_workers(inputs.ray) as workers:
-            rlm = workers.distribute(load(inputs.model or _shipped_model(inputs.files)))
+            rlm = workers.distribute(load(model))
             predictor = ObjectivePredictor(rlm)
             predictor.check(objectives)
             if space:

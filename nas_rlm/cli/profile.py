@@ -16,6 +16,7 @@ from nas_rlm.cli.app import (
     SpaceList,
     app,
     check_minimum,
+    check_model,
     connect_workers,
     load,
 )
@@ -84,10 +85,6 @@ def profile(
     """
     from nas_rlm.devices import Device, runtimes
     from nas_rlm.devices.connection import check_timeout
-    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
-    from nas_rlm.devices.measurements import profile as measure
-    from nas_rlm.devices.profiler import Plan
-    from nas_rlm.text.canonical import shapes_of_models
 
     numbers = {
         "--sample": (sample, 0),
@@ -101,11 +98,18 @@ def profile(
         raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most {MAX_SECONDS}")
     check_timeout(limit, seconds, "--limit")
     check_target(out)
+    check_model(model if choose else "nas", files=files)
     parsed_device = Device.parse(device)
     if ray:
         require("ray", "--ray")
     elif not python:
         runtimes.check(parsed_device)
+
+    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
+    from nas_rlm.devices.measurements import profile as measure
+    from nas_rlm.devices.profiler import Plan
+    from nas_rlm.text.canonical import shapes_of_models
+
     networks: list[Network]
     if files:
         if archs or arch or sample or choose:
