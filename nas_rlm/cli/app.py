@@ -166,19 +166,27 @@ def load(model: str) -> RLM:
     return RLM.load(model)
 
 
-def check_model(
-    model: str, objectives: Sequence[str] = (), others: Sequence[str] = (), files: Sequence[Path] = ()
-) -> None:
-    """Refuse a model, objectives and files that do not exist, before torch is imported.
+def check_files(files: Sequence[Path]) -> None:
+    """Refuse files that do not exist.
+
+    Raises:
+        FileNotFoundError: one does not.
+    """
+    for file in files:
+        if not file.exists():
+            raise FileNotFoundError(f"there is no file {str(file)!r}")
+
+
+def check_model(model: str, objectives: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+    """Refuse a model and objectives that do not exist, before torch is imported.
 
     Args:
         model: directory or name of the model.
         objectives: objectives that it is to predict.
         others: objectives that need no model, such as those of user functions.
-        files: files to read.
 
     Raises:
-        FileNotFoundError: there is no such model or file.
+        FileNotFoundError: there is no such model.
         ValueError: the model does not have an objective.
     """
     from nas_rlm.data.tables import EXACT_OBJECTIVES
@@ -190,9 +198,6 @@ def check_model(
     for name in objectives if known else ():
         if name not in available:
             raise ValueError(f"unknown objective {name!r}; {suggest(name, available)}")
-    for file in files:
-        if not file.exists():
-            raise FileNotFoundError(f"there is no file {str(file)!r}")
 
 
 def checked_search(
@@ -227,8 +232,8 @@ def checked_search(
     checked = SearchSettings(search_space.name, tuple(objectives), tuple(constraints), **settings)
     checked.check_space(search_space)
     others = [*checked.measured_objectives, *(text.partition("=")[0] for text in functions)]
-    tables = [] if data is None else [data]
-    check_model(model, checked.all_objectives if predicts_all else (), others, tables)
+    check_model(model, checked.all_objectives if predicts_all else (), others)
+    check_files([] if data is None else [data])
     return search_space
 
 

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import search_spaces
-from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, app, check_model, load
+from nas_rlm.cli.app import (
+    DEFAULT_FILE_LIMITS,
+    CommaList,
+    FileLimits,
+    InputShapes,
+    app,
+    check_files,
+    check_model,
+    load,
+)
 from nas_rlm.files import check_target, write_text
 
 if TYPE_CHECKING:
@@ -61,7 +70,8 @@ def compare(
     is_picture = out is not None and out.suffix not in (PAGE, DATA)
     if out:
         _check_out(out, files)
-    check_model(model, objectives, files=files)
+    check_model(model, objectives)
+    check_files(files)
 
     from nas_rlm.comparison import block_latency, compare_networks, default_objectives
     from nas_rlm.data.tables import EXACT_OBJECTIVES

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import check_model, connect_workers, load, show_progress
+from nas_rlm.cli.app import check_files, check_model, connect_workers, load, show_progress
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
 
@@ -124,21 +124,22 @@ def predict_inputs(
 
     inputs.check(out)
     model = inputs.model or _shipped_model(inputs.files)
-    check_model(model, objectives, files=inputs.files)
-    if is_exported(inputs.model):
+    if is_exported(model):
         require("onnxruntime", "an exported model")
     if inputs.ray:
         require("ray", "--ray")
+    if is_exported(model) and (inputs.archs is None or inputs.ray):
+        raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
+    check_model(model, objectives)
+    check_files(inputs.files)
     levels = tuple(sorted({*quantile_levels, 0.5}))
     space, lines = None, []
     if inputs.archs is not None and inputs.space is not None:
         space = search_spaces.get(inputs.space)
         lines = read_architectures(space, inputs.archs)
     architectures = [architecture for _, architecture in lines]
-    if is_exported(inputs.model):
-        if space is None or inputs.ray:
-            raise ValueError(f"{inputs.model} is an exported model: it predicts --archs of a --space here")
-        exported = cast("RLM", OnnxPredictor.load(inputs.model))  # has what an ObjectivePredictor needs
+    if space and is_exported(model):
+        exported = cast("RLM", OnnxPredictor.load(model))  # has what an ObjectivePredictor needs
         predictor = ObjectivePredictor(exported)
         predictor.check(objectives)
         values = predictor.predict(space, architectures, objectives, levels, progress=True)

@@ -15,6 +15,7 @@ from nas_rlm.cli.app import (
     Integer,
     SpaceList,
     app,
+    check_files,
     check_minimum,
     check_model,
     connect_workers,
@@ -98,7 +99,8 @@ def profile(
         raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most {MAX_SECONDS}")
     check_timeout(limit, seconds, "--limit")
     check_target(out)
-    check_model(model if choose else "nas", files=files)
+    if choose:
+        check_model(model)
     parsed_device = Device.parse(device)
     if ray:
         require("ray", "--ray")
@@ -116,6 +118,7 @@ def profile(
             raise ValueError(
                 "ONNX files are measured as they are: --archs, --arch, --sample and --choose are for spaces"
             )
+        check_files(files)
         shapes = shapes_of_models(files, dict(input_shape))
         space_name = search_spaces.name_of(space) if space else ""
         networks = [

@@ -77,7 +77,9 @@ def search(
         resume: continue the search of the run directory, or start it; the result is the same.
     """
     from nas_rlm.devices.device import Device
+    from nas_rlm.search.settings import check_measuring
 
+    check_measuring(measure, budget, python)
     check_minimum("--sample", sample, 0)
     search_space = checked_search(
         *(space, objectives, constraint, model, data),
