@@ -158,6 +158,7 @@ def compare_networks(
         for file, own in progress_bar(pairs, desc="text", total=len(files), unit="net", delay=2)
     ]
     names = [os.fspath(file) for file in files]
+    rlm.check_task(space, learned, texts)
     model = rlm.transferred_to(space, learned)
     surrogates = model.surrogates_of(space)
     values = np.empty((len(texts), 0, len(LEVELS) + 1))

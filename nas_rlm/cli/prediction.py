@@ -202,10 +202,12 @@ def _predict_files(
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
         uses_transfer = learned and networks
-        predictor = ObjectivePredictor(rlm.transferred_to(name, learned) if uses_transfer else rlm)
         indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
         space_texts = [texts[i] for i in indices]
         file_names = [str(inputs.files[i]) for i in indices]
+        if uses_transfer:
+            rlm.check_task(name, learned, space_texts)
+        predictor = ObjectivePredictor(rlm.transferred_to(name, learned) if uses_transfer else rlm)
         with named_texts(file_names):
             values[indices] = predictor.predict_text(
                 space_texts, objectives, levels, progress=True, space=name

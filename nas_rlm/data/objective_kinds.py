@@ -36,6 +36,8 @@ _SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score
 _COST = ObjectiveKind()
 _POSITIVE_SCORE = ObjectiveKind(is_maximised=True, minimum=0)
 _POSITIVE_COST = ObjectiveKind(minimum=0)
+DEVICE_KINDS = ("latency", "throughput", "fps", "energy", "power", "memory")  # of objectives of a device
+COST_KINDS = ("flops", "params")
 UNKNOWN = ObjectiveKind()
 KINDS = {
     "accuracy": ObjectiveKind("%", True, 0, 100),
@@ -70,6 +72,16 @@ def kind_of(objective: str) -> ObjectiveKind:
 def is_known_kind(objective: str) -> bool:
     """Return whether the kind of an objective is one of `KINDS`."""
     return objective.split("/")[0].lower() in KINDS
+
+
+def depends_on_task(objective: str) -> bool:
+    """Return whether an objective is learnt in training for a task, and not a property of network and device.
+
+    Examples:
+        >>> [depends_on_task(name) for name in ("accuracy/cifar100", "perplexity", "latency/pixel3", "flops")]
+        [True, True, False, False]
+    """
+    return objective.split("/")[0].lower() not in DEVICE_KINDS + COST_KINDS
 
 
 def is_accuracy(objective: str) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 import search_spaces
+from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, decoding
 from nas_rlm.model.batching import (
@@ -31,6 +32,7 @@ from nas_rlm.model.batching import (
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.surrogates.graph_surrogate import ACCURACY
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
@@ -43,6 +45,7 @@ from nas_rlm.surrogates.registry import (
     novelties,
     predictive_distributions,
     surrogate_by_objective,
+    transferable,
     warn_of_novel_networks,
 )
 from nas_rlm.surrogates.zero_label import (
@@ -53,10 +56,11 @@ from nas_rlm.surrogates.zero_label import (
     zero_label_surrogates,
 )
 from nas_rlm.text import from_architectures
+from nas_rlm.text.parser import reads_tokens
 from nas_rlm.utils import process_pool
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_levels, suggest
-from search_spaces import SearchSpace
+from search_spaces import LANGUAGE_MODELLING, SearchSpace
 
 Item = TypeVar("Item")
 
@@ -477,7 +481,8 @@ class Ensemble:
             return self
         key = name, id(type(space)), missing, tuple((s, len(group)) for s, group in self.surrogates.items())
         if key not in self._models_without_labels:
-            found = zero_label_surrogates(space, missing, graph_surrogates(self.surrogates))
+            sources = transferable(graph_surrogates(self.surrogates), name)
+            found = zero_label_surrogates(space, missing, sources)
             model = copy.copy(self)
             model.zero_label = {**self.zero_label, name: found}
             self._models_without_labels[key] = model
@@ -510,7 +515,7 @@ class Ensemble:
         """Return the objectives that have no labels in a space, but in others that have surrogates."""
         known = {*self.trained_on.get(space, TrainedOn(0, ())).objectives}
         known |= {name for surrogate in self._saved_surrogates_of(space) for name in surrogate.objectives}
-        sources = graph_surrogates(self.surrogates) if self.trained_on else {}
+        sources = transferable(graph_surrogates(self.surrogates), space) if self.trained_on else {}
         return [
             name
             for name in objectives
@@ -597,6 +602,40 @@ class Ensemble:
                 stacklevel=3,
             )
 
+    def check_task(self, space: str, objectives: Sequence[str], texts: Sequence[str] = ()) -> None:
+        """Refuse objectives of training, such as accuracies, that were learnt for another task.
+
+        Args:
+            space: name of the space; empty if it is unknown.
+            objectives: names of the objectives to predict.
+            texts: texts of networks; those that read token ids are language models.
+
+        Raises:
+            ValueError: the model learnt an objective for another task alone.
+        """
+        task = LANGUAGE_MODELLING if any(map(reads_tokens, texts)) else search_spaces.task_of(space)
+        for name in filter(depends_on_task, objectives if task else ()):
+            labels = [name, ACCURACY] if is_accuracy(name) else [name]
+            learnt = {other for label in labels for other in self._spaces_with(label)}
+            tasks = {search_spaces.task_of(other) for other in (learnt & {space} or learnt)}
+            if tasks and not tasks & {"", task}:
+                raise ValueError(
+                    f"{name} cannot be predicted for {task}: the model learnt it for"
+                    f" {', '.join(sorted(tasks))} alone. Costs, latencies and memory can be, or fine-tune the model on labels of your own"
+                )
+
+    def _spaces_with(self, objective: str) -> list[str]:
+        """Return the spaces in which the model learnt an objective."""
+        trained = [space for space, own in self.trained_on.items() if objective in own.objectives]
+        return [
+            *trained,
+            *(
+                space
+                for space, group in self.surrogates.items()
+                if any(objective in surrogate.objectives for surrogate in group)
+            ),
+        ]
+
     def _spaces_of_sums(self, space: str) -> dict[str, str]:
         """Return for each latency that sums of costs of other networks predict what these networks are."""
         return {
@@ -612,7 +651,8 @@ class Ensemble:
         return {name for surrogate in learnt for name in surrogate.objectives}
 
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
-        """Warn if the model was not trained on an objective in a space."""
+        """Warn if the model was not trained on an objective in a space; refuse those of other tasks."""
+        self.check_task(space, objectives)
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
         known = (*known, *self._learnt_by_surrogates(space), *self._transferred(space, objectives))
         untrained = [name for name in objectives if name not in known]

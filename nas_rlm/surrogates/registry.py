@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
+import search_spaces
 from nas_rlm.data import synthetic
+from nas_rlm.data.objective_kinds import depends_on_task
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -71,6 +73,27 @@ def graph_surrogates(surrogates: Mapping[str, Sequence[Surrogate]]) -> dict[str,
         space: [surrogate for surrogate in space_surrogates if isinstance(surrogate, GraphSurrogate)]
         for space, space_surrogates in surrogates.items()
     }
+
+
+def transferable(
+    surrogates: Mapping[str, Sequence[GraphSurrogate]], space: str
+) -> dict[str, Sequence[GraphSurrogate]]:
+    """Return the surrogates whose objectives can be transferred to a space.
+
+    Accuracies and other objectives of training are those of one task. Objectives of devices are not.
+
+    Args:
+        surrogates: surrogates by space.
+        space: name of the space that is predicted.
+    """
+    task = search_spaces.task_of(space)
+    found: dict[str, Sequence[GraphSurrogate]] = {}
+    for other, group in surrogates.items():
+        if task and search_spaces.task_of(other) not in ("", task):
+            rest = [s.without([name for name in s.objectives if depends_on_task(name)]) for s in group]
+            group = [surrogate for surrogate in rest if surrogate is not None]
+        found[other] = group
+    return found
 
 
 def predictive_distributions(

@@ -108,6 +108,24 @@ def test_sums_of_costs_of_another_space_say_where_they_were_learnt(tiny_checkpoi
         rlm.predict("nasbench201", architectures[:2], [NAME])
 
 
+def test_accuracies_of_another_task_are_not_transferred(rlm, tmp_path):
+    rlm.trained_on = {"nasbench201": TrainedOn(9, ("accuracy",))}
+    message = "accuracy cannot be predicted for language modelling: .* for image classification alone"
+    drawn, texts = networks("gpt_s", 1)
+    with pytest.raises(ValueError, match=message):
+        rlm.predict("gpt_s", drawn, ["accuracy"])
+    onnx.save(search_spaces.get("gpt_s").to_onnx(drawn[0]), tmp_path / "gpt.onnx")
+    for space in ("", "nasbench201"):
+        with pytest.raises(ValueError, match=message):
+            rlm.predict_onnx([tmp_path / "gpt.onnx"], ["accuracy"], space=space)
+    rlm.predict_onnx([tmp_path / "gpt.onnx"], [NAME, "flops"])
+    rlm.predict("fbnet", networks("fbnet", 1)[0], ["accuracy"])
+    rlm.trained_on = {**rlm.trained_on, "gpt_m": TrainedOn(9, ("accuracy",))}
+    rlm.check_task("gpt_s", ["accuracy"], texts)
+    with pytest.raises(ValueError, match=message):
+        rlm.check_task("nasbench201", ["accuracy"], texts)
+
+
 def test_onnx_files_are_predicted_without_a_space(rlm, tmp_path, no_warnings):
     space = search_spaces.get("fbnet")
     drawn, texts = networks("fbnet", 2)

@@ -18,6 +18,7 @@ from nas_rlm.surrogates.registry import (
     novelty_messages,
     predictive_distributions,
     surrogate_by_objective,
+    transferable,
 )
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.conftest import LAYER_OBJECTIVES
@@ -116,6 +117,16 @@ def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate, layer
         "latency/1": layers_surrogate,
         "memory": ngram_surrogate,
     }
+
+
+def test_accuracies_transfer_to_spaces_of_the_same_task_only(graph_features):
+    labelled = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
+    surrogate = fit_graph_surrogate(graph_features, labelled, ["accuracy", "latency/a"])
+    existing = {"nasbench201": [surrogate], "gpt_m": [surrogate], "mine": [surrogate]}
+    found = {space: [s.objectives for s in group] for space, group in transferable(existing, "gpt_s").items()}
+    both = [("accuracy", "latency/a")]
+    assert found == {"nasbench201": [("latency/a",)], "gpt_m": both, "mine": both}
+    assert transferable(existing, "unknown") == existing
 
 
 def test_novelties_are_those_of_layer_surrogates(layer_rlm, cell_files):
