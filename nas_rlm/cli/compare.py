@@ -46,9 +46,10 @@ def compare(
 ) -> None:
     """Compare costs, predictions and layers of ONNX files.
 
-    Predictions have 80 % intervals. The picture has a bar for each file, made of the predicted latencies of
-    its layers, by image side and class of layer. It shows the first of the objectives that is predicted by
-    layers.
+    Predictions have 80 % intervals. Each row says which quantity its numbers are: the time of one input, of a
+    batch, or of an image at the largest batch. Times of different quantities cannot be compared or added.
+    The picture has a bar for each file, made of the predicted latencies of its layers, by image side and
+    class of layer. It shows the first of the objectives that is predicted by layers.
 
     Args:
         files: ONNX files.
@@ -121,7 +122,7 @@ def _write(comparison: Comparison, out: Path) -> None:
 
 def _rows(comparison: Comparison) -> list[list[str]]:
     """Return the cells of the table: a header, and a row for each cost and each objective."""
-    from nas_rlm.data.objective_kinds import kind_of
+    from nas_rlm.data.device_names import quantity_of
     from nas_rlm.plotting.block_latencies import shortened
 
     networks = comparison.networks
@@ -129,9 +130,10 @@ def _rows(comparison: Comparison) -> list[list[str]]:
     rows.append(["MACs", *(f"{network.macs:,}" for network in networks)])
     rows.append(["parameters", *(f"{network.params:,}" for network in networks)])
     rows.append(["activations", *(f"{network.activations:,}" for network in networks)])
-    for name in comparison.objectives:
-        unit = kind_of(name).unit
-        label = f"{name} ({unit})" if unit else name
+    quantities = {name: quantity_of(name) for name in comparison.objectives}
+    order = list(dict.fromkeys(quantities.values()))  # objectives of one quantity are together
+    for name, quantity in sorted(quantities.items(), key=lambda item: order.index(item[1])):
+        label = f"{name} ({quantity})" if quantity else name
         rows.append([label, *(_interval(network.predictions[name]) for network in networks)])
     return rows
 

@@ -621,7 +621,8 @@ class Ensemble:
             if tasks and not tasks & {"", task}:
                 raise ValueError(
                     f"{name} cannot be predicted for {task}: the model learnt it for"
-                    f" {', '.join(sorted(tasks))} alone. Costs, latencies and memory can be, or fine-tune the model on labels of your own"
+                    f" {', '.join(sorted(tasks))} alone. Costs and"
+                    " latencies can be, or fine-tune the model on labels of your own"
                 )
 
     def _spaces_with(self, objective: str) -> list[str]:

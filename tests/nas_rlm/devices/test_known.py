@@ -7,7 +7,8 @@ import pytest
 import search_spaces
 from nas_rlm import known_devices
 from nas_rlm.data import Row
-from nas_rlm.devices.known import DESCRIPTIONS, FAMILIES_LEFT_OUT, LEAVE_ONE_OUT
+from nas_rlm.data.device_names import DESCRIPTIONS
+from nas_rlm.devices.known import FAMILIES_LEFT_OUT, LEAVE_ONE_OUT
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.layer_surrogate import DeviceEvidence
