@@ -24,7 +24,7 @@ from nas_rlm.cli.app import (
 from nas_rlm.files import check_target, write_text
 
 if TYPE_CHECKING:
-    from nas_rlm.comparison import Comparison, Prediction
+    from nas_rlm.reports.comparison import Comparison, Prediction
 
 PAGE, DATA = ".html", ".json"
 STYLE = (
@@ -74,8 +74,8 @@ def compare(
     check_model(model, objectives)
     check_files(files)
 
-    from nas_rlm.comparison import block_latency, compare_networks, default_objectives
     from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.reports.comparison import block_latency, compare_networks, default_objectives
 
     space_name = search_spaces.name_of(space) if space else ""
     rlm = load(model)
