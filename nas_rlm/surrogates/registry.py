@@ -198,7 +198,8 @@ def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as text, the first ones if there are many; long ones are cut."""
-    shown = [n if len(n) <= MAX_NAME_LENGTH else f"{n[:MAX_NAME_LENGTH]}…" for n in names[:MAX_LISTED]]
+    """Return names as text, the first ones if there are many; the middle of long ones is left out."""
+    half = MAX_NAME_LENGTH // 2
+    shown = [n if len(n) <= MAX_NAME_LENGTH else f"{n[:half]}…{n[-half:]}" for n in names[:MAX_LISTED]]
     num_others = len(names) - MAX_LISTED
     return ", ".join(shown) + (f" and {num_others:,} more" if num_others > 0 else "")
