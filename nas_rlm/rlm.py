@@ -17,6 +17,7 @@ from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.graph.torch_export import export_module
 from nas_rlm.model.batching import named_texts
 from nas_rlm.surrogates.ensemble import Ensemble
+from nas_rlm.surrogates.given_numbers import Given
 from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.training.finetune import fine_tune
 from nas_rlm.training.recipe import Recipe
@@ -53,6 +54,7 @@ class RLM(Ensemble):
         quantiles: Sequence[float] | None = None,
         space: str = "",
         shapes: Mapping[str, Sequence[int]] | None = None,
+        given: Given | None = None,
     ) -> np.ndarray:
         """Predict objectives of ONNX models; flops and params are exact.
 
@@ -63,6 +65,7 @@ class RLM(Ensemble):
             space: name of the space whose temperatures and surrogates are used, see `predict_text`.
             shapes: shapes of inputs that have open sizes in the files, by name, such as
                 `{"x": (1, 3, 224, 224)}`. An open first size is a batch of 1.
+            given: measured numbers by name, see `predict`.
 
         Returns:
             float64 [N, K] medians, or [N, K, Q] quantiles.
@@ -98,7 +101,7 @@ class RLM(Ensemble):
             self.check_task(space, names, texts)
             model = self.transferred_to(space, names)
             with named_texts(model_names):
-                values[:, learned] = model.predict_text(texts, names, levels, space=space)
+                values[:, learned] = model.predict_text(texts, names, levels, space=space, given=given)
         for k in set(range(len(objectives))).difference(learned):
             values[:, k] = [[graph_features(text)[objectives[k]]] for text in texts]
         return values if quantiles is not None else values[:, :, 0]

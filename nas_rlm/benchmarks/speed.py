@@ -28,6 +28,7 @@ from nas_rlm.model.network import Network
 from nas_rlm.rlm import RLM
 from nas_rlm.search.loop import search
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.given_numbers import Given
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.text import from_architectures
 from nas_rlm.text.statements import split_statements
@@ -318,6 +319,7 @@ class _TextOnlyModel(RLM):
         batch_size: int = BATCH_SIZE,
         progress: bool = False,
         space: str = "",
+        given: Given | None = None,
     ) -> np.ndarray:
         token_ids = [str(self.token_ids(text)) for text in texts]
         return _arbitrary_numbers(token_ids, objectives, len(quantiles or MEDIAN))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, QuantileLevels, app
+from nas_rlm.cli.given import GivenNumbers
 from nas_rlm.cli.prediction import Inputs, predict_inputs
 from nas_rlm.files import check_target
 
@@ -20,6 +21,8 @@ def predict(
     out: Path | None = None,
     ray: str = "",
     input_shape: InputShapes = (),
+    given: GivenNumbers = (),
+    given_data: Path | None = None,
     limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
     """Predict objectives of architectures, ONNX files or programs.
@@ -42,10 +45,17 @@ def predict(
             of this machine.
         input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
             repeated. An open first size is a batch of 1.
+        given: measured numbers on which the predictions are conditioned, such as accuracy/cifar10_12ep=89.2
+            for all inputs, or accuracy/cifar10_12ep alone for those in --given-data. May be repeated.
+        given_data: table with given numbers: CSV with the column arch, or parquet. Inputs that it lacks are
+            predicted without.
         limits: limits on each ONNX file.
     """
     if out:
         check_target(out)
     predict_inputs(
-        Inputs(files, space, archs, model, ray, input_shape, limits.checked()), objectives, quantiles, out
+        Inputs(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
+        objectives,
+        quantiles,
+        out,
     ).write(out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +12,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.cli.app import check_files, check_model, connect_workers, load, show_progress
+from nas_rlm.cli.given import GivenOption, given_numbers
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
 
@@ -34,6 +35,8 @@ class Inputs:
         ray: address of a Ray cluster; empty for this process.
         shapes: shapes of inputs of ONNX files, as pairs of a name and a shape.
         limits: limits on each ONNX file; None for the defaults.
+        given: measured numbers on which predictions are conditioned, see `nas_rlm.cli.given`.
+        given_data: table with those of the numbers that have no value.
     """
 
     files: Sequence[Path]
@@ -43,6 +46,8 @@ class Inputs:
     ray: str
     shapes: Sequence[tuple[str, tuple[int, ...]]] = ()
     limits: Limits | None = None
+    given: GivenOption = ()
+    given_data: Path | None = None
 
     def check(self, out: Path | None) -> None:
         """Refuse incomplete or contradictory inputs.
@@ -64,7 +69,7 @@ class Inputs:
             raise ValueError(
                 f"{inputs}: give either ONNX files, or both --space and --archs (and write lists as a,b)"
             )
-        paths = (*self.files, *([self.archs] if self.archs else []))
+        paths = (*self.files, *filter(None, (self.archs, self.given_data)))
         if out and any(path.exists() and out.exists() and path.samefile(out) for path in paths):
             raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
 
@@ -138,6 +143,10 @@ def predict_inputs(
         space = search_spaces.get(inputs.space)
         lines = read_architectures(space, inputs.archs)
     architectures = [architecture for _, architecture in lines]
+    names = [line for line, _ in lines] or [str(file) for file in inputs.files]
+    given = given_numbers(inputs.given, inputs.given_data, names, space)
+    if given and is_exported(model):
+        raise ValueError(f"{model} is an exported model, without --given: expected a checkpoint")
     if space and is_exported(model):
         exported = cast("RLM", OnnxPredictor.load(model))  # has what an ObjectivePredictor needs
         predictor = ObjectivePredictor(exported)
@@ -149,10 +158,11 @@ def predict_inputs(
             predictor = ObjectivePredictor(rlm)
             predictor.check(objectives)
             if space:
-                values = predictor.predict(space, architectures, objectives, levels, progress=True)
+                values = predictor.predict(
+                    space, architectures, objectives, levels, progress=True, given=given
+                )
             else:
-                values = _predict_files(rlm, inputs, objectives, levels)
-    names = [line for line, _ in lines] or [str(file) for file in inputs.files]
+                values = _predict_files(rlm, inputs, objectives, levels, given)
     indices = [levels.index(level) for level in quantile_levels]
     medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
     maximised = predictor.model.maximised
@@ -164,6 +174,7 @@ def _predict_files(
     inputs: Inputs,
     objectives: Sequence[str],
     levels: Sequence[float],
+    given: Mapping[str, float | np.ndarray],
 ) -> np.ndarray:
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
     from nas_rlm.data.tables import EXACT_OBJECTIVES
@@ -208,9 +219,10 @@ def _predict_files(
         if uses_transfer:
             rlm.check_task(name, learned, space_texts)
         predictor = ObjectivePredictor(rlm.transferred_to(name, learned) if uses_transfer else rlm)
+        of_files = {n: v[indices] if isinstance(v, np.ndarray) else v for n, v in given.items()}
         with named_texts(file_names):
             values[indices] = predictor.predict_text(
-                space_texts, objectives, levels, progress=True, space=name
+                space_texts, objectives, levels, progress=True, space=name, given=of_files
             )
     return values
 

@@ -17,6 +17,7 @@ from nas_rlm.cli.app import (
     app,
     check_minimum,
 )
+from nas_rlm.cli.given import GivenNumbers
 from nas_rlm.cli.prediction import Inputs, predict_inputs
 from nas_rlm.files import check_target
 
@@ -35,6 +36,8 @@ def rank(
     out: Path | None = None,
     ray: str = "",
     input_shape: InputShapes = (),
+    given: GivenNumbers = (),
+    given_data: Path | None = None,
     limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
     """Rank architectures, ONNX files or programs, the best first.
@@ -60,6 +63,10 @@ def rank(
             of this machine.
         input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
             repeated. An open first size is a batch of 1.
+        given: measured numbers on which the predictions are conditioned, such as accuracy/cifar10_12ep=89.2
+            for all inputs, or accuracy/cifar10_12ep alone for those in --given-data. May be repeated.
+        given_data: table with given numbers: CSV with the column arch, or parquet. Inputs that it lacks are
+            predicted without.
         limits: limits on each ONNX file.
     """
     from nas_rlm.search.pareto import minimised
@@ -70,7 +77,10 @@ def rank(
         check_target(out)
     names = tuple(dict.fromkeys([*objectives, by]))
     predictions = predict_inputs(
-        Inputs(files, space, archs, model, ray, input_shape, limits.checked()), names, quantiles, out
+        Inputs(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
+        names,
+        quantiles,
+        out,
     )
     maximised = (*predictions.maximised, *([by] if maximise else []))
     costs = minimised(predictions.medians, names, maximised)[:, names.index(by)]

@@ -49,6 +49,7 @@ def sample(
     generator: torch.Generator,
     temperatures: Sequence[float] | None = None,
     distributions: SurrogateDistributions | None = None,
+    prefix: Tensor | None = None,
 ) -> np.ndarray:
     """Draw samples from the model's joint distribution over all objectives.
 
@@ -61,15 +62,18 @@ def sample(
         generator: random number generator on the network's device.
         temperatures: K divisors of the logits, see `nas_rlm.surrogates.calibration`; 1 by default.
         distributions: K distributions of surrogates, multiplied with the network's; none by default.
+        prefix: tokens of numbers that are written before those of each sample, int64 [B * n, t].
 
     Returns:
         float64 [B, n, K].
     """
     rows = memory.batch * num_samples
-    prefix = _Prefix(network, memory, rows)
+    if prefix is None:
+        prefix = torch.empty(rows, 0, dtype=torch.long, device=memory.mask.device)
+    written = _Prefix(network, prefix)
     samples = []
     for token, temperature, distribution in _per_objective(network, objectives, temperatures, distributions):
-        caches, unread = prefix.before(token)
+        caches, unread = written.before(token)
         digits = _decode_number(
             network,
             memory,
@@ -79,7 +83,7 @@ def sample(
             [distribution] * num_samples,
             lambda p: torch.multinomial(p, 1, generator=generator),
         )
-        prefix.append(caches, digits)
+        written.append(caches, digits)
         samples.append(network.config.scheme.decode_array(digits.cpu().numpy()))
     return np.stack(samples, 1).reshape(memory.batch, num_samples, len(samples))
 
@@ -92,6 +96,7 @@ def quantile(
     quantiles: Sequence[float],
     temperatures: Sequence[float] | None = None,
     distributions: SurrogateDistributions | None = None,
+    prefix: Tensor | None = None,
 ) -> np.ndarray:
     """Return exact quantiles of the model's marginal distribution of each objective.
 
@@ -106,6 +111,7 @@ def quantile(
         quantiles: Q levels between 0 and 1.
         temperatures: as in `sample`.
         distributions: as in `sample`.
+        prefix: tokens of numbers that are written before each objective, int64 [B, t].
 
     Returns:
         float64 [B, K, Q].
@@ -117,6 +123,8 @@ def quantile(
     for chunk in (queries[i : i + chunk_size] for i in range(0, len(queries), chunk_size)):
         walks = [(*query, level) for query in chunk for level in quantiles]
         tokens = torch.tensor([[token] for token, *_ in walks], device=device).repeat(b, 1)
+        if prefix is not None:
+            tokens = torch.cat([prefix.repeat_interleave(len(walks), 0), tokens], 1)
         divisor, levels = (
             torch.tensor(column, dtype=torch.float64, device=device).repeat(b)[:, None]
             for column in ([t for _, t, _, _ in walks], [level for *_, level in walks])
@@ -149,33 +157,32 @@ class _Prefix:
     """The tokens that the decoder has read before the next number of a sample.
 
     Training sequences have at most `Config.max_numbers` numbers. After that, a new sequence starts with only
-    the first number.
+    the given numbers, or with the first one if there are none.
 
     Args:
         network: encoder-decoder network.
-        memory: B encoded texts.
-        rows: number of samples of all texts.
+        given: tokens of the given numbers, int64 [rows, t].
     """
 
-    def __init__(self, network: Network, memory: Memory, rows: int) -> None:
+    def __init__(self, network: Network, given: Tensor) -> None:
         self.max_numbers = network.config.max_numbers
-        self.num_written = 0
+        self.num_written = self.num_kept = given.shape[1] // (1 + network.config.scheme.length)
         self.caches = [KeyValueCache() for _ in network.decoder]
-        self.unread = torch.empty(rows, 0, dtype=torch.long, device=memory.mask.device)
-        self.after_first = self.caches, self.unread
+        self.unread = given
+        self.kept = self.caches, self.unread
 
     def before(self, objective: int) -> tuple[list[KeyValueCache], Tensor]:
         """Return caches, and the tokens [rows, t] not yet in them; the last one is `objective`, its token."""
         if self.num_written == self.max_numbers:
-            (self.caches, self.unread), self.num_written = self.after_first, 1
+            (self.caches, self.unread), self.num_written = self.kept, self.num_kept
         return [copy(c) for c in self.caches], F.pad(self.unread, (0, 1), value=objective)
 
     def append(self, caches: list[KeyValueCache], digits: Tensor) -> None:
         """Add a decoded number [rows, length]; its last digit is not yet in the caches."""
         self.caches, self.unread = caches, digits[:, -1:]
         self.num_written += 1
-        if self.num_written == 1:
-            self.after_first = self.caches, self.unread
+        if not self.num_kept:
+            self.kept, self.num_kept = (self.caches, self.unread), 1
 
 
 class _QuantileWalk:

@@ -16,6 +16,7 @@ from search_spaces.loading import load_module
 
 if TYPE_CHECKING:
     from nas_rlm.rlm import RLM
+    from nas_rlm.surrogates.given_numbers import Given
 
 ObjectiveFunction = Callable[[Any], float]  # from an architecture to a number
 NO_FUNCTIONS: Mapping[str, ObjectiveFunction] = MappingProxyType({})
@@ -68,6 +69,7 @@ class ObjectivePredictor:
         objectives: Sequence[str],
         quantiles: Sequence[float] = (0.5,),
         progress: bool = False,
+        given: Given | None = None,
     ) -> np.ndarray:
         """Return quantiles of each objective: float64 [N, K, Q]; those of computed objectives are all equal.
 
@@ -77,6 +79,7 @@ class ObjectivePredictor:
             objectives: K names.
             quantiles: Q quantile levels.
             progress: show a progress bar of the model's predictions.
+            given: measured numbers by name, see `nas_rlm.RLM.predict`.
 
         Raises:
             ValueError: a user function fails or returns no finite number.
@@ -85,8 +88,10 @@ class ObjectivePredictor:
         computed, predicted = self._split(objectives)
         if predicted:
             names = [objectives[k] for k in predicted]
+            # Predictors without a network of their own, such as exported ones, cannot be conditioned.
+            conditions: dict[str, Any] = {"given": given} if given else {}
             values[:, predicted] = self.model.predict(
-                space, architectures, names, quantiles, progress=progress
+                space, architectures, names, quantiles, progress=progress, **conditions
             )
         for k in computed:
             values[:, k] = self._compute_all(space, architectures, objectives[k])[:, None]
@@ -99,6 +104,7 @@ class ObjectivePredictor:
         quantiles: Sequence[float] = (0.5,),
         space: str = "",
         progress: bool = False,
+        given: Given | None = None,
     ) -> np.ndarray:
         """Return quantiles for texts that `nas_rlm.text.from_onnx` returned, without user functions.
 
@@ -108,6 +114,7 @@ class ObjectivePredictor:
             quantiles: Q quantile levels.
             space: name of the texts' search space.
             progress: show a progress bar of the model's predictions.
+            given: as in `predict`.
 
         Returns:
             float64 [N, K, Q].
@@ -119,7 +126,7 @@ class ObjectivePredictor:
         if predicted:
             names = [objectives[k] for k in predicted]
             values[:, predicted] = self.model.predict_text(
-                texts, names, quantiles, progress=progress, space=space
+                texts, names, quantiles, progress=progress, space=space, given=given
             )
         for i, text in enumerate(texts if computed else ()):
             features = synthetic.graph_features(text)

@@ -11,7 +11,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import count, islice
 from pathlib import Path
@@ -207,8 +207,13 @@ class RayModel(RLM):
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
+        given: Mapping[str, np.ndarray] | None = None,
     ) -> np.ndarray:
-        """Predict texts, one batch per process at a time; see `RLM.predict_with_novelties`."""
+        """Predict texts, one batch per process at a time, with given numbers here; see `RLM`."""
+        if given:
+            return super().predict_with_novelties(
+                texts, objectives, levels, batch_size, progress, space, given
+            )
         self.check(objectives)
         texts = as_list(texts, "texts")
         return self._submit(texts, objectives, levels, batch_size, space)(progress)

@@ -18,7 +18,7 @@ import torch
 import search_spaces
 from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
 from nas_rlm.graph.cache import gc_paused
-from nas_rlm.model import checkpoint, decoding
+from nas_rlm.model import checkpoint, conditioning, decoding
 from nas_rlm.model.batching import (
     DEFAULT_BATCH_SIZE,
     Batch,
@@ -32,7 +32,9 @@ from nas_rlm.model.batching import (
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
-from nas_rlm.surrogates.graph_surrogate import ACCURACY
+from nas_rlm.surrogates.conditional import Conditional, conditional_surrogate
+from nas_rlm.surrogates.given_numbers import Given, check_given, rows_by_given
+from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
@@ -148,6 +150,7 @@ class Ensemble:
         quantiles: Sequence[float] | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
+        given: Given | None = None,
     ) -> np.ndarray:
         """Predict objectives of architectures; each distinct architecture is computed once.
 
@@ -162,12 +165,16 @@ class Ensemble:
             quantiles: Q levels between 0 and 1; None for the median only.
             batch_size: number of texts in a batch.
             progress: show a progress bar.
+            given: measured numbers by name, on which the predictions are conditioned, such as
+                `{"accuracy/cifar10_4ep": 61.5}`: one for all architectures, or N with NaN where one is
+                missing. The surrogate of an objective needs labels of both for some networks.
 
         Returns:
             float64 [N, K] medians, or [N, K, Q] quantiles.
 
         Raises:
-            ValueError: the space or an objective is unknown, or an architecture is not of the space.
+            ValueError: the space or an objective is unknown, an architecture is not of the space, or a given
+                number is unknown, out of range, queried as well, or of another length than the architectures.
 
         Warns:
             UserWarning: the model was not trained on an objective in this space.
@@ -178,6 +185,12 @@ class Ensemble:
         search_space, parsed = self._parse(space, architectures, objectives)
         model = self.with_zero_label_surrogates(search_space, objectives)
         names = [str(architecture) for architecture in parsed]
+        if given is not None:
+            with gc_paused(), named_texts(names):
+                texts = from_architectures(search_space, parsed)
+                return model.predict_text(
+                    texts, objectives, quantiles, batch_size, progress, search_space.name, given
+                )
         distinct = dict(zip(names, parsed, strict=True))
         index = {name: i for i, name in enumerate(distinct)}
         unique, size = list(distinct.values()), chunk_size(len(distinct))
@@ -232,6 +245,7 @@ class Ensemble:
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
+        given: Given | None = None,
     ) -> np.ndarray:
         """Predict objectives of texts.
 
@@ -243,18 +257,27 @@ class Ensemble:
             progress: show a progress bar.
             space: name of the space whose temperatures and surrogates are used; by default temperatures are
                 means over the spaces, and surrogates are those of networks without a space.
+            given: as in `predict`.
 
         Returns:
             As `predict`.
 
         Raises:
-            ValueError: an objective is unknown, or a text is empty.
+            ValueError: an objective is unknown, a text is empty, or as `predict` for given numbers.
 
         Warns:
             NoveltyWarning: a text is unlike all labelled networks of a latency.
         """
         texts, levels = as_list(texts, "texts"), quantile_levels(quantiles)
-        values = self.predict_with_novelties(texts, objectives, levels, batch_size, progress, space)
+        self.check(objectives)
+        numbers = check_given(given, len(texts), objectives, self.objectives)
+        values = np.empty((len(texts), len(objectives), len(levels) + 1))
+        groups = rows_by_given(texts, numbers) if numbers else [(list(range(len(texts))), [])]
+        for rows, names in groups:
+            of_rows = {name: numbers[name][rows] for name in names}
+            values[rows] = self.predict_with_novelties(
+                [texts[i] for i in rows], objectives, levels, batch_size, progress, space, of_rows
+            )
         warn_of_novel_networks(values[:, :, -1], objectives, names_of_texts(len(texts)))
         return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
 
@@ -266,6 +289,7 @@ class Ensemble:
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
+        given: Mapping[str, np.ndarray] | None = None,
     ) -> np.ndarray:
         """Return quantiles of objectives of texts, and how unlike the labelled networks the texts are.
 
@@ -276,6 +300,7 @@ class Ensemble:
             batch_size: number of texts in a batch.
             progress: show a progress bar.
             space: name of the space, see `predict_text`.
+            given: numbers that all texts have by name, float64 [N]; with them, texts are distinct.
 
         Returns:
             float64 [N, K, Q + 1]: the quantiles, and last the novelties, see
@@ -285,16 +310,25 @@ class Ensemble:
             ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
-        texts = as_list(texts, "texts")
+        texts, given = as_list(texts, "texts"), given or {}
+        conditional = self._conditional_surrogates(space, objectives, tuple(given))
+        index = {text: i for i, text in enumerate(texts)} if given else {}
         temperatures = self.network_temperatures(space, objectives)
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
         names = [objectives[k] for k in by_network]
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates_of(space), batch, names)
+            of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
+            distributions = predictive_distributions(
+                self.surrogates_of(space), batch, names, conditional, of_batch
+            )
             network = [temperatures[k] for k in by_network]
-            values = decoding.quantile(self.network, memory, names, levels, network, distributions)
+            arguments = self.network, memory, names, levels
+            if given:
+                values = conditioning.quantile(*arguments, of_batch, network, distributions)
+            else:
+                values = decoding.quantile(*arguments, network, distributions)
             return _with_novelties(values, distributions)
 
         predictions = np.empty((len(texts), len(objectives), len(levels) + 1))
@@ -304,9 +338,39 @@ class Ensemble:
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
-                texts, names_of_surrogates, levels, space, progress
+                texts, names_of_surrogates, levels, space, progress, conditional, given
             )
         return predictions
+
+    def _conditional_surrogates(
+        self, space: str, objectives: Sequence[str], given: tuple[str, ...]
+    ) -> dict[str, Conditional]:
+        """Return the conditional surrogates of objectives that have a surrogate; each is fitted once.
+
+        Raises:
+            ValueError: a surrogate cannot be conditioned on the given numbers.
+        """
+        found: dict[str, Conditional] = {}
+        by_objective = surrogate_by_objective(self.surrogates_of(space)) if given else {}
+        for name in objectives:
+            surrogate = by_objective.get(name)
+            if surrogate is None:
+                continue
+            if not isinstance(surrogate, GraphSurrogate | LatencySurrogate):
+                raise ValueError(
+                    f"{name} of {space or 'networks without a space'} cannot be predicted from"
+                    f" {', '.join(given)}: fine-tune the model on a table of the space that has both"
+                )
+            key = id(surrogate), name, given
+            if key not in self._fitted_conditional:  # with the surrogate, whose id must stay its own
+                fitted = conditional_surrogate(surrogate, name, given)
+                self._fitted_conditional[key] = surrogate, fitted
+            found[name] = self._fitted_conditional[key][1]
+        return found
+
+    @cached_property
+    def _fitted_conditional(self) -> dict[Hashable, tuple[Surrogate, Conditional]]:
+        return {}
 
     def _quantiles_of_surrogates(
         self,
@@ -315,6 +379,8 @@ class Ensemble:
         levels: Sequence[float],
         space: str,
         progress: bool,
+        conditional: Mapping[str, Conditional],
+        given: Mapping[str, np.ndarray],
     ) -> np.ndarray:
         """Return quantiles and novelties of objectives that the network does not predict."""
         distinct = list(dict.fromkeys(texts))
@@ -323,7 +389,10 @@ class Ensemble:
         chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
 
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
-            found = predictive_distributions(self.surrogates_of(space), chunk, objectives)
+            of_chunk = {name: values[[index[text] for text in chunk]] for name, values in given.items()}
+            found = predictive_distributions(
+                self.surrogates_of(space), chunk, objectives, conditional, of_chunk
+            )
             values = np.stack([d.quantiles(levels) for d in found if d is not None], 1)
             return _with_novelties(values, found)
 
@@ -342,6 +411,7 @@ class Ensemble:
         objectives: Sequence[str],
         num_samples: int = 64,
         seed: int = 0,
+        given: Given | None = None,
     ) -> np.ndarray:
         """Draw from the joint distribution of the objectives of each architecture.
 
@@ -354,6 +424,7 @@ class Ensemble:
             objectives: K distinct names.
             num_samples: S draws for each architecture.
             seed: seed of the draws.
+            given: as in `predict`.
 
         Returns:
             float64 [N, S, K].
@@ -367,7 +438,9 @@ class Ensemble:
             texts = from_architectures(search_space, parsed)
             model = self.with_zero_label_surrogates(search_space, objectives)
             with named_texts([str(architecture) for architecture in parsed]):
-                return model.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
+                return model.sample_text(
+                    texts, objectives, num_samples, seed, space=search_space.name, given=given
+                )
 
     def sample_text(
         self,
@@ -377,6 +450,7 @@ class Ensemble:
         seed: int = 0,
         progress: bool = False,
         space: str = "",
+        given: Given | None = None,
     ) -> np.ndarray:
         """Draw from the joint distribution of the objectives of each text.
 
@@ -387,6 +461,7 @@ class Ensemble:
             seed: as in `sample`.
             progress: show a progress bar.
             space: as in `predict_text`.
+            given: as in `predict`.
 
         Returns:
             float64 [N, S, K].
@@ -399,19 +474,46 @@ class Ensemble:
             raise ValueError(f"num_samples is {num_samples}: expected at least 1")
         generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
         order = self._decoding_order(objectives)
-        temperatures = self.network_temperatures(space, order)
+        texts = as_list(texts, "texts")
+        numbers = check_given(given, len(texts), objectives, self.objectives)
+        groups = rows_by_given(texts, numbers) if numbers else [(list(range(len(texts))), [])]
+        samples = np.empty((len(texts), num_samples + 1, len(objectives)))
+        for rows, names in groups:
+            of_rows = {name: numbers[name][rows] for name in names}
+            of_group = [texts[i] for i in rows]
+            samples[rows] = self._samples(of_group, order, num_samples, generator, progress, space, of_rows)
+        warn_of_novel_networks(samples[:, -1], order, names_of_texts(len(samples)))
+        return samples[:, :-1, [order.index(name) for name in objectives]]
+
+    def _samples(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        num_samples: int,
+        generator: torch.Generator,
+        progress: bool,
+        space: str,
+        given: Mapping[str, np.ndarray],
+    ) -> np.ndarray:
+        """Return samples and last the novelties [N, S + 1, K] of objectives in decoding order."""
+        conditional = self._conditional_surrogates(space, objectives, tuple(given))
+        temperatures = self.network_temperatures(space, objectives)
+        index = {text: i for i, text in enumerate(texts)} if given else {}
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates_of(space), batch, order)
-            samples = decoding.sample(
-                self.network, memory, order, num_samples, generator, temperatures, distributions
+            of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
+            distributions = predictive_distributions(
+                self.surrogates_of(space), batch, objectives, conditional, of_batch
             )
+            arguments = self.network, memory, objectives, num_samples, generator
+            if given:
+                samples = conditioning.sample(*arguments, of_batch, temperatures, distributions)
+            else:
+                samples = decoding.sample(*arguments, temperatures, distributions)
             return np.concatenate([samples, novelties(distributions, len(batch))[:, None]], 1)
 
         shape = (num_samples + 1, len(objectives))
-        samples = self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
-        warn_of_novel_networks(samples[:, -1], order, names_of_texts(len(samples)))
-        return samples[:, :-1, [order.index(name) for name in objectives]]
+        return self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
 
     def network_temperatures(self, space: str, objectives: Sequence[str]) -> list[float]:
         """Return the divisor of the network's logits for each objective.

@@ -57,12 +57,15 @@ class GraphFeatures:
         mean: means of the raw features (of their logarithms, except in the group SUMS), float64 [D].
         std: standard deviations likewise, float64 [D].
         sources: S surrogates of other spaces or devices; their predictions are the last S features.
+        given: names of further features in the group TRANSFER, which come after those of `transform`, see
+            `nas_rlm.surrogates.conditional`.
     """
 
     names: tuple[str, ...]
     mean: np.ndarray
     std: np.ndarray
     sources: tuple[FeatureSource, ...] = ()
+    given: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, raw_features: Sequence[Mapping[str, float]]) -> GraphFeatures:
@@ -104,7 +107,7 @@ class GraphFeatures:
     def group_sizes(self) -> list[int]:
         """Number of features in each group: costs, paths, chains of each length, sums, transfer."""
         own = [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
-        return [*own, len(self.sources)]
+        return [*own, len(self.sources) + len(self.given)]
 
     @property
     def num_linear(self) -> int:

@@ -82,7 +82,8 @@ def fit_surrogates(
         networks = [row for row in rows_of_space if not row.is_program]
         for name in objectives_with_enough_labels(networks, objectives):
             if is_few_label_latency(networks, name):
-                surrogates.setdefault(space, []).append(fit_latency_surrogate(space, networks, name, sources))
+                surrogate = fit_latency_surrogate(space, networks, name, sources, objectives)
+                surrogates.setdefault(space, []).append(surrogate)
         if many := many_label_latencies(space, networks, objectives):
             surrogates.setdefault(space, []).append(fit_layer_surrogate(networks, many))
         table = Table(space, [row for row in rows_of_space if row.is_program])
@@ -125,14 +126,18 @@ def fit_graph_surrogates(
         if space not in search_spaces.names():
             names = [name for name in names if not name.startswith(LATENCY_PREFIX)]
         if space and names:
-            surrogates[space] = _fit_space(space, networks, names, existing or {})
+            surrogates[space] = _fit_space(space, networks, names, existing or {}, objectives)
     return surrogates
 
 
 def _fit_space(
-    space: str, rows: Sequence[Row], names: Sequence[str], existing: Mapping[str, Sequence[GraphSurrogate]]
+    space: str,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    existing: Mapping[str, Sequence[GraphSurrogate]],
+    measured: Sequence[str],
 ) -> list[GraphSurrogate]:
-    """Fit the surrogates of one space; see `fit_graph_surrogates`."""
+    """Fit the surrogates of one space, see `fit_graph_surrogates`; they store labels of `measured`."""
     if space in search_spaces.names():
         graph_features = graph_features_of_space(space)
     else:
@@ -148,9 +153,9 @@ def _fit_space(
         graph_features = replace(graph_features, sources=space_sources(space, rows, existing))
     few = [name for name in others if sum(row.is_measured(name) for row in rows) <= MAX_FEW_LABELS]
     groups = [few, [name for name in others if name not in few]]
-    surrogates = [fit_graph_surrogate(graph_features, rows, group) for group in groups if group]
+    surrogates = [fit_graph_surrogate(graph_features, rows, group, measured) for group in groups if group]
     return surrogates + [
-        fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name])
+        fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name], measured)
         for name, sources in accuracy_sources_of.items()
     ]
 
@@ -166,6 +171,7 @@ def fit_latency_surrogate(
     rows: Sequence[Row],
     objective: str,
     existing: Mapping[str, Sequence[GraphSurrogate]] | None = None,
+    measured: Sequence[str] = (),
 ) -> LatencySurrogate:
     """Fit an additive surrogate of a latency with few labels.
 
@@ -176,14 +182,24 @@ def fit_latency_surrogate(
         rows: measured networks of the space.
         objective: name of the latency.
         existing: surrogates by space, see `device_sources`.
+        measured: objectives whose labels the surrogate stores as well, see `nas_rlm.surrogates.conditional`.
     """
     table = Table("", [row for row in rows if row.is_measured(objective)])
     raw_features = synthetic.graph_features_of_texts(texts_of_rows(table.rows), MAX_CHAIN_LENGTH, True)
     sources = device_sources(space, table.rows, objective, existing or {})
     features = latency_features(space, raw_features, sources)
-    return LatencySurrogate.fit(
+    fitted = LatencySurrogate.fit(
         features, features.transform(raw_features), table.column(objective), objective
     )
+    return replace(fitted, others=_other_labels(table, measured, [objective]))
+
+
+def _other_labels(table: Table, names: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the labels of those named objectives that are not in `objectives`, where there are any."""
+    labels = {
+        name: table.column(name).astype(np.float32).astype(float) for name in names if name not in objectives
+    }
+    return {name: values for name, values in labels.items() if np.isfinite(values).sum() >= MIN_LABELS}
 
 
 def many_label_latencies(space: str, rows: Sequence[Row], objectives: Sequence[str]) -> list[str]:
@@ -336,7 +352,10 @@ def objectives_with_enough_labels(rows: Sequence[Row], objectives: Sequence[str]
 
 
 def fit_graph_surrogate(
-    graph_features: GraphFeatures, rows: Sequence[Row], objectives: Sequence[str]
+    graph_features: GraphFeatures,
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    measured: Sequence[str] = (),
 ) -> GraphSurrogate:
     """Fit one graph surrogate to at most `MAX_LABELS` labels of each objective.
 
@@ -344,6 +363,7 @@ def fit_graph_surrogate(
         graph_features: features of the networks.
         rows: measured networks of one space.
         objectives: names of K objectives.
+        measured: objectives whose labels the surrogate stores as well, see `nas_rlm.surrogates.conditional`.
     """
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     labelled = [[row for row in shuffled if row.is_measured(name)][:MAX_LABELS] for name in objectives]
@@ -351,7 +371,8 @@ def fit_graph_surrogate(
     table = Table("", [row for row in shuffled if id(row) in used])
     values = np.stack([table.column(name) for name in objectives], 1)
     features = graph_features.from_texts(texts_of_rows(table.rows))
-    return fit_features(graph_features, features, values, objectives)
+    fitted = fit_features(graph_features, features, values, objectives)
+    return replace(fitted, others=_other_labels(table, measured, objectives))
 
 
 def fit_features(

@@ -172,6 +172,22 @@ def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, nu
     return torch.cholesky_solve(targets[:, None], factor)[:, 0]
 
 
+def leave_one_out(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
+    """Return the posterior mean of each target from all other rows, float64 [M].
+
+    Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, equation 5.12.
+
+    Args:
+        features: features of M training rows, float64 [M, D].
+        targets: their targets, float64 [M].
+        hyperparameters: D inverse length scales, then the noise variance, float64 [D + 1].
+        num_linear: as for `GaussianProcess`.
+    """
+    factor = _cholesky_factor(features * hyperparameters[:-1], hyperparameters[-1], num_linear)
+    inverse = torch.cholesky_inverse(factor)
+    return targets - inverse @ targets / inverse.diagonal()
+
+
 def posterior_mean(
     features: Tensor, train_features: Tensor, hyperparameters: Tensor, alpha: Tensor, num_linear: int = 0
 ) -> Tensor:

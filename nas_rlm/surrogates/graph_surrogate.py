@@ -29,7 +29,9 @@ from nas_rlm.surrogates.predictive import (
 from nas_rlm.surrogates.transfer import (
     SourceSurrogate,
     check_gaussian_process_tensors,
+    labels_from_saved,
     sources_from_saved,
+    tensors_of_labels,
     tensors_of_sources,
 )
 
@@ -61,6 +63,8 @@ class GraphSurrogate:
         network_temperatures: network temperature of each objective in combination with this surrogate; by
             default the one without surrogate.
         evidence: weights of the Gaussian processes of an objective; by default equal ones.
+        others: labels of objectives that other surrogates predict, by name, float64 [M], NaN where a network
+            has none; see `nas_rlm.surrogates.conditional`.
     """
 
     graph_features: GraphFeatures
@@ -72,6 +76,7 @@ class GraphSurrogate:
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -110,6 +115,11 @@ class GraphSurrogate:
             alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
             alpha[name][:, labelled] = torch.stack(alphas).float().double()  # the precision of checkpoints
         return replace(unfitted, hyperparameters=hyperparameters, alpha=alpha, evidence=evidence)
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """All labels of the M networks by name, float64 [M], NaN where a network has none."""
+        return {**self.others, **dict(zip(self.objectives, self.values.T, strict=True))}
 
     @property
     def _labelled(self) -> list[np.ndarray]:
@@ -191,6 +201,7 @@ class GraphSurrogate:
             hyperparameters={names.get(name, name): t for name, t in self.hyperparameters.items()},
             alpha={names.get(name, name): t for name, t in self.alpha.items()},
             evidence={names.get(name, name): e for name, e in self.evidence.items()},
+            others={names.get(name, name): values for name, values in self.others.items()},
         )
 
     def without(self, objectives: Sequence[str]) -> GraphSurrogate | None:
@@ -219,6 +230,7 @@ class GraphSurrogate:
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
         return tensors_of_sources(self.graph_features.sources) | {
+            **tensors_of_labels(self.others),
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
             "features": self.features.half(),
@@ -236,6 +248,7 @@ class GraphSurrogate:
             "features": self.graph_features.names,
             "sources": [source.graph_features.names for source in self.graph_features.sources],
             "objectives": self.objectives,
+            "others": list(self.others),
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
             "evidence": {
@@ -306,6 +319,7 @@ class GraphSurrogate:
             dict(temperatures),
             dict(network_temperatures),
             evidence,
+            labels_from_saved(tensors, description, m),
         )
 
 

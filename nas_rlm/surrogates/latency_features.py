@@ -74,6 +74,8 @@ class LatencyFeatures:
         cost_names: names of E costs, each `MODE/LAYER:TERM`. LAYER is a layer type, or a class in brackets
             for all layer types of the class that have no cost of their own.
         sources: S surrogates of other spaces or devices; their predictions are the last S features.
+        given: names of further features in the group of the sources, which come after those of `transform`,
+            see `nas_rlm.surrogates.conditional`.
     """
 
     names: tuple[str, ...]
@@ -81,6 +83,7 @@ class LatencyFeatures:
     std: np.ndarray
     cost_names: tuple[str, ...] = ()
     sources: tuple[FeatureSource, ...] = ()
+    given: tuple[str, ...] = ()
 
     @classmethod
     def fit(
@@ -122,9 +125,9 @@ class LatencyFeatures:
             mode = _mode(name)
             for group in (mode, _layer(name)) if mode else (CRITICAL,):
                 groups.setdefault(group, []).append(k)
-        if self.sources:
+        if num_transfer := len(self.sources) + len(self.given):
             first = len(self.names) + len(self.cost_names)
-            groups[TRANSFER] = [first + k for k in range(len(self.sources))]
+            groups[TRANSFER] = [first + k for k in range(num_transfer)]
         return groups
 
     @cached_property

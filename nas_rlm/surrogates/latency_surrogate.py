@@ -29,7 +29,12 @@ from nas_rlm.surrogates.predictive import (
     LogTransform,
     PredictiveDistribution,
 )
-from nas_rlm.surrogates.transfer import sources_from_saved, tensors_of_sources
+from nas_rlm.surrogates.transfer import (
+    labels_from_saved,
+    sources_from_saved,
+    tensors_of_labels,
+    tensors_of_sources,
+)
 
 ADAM_STEPS, LEARNING_RATE = 80, 0.15  # of the search for gains and noise
 MAX_FIT_LABELS = 150  # that gains and noise are fitted on
@@ -114,6 +119,8 @@ class LatencySurrogate:
         temperatures: combined temperature, see `nas_rlm.surrogates.calibration`.
         network_temperatures: network temperature in combination with this surrogate.
         std_scale: factor of the standard deviations, which is not saved; see `for_other_networks`.
+        others: labels of objectives that other surrogates predict, by name, float64 [M], NaN where a network
+            has none; see `nas_rlm.surrogates.conditional`.
     """
 
     graph_features: LatencyFeatures
@@ -128,6 +135,7 @@ class LatencySurrogate:
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
     std_scale: float = 1.0
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -162,6 +170,11 @@ class LatencySurrogate:
     def objectives(self) -> tuple[str, ...]:
         """The name of the latency."""
         return (self.objective,)
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """All labels of the M networks by name, float64 [M], NaN where a network has none."""
+        return {**self.others, self.objective: self.values}
 
     def without(self, objectives: Sequence[str]) -> LatencySurrogate | None:
         """Return this surrogate, or None if its latency is one of the objectives."""
@@ -300,6 +313,7 @@ class LatencySurrogate:
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
         return tensors_of_sources(self.graph_features.sources) | {
+            **tensors_of_labels(self.others),
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
             "features": self.features.float(),
@@ -319,6 +333,7 @@ class LatencySurrogate:
             "costs": self.graph_features.cost_names,
             "sources": [source.graph_features.names for source in self.graph_features.sources],
             "objective": self.objective,
+            "others": list(self.others),
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
             "evidence": asdict(self.evidence),
@@ -367,6 +382,7 @@ class LatencySurrogate:
             tensors["held_out"].double(),
             dict(temperatures),
             dict(network_temperatures),
+            others=labels_from_saved(tensors, description, m),
         )
 
 

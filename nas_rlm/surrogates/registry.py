@@ -14,6 +14,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.objective_kinds import depends_on_task
+from nas_rlm.surrogates.conditional import Conditional
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -97,7 +98,11 @@ def transferable(
 
 
 def predictive_distributions(
-    surrogates: Sequence[AnySurrogate], texts: Sequence[str], objectives: Sequence[str]
+    surrogates: Sequence[AnySurrogate],
+    texts: Sequence[str],
+    objectives: Sequence[str],
+    conditional: Mapping[str, Conditional] | None = None,
+    given: Mapping[str, np.ndarray] | None = None,
 ) -> list[PredictiveDistribution | None]:
     """Return the predictive distribution of each objective, or None where no surrogate predicts it.
 
@@ -105,6 +110,8 @@ def predictive_distributions(
         surrogates: surrogates of one space.
         texts: texts of N networks or programs of the space.
         objectives: names of K objectives.
+        conditional: surrogates by objective that are used where other numbers are given.
+        given: the given numbers by name, float64 [N].
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
@@ -120,10 +127,13 @@ def predictive_distributions(
         else surrogate.graph_features.transform(raw_features)
         for key, surrogate in distinct.items()
     }
-    return [
-        surrogate.predict(features[id(surrogate)], name) if surrogate else None
-        for surrogate, name in zip(selected, objectives, strict=True)
-    ]
+    distributions: list[PredictiveDistribution | None] = []
+    for surrogate, name in zip(selected, objectives, strict=True):
+        if surrogate and conditional and given and name in conditional:
+            distributions.append(conditional[name].predict(features[id(surrogate)], given))
+        else:
+            distributions.append(surrogate.predict(features[id(surrogate)], name) if surrogate else None)
+    return distributions
 
 
 def novelties(distributions: Sequence[PredictiveDistribution | None], num_networks: int) -> np.ndarray:

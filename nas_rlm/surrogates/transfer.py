@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -173,6 +175,33 @@ def sources_from_saved(
         SourceSurrogate.from_saved(tensors_with_prefix(tensors, f"source{i}."), of_source)
         for i, of_source in enumerate(names)
     )
+
+
+def tensors_of_labels(labels: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    """Return labels of M networks by name as tensors to save; `labels_from_saved` reads them."""
+    return {"others.values": torch.tensor(np.stack([*labels.values()], 1)).float()} if labels else {}
+
+
+def labels_from_saved(
+    tensors: Mapping[str, Tensor], description: Mapping[str, Any], num_networks: int
+) -> dict[str, np.ndarray]:
+    """Return labels by name from `tensors_of_labels` and the key `others` of a surrogate's description.
+
+    Args:
+        tensors: tensors by name.
+        description: description of the surrogate; the key is absent from older checkpoints.
+        num_networks: number M of labelled networks.
+
+    Raises:
+        ValueError: the tensor is missing or of another shape, or a name is not a string.
+    """
+    names = description.get("others", [])
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"others {names} are not all names")
+    if not names:
+        return {}
+    check_shapes(tensors, {"others.values": (num_networks, len(names))})
+    return dict(zip(names, tensors["others.values"].double().numpy().T, strict=True))
 
 
 def check_gaussian_process_tensors(

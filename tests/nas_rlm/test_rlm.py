@@ -319,3 +319,30 @@ def test_containers_that_are_not_lists_of_texts_are_refused(rlm):
     with pytest.raises(ValueError, match="expected a list of models or paths"):
         rlm.predict_onnx("one.onnx", ["accuracy"])
     assert rlm.sample_text([text], ["accuracy"], 2, seed=np.int64(3)).shape == (1, 2, 1)
+
+
+def test_predictions_are_conditioned_on_given_numbers(rlm):
+    archs, given = architectures(4), {"latency/pixel3": [1.0, 30.0, np.nan, 2.0]}
+    levels = [0.1, 0.5, 0.9]
+    without = rlm.predict(SPACE, archs, ["accuracy", "latency/eyeriss"], levels)
+    found = rlm.predict(SPACE, archs, ["accuracy", "latency/eyeriss"], levels, given=given)
+    assert found[2] == pytest.approx(without[2], rel=1e-3)  # of which no number is given
+    assert (found[[0, 1, 3]] != without[[0, 1, 3]]).any(2).all()
+    assert (np.diff(found, axis=2) >= 0).all()
+    twice = rlm.predict(
+        SPACE, [archs[0]] * 2, ["latency/eyeriss"], levels, given={"latency/pixel3": [1.0, 30.0]}
+    )
+    assert not np.array_equal(twice[0], twice[1])
+    with pytest.raises(ValueError, match="latency/pixel3 is given and queried"):
+        rlm.predict(SPACE, archs, ["latency/pixel3"], given=given)
+
+
+def test_samples_are_conditioned_on_given_numbers(rlm):
+    archs, given = architectures(2), {"latency/pixel3": 2.5}
+    drawn = rlm.sample(SPACE, archs, ["latency/eyeriss", "accuracy"], 5, given=given)
+    assert drawn.shape == (2, 5, 2)
+    assert np.array_equal(drawn, rlm.sample(SPACE, archs, ["latency/eyeriss", "accuracy"], 5, given=given))
+    without = rlm.sample(SPACE, archs, ["latency/eyeriss", "accuracy"], 5)
+    assert not np.array_equal(drawn, without)
+    missing = rlm.sample(SPACE, archs, ["latency/eyeriss", "accuracy"], 5, given={"latency/pixel3": np.nan})
+    assert np.array_equal(missing, without)

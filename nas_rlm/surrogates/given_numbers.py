@@ -1,0 +1,92 @@
+"""Given numbers of the rows to predict: checks, and groups of rows of which the same numbers are given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from nas_rlm.data.objective_kinds import expected_value
+from nas_rlm.data.omissions import is_valid_target
+from nas_rlm.data.tables import EXACT_OBJECTIVES
+from nas_rlm.utils.validation import suggest
+
+Given = Mapping[str, float | Sequence[float] | np.ndarray]
+
+
+def check_given(
+    given: Given | None, num_rows: int, objectives: Sequence[str], known: Collection[str]
+) -> dict[str, np.ndarray]:
+    """Return given numbers as arrays, NaN where a row has none.
+
+    Examples:
+        >>> check_given({"accuracy/cifar10_4ep": 61.5}, 2, ["accuracy"], ["accuracy", "accuracy/cifar10_4ep"])
+        {'accuracy/cifar10_4ep': array([61.5, 61.5])}
+
+    Args:
+        given: for each name one number for all rows, or N numbers, NaN where it is missing; None for none.
+        num_rows: number N of rows to predict.
+        objectives: the queried objectives.
+        known: objectives of the model.
+
+    Returns:
+        float64 [N] by name.
+
+    Raises:
+        ValueError: a name is unknown, queried as well or computed exactly, there are not N numbers, or one
+            is out of range.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"given is {given!r}: expected numbers by name, such as {{'accuracy/cifar10_4ep': 61.5}}"
+        )
+    checked = {}
+    for name, values in given.items():
+        if name not in known:
+            raise ValueError(
+                f"given has {name!r}, which the model does not know; {suggest(str(name), known)}"
+            )
+        if name in EXACT_OBJECTIVES:
+            raise ValueError(f"given has {name}, which is computed from the network: leave it out")
+        if name in objectives:
+            raise ValueError(f"{name} is given and queried: leave it out of one of them")
+        try:
+            numbers = np.asarray(values, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"given {name} is {values!r}: expected {expected_value(name)}") from None
+        if numbers.ndim and numbers.shape != (num_rows,):
+            raise ValueError(
+                f"given {name} has the shape {list(numbers.shape)}: expected one number, or one for each of"
+                f" {num_rows} rows"
+            )
+        for value in numbers.reshape(-1):
+            if not np.isnan(value) and not (np.isfinite(value) and is_valid_target(name, float(value))):
+                raise ValueError(f"given {name} is {value:g}: expected {expected_value(name)}")
+        checked[name] = np.broadcast_to(numbers, num_rows).copy()
+    return checked
+
+
+def rows_by_given(texts: Sequence[str], given: Mapping[str, np.ndarray]) -> list[tuple[list[int], list[str]]]:
+    """Group rows of which the same numbers are given, so that no text is twice in a group.
+
+    Examples:
+        >>> rows_by_given(["a", "b", "a"], {"loss": np.array([0.5, np.nan, 0.7])})
+        [([0], ['loss']), ([1], []), ([2], ['loss'])]
+
+    Args:
+        texts: N texts.
+        given: numbers by name, float64 [N], NaN where one is missing.
+
+    Returns:
+        Pairs of indices of rows and names of the numbers that all of them have.
+    """
+    groups: dict[tuple[tuple[str, ...], int], list[int]] = {}
+    counts: dict[tuple[tuple[str, ...], str], int] = {}
+    for i, text in enumerate(texts):
+        names = tuple(name for name, values in given.items() if not np.isnan(values[i]))
+        repeats = counts.get((names, text), 0) if names else 0
+        counts[names, text] = repeats + 1
+        groups.setdefault((names, repeats), []).append(i)
+    return [(rows, list(names)) for (names, _), rows in groups.items()]
