@@ -82,16 +82,19 @@ def cross_validate(
     return MixtureWeights(evidence.weights, float(np.sqrt(variance)))
 
 
-def pseudo_bma_weights(errors: np.ndarray, priors: np.ndarray | float = 1.0) -> np.ndarray:
+def pseudo_bma_weights(
+    errors: np.ndarray, priors: np.ndarray | float = 1.0, trust: float = 1.0
+) -> np.ndarray:
     """Return the weights of V models by pseudo-BMA+, float64 [V].
 
     Args:
         errors: errors of each model for M labels that it was not fitted to, float64 [V, M].
         priors: prior weights of the models, float64 [V]; by default equal ones.
+        trust: factor of the log-likelihoods; below 1 models with similar errors have similar weights.
     """
     num_labels = errors.shape[1]
     shares = np.random.default_rng(0).dirichlet(np.ones(num_labels), NUM_BOOTSTRAPS)
-    logs = np.log(priors) - num_labels / 2 * np.log(shares @ (errors**2 + MIN_SQUARED_ERROR).T)
+    logs = np.log(priors) - trust * num_labels / 2 * np.log(shares @ (errors**2 + MIN_SQUARED_ERROR).T)
     weights = np.exp(logs - logs.max(1, keepdims=True))
     mean: np.ndarray = (weights / weights.sum(1, keepdims=True)).mean(0)
     return mean

@@ -34,6 +34,7 @@ def models_of(graph_features: LatencyFeatures) -> list[list[str]]:
     models.append(nonlinear)
     if TRANSFER in groups:
         models += [[TRANSFER], [TRANSFER, *(layers[0] if layers else [])]]
+        models += [[group] for group in groups if group.startswith(f"{TRANSFER}/")]
         models.append([*nonlinear, TRANSFER, MATERN + TRANSFER])
     return [[CONSTANT, *model] for model in models]
 

@@ -1,4 +1,4 @@
-"""Latency surrogates: additive models of a latency with few labels, weighted by leave-one-out evidence.
+"""Latency surrogates: models of a latency with few labels, weighted by leave-one-out evidence.
 
 A network's latency is nearly a sum over the layers that a device executes. Devices differ in which operators
 they remove or fuse before, in whether branches run in parallel, and in how much they resemble known devices.
@@ -32,6 +32,7 @@ from nas_rlm.surrogates.latency_kernels import (
     with_noise,
 )
 from nas_rlm.surrogates.latency_samples import LeaveOneOutEvidence
+from nas_rlm.surrogates.nearest_devices import NearestDevices
 from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
@@ -44,6 +45,8 @@ from nas_rlm.surrogates.transfer import sources_from_saved, tensors_of_sources
 MAX_FIT_LABELS = 150  # that gains and noise are fitted on
 MAX_KERNEL_ELEMENTS = 100_000  # of one kernel that are computed at once
 MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
+TRUST = 0.7  # in the evidence for models, of which there are many
+MAX_LOG_ERROR = 1.0  # of one sample that counts in the evidence for a model
 TRANSFER_PRIOR = 5.0  # prior weight of models that use known devices, beside 1 for each other one
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 FITTED_PARAMETERS = 8  # by which variances of few labels are increased
@@ -105,7 +108,11 @@ class LatencySurrogate:
         kernels = kernels_between(features[selected], features[selected], graph_features)
         targets, scales = relative_targets(values)
         gains, noise = fit_gains(kernels, used, targets[selected], scales[selected])
-        prior = [TRANSFER_PRIOR if TRANSFER in model and CRITICAL not in model else 1.0 for model in models]
+        transferred = [any(group.startswith(TRANSFER) for group in model) for model in models]
+        prior = [
+            TRANSFER_PRIOR if transfers and CRITICAL not in model else 1.0
+            for transfers, model in zip(transferred, models, strict=True)
+        ]
         gains, noise, priors = (t.float().double() for t in (gains, noise, torch.tensor(prior)))
         coefficients, held_out = {}, []
         for mode, columns in graph_features.costs.items():
@@ -164,20 +171,40 @@ class LatencySurrogate:
 
     @cached_property
     def _left_out_by_model(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard deviations of the logarithm of each label, from the others, each [V + W, M]."""
+        """Means and standard deviations of the log of each label, from the others, each [V + W + R, M]."""
         alpha, inverse, variance = self._fitted
         diagonal = inverse.diagonal(dim1=1, dim2=2)
         means = relative_targets(self.values)[0] - alpha / diagonal
         logs = self._logarithms(means, (variance[:, None] / diagonal).sqrt())
-        return self._with_sums(*logs, self.held_out.numpy())
+        return self._with_others(*logs, self.held_out.numpy(), self._nearest.left_out)
 
-    def _with_sums(
-        self, means: np.ndarray, stds: np.ndarray, sums: np.ndarray
+    def _with_others(
+        self, means: np.ndarray, stds: np.ndarray, sums: np.ndarray, by_devices: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Append the sums of costs [W, N] to means and standard deviations of logarithms, each [V, N]."""
-        logs, held_out = (np.log(np.maximum(x, self._floor)) for x in (sums, self.held_out.numpy()))
-        errors = ((held_out - np.log(self.values)) ** 2).mean(1, keepdims=True) ** 0.5 + NOISE_FLOOR
+        """Append other models to means and standard deviations of logarithms, each [V, N].
+
+        Args:
+            means: means of the Gaussian processes.
+            stds: their standard deviations.
+            sums: sums of costs, [W, N].
+            by_devices: logarithms that follow from the nearest devices, [R, N].
+        """
+        floor = np.log(self._floor)
+        held_out = np.log(np.maximum(self.held_out.numpy(), self._floor))
+        logs = np.concatenate([np.log(np.maximum(sums, self._floor)), np.maximum(by_devices, floor)])
+        left_out = np.concatenate([held_out, self._nearest.left_out])
+        errors = ((left_out - np.log(self.values)) ** 2).mean(1, keepdims=True) ** 0.5 + NOISE_FLOOR
         return np.concatenate([means, logs]), np.concatenate([stds, np.broadcast_to(errors, logs.shape)])
+
+    @cached_property
+    def _nearest(self) -> NearestDevices:
+        """Regressions on the nearest devices; none for networks of another space."""
+        return NearestDevices(self._source_features(self.features), np.log(self.values))
+
+    def _source_features(self, features: Tensor) -> np.ndarray:
+        """Return the predictions of the sources, without those for networks of another space: [N, S]."""
+        columns = self.graph_features.source_columns if len(self.gains) else []
+        return features[:, columns].numpy()
 
     @property
     def _floor(self) -> float:
@@ -186,9 +213,11 @@ class LatencySurrogate:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """Weight of each Gaussian process and of each sum of costs, float64 [V + W]."""
-        priors = np.concatenate([self.prior.numpy(), np.ones(len(self.held_out))])
-        return pseudo_bma_weights(self._left_out_by_model[0] - np.log(self.values), priors)
+        """Weight of each Gaussian process, sum of costs and nearest device, float64 [V + W + R]."""
+        of_devices = TRANSFER_PRIOR / np.arange(1, len(self._nearest.columns) + 1)
+        priors = np.concatenate([self.prior.numpy(), np.ones(len(self.held_out)), of_devices])
+        errors = (self._left_out_by_model[0] - np.log(self.values)).clip(-MAX_LOG_ERROR, MAX_LOG_ERROR)
+        return pseudo_bma_weights(errors, priors, TRUST)
 
     @cached_property
     def _left_out(self) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +255,8 @@ class LatencySurrogate:
         parts = [self._posteriors(chunk) for chunk in features.split(size)]
         means, stds = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
         logs = self._logarithms(means, stds)
-        mean, std = self._mixture(*self._with_sums(*logs, self.sums_of_costs(features)))
+        by_devices = self._nearest.predict(self._source_features(features))
+        mean, std = self._mixture(*self._with_others(*logs, self.sums_of_costs(features), by_devices))
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(
             LogTransform(), mean, std * self._std_factor * self.std_scale, temperature
@@ -264,6 +294,7 @@ class LatencySurrogate:
         return tensors_of_sources(self.graph_features.sources) | {
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
+            "components": torch.tensor(self.graph_features.components),
             "features": self.features.float(),
             "values": torch.tensor(self.values).float(),
             "gains": self.gains.float(),
@@ -297,11 +328,18 @@ class LatencySurrogate:
         if not all(isinstance(name, str) for name in (*names, *costs, description["objective"])):
             raise ValueError(f"one of {names}, {costs} and {description['objective']} is not a name")
         sources = sources_from_saved(tensors, source_names)
-        check_shapes(tensors, {"mean": (len(names),), "std": (len(names),)})
-        mean, std = (tensors[name].double().numpy() for name in ("mean", "std"))
-        graph_features = LatencyFeatures(tuple(names), mean, std, tuple(costs), sources)
+        if "components" not in tensors:
+            raise ValueError(
+                f"the surrogate of {description['objective']} is of an older version: fit it again to its"
+                " measurements"
+            )
+        num_components = tensors["components"].shape[-1] if tensors["components"].dim() else 0
+        shapes_of_features = {"mean": (len(names),), "std": (len(names),)}
+        check_shapes(tensors, {**shapes_of_features, "components": (len(sources), num_components)})
+        mean, std, components = (tensors[name].double().numpy() for name in ("mean", "std", "components"))
+        graph_features = LatencyFeatures(tuple(names), mean, std, tuple(costs), sources, components)
         m, v = len(tensors.get("values", ())), len(tensors.get("noise", ()))
-        g, d = len(kernel_names(graph_features)), len(names) + len(costs) + len(sources)
+        g, d = len(kernel_names(graph_features)), graph_features.num_features
         counts = {mode: len(columns) + 1 for mode, columns in graph_features.costs.items()}
         shapes: dict[str, tuple[int, ...]] = {
             f"coefficients.{mode}": (count,) for mode, count in counts.items()
@@ -311,7 +349,7 @@ class LatencySurrogate:
         positive = ("std", "values", "noise", "prior")
         if not (m and v) or not all((tensors[name] > 0).all() for name in positive):
             raise ValueError(f"one of {', '.join(positive)} is empty or not above 0")
-        finite = (*shapes, "mean", "std", "held_out")
+        finite = (*shapes, "mean", "std", "components", "held_out")
         if not all(tensors[name].isfinite().all() for name in finite) or (tensors["gains"] < 0).any():
             raise ValueError(f"one of {', '.join(finite)} is not finite, or a gain is below 0")
         temperatures, network_temperatures = description["temperatures"], description["network_temperatures"]

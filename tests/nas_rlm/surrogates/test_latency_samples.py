@@ -70,7 +70,7 @@ def test_measurements_of_one_network_count_as_one(networks):
     samples = networks[:COUNT]
     first = samples[0].targets[NAME]
     contradicting = [with_latency(samples[0], first * factor) for factor in (1, 3)]
-    with pytest.warns(UserWarning, match="measurements of the same network differ by more than 10%") as caught:
+    with pytest.warns(UserWarning, match="of the same network differ by more than 10%") as caught:
         found = fit_latency_surrogate("nasbench201", [*samples, *contradicting], NAME)
     assert samples[0].arch_str in str(caught[0].message)
     assert len(found.values) == COUNT

@@ -152,7 +152,9 @@ def test_a_surrogate_without_its_objective_is_none(surrogate):
 
 def test_evidence_of_perfect_and_constant_predictions():
     true = np.array([1.0, 2.0, 4.0])
-    assert LeaveOneOutEvidence.of(true, true) == LeaveOneOutEvidence(3, 1.0, pytest.approx(1.0), 0.0, 1.0, 0.5)
+    assert LeaveOneOutEvidence.of(true, true) == LeaveOneOutEvidence(
+        3, 1.0, pytest.approx(1.0), 0.0, 1.0, 0.5
+    )
     assert LeaveOneOutEvidence.of(np.full(3, 2.0), true).is_weak
 
 
