@@ -73,12 +73,12 @@ class Outlier(NamedTuple):
     """A sample that is far from what the other samples predict.
 
     Args:
-        index: its position among the samples.
+        sample: its position among the samples.
         measured: its measured latency.
         expected: the latency that the other samples predict.
     """
 
-    index: int
+    sample: int
     measured: float
     expected: float
 
@@ -169,7 +169,8 @@ def fit_without_outliers(
     Returns:
         The model of the samples that are no outliers, and the outliers.
     """
-    logs, outliers = np.log(values), []
+    logs = np.log(values)
+    outliers: list[Outlier] = []
     kept = np.arange(len(values))
     model = fit(kept)
     while len(outliers) < int(MAX_OUTLIER_SHARE * len(values)):
@@ -201,7 +202,7 @@ def warn_of_outliers(outliers: Sequence[Outlier], names: Sequence[str], objectiv
         UserWarning: there are outliers.
     """
     if outliers:
-        found = [f"{names[o.index]}: {o.measured:.4g} ms, expected {o.expected:.4g} ms" for o in outliers]
+        found = [f"{names[o.sample]}: {o.measured:.4g} ms, expected {o.expected:.4g} ms" for o in outliers]
         warnings.warn(
             f"the other networks contradict {len(outliers)} of the measurements of {objective}, which"
             f" {'is' if len(outliers) == 1 else 'are'} left out; measure again: {_listed(found)}",

@@ -121,7 +121,7 @@ def test_samples_whose_errors_are_all_large_are_no_outliers():
     assert fit_without_outliers(*fits, values)[1] == []
     values[7] = 1e5
     model, outliers = fit_without_outliers(*fits, values)
-    assert [o.index for o in outliers] == [7] and len(model) == 39
+    assert [o.sample for o in outliers] == [7] and len(model) == 39
 
 
 def test_a_warning_lists_some_of_many_outliers():
