@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -18,6 +18,12 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.benchmarks.baselines import flops
+from nas_rlm.benchmarks.baselines.device_samples import (
+    bayesian_ridge,
+    components,
+    live_counts,
+    one_hot_genes,
+)
 from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums
 from nas_rlm.data import synthetic
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
@@ -27,14 +33,14 @@ from nas_rlm.devices.measurements import network_key
 from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
-from nas_rlm.surrogates.fitting import fit_latency_surrogate
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
+from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate, random_raw_features, zero_label_surrogate
 from nas_rlm.utils.progress import progress_bar
 
 POOL_SIZE = 1000  # networks from which samples are drawn
+MAX_KNOWN_LABELS = 300  # of each device of a table that is known by its other devices
 SELECTIONS = ("random", "chosen")  # at random, or by `nas_rlm.devices.sample_selection`
 
 # The devices of HELP and NASFLAT; the largest batch size differs between tables.
@@ -59,13 +65,16 @@ class DeviceResult:
         mape: mean absolute error, relative to the measurement.
         within_10_percent: share of the predictions within 10 % of the measurement.
         coverage: share of the measurements between the quantiles at 0.1 and 0.9.
-        spearman_layers: Spearman correlation of non-negative least squares on the costs of the layers, a
-            baseline that learns from the same samples; 0 without samples.
-        mape_layers: mean absolute relative error of that baseline; 0 without samples.
         spearman_flops: Spearman correlation of multiply-accumulates and measurements.
-        spearman_nearest: Spearman correlation of the predictions of the known device that is most similar on
-            the samples; of a cost if no device is known.
         seconds: time to fit the surrogate.
+        spearman_layers: Spearman correlation of non-negative least squares on the costs of the layers, which
+            like the following baselines learns from the same samples; 0 without samples.
+        mape_layers: mean absolute relative error of that baseline; 0 without samples.
+        spearman_nearest: Spearman correlation of the predictions of the known device that is most similar on
+            the samples; of multiply-accumulates if no device is known.
+        spearman_counts: of a Bayesian ridge on the counts of live operators.
+        spearman_counts_known: of the same with principal components of all known devices.
+        spearman_genes: of a Bayesian ridge on the one-hot genome; 0 for networks without a space.
     """
 
     spearman: float
@@ -73,11 +82,14 @@ class DeviceResult:
     mape: float
     within_10_percent: float
     coverage: float
-    spearman_layers: float
-    mape_layers: float
     spearman_flops: float
-    spearman_nearest: float
     seconds: float
+    spearman_layers: float = 0.0
+    mape_layers: float = 0.0
+    spearman_nearest: float = 0.0
+    spearman_counts: float = 0.0
+    spearman_counts_known: float = 0.0
+    spearman_genes: float = 0.0
 
 
 class DeviceTransfer:
@@ -102,6 +114,7 @@ class DeviceTransfer:
     def __init__(self, table: Table, test_share: float = 0.1, seed: int = 0) -> None:
         self.devices = [name for name in table.objectives if name.startswith(LATENCY_PREFIX)]
         self.rows = [row for row in table.rows if any(row.is_measured(name) for name in self.devices)]
+        self._known_predictions: dict[str, np.ndarray] = {}
         spaces = {row.space for row in self.rows}
         if len(spaces) != 1:
             raise ValueError(
@@ -128,6 +141,13 @@ class DeviceTransfer:
             if name not in self.devices:
                 raise ValueError(f"{self.name} has no {name}: that split is of HW-NAS-Bench and HELP")
         return sources, targets
+
+    def fit_known_devices(self) -> list[GraphSurrogate]:
+        """Fit a surrogate of all devices of the table to networks of the pool; none without a space."""
+        if self.space not in search_spaces.names():
+            return []
+        rows = [self.rows[i] for i in self.pool_indices[:MAX_KNOWN_LABELS]]
+        return [fit_graph_surrogate(graph_features_of_space(self.space), rows, self.devices)]
 
     @cached_property
     def raw_features(self) -> dict[int, Mapping[str, float]]:
@@ -207,30 +227,65 @@ class DeviceTransfer:
         distribution, true = surrogate.predict(features, target), _values(self.rows, test, target)
         errors = np.abs(distribution.median / true - 1)
         low, high = distribution.quantiles(INTERVAL).T
-        sample_features = graph_features.transform([self.raw_features[i] for i in samples])
-        sample_values = _values(self.rows, samples, target)
-        if isinstance(surrogate, LatencySurrogate):
-            train = [self.raw_features[i] for i in samples]
-            by_layers = fit_layer_sums(train, sample_values, [self.raw_features[i] for i in test])
-            num_costs = len(graph_features.names) + len(surrogate.graph_features.cost_names)
-        else:
-            by_layers, num_costs = np.zeros(len(test)), len(graph_features.names)
-        similarities = [
-            spearman(feature.numpy(), sample_values) for feature in sample_features[:, num_costs:].T if rows
-        ]
-        nearest = num_costs + int(np.argmax(similarities)) if similarities else 0
-        return DeviceResult(
+        result = DeviceResult(
             spearman=spearman(distribution.median, true),
             kendall=kendall(distribution.median, true),
             mape=float(errors.mean()),
             within_10_percent=float((errors <= 0.1).mean()),
             coverage=coverage(low, high, true),
-            spearman_layers=spearman(by_layers, true) if rows else 0.0,
-            mape_layers=float(np.abs(by_layers / true - 1).mean()) if rows else 0.0,
             spearman_flops=spearman(flops([self.rows[i] for i in test]), true),
-            spearman_nearest=spearman(features[:, nearest].numpy(), true),
             seconds=seconds,
         )
+        if not rows:
+            return replace(result, spearman_nearest=spearman(features[:, 0].numpy(), true))
+        return replace(result, **self._baselines(sources, samples, test, target))
+
+    def _baselines(
+        self,
+        sources: Mapping[str, Sequence[GraphSurrogate]],
+        samples: Sequence[int],
+        test: Sequence[int],
+        target: str,
+    ) -> dict[str, float]:
+        """Return the fields of `DeviceResult` for methods that learn from the same samples."""
+        indices = [*samples, *test]
+        raw_features = [self.raw_features[i] for i in indices]
+        values, true = _values(self.rows, samples, target), _values(self.rows, test, target)
+        count, train = len(samples), np.arange(len(samples))
+        by_layers = fit_layer_sums(raw_features[:count], values, raw_features[count:])
+        counts, genes = live_counts(raw_features), one_hot_genes([self.rows[i] for i in indices])
+        known = [values for name, values in self._known(sources).items() if name != target]
+        if known:
+            position = {i: k for k, i in enumerate(self.raw_features)}
+            predictions = np.stack(known, 1)[[position[i] for i in indices]]
+            similarities = [spearman(column, values) for column in predictions[:count].T]
+            nearest = predictions[:, int(np.argmax(similarities))]
+            with_known = np.concatenate([counts, components(predictions)], axis=1)
+        else:
+            nearest, with_known = flops([self.rows[i] for i in indices]), counts
+        ridges = {"counts": counts, "counts_known": with_known, "genes": genes}
+        found = {
+            f"spearman_{name}": spearman(bayesian_ridge(features, train, values)[count:], true)
+            for name, features in ridges.items()
+        }
+        return found | {
+            "spearman_layers": spearman(by_layers, true),
+            "mape_layers": float(np.abs(by_layers / true - 1).mean()),
+            "spearman_nearest": spearman(nearest[count:], true),
+        }
+
+    def _known(self, sources: Mapping[str, Sequence[GraphSurrogate]]) -> dict[str, np.ndarray]:
+        """Return what surrogates of this space predict for each known device, for all `raw_features`."""
+        predictions: dict[str, np.ndarray] = {}
+        for surrogate in sources.get(self.space, ()):
+            names = [name for name in surrogate.objectives if name.startswith(LATENCY_PREFIX)]
+            new = [name for name in names if name not in self._known_predictions]
+            if new:
+                features = surrogate.graph_features.transform([*self.raw_features.values()])
+                found = {name: surrogate.predict(features, name).mean for name in new}
+                self._known_predictions.update(found)
+            predictions |= {name: self._known_predictions[name] for name in names}
+        return predictions
 
     def _zero_label_surrogate(
         self, sources: Mapping[str, Sequence[GraphSurrogate]], target: str
@@ -279,8 +334,10 @@ def format_results(results: Mapping[Key, DeviceResult], targets: Sequence[str], 
     """
     selections = [s for s in SELECTIONS if any(selection == s for _, selection, _ in results)]
     fields = {
-        **{"spearman_nearest": "nearest", "spearman_layers": "layers", "spearman": "predicted"},
-        **{"mape": "MAPE", "within_10_percent": "within 10 %", "coverage": "coverage"},
+        **{"spearman_nearest": "nearest", "spearman_layers": "layers", "spearman_counts": "operators"},
+        **{"spearman_counts_known": "op.+devices", "spearman_genes": "genes", "spearman": "predicted"},
+        **{"kendall": "Kendall", "mape": "MAPE", "within_10_percent": "within 10 %"},
+        "coverage": "coverage",
     }
     columns = [(selection, field) for selection in selections for field in fields]
     header = "".join(f"{selection + ': ' + fields[field]:>21}" for selection, field in columns)

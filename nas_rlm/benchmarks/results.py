@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -53,6 +53,9 @@ class Results(Generic[Result]):
     ) -> None:
         self.path, self._settings, self._decimals = path, dict(settings), decimals
         self._key_names = tuple(key_names)
+        self._defaults = {
+            field.name: field.default for field in fields(result_type) if field.default is not MISSING
+        }
         self._field_names = [field.name for field in fields(result_type)]
         self.records: dict[tuple[Any, ...], Result] = {}
         for record in self._read(path) if path else ():
@@ -101,6 +104,7 @@ class Results(Generic[Result]):
         Raises:
             KeyError, TypeError: a name is missing, or a value has the wrong type.
         """
+        record = {**self._defaults, **record}  # fields that older results do not have
         hash(tuple(record[name] for name in self._key_names))
         if not all(type(record[name]) in (int, float) for name in self._field_names):
             raise TypeError

@@ -174,15 +174,16 @@ class OnlineSurrogate:
 
     def _latency_features(self, objective: str, rows: Sequence[Row]) -> LatencyFeatures:
         """Features of a latency with few labels; the sources are other devices."""
-        sources = device_sources(self.space.name, rows, objective, self._sources)
         raw_features = self.cached_predictor.raw_features([row.arch_str for row in rows])
+        sources = device_sources(self.space.name, rows, raw_features, objective, self._sources)
         return latency_features(self.space.name, raw_features, sources)
 
     def _graph_features(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
         """The space's features and sources: other devices for a latency, accuracies for an accuracy."""
         sources: tuple[SourceSurrogate, ...] = ()
         if objective.startswith(LATENCY_PREFIX):
-            sources = device_sources(self.space.name, rows, objective, self._sources)
+            raw_features = self.cached_predictor.raw_features([row.arch_str for row in rows])
+            sources = device_sources(self.space.name, rows, raw_features, objective, self._sources)
         elif is_accuracy(objective):
             sources = accuracy_sources(self.space.name, rows, objective, self._sources)
         return replace(graph_features_of_space(self.space.name), sources=sources)

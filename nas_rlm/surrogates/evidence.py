@@ -24,7 +24,7 @@ EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MixtureWeights:
     """What cross-validation says about V Gaussian processes of one objective.
 
     Args:
@@ -36,7 +36,7 @@ class Evidence:
     std_factor: float = 1.0
 
     @classmethod
-    def equal(cls, num_processes: int) -> Evidence:
+    def equal(cls, num_processes: int) -> MixtureWeights:
         """Return equal weights and unchanged standard deviations."""
         return cls(np.full(num_processes, 1 / num_processes))
 
@@ -54,7 +54,7 @@ class Evidence:
 
 def cross_validate(
     features: Tensor, scores: Tensor, fits: Sequence[Callable[[Tensor, Tensor], Tensor]], num_linear: int
-) -> Evidence:
+) -> MixtureWeights:
     """Return weights and the scale of intervals of Gaussian processes.
 
     Args:
@@ -75,23 +75,26 @@ def cross_validate(
             means[k, test], variances[k, test] = mean.numpy(), std.square().numpy()
     true = scores.numpy()
     weights = pseudo_bma_weights(means - true)
-    evidence = Evidence((1 - UNIFORM_SHARE) * weights + UNIFORM_SHARE / len(weights))
+    evidence = MixtureWeights((1 - UNIFORM_SHARE) * weights + UNIFORM_SHARE / len(weights))
     mixture_mean, mixture_std = evidence.mixture(means, variances)
     squares = ((true - mixture_mean) / mixture_std) ** 2
     variance = (squares.sum() + EVIDENCE_PRIOR) / (len(true) + EVIDENCE_PRIOR)
-    return Evidence(evidence.weights, float(np.sqrt(variance)))
+    return MixtureWeights(evidence.weights, float(np.sqrt(variance)))
 
 
-def pseudo_bma_weights(errors: np.ndarray, priors: np.ndarray | float = 1.0) -> np.ndarray:
+def pseudo_bma_weights(
+    errors: np.ndarray, priors: np.ndarray | float = 1.0, trust: float = 1.0
+) -> np.ndarray:
     """Return the weights of V models by pseudo-BMA+, float64 [V].
 
     Args:
         errors: errors of each model for M labels that it was not fitted to, float64 [V, M].
         priors: prior weights of the models, float64 [V]; by default equal ones.
+        trust: factor of the log-likelihoods; below 1 models with similar errors have similar weights.
     """
     num_labels = errors.shape[1]
     shares = np.random.default_rng(0).dirichlet(np.ones(num_labels), NUM_BOOTSTRAPS)
-    logs = np.log(priors) - num_labels / 2 * np.log(shares @ (errors**2 + MIN_SQUARED_ERROR).T)
+    logs = np.log(priors) - trust * num_labels / 2 * np.log(shares @ (errors**2 + MIN_SQUARED_ERROR).T)
     weights = np.exp(logs - logs.max(1, keepdims=True))
     mean: np.ndarray = (weights / weights.sum(1, keepdims=True)).mean(0)
     return mean

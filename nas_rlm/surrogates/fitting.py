@@ -32,6 +32,12 @@ from nas_rlm.surrogates.graph_surrogate import (
     GraphSurrogate,
 )
 from nas_rlm.surrogates.latency_features import LatencyFeatures
+from nas_rlm.surrogates.latency_samples import (
+    check_plausible,
+    fit_without_outliers,
+    merge_duplicates,
+    warn_of_outliers,
+)
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
@@ -175,7 +181,8 @@ def fit_latency_surrogate(
 ) -> LatencySurrogate:
     """Fit an additive surrogate of a latency with few labels.
 
-    Its sources are the same device in other spaces and other devices in the same space.
+    Its sources are the same device in other spaces and other devices in the same space. Samples of the same
+    network count as one, with the median of their latencies. Outliers among the samples are left out.
 
     Args:
         space: name of the space.
@@ -183,15 +190,37 @@ def fit_latency_surrogate(
         objective: name of the latency.
         existing: surrogates by space, see `device_sources`.
         measured: objectives whose labels the surrogate stores as well, see `nas_rlm.surrogates.conditional`.
+
+    Raises:
+        ValueError: fewer than `MIN_LABELS` different networks are measured.
+
+    Warns:
+        UserWarning: measurements contradict each other, or are implausible.
     """
-    table = Table("", [row for row in rows if row.is_measured(objective)])
-    raw_features = synthetic.graph_features_of_texts(texts_of_rows(table.rows), MAX_CHAIN_LENGTH, True)
-    sources = device_sources(space, table.rows, objective, existing or {})
-    features = latency_features(space, raw_features, sources)
-    fitted = LatencySurrogate.fit(
-        features, features.transform(raw_features), table.column(objective), objective
+    labelled = Table("", [row for row in rows if row.is_measured(objective)]).rows
+    texts, names = texts_of_rows(labelled), [row.arch_str or row.identifier or "network" for row in labelled]
+    distinct, values = merge_duplicates(texts, Table("", labelled).column(objective), names, objective)
+    if len(distinct) < MIN_LABELS:
+        raise ValueError(
+            f"{len(labelled)} rows have {objective}, of {len(distinct)} different networks:"
+            f" expected at least {MIN_LABELS} networks"
+        )
+    samples, names = [labelled[i] for i in distinct], [names[i] for i in distinct]
+    raw_features = synthetic.graph_features_of_texts([texts[i] for i in distinct], MAX_CHAIN_LENGTH, True)
+    check_plausible(values, np.array([raw["flops"] for raw in raw_features]), objective)
+    sources = device_sources(space, samples, raw_features, objective, existing or {})
+    definition = latency_features(space, raw_features, sources)
+    features = definition.transform(raw_features)
+    surrogate, outliers = fit_without_outliers(
+        lambda indices: LatencySurrogate.fit(definition, features[indices], values[indices], objective),
+        lambda fitted: fitted.log_left_out,
+        lambda fitted, i: float(fitted.predict(features[i : i + 1], objective).mean[0]),
+        values,
     )
-    return replace(fitted, others=_other_labels(table, measured, [objective]))
+    warn_of_outliers(outliers, names, objective)
+    left_out = {outlier.sample for outlier in outliers}
+    kept = Table("", [row for i, row in enumerate(samples) if i not in left_out])
+    return replace(surrogate, others=_other_labels(kept, measured, [objective]))
 
 
 def _other_labels(table: Table, names: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:
@@ -304,7 +333,11 @@ def accuracy_sources(
 
 
 def device_sources(
-    space: str, rows: Sequence[Row], objective: str, existing: Mapping[str, Sequence[GraphSurrogate]]
+    space: str,
+    rows: Sequence[Row],
+    raw_features: Sequence[Mapping[str, float]],
+    objective: str,
+    existing: Mapping[str, Sequence[GraphSurrogate]],
 ) -> tuple[SourceSurrogate, ...]:
     """Return source surrogates for a latency: other devices in its space, and its device in other spaces.
 
@@ -312,7 +345,8 @@ def device_sources(
 
     Args:
         space: name of the space.
-        rows: networks of the space with labels of the latency.
+        rows: networks of the space that all have labels of the latency.
+        raw_features: raw features of these networks.
         objective: name of the latency.
         existing: surrogates by space.
     """
@@ -323,9 +357,7 @@ def device_sources(
             features = surrogate.graph_features.transform(sampled_raw_features(space, rows))
             sources = [surrogate.source_for_device(name, features) for name in names]
             candidates += [source for source in sources if source is not None]
-    labelled = Table("", [row for row in rows if row.is_measured(objective)])
-    raw_features = synthetic.graph_features_of_texts(texts_of_rows(labelled.rows), MAX_CHAIN_LENGTH)
-    labels = labelled.column(objective)
+    labels = Table("", list(rows)).column(objective)
     correlations = [
         abs(spearman(predictions.numpy(), labels))
         for predictions in source_predictions(candidates, raw_features)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import kind_of
-from nas_rlm.surrogates.evidence import Evidence, cross_validate
+from nas_rlm.surrogates.evidence import MixtureWeights, cross_validate
 from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, SUMS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
 from nas_rlm.surrogates.predictive import (
@@ -75,7 +75,7 @@ class GraphSurrogate:
     alpha: Mapping[str, Tensor]
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
-    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    evidence: Mapping[str, MixtureWeights] = field(default_factory=dict)
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
@@ -221,7 +221,7 @@ class GraphSurrogate:
         """
         posteriors = [process.posterior(features) for process in self.gaussian_processes(objective)]
         means, stds = (torch.stack(tensors).numpy() for tensors in zip(*posteriors, strict=True))
-        evidence = self.evidence.get(objective) or Evidence.equal(len(posteriors))
+        evidence = self.evidence.get(objective) or MixtureWeights.equal(len(posteriors))
         mean, std = evidence.mixture(means, stds**2)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         transform = self.transforms[objective]
@@ -287,7 +287,7 @@ class GraphSurrogate:
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
         evidence = {
-            name: Evidence(np.array(saved["weights"], dtype=float), float(saved["std_factor"]))
+            name: MixtureWeights(np.array(saved["weights"], dtype=float), float(saved["std_factor"]))
             for name, saved in description.get("evidence", {}).items()  # absent from older checkpoints
         }
         num_processes = processes[0] if processes else 1

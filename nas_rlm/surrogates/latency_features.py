@@ -3,13 +3,14 @@
 Standardised features are in groups with a kernel each: executed layers of each mode of execution and each
 layer type, see `nas_rlm.graph.executed_layers`; the longest and the mean path, since some devices execute
 branches in parallel. Costs are sums over all stages, not standardised, also of layer types that no labelled
-network has. The last features are predictions of source surrogates, such as those of other devices.
+network has. The last features are predictions of source surrogates, such as those of other devices, and their
+principal components.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +23,7 @@ from nas_rlm.surrogates.features import MIN_RELATIVE_STD, FeatureSource, source_
 
 CRITICAL_PATH = tuple(f"{kind}/{statistic}" for kind in PATH_COUNTS for statistic in ("most", "mean"))
 CRITICAL, TRANSFER = "critical path", "transfer"  # groups
+NUM_COMPONENTS = 3, 5  # principal components of the predictions of sources, in a group each
 # Classes of layer types. Types of one class have similar latencies for the same costs.
 CONVOLUTION, DEPTHWISE, PRODUCT, POOLING, FUNCTION, MOVEMENT = CLASSES = (
     *("convolution", "depthwise", "product", "pooling", "function", "movement"),
@@ -73,7 +75,9 @@ class LatencyFeatures:
         std: their standard deviations, float64 [D].
         cost_names: names of E costs, each `MODE/LAYER:TERM`. LAYER is a layer type, or a class in brackets
             for all layer types of the class that have no cost of their own.
-        sources: S surrogates of other spaces or devices; their predictions are the last S features.
+        sources: S surrogates of other spaces or devices, whose predictions are features.
+        components: weights of the predictions in each of C principal components, of which the first one has
+            unit variance, float64 [S, C]; the components are the last C features.
         given: names of further features in the group of the sources, which come after those of `transform`,
             see `nas_rlm.surrogates.conditional`.
     """
@@ -83,6 +87,7 @@ class LatencyFeatures:
     std: np.ndarray
     cost_names: tuple[str, ...] = ()
     sources: tuple[FeatureSource, ...] = ()
+    components: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     given: tuple[str, ...] = ()
 
     @classmethod
@@ -115,20 +120,36 @@ class LatencyFeatures:
         cost_names = [name for name in costs if _mode(name) in modes and f"/{ANY}:" not in name]
         others = [f"{mode}/[{group}]:{term}" for mode in modes for group in CLASSES for term in TERMS]
         all_costs = tuple(dict.fromkeys([*cost_names, *others]))
-        return cls(tuple(selected), stacked.mean(1), stacked.std(1), all_costs, tuple(sources))
+        components = _components(np.array([*map(np.asarray, source_predictions(sources, raw_features))]))
+        return cls(tuple(selected), stacked.mean(1), stacked.std(1), all_costs, tuple(sources), components)
 
     @cached_property
     def groups(self) -> dict[str, list[int]]:
-        """Columns of each group: modes, modes with a layer type, critical path, and transfer."""
+        """Columns of each group: modes, modes with a layer type, critical path, transfer, components."""
         groups: dict[str, list[int]] = {}
         for k, name in enumerate(self.names):
             mode = _mode(name)
             for group in (mode, _layer(name)) if mode else (CRITICAL,):
                 groups.setdefault(group, []).append(k)
-        if num_transfer := len(self.sources) + len(self.given):
-            first = len(self.names) + len(self.cost_names)
-            groups[TRANSFER] = [first + k for k in range(num_transfer)]
+        if self.sources or self.given:
+            given = [self.num_features + k for k in range(len(self.given))]
+            groups[TRANSFER] = self.source_columns + given
+        count = self.components.shape[1]
+        for size in sorted({min(size, count) for size in NUM_COMPONENTS if count}):
+            first = self.num_features - count
+            groups[f"{TRANSFER}/{size}"] = [first + k for k in range(size)]
         return groups
+
+    @property
+    def source_columns(self) -> list[int]:
+        """Columns of the predictions of the sources."""
+        first = len(self.names) + len(self.cost_names)
+        return [first + k for k in range(len(self.sources))]
+
+    @property
+    def num_features(self) -> int:
+        """Number of all features."""
+        return len(self.names) + len(self.cost_names) + len(self.sources) + self.components.shape[1]
 
     @cached_property
     def costs(self) -> dict[str, list[int]]:
@@ -148,17 +169,20 @@ class LatencyFeatures:
         return [k for k, name in enumerate(self.names) if _mode(name)]
 
     def transform(self, raw_features: Sequence[Mapping[str, float]]) -> Tensor:
-        """Return the standardised features of N networks, their costs, and the predictions of the sources.
+        """Return the standardised features of N networks, their costs, and what the sources predict.
 
         Args:
             raw_features: raw features of N networks by name.
 
         Returns:
-            float64 [N, D + E + S].
+            float64 [N, D + E + S + C].
         """
         own = torch.from_numpy((_to_array(raw_features, self.names) - self.mean) / self.std)
-        predictions = source_predictions(self.sources, raw_features)
-        return torch.cat([own, self._costs(raw_features), *(p[:, None] for p in predictions)], 1)
+        predictions = [*source_predictions(self.sources, raw_features)]
+        columns = [own, self._costs(raw_features), *(p[:, None] for p in predictions)]
+        if self.components.size:
+            columns.append(torch.stack(predictions, 1) @ torch.from_numpy(self.components))
+        return torch.cat(columns, 1)
 
     def _costs(self, raw_features: Sequence[Mapping[str, float]]) -> Tensor:
         """Return the costs of N networks, float64 [N, E]."""
@@ -180,6 +204,16 @@ class LatencyFeatures:
                 if (column := target[name]) is not None:
                     row[column] += value
         return torch.from_numpy(costs)
+
+
+def _components(predictions: np.ndarray) -> np.ndarray:
+    """Return the principal components of the predictions of S sources [S, N]; empty for fewer than two."""
+    if len(predictions) < 2:
+        return np.empty((len(predictions), 0))
+    variances, vectors = np.linalg.eigh(np.cov(predictions))
+    count = min(max(NUM_COMPONENTS), len(predictions))
+    components: np.ndarray = vectors[:, ::-1][:, :count] / np.sqrt(max(variances[-1], MIN_RELATIVE_STD))
+    return components
 
 
 def _are_equal(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> bool:

@@ -1,4 +1,4 @@
-"""Latency surrogates: additive models of a latency with few labels, weighted by leave-one-out evidence.
+"""Latency surrogates: models of a latency with few labels, weighted by leave-one-out evidence.
 
 A network's latency is nearly a sum over the layers that a device executes. Devices differ in which operators
 they remove or fuse before, in whether branches run in parallel, and in how much they resemble known devices.
@@ -17,11 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.graph.executed_layers import MODES
-from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.evidence import pseudo_bma_weights
 from nas_rlm.surrogates.latency_features import CRITICAL, TRANSFER, LatencyFeatures
+from nas_rlm.surrogates.latency_kernels import (
+    MIN_SCALE,
+    NOISE_FLOOR,
+    fit_gains,
+    kernel_diagonals,
+    kernel_names,
+    kernels_between,
+    models_of,
+    relative_targets,
+    with_noise,
+)
+from nas_rlm.surrogates.latency_samples import LeaveOneOutEvidence
+from nas_rlm.surrogates.nearest_devices import NearestDevices
 from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
@@ -36,66 +47,15 @@ from nas_rlm.surrogates.transfer import (
     tensors_of_sources,
 )
 
-ADAM_STEPS, LEARNING_RATE = 80, 0.15  # of the search for gains and noise
 MAX_FIT_LABELS = 150  # that gains and noise are fitted on
-INITIAL_LOG_GAIN, INITIAL_LOG_NOISE = -1.0, -3.0
-LOG_GAIN_STD, LOG_NOISE_STD = 0.7, 2.0  # of their priors
-LENGTH_SCALE = 2.0  # of the Matérn kernels, for features of unit variance
-MIN_SCALE = 0.25  # smallest noise scale, relative to the mean latency; the noise of a latency grows with it
-NOISE_FLOOR, JITTER = 1e-4, 1e-8
 MAX_KERNEL_ELEMENTS = 100_000  # of one kernel that are computed at once
 MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
+TRUST = 0.7  # in the evidence for models, of which there are many
+MAX_LOG_ERROR = 1.0  # of one sample that counts in the evidence for a model
 TRANSFER_PRIOR = 5.0  # prior weight of models that use known devices, beside 1 for each other one
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 FITTED_PARAMETERS = 8  # by which variances of few labels are increased
-MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
 OTHER_NETWORKS_STD = 3.0  # for networks of another space than the labelled ones
-CONSTANT, MATERN = "", "matern "  # the constant kernel, and the prefix of Matérn kernels; others are linear
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """How well a surrogate predicts each of its labelled networks from the others.
-
-    Args:
-        labels: number of labelled networks.
-        spearman: Spearman correlation of predicted and measured latencies.
-        kendall: Kendall's tau of them.
-        relative_error: mean absolute error, relative to the measured latency (MAPE).
-        within_10_percent: share of the predictions within 10 % of the measured latency.
-        spread: the relative error if the median latency were predicted for each network.
-    """
-
-    labels: int
-    spearman: float
-    kendall: float
-    relative_error: float
-    within_10_percent: float
-    spread: float
-
-    @classmethod
-    def of(cls, predicted: np.ndarray, measured: np.ndarray) -> Evidence:
-        """Return the evidence of predicted and measured latencies, each float64 [M]."""
-        errors = np.abs(predicted / measured - 1)
-        return cls(
-            len(measured),
-            spearman(predicted, measured),
-            kendall(predicted, measured),
-            float(errors.mean()),
-            float((errors <= 0.1).mean()),
-            float(np.abs(np.median(measured) / measured - 1).mean()),
-        )
-
-    @property
-    def is_weak(self) -> bool:
-        """Whether the labels explain little: their error is not much below the one of the median."""
-        return self.relative_error > MAX_UNEXPLAINED * self.spread or self.spearman < MIN_SPEARMAN
-
-    def __str__(self) -> str:
-        return (
-            f"leave-one-out on {self.labels} networks: Spearman {self.spearman:.3f},"
-            f" error {self.relative_error:.1%}, {self.within_10_percent:.0%} within 10 %"
-        )
 
 
 @dataclass(frozen=True)
@@ -150,13 +110,17 @@ class LatencySurrogate:
             objective: name of the latency.
         """
         features, values = features.float().double(), values.astype(np.float32).astype(float)
-        names, models = _kernel_names(graph_features), _models(graph_features)
+        names, models = kernel_names(graph_features), models_of(graph_features)
         used = torch.tensor([[float(name in model) for name in names] for model in models]).double()
         selected = np.random.default_rng(0).permutation(len(values))[:MAX_FIT_LABELS]
-        kernels = _kernels(features[selected], features[selected], graph_features)
-        targets, scales = _targets(values)
-        gains, noise = _fit_gains(kernels, used, targets[selected], scales[selected])
-        prior = [TRANSFER_PRIOR if TRANSFER in model and CRITICAL not in model else 1.0 for model in models]
+        kernels = kernels_between(features[selected], features[selected], graph_features)
+        targets, scales = relative_targets(values)
+        gains, noise = fit_gains(kernels, used, targets[selected], scales[selected])
+        transferred = [any(group.startswith(TRANSFER) for group in model) for model in models]
+        prior = [
+            TRANSFER_PRIOR if transfers and CRITICAL not in model else 1.0
+            for transfers, model in zip(transferred, models, strict=True)
+        ]
         gains, noise, priors = (t.float().double() for t in (gains, noise, torch.tensor(prior)))
         coefficients, held_out = {}, []
         for mode, columns in graph_features.costs.items():
@@ -199,36 +163,61 @@ class LatencySurrogate:
         )
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> LeaveOneOutEvidence:
         """How well each labelled network is predicted from the others."""
-        return Evidence.of(np.exp(self._left_out[0]), self.values)
+        return LeaveOneOutEvidence.of(np.exp(self.log_left_out), self.values)
+
+    @property
+    def log_left_out(self) -> np.ndarray:
+        """The logarithm of each label, predicted from the others, float64 [M]."""
+        return self._left_out[0]
 
     @cached_property
     def _fitted(self) -> tuple[Tensor, Tensor, Tensor]:
         """Alpha [V, M], inverse kernel matrices with noise [V, M, M], and variances [V]."""
-        targets, scales = _targets(self.values)
-        kernels = _kernels(self.features, self.features, self.graph_features)
-        matrices = _with_noise(self.gains, kernels, self.noise, scales)
+        targets, scales = relative_targets(self.values)
+        kernels = kernels_between(self.features, self.features, self.graph_features)
+        matrices = with_noise(self.gains, kernels, self.noise, scales)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrices))
         alpha = inverse @ targets
         return alpha, inverse, (alpha @ targets / len(targets)).clamp(min=NOISE_FLOOR)
 
     @cached_property
     def _left_out_by_model(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard deviations of the logarithm of each label, from the others, each [V + W, M]."""
+        """Means and standard deviations of the log of each label, from the others, each [V + W + R, M]."""
         alpha, inverse, variance = self._fitted
         diagonal = inverse.diagonal(dim1=1, dim2=2)
-        means = _targets(self.values)[0] - alpha / diagonal
+        means = relative_targets(self.values)[0] - alpha / diagonal
         logs = self._logarithms(means, (variance[:, None] / diagonal).sqrt())
-        return self._with_sums(*logs, self.held_out.numpy())
+        return self._with_others(*logs, self.held_out.numpy(), self._nearest.left_out)
 
-    def _with_sums(
-        self, means: np.ndarray, stds: np.ndarray, sums: np.ndarray
+    def _with_others(
+        self, means: np.ndarray, stds: np.ndarray, sums: np.ndarray, by_devices: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Append the sums of costs [W, N] to means and standard deviations of logarithms, each [V, N]."""
-        logs, held_out = (np.log(np.maximum(x, self._floor)) for x in (sums, self.held_out.numpy()))
-        errors = ((held_out - np.log(self.values)) ** 2).mean(1, keepdims=True) ** 0.5 + NOISE_FLOOR
+        """Append other models to means and standard deviations of logarithms, each [V, N].
+
+        Args:
+            means: means of the Gaussian processes.
+            stds: their standard deviations.
+            sums: sums of costs, [W, N].
+            by_devices: logarithms that follow from the nearest devices, [R, N].
+        """
+        floor = np.log(self._floor)
+        held_out = np.log(np.maximum(self.held_out.numpy(), self._floor))
+        logs = np.concatenate([np.log(np.maximum(sums, self._floor)), np.maximum(by_devices, floor)])
+        left_out = np.concatenate([held_out, self._nearest.left_out])
+        errors = ((left_out - np.log(self.values)) ** 2).mean(1, keepdims=True) ** 0.5 + NOISE_FLOOR
         return np.concatenate([means, logs]), np.concatenate([stds, np.broadcast_to(errors, logs.shape)])
+
+    @cached_property
+    def _nearest(self) -> NearestDevices:
+        """Regressions on the nearest devices; none for networks of another space."""
+        return NearestDevices(self._source_features(self.features), np.log(self.values))
+
+    def _source_features(self, features: Tensor) -> np.ndarray:
+        """Return the predictions of the sources, without those for networks of another space: [N, S]."""
+        columns = self.graph_features.source_columns if len(self.gains) else []
+        return features[:, columns].numpy()
 
     @property
     def _floor(self) -> float:
@@ -237,9 +226,11 @@ class LatencySurrogate:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """Weight of each Gaussian process and of each sum of costs, float64 [V + W]."""
-        priors = np.concatenate([self.prior.numpy(), np.ones(len(self.held_out))])
-        return pseudo_bma_weights(self._left_out_by_model[0] - np.log(self.values), priors)
+        """Weight of each Gaussian process, sum of costs and nearest device, float64 [V + W + R]."""
+        of_devices = TRANSFER_PRIOR / np.arange(1, len(self._nearest.columns) + 1)
+        priors = np.concatenate([self.prior.numpy(), np.ones(len(self.held_out)), of_devices])
+        errors = (self._left_out_by_model[0] - np.log(self.values)).clip(-MAX_LOG_ERROR, MAX_LOG_ERROR)
+        return pseudo_bma_weights(errors, priors, TRUST)
 
     @cached_property
     def _left_out(self) -> tuple[np.ndarray, np.ndarray]:
@@ -277,7 +268,8 @@ class LatencySurrogate:
         parts = [self._posteriors(chunk) for chunk in features.split(size)]
         means, stds = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
         logs = self._logarithms(means, stds)
-        mean, std = self._mixture(*self._with_sums(*logs, self.sums_of_costs(features)))
+        by_devices = self._nearest.predict(self._source_features(features))
+        mean, std = self._mixture(*self._with_others(*logs, self.sums_of_costs(features), by_devices))
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(
             LogTransform(), mean, std * self._std_factor * self.std_scale, temperature
@@ -298,8 +290,8 @@ class LatencySurrogate:
     def _posteriors(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations of the noisy targets of N networks, each [V, N]."""
         alpha, inverse, variance = self._fitted
-        kernels = _kernels(features, self.features, self.graph_features)
-        priors = _kernel_diagonals(features, self.graph_features)
+        kernels = kernels_between(features, self.features, self.graph_features)
+        priors = kernel_diagonals(features, self.graph_features)
         means, stds = torch.empty(2, len(self.gains), len(features), dtype=features.dtype)
         for k, gains in enumerate(self.gains):
             kernel = torch.tensordot(gains, kernels, 1)
@@ -316,6 +308,7 @@ class LatencySurrogate:
             **tensors_of_labels(self.others),
             "mean": torch.tensor(self.graph_features.mean),
             "std": torch.tensor(self.graph_features.std),
+            "components": torch.tensor(self.graph_features.components),
             "features": self.features.float(),
             "values": torch.tensor(self.values).float(),
             "gains": self.gains.float(),
@@ -350,11 +343,18 @@ class LatencySurrogate:
         if not all(isinstance(name, str) for name in (*names, *costs, description["objective"])):
             raise ValueError(f"one of {names}, {costs} and {description['objective']} is not a name")
         sources = sources_from_saved(tensors, source_names)
-        check_shapes(tensors, {"mean": (len(names),), "std": (len(names),)})
-        mean, std = (tensors[name].double().numpy() for name in ("mean", "std"))
-        graph_features = LatencyFeatures(tuple(names), mean, std, tuple(costs), sources)
+        if "components" not in tensors:
+            raise ValueError(
+                f"the surrogate of {description['objective']} is of an older version: fit it again to its"
+                " measurements"
+            )
+        num_components = tensors["components"].shape[-1] if tensors["components"].dim() else 0
+        shapes_of_features = {"mean": (len(names),), "std": (len(names),)}
+        check_shapes(tensors, {**shapes_of_features, "components": (len(sources), num_components)})
+        mean, std, components = (tensors[name].double().numpy() for name in ("mean", "std", "components"))
+        graph_features = LatencyFeatures(tuple(names), mean, std, tuple(costs), sources, components)
         m, v = len(tensors.get("values", ())), len(tensors.get("noise", ()))
-        g, d = len(_kernel_names(graph_features)), len(names) + len(costs) + len(sources)
+        g, d = len(kernel_names(graph_features)), graph_features.num_features
         counts = {mode: len(columns) + 1 for mode, columns in graph_features.costs.items()}
         shapes: dict[str, tuple[int, ...]] = {
             f"coefficients.{mode}": (count,) for mode, count in counts.items()
@@ -364,7 +364,7 @@ class LatencySurrogate:
         positive = ("std", "values", "noise", "prior")
         if not (m and v) or not all((tensors[name] > 0).all() for name in positive):
             raise ValueError(f"one of {', '.join(positive)} is empty or not above 0")
-        finite = (*shapes, "mean", "std", "held_out")
+        finite = (*shapes, "mean", "std", "components", "held_out")
         if not all(tensors[name].isfinite().all() for name in finite) or (tensors["gains"] < 0).any():
             raise ValueError(f"one of {', '.join(finite)} is not finite, or a gain is below 0")
         temperatures, network_temperatures = description["temperatures"], description["network_temperatures"]
@@ -384,105 +384,3 @@ class LatencySurrogate:
             dict(network_temperatures),
             others=labels_from_saved(tensors, description, m),
         )
-
-
-def _models(graph_features: LatencyFeatures) -> list[list[str]]:
-    """Return the names of the kernels of each Gaussian process."""
-    groups = graph_features.groups
-    modes = [mode for mode in MODES if mode in groups]
-    layers = [[group for group in groups if group.startswith(f"{mode}/")] for mode in modes]
-    critical = [CRITICAL] if CRITICAL in groups else []
-    models = [*layers, modes]
-    if critical:
-        models += [[*modes, CRITICAL], *([mode, CRITICAL] for mode in modes[1:])]
-    nonlinear = [*modes, *critical, *(MATERN + group for group in (*modes[:2], *critical))]
-    models.append(nonlinear)
-    if TRANSFER in groups:
-        models += [[TRANSFER], [TRANSFER, *(layers[0] if layers else [])]]
-        models.append([*nonlinear, TRANSFER, MATERN + TRANSFER])
-    return [[CONSTANT, *model] for model in models]
-
-
-def _kernel_names(graph_features: LatencyFeatures) -> list[str]:
-    """Return the names of all kernels: the constant, a linear one for each group, and Matérn kernels."""
-    groups = graph_features.groups
-    return [CONSTANT, *groups, *(MATERN + group for group in groups if "/" not in group)]
-
-
-def _kernels(a: Tensor, b: Tensor, graph_features: LatencyFeatures) -> Tensor:
-    """Return each kernel between networks a and b, float64 [G, A, B].
-
-    Args:
-        a: features of A networks, float64 [A, D].
-        b: features of B networks, float64 [B, D].
-        graph_features: definition of the features.
-    """
-    kernels = []
-    for name in _kernel_names(graph_features):
-        if name == CONSTANT:
-            kernels.append(torch.ones(len(a), len(b), dtype=a.dtype))
-            continue
-        columns = graph_features.groups[name.removeprefix(MATERN)]
-        x, y = (features[:, columns] / len(columns) ** 0.5 for features in (a, b))
-        kernels.append(_matern(x, y) if name.startswith(MATERN) else x @ y.T)
-    return torch.stack(kernels)
-
-
-def _matern(a: Tensor, b: Tensor) -> Tensor:
-    """Return the Matérn-3/2 kernel of unit variance, [A, B]."""
-    distance = 3**0.5 * torch.cdist(a, b) / LENGTH_SCALE
-    return (1 + distance) * torch.exp(-distance)
-
-
-def _kernel_diagonals(features: Tensor, graph_features: LatencyFeatures) -> Tensor:
-    """Return each kernel of N networks with themselves, float64 [G, N]."""
-    ones = torch.ones_like(features[:, 0])
-    diagonals = []
-    for name in _kernel_names(graph_features):
-        columns = graph_features.groups.get(name)
-        diagonals.append(ones if columns is None else features[:, columns].square().mean(1))
-    return torch.stack(diagonals)
-
-
-def _targets(values: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Return latencies relative to their mean, and the scales of their noise, each float64 [M]."""
-    targets = torch.from_numpy(values / values.mean())
-    return targets, targets.clamp(min=MIN_SCALE)
-
-
-def _with_noise(gains: Tensor, kernels: Tensor, noise: Tensor, scales: Tensor) -> Tensor:
-    """Return the kernel matrices with noise of V Gaussian processes, [V, M, M]."""
-    variances = noise[:, None] * scales.square() + JITTER
-    return torch.tensordot(gains, kernels, 1) + torch.diag_embed(variances)
-
-
-def _fit_gains(kernels: Tensor, used: Tensor, targets: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """Fit gains and noise of Gaussian processes by maximum a posteriori marginal likelihood.
-
-    Args:
-        kernels: the kernels, float64 [G, M, M].
-        used: 1 for the kernels that a Gaussian process uses, float64 [V, G].
-        targets: float64 [M].
-        scales: scales of the noise, float64 [M].
-
-    Returns:
-        Gains [V, G] and noise variances [V].
-    """
-    initial = torch.full_like(used, INITIAL_LOG_GAIN)
-    initial[:, 0] = 0.0  # of the constant
-    log_gains = initial.clone().requires_grad_()
-    log_noise = torch.full((len(used),), INITIAL_LOG_NOISE, dtype=used.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([log_gains, log_noise], lr=LEARNING_RATE)
-    for _ in range(ADAM_STEPS):
-        gains, noise = log_gains.exp() * used, log_noise.exp() + NOISE_FLOOR
-        factors = torch.linalg.cholesky(_with_noise(gains, kernels, noise, scales))
-        white = torch.linalg.solve_triangular(factors, targets.expand(len(used), -1)[..., None], upper=False)
-        log_likelihood = -0.5 * len(targets) * white.square().mean((1, 2)).log()
-        log_likelihood = log_likelihood - factors.diagonal(dim1=1, dim2=2).log().sum(1)
-        penalty = (log_gains - initial).square().sum(1) / (2 * LOG_GAIN_STD**2)
-        penalty = penalty + (log_noise - INITIAL_LOG_NOISE).square() / (2 * LOG_NOISE_STD**2)
-        loss = (penalty - log_likelihood).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return (log_gains.exp() * used).detach(), (log_noise.exp() + NOISE_FLOOR).detach()

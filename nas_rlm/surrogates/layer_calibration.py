@@ -14,7 +14,7 @@ MIN_STD = 0.005
 
 
 @dataclass(frozen=True)
-class DeviceEvidence:
+class FamilyEvidence:
     """How well a device's latencies of one family are predicted from those of other families.
 
     Args:

@@ -19,7 +19,7 @@ from torch import Tensor
 from nas_rlm.graph.executed_layers import ALL, TERMS, Layer
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CLASSES, groups_of_cost
-from nas_rlm.surrogates.layer_calibration import DeviceEvidence, spread_of_errors, std_of_errors
+from nas_rlm.surrogates.layer_calibration import FamilyEvidence, spread_of_errors, std_of_errors
 from nas_rlm.surrogates.layer_network import (
     NUM_EPOCHS,
     SMALLEST,
@@ -81,7 +81,7 @@ class LayerSurrogate:
     hidden_std: np.ndarray
     precision: np.ndarray
     calibration: np.ndarray
-    evidence: Mapping[str, DeviceEvidence]
+    evidence: Mapping[str, FamilyEvidence]
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
 
@@ -116,14 +116,14 @@ class LayerSurrogate:
         for k, name in enumerate(names):
             is_measured, is_predicted = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
             counted = int(is_measured.sum()), len(np.unique(families[is_measured]))
-            evidence[name] = DeviceEvidence(*counted)
+            evidence[name] = FamilyEvidence(*counted)
             if is_predicted.any():
                 own = errors[is_predicted, k]
                 min_std = std_of_errors(known_errors[np.isfinite(known_errors[:, k]), k])
                 calibration[k, 2:] = spread_of_errors(own, novelties[is_predicted, k], min_std)
                 relative = np.abs(np.expm1(own))
                 within = float((relative <= 0.1).mean())
-                evidence[name] = DeviceEvidence(*counted, float(relative.mean()), within)
+                evidence[name] = FamilyEvidence(*counted, float(relative.mean()), within)
         return replace(fitted, calibration=calibration, evidence=evidence)
 
     @classmethod
@@ -419,7 +419,7 @@ class LayerSurrogate:
             hidden_std,
             precision,
             own,
-            {name: DeviceEvidence(**description["evidence"][name]) for name in objectives},
+            {name: FamilyEvidence(**description["evidence"][name]) for name in objectives},
             dict(temperatures),
             dict(network_temperatures),
         )

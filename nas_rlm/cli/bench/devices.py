@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TEST_SHARE = 0.1  # of the networks, for the splits one-out and help
 MIN_SAMPLES = 10
-SPLITS = ("one-out", "help", "new")
+SPLITS = ("one-out", "help", "new", "out")
 
 
 @bench.command(name="devices")
@@ -34,16 +34,19 @@ def bench_devices(
 ) -> None:
     """Predict a new device from a few networks measured on it.
 
-    The splits are: one-out, where each device in turn is new and all others are known; help, the nine known
+    The splits are: one-out, where each device in turn is new and all others are known to the model; out,
+    where the others are known from 300 networks of the table itself, also of a space or of networks
+    without a space (--space "") that the model does not know; help, the nine known
     and six new devices of HELP and NASFLAT; new, the devices that the model does not know; or the name of
     another space, whose devices alone are known. The test networks are a tenth of the networks, not measured
     on any device; with new, all networks but the samples.
 
     Args:
-        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own.
+        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own; empty
+            for networks without a space.
         samples: number of networks measured on the new device; they are drawn or chosen from 1,000.
         seeds: number of selections of each kind, with seeds from 0.
-        split: one-out, help, new, or the name of another space.
+        split: one-out, out, help, new, or the name of another space.
         model: model with surrogates of the known devices: a checkpoint directory, or the name of a shipped
             model.
         data: the table; by default architectures/SPACE.parquet of the data directory.
@@ -62,24 +65,32 @@ def bench_devices(
 
     is_across = split not in SPLITS
     _check_numbers(split, is_across, seeds, samples)
-    space_name = search_spaces.get(space).name
+    space_name = search_spaces.get(space).name if space else ""
     table = read_space_table(space_name, data)
     second_table = read_space_table(space_name, again) if again else None
     transfer = DeviceTransfer(table, test_share=0 if split == "new" else TEST_SHARE)
     source_space = search_spaces.get(split).name if is_across else space_name
-    surrogates = graph_surrogates(load(model).surrogates).get(source_space, ())
-    known = [name for s in surrogates for name in s.objectives if name.startswith(LATENCY_PREFIX)]
-    sources, targets = _sources_and_targets(transfer, split, known)
-    if is_across and (source_space == space_name or not targets):
-        raise ValueError(f"{model} has no device of {table.name} from {source_space} as another space")
-    for name in sources if split == "help" else ():
-        if name not in known:
-            raise ValueError(f"{model} has no surrogate of {name} on {space_name}; {suggest(name, known)}")
-    if len(known) < 2:
-        raise ValueError(f"{model} has surrogates of fewer than two latencies of {source_space}")
+    if split == "out":
+        source_surrogates, targets = transfer.fit_known_devices(), transfer.devices
+    else:
+        all_surrogates = graph_surrogates(load(model).surrogates).get(source_space, ())
+        known = [n for s in all_surrogates for n in s.objectives if n.startswith(LATENCY_PREFIX)]
+        sources, targets = _sources_and_targets(transfer, split, known)
+        if is_across and (source_space == space_name or not targets):
+            raise ValueError(f"{model} has no device of {table.name} from {source_space} as another space")
+        for name in sources if split == "help" else ():
+            if name not in known:
+                raise ValueError(
+                    f"{model} has no surrogate of {name} on {space_name}; {suggest(name, known)}"
+                )
+        if len(known) < 2:
+            raise ValueError(
+                f"{model} has surrogates of fewer than two latencies of {source_space}: --split out learns"
+                " the known devices from the table"
+            )
+        others = [name for s in all_surrogates for name in s.objectives if name not in sources]
+        source_surrogates = [reduced for s in all_surrogates if (reduced := s.without(others))]
     seeds = seeds if samples else 1  # without samples all seeds are the same
-    others = [name for s in surrogates for name in s.objectives if name not in sources]
-    source_surrogates = [reduced for s in surrogates if (reduced := s.without(others))]
     settings = {"space": space_name, "samples": samples, "split": split, "model": model, "table": table.name}
     results = Results(out, DeviceResult, settings, KEY_NAMES)
     new_results = transfer.run(
@@ -87,7 +98,8 @@ def bench_devices(
     )
     for key, result in new_results:
         results.add(key, result)
-    print(f"{samples} samples of a new device, {len(transfer.test_indices):,} networks of {space_name}")
+    count, of_table = len(transfer.test_indices), space_name or table.name
+    print(f"{samples} samples of a new device, {count:,} networks of {of_table}")
     print(format_results(results.records, targets, range(seeds)))
     if second_table is not None:
         for name in targets:
@@ -106,7 +118,9 @@ def _check_numbers(split: str, is_across: bool, seeds: int, samples: int) -> Non
         ValueError: one of them is invalid.
     """
     if is_across and search_spaces.name_of(split) not in search_spaces.names():
-        raise ValueError(f"--split is {split!r}: expected one-out, help, new, or the name of another space")
+        raise ValueError(
+            f"--split is {split!r}: expected one-out, out, help, new, or the name of another space"
+        )
     check_minimum("--seeds", seeds, 1)
     if samples < MIN_SAMPLES and not (is_across and samples == 0):
         alternative = ", or 0" if is_across else ""

@@ -126,3 +126,23 @@ def test_two_measurements_of_the_same_networks():
     assert count == 20
     assert 0.5 < rho < 1
     assert difference == pytest.approx(0.1)
+
+
+def test_a_table_can_know_its_own_devices(transfer):
+    known = transfer.fit_known_devices()
+    assert {name for surrogate in known for name in surrogate.objectives} == {*transfer.devices}
+    (_, found), *_ = transfer.run({"nasbench201": known}, ["latency/new"], 12, [0])
+    assert found.spearman > 0.9
+    assert min(found.spearman_counts, found.spearman_counts_known, found.spearman_genes) > 0.3
+
+
+def test_networks_without_a_space_have_no_known_devices():
+    from nas_rlm.data.row_texts import texts_of_rows
+
+    rows = measured(60).rows
+    texts = texts_of_rows(rows)
+    table = Table("files", [Row("", "", row.targets, text) for row, text in zip(rows, texts, strict=True)])
+    transfer = DeviceTransfer(table)
+    assert transfer.fit_known_devices() == []
+    (_, found), *_ = transfer.run({"": []}, ["latency/new"], 12, [0])
+    assert found.spearman > 0.7 and found.spearman_genes == 0

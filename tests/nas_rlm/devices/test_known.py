@@ -11,7 +11,7 @@ from nas_rlm.data.device_names import DESCRIPTIONS
 from nas_rlm.devices.known import FAMILIES_LEFT_OUT, LEAVE_ONE_OUT
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.layer_calibration import DeviceEvidence
+from nas_rlm.surrogates.layer_calibration import FamilyEvidence
 from tests.nas_rlm.conftest import LAYER_OBJECTIVES, NUM_NETWORKS
 
 
@@ -43,7 +43,7 @@ def test_a_users_device_has_no_description_and_an_unknown_one_no_sources(layer_r
 
 def test_no_error_is_invented_for_a_single_family(layer_rlm):
     (surrogate,) = layer_rlm.surrogates["mynets"]
-    single = {name: DeviceEvidence(40, 1) for name in surrogate.objectives}
+    single = {name: FamilyEvidence(40, 1) for name in surrogate.objectives}
     layer_rlm.surrogates = {"mynets": [replace(surrogate, evidence=single)]}
     (source,) = by_objective(layer_rlm)[LAYER_OBJECTIVES[0]].sources
     assert (source.labels, source.families) == (40, 1)

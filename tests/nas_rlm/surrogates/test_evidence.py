@@ -7,7 +7,7 @@ import torch
 
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates import fitting
-from nas_rlm.surrogates.evidence import Evidence, cross_validate, pseudo_bma_weights
+from nas_rlm.surrogates.evidence import MixtureWeights, cross_validate, pseudo_bma_weights
 from nas_rlm.surrogates.features import GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
 from nas_rlm.surrogates.gaussian_process import fit_hyperparameters
@@ -25,11 +25,11 @@ def test_weights_follow_the_errors():
 
 def test_a_mixture_of_one_is_unchanged_and_disagreement_adds_variance():
     means, variances = np.array([[1.0, 2.0]]), np.array([[4.0, 9.0]])
-    mean, std = Evidence.equal(1).mixture(means, variances)
+    mean, std = MixtureWeights.equal(1).mixture(means, variances)
     assert mean.tolist() == [1, 2] and std.tolist() == [2, 3]
-    _, wider = Evidence.equal(2).mixture(np.array([[0.0], [2.0]]), np.array([[1.0], [1.0]]))
+    _, wider = MixtureWeights.equal(2).mixture(np.array([[0.0], [2.0]]), np.array([[1.0], [1.0]]))
     assert wider == pytest.approx([2**0.5])
-    _, scaled = Evidence(np.array([1.0]), 1.5).mixture(means, variances)
+    _, scaled = MixtureWeights(np.array([1.0]), 1.5).mixture(means, variances)
     assert scaled.tolist() == [3, 4.5]
 
 

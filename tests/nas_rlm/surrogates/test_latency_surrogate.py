@@ -9,7 +9,8 @@ from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, random_networks
 from nas_rlm.surrogates.latency_features import LatencyFeatures
-from nas_rlm.surrogates.latency_surrogate import Evidence, LatencySurrogate
+from nas_rlm.surrogates.latency_samples import LeaveOneOutEvidence
+from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.registry import from_saved
 
 NAME, NUM_LABELS = "latency/mine", 25
@@ -151,8 +152,10 @@ def test_a_surrogate_without_its_objective_is_none(surrogate):
 
 def test_evidence_of_perfect_and_constant_predictions():
     true = np.array([1.0, 2.0, 4.0])
-    assert Evidence.of(true, true) == Evidence(3, 1.0, pytest.approx(1.0), 0.0, 1.0, 0.5)
-    assert Evidence.of(np.full(3, 2.0), true).is_weak
+    assert LeaveOneOutEvidence.of(true, true) == LeaveOneOutEvidence(
+        3, 1.0, pytest.approx(1.0), 0.0, 1.0, 0.5
+    )
+    assert LeaveOneOutEvidence.of(np.full(3, 2.0), true).is_weak
 
 
 def test_networks_of_other_spaces_are_predicted_by_sums_of_costs():

@@ -10,7 +10,7 @@ from nas_rlm.graph.executed_layers import ALL, Layer, layers_of
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates import layer_network
 from nas_rlm.surrogates.latency_features import CLASSES
-from nas_rlm.surrogates.layer_calibration import MIN_STD, DeviceEvidence
+from nas_rlm.surrogates.layer_calibration import MIN_STD, FamilyEvidence
 from nas_rlm.surrogates.layer_network import LayerCounts
 from nas_rlm.surrogates.layer_surrogate import MAX_LOG_STD, LayerSurrogate
 from nas_rlm.surrogates.registry import from_saved
@@ -154,7 +154,7 @@ def test_evidence_is_that_of_families_left_out(surrogate, labelled):
 
 
 def test_a_device_with_one_family_is_predicted_without_evidence(surrogate):
-    assert surrogate.evidence[PHONE] == DeviceEvidence(NUM_NETWORKS, 1)
+    assert surrogate.evidence[PHONE] == FamilyEvidence(NUM_NETWORKS, 1)
     texts = texts_of("fbnet", seed=1)
     true = latencies_of(texts, PHONE, seed=5)
     found = predicted(surrogate, texts, PHONE)
@@ -198,7 +198,7 @@ def test_single_networks_are_families_by_default(labelled, monkeypatch):
     assert (fitted.evidence[GPU].networks, fitted.evidence[GPU].families) == (40, 40)
     assert fitted.evidence[GPU].relative_error < 0.2
     one_family = LayerSurrogate.fit(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
-    assert one_family.evidence[GPU] == DeviceEvidence(12, 1)
+    assert one_family.evidence[GPU] == FamilyEvidence(12, 1)
     again = LayerSurrogate.fit(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
     tensors = again.tensors()
     assert all(torch.equal(tensors[name], tensor) for name, tensor in one_family.tensors().items())

@@ -1,0 +1,216 @@
+"""What measured samples of a latency say: duplicates, outliers, and how well they predict each other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from nas_rlm.metrics import kendall, spearman
+
+MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
+MAX_DIFFERENCE = 0.1  # of measurements of one network, relative to their median
+MAX_OUTLIER_SHARE = 0.1  # of the samples
+MIN_OUTLIER_FACTOR = 2.0  # between the measured and the expected latency of an outlier
+MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
+MAD_TO_STD = 1.4826  # of a normal distribution
+MAX_IN_SECONDS = 0.1  # latencies above it are taken for milliseconds
+MAX_MACS_PER_MS = 5e9  # of a network that is executed on its own; beyond it latencies look like seconds
+MAX_LISTED = 3  # networks in a warning
+
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True)
+class LeaveOneOutEvidence:
+    """How well a surrogate predicts each of its labelled networks from the others.
+
+    Args:
+        labels: number of labelled networks.
+        spearman: Spearman correlation of predicted and measured latencies.
+        kendall: Kendall's tau of them.
+        relative_error: mean absolute error, relative to the measured latency (MAPE).
+        within_10_percent: share of the predictions within 10 % of the measured latency.
+        spread: the relative error if the median latency were predicted for each network.
+    """
+
+    labels: int
+    spearman: float
+    kendall: float
+    relative_error: float
+    within_10_percent: float
+    spread: float
+
+    @classmethod
+    def of(cls, predicted: np.ndarray, measured: np.ndarray) -> LeaveOneOutEvidence:
+        """Return the evidence of predicted and measured latencies, each float64 [M]."""
+        errors = np.abs(predicted / measured - 1)
+        return cls(
+            len(measured),
+            spearman(predicted, measured),
+            kendall(predicted, measured),
+            float(errors.mean()),
+            float((errors <= 0.1).mean()),
+            float(np.abs(np.median(measured) / measured - 1).mean()),
+        )
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the labels explain little: their error is not much below the one of the median."""
+        return self.relative_error > MAX_UNEXPLAINED * self.spread or self.spearman < MIN_SPEARMAN
+
+    def __str__(self) -> str:
+        return (
+            f"leave-one-out on {self.labels} networks: Spearman {self.spearman:.3f},"
+            f" error {self.relative_error:.1%}, {self.within_10_percent:.0%} within 10 %"
+        )
+
+
+class Outlier(NamedTuple):
+    """A sample that is far from what the other samples predict.
+
+    Args:
+        sample: its position among the samples.
+        measured: its measured latency.
+        expected: the latency that the other samples predict.
+    """
+
+    sample: int
+    measured: float
+    expected: float
+
+
+def merge_duplicates(
+    texts: Sequence[str], values: np.ndarray, names: Sequence[str], objective: str
+) -> tuple[list[int], np.ndarray]:
+    """Return one sample for each distinct network, with the median of its latencies.
+
+    Examples:
+        >>> import numpy as np
+        >>> merge_duplicates(["a", "b", "a"], np.array([1.0, 5.0, 1.02]), ["A", "B", "A"], "latency/x")
+        ([0, 1], array([1.01, 5.  ]))
+
+    Args:
+        texts: texts of M measured networks.
+        values: their latencies, float64 [M].
+        names: names of the networks, for warnings.
+        objective: name of the latency.
+
+    Returns:
+        Indices of the first sample of each of the N networks, and the latencies, float64 [N].
+
+    Warns:
+        UserWarning: latencies of a network differ by more than `MAX_DIFFERENCE` of their median.
+    """
+    samples_of: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        samples_of.setdefault(text, []).append(i)
+    medians = np.array([np.median(values[samples]) for samples in samples_of.values()])
+    contradictions = [
+        f"{names[samples[0]]} ({', '.join(f'{values[i]:.4g}' for i in samples[:MAX_LISTED])} ms)"
+        for samples, median in zip(samples_of.values(), medians, strict=True)
+        if np.ptp(values[samples]) > MAX_DIFFERENCE * median
+    ]
+    if contradictions:
+        warnings.warn(
+            f"measurements of the same network differ by more than {MAX_DIFFERENCE:.0%} in {objective}, the"
+            f" median is used: {_listed(contradictions)}",
+            stacklevel=2,
+        )
+    return [samples[0] for samples in samples_of.values()], medians
+
+
+def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> None:
+    """Warn of latencies that do not depend on the network, or that look like seconds.
+
+    Args:
+        values: latencies of M networks in milliseconds, float64 [M].
+        macs: their multiply-accumulates, float64 [M].
+        objective: name of the latency.
+
+    Warns:
+        UserWarning: all latencies are equal, or too short for the multiply-accumulates.
+    """
+    if np.ptp(values) == 0:
+        warnings.warn(
+            f"all {len(values)} networks have the same {objective}, {values[0]:.4g} ms, and so do all"
+            " predictions: expected latencies that differ",
+            stacklevel=2,
+        )
+    elif values.max() < MAX_IN_SECONDS and np.median(macs / values) > MAX_MACS_PER_MS:
+        warnings.warn(
+            f"{objective} is between {values.min():.3g} and {values.max():.3g} for networks of"
+            f" {np.median(macs):.2g} multiply-accumulates, which looks like seconds: expected milliseconds",
+            stacklevel=2,
+        )
+
+
+def fit_without_outliers(
+    fit: Callable[[np.ndarray], Model],
+    log_left_out: Callable[[Model], np.ndarray],
+    log_predicted: Callable[[Model, int], float],
+    values: np.ndarray,
+) -> tuple[Model, list[Outlier]]:
+    """Fit a model to samples, and again without each outlier that leave-one-out predictions reveal.
+
+    A sample is an outlier if a model of the others predicts a latency that is `MIN_OUTLIER_FACTOR` times
+    larger or smaller, and far outside of their own errors. An outlier spoils the predictions of the others
+    as well, so that the sample with the largest error is left out before its error is judged.
+
+    Args:
+        fit: returns a model that is fitted to the samples with given indices.
+        log_left_out: returns logarithms of the latency of each sample of a model, predicted from the others.
+        log_predicted: returns the logarithm of the latency that a model predicts for one sample.
+        values: latencies of M samples, float64 [M].
+
+    Returns:
+        The model of the samples that are no outliers, and the outliers.
+    """
+    logs = np.log(values)
+    outliers: list[Outlier] = []
+    kept = np.arange(len(values))
+    model = fit(kept)
+    while len(outliers) < int(MAX_OUTLIER_SHARE * len(values)):
+        errors = np.abs(log_left_out(model) - logs[kept])
+        suspect = int(kept[errors.argmax()])
+        if errors.max() < np.log(MIN_OUTLIER_FACTOR):
+            break
+        others = kept[kept != suspect]
+        model_of_others = fit(others)
+        other_errors = np.abs(log_left_out(model_of_others) - logs[others])
+        expected = log_predicted(model_of_others, suspect)
+        threshold = MIN_OUTLIER_DEVIATIONS * MAD_TO_STD * float(np.median(other_errors))
+        if abs(expected - logs[suspect]) < max(threshold, np.log(MIN_OUTLIER_FACTOR)):
+            break
+        outliers.append(Outlier(suspect, float(values[suspect]), float(np.exp(expected))))
+        kept, model = others, model_of_others
+    return model, outliers
+
+
+def warn_of_outliers(outliers: Sequence[Outlier], names: Sequence[str], objective: str) -> None:
+    """Warn of samples that are left out.
+
+    Args:
+        outliers: the outliers.
+        names: names of all samples.
+        objective: name of the latency.
+
+    Warns:
+        UserWarning: there are outliers.
+    """
+    if outliers:
+        found = [f"{names[o.sample]}: {o.measured:.4g} ms, expected {o.expected:.4g} ms" for o in outliers]
+        warnings.warn(
+            f"the other networks contradict {len(outliers)} of the measurements of {objective}, which"
+            f" {'is' if len(outliers) == 1 else 'are'} left out; measure again: {_listed(found)}",
+            stacklevel=2,
+        )
+
+
+def _listed(items: Sequence[str]) -> str:
+    """Return the first items as text, and how many more there are."""
+    num_others = len(items) - MAX_LISTED
+    return "; ".join(items[:MAX_LISTED]) + (f"; and {num_others} more" if num_others > 0 else "")
