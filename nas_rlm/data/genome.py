@@ -1,4 +1,4 @@
-"""Genome features: the one-hot genome of an architecture as named numbers, beside its graph features."""
+"""Genome features: the genome of an architecture as named numbers, beside its graph features."""
 
 from __future__ import annotations
 
@@ -9,39 +9,51 @@ import search_spaces
 from nas_rlm.data.tables import Row
 from search_spaces import SearchSpace
 
+Genome = dict[str, float]  # genome features of an architecture, empty where it is not known
 GENE_PREFIX = "gene/"  # of the names of genome features
 
 
 def genome_features(space: SearchSpace[Any], architecture: Any) -> dict[str, float]:
-    """Return the one-hot genome of an architecture: 1 for the value of each gene that has several values.
+    """Return the genome of an architecture as named numbers: one-hot, and as the numbers of the values.
 
     Examples:
         >>> import search_spaces
         >>> space = search_spaces.get("nats_size")
-        >>> list(genome_features(space, space.parse("8:8:64:8:16")))
-        ['gene/0=0', 'gene/1=0', 'gene/2=7', 'gene/3=0', 'gene/4=1']
+        >>> features = genome_features(space, space.parse("8:64:8:8:8"))
+        >>> features["gene/0=0"], features["gene/1=7"], features["gene/1"]
+        (1.0, 1.0, 7.0)
 
     Args:
         space: the search space.
         architecture: an architecture of the space.
 
     Returns:
-        1.0 for each `gene/I=V` where gene I has the value V; values that a gene does not have are left out.
+        1.0 as `gene/I=V` where gene I of several choices has the value V, without those that it does not
+        have; and V as `gene/I` where it has more than two choices, since these are often in an order.
     """
-    genome = space.encode(architecture)
-    pairs = zip(genome, space.genes, strict=True)
-    return {f"{GENE_PREFIX}{i}={int(value)}": 1.0 for i, (value, count) in enumerate(pairs) if count > 1}
+    features = {}
+    for i, (value, count) in enumerate(zip(space.encode(architecture), space.genes, strict=True)):
+        if count > 1:
+            features[f"{GENE_PREFIX}{i}={int(value)}"] = 1.0
+        if count > 2:
+            features[f"{GENE_PREFIX}{i}"] = float(value)
+    return features
 
 
-def genome_features_of_rows(rows: Sequence[Row]) -> list[dict[str, float]]:
-    """Return the genome features of each row, which are empty where its space is not registered.
+def genome_features_of_rows(rows: Sequence[Row]) -> list[Genome]:
+    """Return the genome features of each row, which are empty where the architecture is not known.
+
+    It is known if the space is registered, and reads the row's architecture.
 
     Args:
         rows: rows of any spaces.
     """
     known = {name: search_spaces.get(name) for name in {row.space for row in rows} & {*search_spaces.names()}}
-    found = []
-    for row in rows:
-        space = known.get(row.space)
-        found.append(genome_features(space, space.parse(row.arch_str)) if space and row.arch_str else {})
-    return found
+
+    def features(row: Row) -> Genome:
+        try:
+            return genome_features(known[row.space], known[row.space].parse(row.arch_str))
+        except (KeyError, ValueError):
+            return {}
+
+    return [features(row) for row in rows]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 import search_spaces
+from nas_rlm.data.genome import Genome, genome_features
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, decoding
 from nas_rlm.model.batching import (
@@ -39,6 +40,7 @@ from nas_rlm.surrogates.registry import (
     graph_surrogates,
     predictive_distributions,
     surrogate_by_objective,
+    uses_genome,
 )
 from nas_rlm.surrogates.zero_label import (
     ZeroLabelSurrogate,
@@ -193,8 +195,10 @@ class Ensemble:
         """Yield the predictions for each chunk of distinct architectures; arguments as for `predict`."""
 
         def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
-            texts = from_architectures(space, chunk)
-            return self.predict_text(texts, objectives, quantiles, batch_size, space=space.name)
+            texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
+            return self.predict_text(
+                texts, objectives, quantiles, batch_size, space=space.name, genomes=genomes
+            )
 
         arguments = tuple(objectives), None if quantiles is None else tuple(quantiles), batch_size
         key = id(self), id(space), *arguments, weight_versions(self.network.parameters())
@@ -208,6 +212,7 @@ class Ensemble:
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Predict objectives of texts.
 
@@ -219,6 +224,7 @@ class Ensemble:
             progress: show a progress bar.
             space: name of the space whose temperatures and surrogates are used; by default temperatures are
                 means over the spaces, and surrogates are those of networks without a space.
+            genomes: genomes of the N networks, see `genomes_of`; if empty, surrogates do without them.
 
         Returns:
             As `predict`.
@@ -233,9 +239,10 @@ class Ensemble:
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
         names = [objectives[k] for k in by_network]
+        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates_of(space), batch, names)
+            distributions = predictive_distributions(self.surrogates_of(space), batch, names, genome_of)
             network = [temperatures[k] for k in by_network]
             return decoding.quantile(self.network, memory, names, levels, network, distributions)
 
@@ -246,7 +253,7 @@ class Ensemble:
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
-                texts, names_of_surrogates, levels, space, progress
+                texts, names_of_surrogates, levels, space, progress, genome_of
             )
         return predictions if quantiles is not None else predictions[:, :, 0]
 
@@ -257,6 +264,7 @@ class Ensemble:
         levels: Sequence[float],
         space: str,
         progress: bool,
+        genome_of: Mapping[str, Genome],
     ) -> np.ndarray:
         """Return quantiles of objectives that the network does not predict; arguments as `predict_text`."""
         distinct = list(dict.fromkeys(texts))
@@ -265,7 +273,7 @@ class Ensemble:
         chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
 
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
-            found = predictive_distributions(self.surrogates_of(space), chunk, objectives)
+            found = predictive_distributions(self.surrogates_of(space), chunk, objectives, genome_of)
             return np.stack([d.quantiles(levels) for d in found if d is not None], 1)
 
         empty = np.empty((0, len(objectives), len(levels)))
@@ -305,9 +313,11 @@ class Ensemble:
         self.check(objectives)
         search_space, parsed = self._parse(space, architectures, objectives)
         with gc_paused():
-            texts = from_architectures(search_space, parsed)
+            texts, genomes = from_architectures(search_space, parsed), self.genomes_of(search_space, parsed)
             model = self.with_zero_label_surrogates(search_space, objectives)
-            return model.sample_text(texts, objectives, num_samples, seed, space=search_space.name)
+            return model.sample_text(
+                texts, objectives, num_samples, seed, space=search_space.name, genomes=genomes
+            )
 
     def sample_text(
         self,
@@ -317,6 +327,7 @@ class Ensemble:
         seed: int = 0,
         progress: bool = False,
         space: str = "",
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Draw from the joint distribution of the objectives of each text.
 
@@ -327,6 +338,7 @@ class Ensemble:
             seed: as in `sample`.
             progress: show a progress bar.
             space: as in `predict_text`.
+            genomes: as in `predict_text`.
 
         Returns:
             float64 [N, S, K].
@@ -337,9 +349,10 @@ class Ensemble:
         generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
         order = self._decoding_order(objectives)
         temperatures = self.network_temperatures(space, order)
+        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            distributions = predictive_distributions(self.surrogates_of(space), batch, order)
+            distributions = predictive_distributions(self.surrogates_of(space), batch, order, genome_of)
             return decoding.sample(
                 self.network, memory, order, num_samples, generator, temperatures, distributions
             )
@@ -347,6 +360,16 @@ class Ensemble:
         shape = (num_samples, len(objectives))
         samples = self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
         return samples[:, :, [order.index(name) for name in objectives]]
+
+    def genomes_of(self, space: SearchSpace[Any], architectures: Sequence[Any]) -> list[Genome]:
+        """Return the genome features of architectures for `predict_text`; none where no surrogate uses them.
+
+        Args:
+            space: the space.
+            architectures: N architectures of the space.
+        """
+        is_used = uses_genome(self.surrogates_of(space.name))
+        return [genome_features(space, architecture) for architecture in architectures if is_used]
 
     def network_temperatures(self, space: str, objectives: Sequence[str]) -> list[float]:
         """Return the divisor of the network's logits for each objective.

@@ -18,8 +18,16 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import kind_of
-from nas_rlm.surrogates.evidence import Evidence, cross_validate
-from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, SUMS, TRANSFER, GraphFeatures
+from nas_rlm.surrogates.evidence import Evidence, HeldOutErrors, cross_validate
+from nas_rlm.surrogates.features import (
+    COSTS,
+    GENOME,
+    MAX_CHAIN_LENGTH,
+    PATHS,
+    SUMS,
+    TRANSFER,
+    GraphFeatures,
+)
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
@@ -36,10 +44,11 @@ from nas_rlm.surrogates.transfer import (
 ACCURACY = "accuracy"  # the objective that transfers between spaces
 LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
 MAX_TRANSFER_LABELS = 100  # of a latency; with more labels, other devices are not used
-ALL_GROUPS = range(TRANSFER + 1)  # of features
-# Feature groups of the Gaussian processes of an objective with few labels. The last does without transfer,
+GRAPH_GROUPS = tuple([group for group in range(TRANSFER + 1) if group != GENOME])  # of features
+# Feature groups of the Gaussian processes of an objective with few labels. The last ones do without transfer,
 # which may mislead.
-FEW_LABELS_VIEWS = (ALL_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
+FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
+GENOME_VIEW = (COSTS, GENOME)  # is added to them where the genome of all labelled networks is known
 MAX_FEW_LABELS = 500  # up to which they are used and weighted by cross-validation
 
 
@@ -80,7 +89,7 @@ class GraphSurrogate:
         features: Tensor,
         values: np.ndarray,
         objectives: Sequence[str],
-        views: Sequence[Collection[int]] = (ALL_GROUPS,),
+        views: Sequence[Collection[int]] = (GRAPH_GROUPS,),
         weighted: bool = False,
     ) -> GraphSurrogate:
         """Fit a surrogate to labelled networks.
@@ -101,10 +110,11 @@ class GraphSurrogate:
         fits = [partial(_fit_view, graph_features, view=view) for view in views]
         num_linear = graph_features.num_linear
         for name, labelled in zip(objectives, unfitted._labelled, strict=True):
-            scores = torch.from_numpy(unfitted.transforms[name].scores)
+            transform = unfitted.transforms[name]
+            scores = torch.from_numpy(transform.scores)
             fitted = [fit(features[labelled], scores) for fit in fits]
             if weighted:
-                evidence[name] = cross_validate(features[labelled], scores, fits, num_linear)
+                evidence[name] = cross_validate(features[labelled], transform, fits, num_linear)
             hyperparameters[name] = torch.stack(fitted)
             alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
             alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
@@ -151,6 +161,15 @@ class GraphSurrogate:
         """Return the features and normal scores of the networks with a label of the objective."""
         labelled = self._labelled[self.objectives.index(objective)]
         return self.features[labelled], torch.from_numpy(self.transforms[objective].scores)
+
+    @property
+    def held_out(self) -> dict[str, HeldOutErrors]:
+        """Errors of cross-validation of the objectives with few labels."""
+        return {
+            name: evidence.held_out
+            for name, evidence in self.evidence.items()
+            if evidence.held_out and name in self.objectives
+        }
 
     def source_for_space(
         self, objective: str, target_raw_features: Sequence[Mapping[str, float]]
@@ -204,14 +223,23 @@ class GraphSurrogate:
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N networks.
 
+        Networks whose genome is unknown are predicted by the Gaussian processes that do not use it.
+
         Args:
             features: features of the networks, float64 [N, D].
             objective: one of this surrogate's objectives.
         """
-        posteriors = [process.posterior(features) for process in self.gaussian_processes(objective)]
-        means, stds = (torch.stack(tensors).numpy() for tensors in zip(*posteriors, strict=True))
-        evidence = self.evidence.get(objective) or Evidence.equal(len(posteriors))
-        mean, std = evidence.mixture(means, stds**2)
+        is_unknown = features.isnan()
+        known = features.nan_to_num()
+        processes = self.gaussian_processes(objective)
+        means, stds = (
+            torch.stack(tensors).numpy()
+            for tensors in zip(*(process.posterior(known) for process in processes), strict=True)
+        )
+        uses = torch.stack([process.inverse_length_scales > 0 for process in processes])
+        is_usable = (uses.double() @ is_unknown.double().T == 0).numpy()
+        evidence = self.evidence.get(objective) or Evidence.equal(len(processes))
+        mean, std = evidence.mixture(means, stds**2, is_usable)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         transform = self.transforms[objective]
         return PredictiveDistribution(transform, mean, std, temperature)
@@ -239,7 +267,7 @@ class GraphSurrogate:
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
             "evidence": {
-                name: {"weights": evidence.weights.tolist(), "std_factor": evidence.std_factor}
+                name: evidence.description()
                 for name, evidence in self.evidence.items()
                 if name in self.objectives
             },
@@ -273,18 +301,11 @@ class GraphSurrogate:
         check_gaussian_process_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
+        num_processes = processes[0] if processes else 1
         evidence = {
-            name: Evidence(np.array(saved["weights"], dtype=float), float(saved["std_factor"]))
+            name: Evidence.from_saved(saved, num_processes, name)
             for name, saved in description.get("evidence", {}).items()  # absent from older checkpoints
         }
-        num_processes = processes[0] if processes else 1
-        for name, one in evidence.items():
-            if (
-                one.weights.shape != (num_processes,)
-                or not (one.weights >= 0).all()
-                or not one.std_factor > 0
-            ):
-                raise ValueError(f"evidence of {name} is not {num_processes} weights and a factor above 0")
         every = (*temperatures.values(), *network_temperatures.values())
         if not all(0 < t < math.inf for t in every):
             raise ValueError("a temperature is not above 0")
