@@ -7,7 +7,7 @@ Bayesian Predictive Distributions).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -124,29 +124,31 @@ class Evidence:
         return mean, self.std_factor * np.sqrt(variance)
 
 
+def training_folds(num_labels: int) -> Tensor:
+    """Return for each fold of cross-validation which labels are fitted, bool [NUM_FOLDS, num_labels]."""
+    fold_of = np.random.default_rng(0).permutation(num_labels) % NUM_FOLDS
+    return torch.from_numpy(fold_of != np.arange(NUM_FOLDS)[:, None])
+
+
 def cross_validate(
-    features: Tensor,
-    transform: NormalScoreTransform,
-    fits: Sequence[Callable[[Tensor, Tensor], Tensor]],
-    num_linear: int,
+    features: Tensor, transform: NormalScoreTransform, hyperparameters: Tensor, num_linear: int
 ) -> Evidence:
     """Return weights and the scale of intervals of Gaussian processes.
 
     Args:
         features: features of M labelled networks, float64 [M, D].
         transform: transform between their labels and normal scores.
-        fits: for each Gaussian process, a function from features and scores to hyperparameters [D + 1].
+        hyperparameters: hyperparameters of V Gaussian processes that were fitted to each of
+            `training_folds`, float64 [V, NUM_FOLDS, D + 1].
         num_linear: number of the last features, which the linear kernel uses.
     """
     scores = torch.from_numpy(transform.scores)
-    fold_of = np.random.default_rng(0).permutation(len(scores)) % NUM_FOLDS
-    means, variances = np.empty((2, len(fits), len(scores)))
-    for fold in range(NUM_FOLDS):
-        train, test = (torch.from_numpy(np.flatnonzero(f)) for f in (fold_of != fold, fold_of == fold))
-        for k, fit in enumerate(fits):
-            hyperparameters = fit(features[train], scores[train])
-            alpha = compute_alpha(features[train], scores[train], hyperparameters, num_linear)
-            process = GaussianProcess(features[train], scores[train], hyperparameters, alpha, num_linear)
+    means, variances = np.empty((2, len(hyperparameters), len(scores)))
+    for fold, is_train in enumerate(training_folds(len(scores))):
+        train, test = is_train.nonzero()[:, 0], (~is_train).nonzero()[:, 0]
+        for k, fitted in enumerate(hyperparameters[:, fold]):
+            alpha = compute_alpha(features[train], scores[train], fitted, num_linear)
+            process = GaussianProcess(features[train], scores[train], fitted, alpha, num_linear)
             mean, std = process.posterior(features[test])
             means[k, test], variances[k, test] = mean.numpy(), std.square().numpy()
     true = transform.scores

@@ -80,7 +80,7 @@ class GraphFeatures:
         median = np.median(values, 0)
         differs = np.abs(values - median) > MIN_RELATIVE_STD * np.maximum(1, np.abs(median))
         selected = np.flatnonzero(is_varying(values) & (differs.mean(0) >= MIN_SHARE))
-        correlations = np.corrcoef(values[:, selected], rowvar=False).reshape(len(selected), -1)
+        correlations = np.corrcoef(values[:, selected], rowvar=False).reshape(len(selected), len(selected))
         is_equivalent = np.abs(correlations) > 1 - MIN_RELATIVE_STD
         selected = selected[~np.triu(is_equivalent, 1).any(0)]
         values = values[:, selected]

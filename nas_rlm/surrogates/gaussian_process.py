@@ -83,35 +83,67 @@ def fit_hyperparameters(
     """
     num_blocks = max(1, min(MAX_BLOCKS, len(targets) // BLOCK_SIZE))
     blocks = list(zip(features.split(BLOCK_SIZE), targets.split(BLOCK_SIZE), strict=True))[:num_blocks]
-    fitted = [_fit_block(rows, group_sizes, row_targets, num_linear) for rows, row_targets in blocks]
-    return torch.stack(fitted).log().mean(0).exp()
+    fitted = [
+        fit_to_subsets(rows, group_sizes, row_targets, torch.ones(1, len(rows), dtype=torch.bool), num_linear)
+        for rows, row_targets in blocks
+    ]
+    return torch.cat(fitted).log().mean(0).exp()
 
 
-def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, num_linear: int) -> Tensor:
-    """Fit hyperparameters on one block of rows; see `fit_hyperparameters`."""
+def fit_to_subsets(
+    features: Tensor, group_sizes: Sequence[int], targets: Tensor, subsets: Tensor, num_linear: int = 0
+) -> Tensor:
+    """Fit hyperparameters to several subsets of training rows at once, such as those of cross-validation.
+
+    Args:
+        features: as for `fit_hyperparameters`.
+        group_sizes: as for `fit_hyperparameters`.
+        targets: as for `fit_hyperparameters`.
+        subsets: whether a row is in each of the B subsets, bool [B, M].
+        num_linear: as for `GaussianProcess`.
+
+    Returns:
+        D inverse length scales, then the noise variance, for each subset, float64 [B, D + 1].
+    """
+    num_subsets, dtype = len(subsets), features.dtype
     group = torch.repeat_interleave(torch.arange(len(group_sizes)), torch.tensor(group_sizes))
-    sizes = torch.tensor(group_sizes, dtype=features.dtype).clamp(min=1)
-    log_gains = (-0.5 * sizes.log() - 1).requires_grad_()
-    log_scales = torch.zeros(features.shape[1], dtype=features.dtype, requires_grad=True)
-    log_noise = torch.tensor(INITIAL_NOISE, dtype=features.dtype).log().requires_grad_()
+    sizes = torch.tensor(group_sizes, dtype=dtype).clamp(min=1)
+    log_gains = (-0.5 * sizes.log() - 1).repeat(num_subsets, 1).requires_grad_()
+    log_scales = torch.zeros(num_subsets, features.shape[1], dtype=dtype, requires_grad=True)
+    log_noise = torch.full((num_subsets,), INITIAL_NOISE, dtype=dtype).log().requires_grad_()
     optimizer = torch.optim.Adam([log_gains, log_scales, log_noise], lr=LEARNING_RATE)
     for _ in range(ADAM_STEPS):
-        scaled = features * (log_scales + log_gains[group]).exp()
-        log_likelihood = _log_likelihood(scaled, targets, NOISE_FLOOR + log_noise.exp(), num_linear)
-        loss = log_scales.square().sum() / (2 * LOG_SCALE_PRIOR_STD**2) - log_likelihood
+        scaled = features * (log_scales + log_gains[:, group]).exp()[:, None]
+        noise = NOISE_FLOOR + log_noise.exp()
+        log_likelihoods = _log_likelihoods(scaled, targets, noise, subsets, num_linear)
+        loss = log_scales.square().sum() / (2 * LOG_SCALE_PRIOR_STD**2) - log_likelihoods.sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    inverse_length_scales = (log_scales + log_gains[group]).exp()
-    return torch.cat([inverse_length_scales, (NOISE_FLOOR + log_noise.exp())[None]]).detach()
+    inverse_length_scales = (log_scales + log_gains[:, group]).exp()
+    return torch.cat([inverse_length_scales, (NOISE_FLOOR + log_noise.exp())[:, None]], 1).detach()
 
 
-def _log_likelihood(scaled: Tensor, targets: Tensor, noise: Tensor, num_linear: int) -> Tensor:
-    """Return the log marginal likelihood for the signal variance that maximises it, up to a constant."""
-    factor = _cholesky_factor(scaled, noise, num_linear)
-    white = torch.linalg.solve_triangular(factor, targets[:, None], upper=False)
-    fit = -0.5 * len(targets) * (white.square().mean() + EPSILON).log()
-    return fit - factor.diagonal().log().sum()
+def _log_likelihoods(
+    scaled: Tensor, targets: Tensor, noise: Tensor, subsets: Tensor, num_linear: int
+) -> Tensor:
+    """Return log marginal likelihoods for the signal variances that maximise them, up to a constant, [B].
+
+    Args:
+        scaled: features times inverse length scales, float64 [B, M, D].
+        targets: float64 [M].
+        noise: noise variances, float64 [B].
+        subsets: whether a row is in each subset, bool [B, M].
+        num_linear: as for `GaussianProcess`.
+    """
+    identity = torch.eye(len(targets), dtype=scaled.dtype)
+    matrices = _kernel(scaled, scaled, num_linear) + noise[:, None, None] * identity
+    is_within = subsets[:, :, None] & subsets[:, None, :]
+    factors = torch.linalg.cholesky(torch.where(is_within, matrices, identity))
+    white = torch.linalg.solve_triangular(factors, (targets * subsets)[..., None], upper=False)
+    counts = subsets.sum(1)
+    fits = -0.5 * counts * (white.square().sum((1, 2)) / counts + EPSILON).log()
+    return fits - factors.diagonal(dim1=1, dim2=2).log().sum(1)
 
 
 def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
@@ -155,13 +187,13 @@ def _cholesky_factor(scaled: Tensor, noise: Tensor, num_linear: int) -> Tensor:
 
 
 def _kernel(a: Tensor, b: Tensor, num_linear: int) -> Tensor:
-    """Return the sum of a Matérn kernel on the first features and a linear kernel on the last, [A, B]."""
-    num_matern = a.shape[1] - num_linear
-    return _matern(a[:, :num_matern], b[:, :num_matern]) + a[:, num_matern:] @ b[:, num_matern:].T
+    """Return the sum of a Matérn kernel on the first features and a linear kernel on the last, […, A, B]."""
+    num_matern = a.shape[-1] - num_linear
+    return _matern(a[..., :num_matern], b[..., :num_matern]) + a[..., num_matern:] @ b[..., num_matern:].mT
 
 
 def _matern(a: Tensor, b: Tensor) -> Tensor:
-    """Return the Matérn-3/2 kernel of unit variance and length scale, [A, B]."""
-    squares = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
+    """Return the Matérn-3/2 kernel of unit variance and length scale, […, A, B]."""
+    squares = a.square().sum(-1)[..., None] + b.square().sum(-1)[..., None, :] - 2 * a @ b.mT
     distance = SQRT3 * (squares.clamp(min=0) + 1e-8).sqrt()
     return (1 + distance) * torch.exp(-distance)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data.objective_kinds import kind_of
-from nas_rlm.surrogates.evidence import Evidence, HeldOutErrors, cross_validate
+from nas_rlm.data.objective_kinds import is_accuracy, kind_of
+from nas_rlm.surrogates.evidence import Evidence, HeldOutErrors, cross_validate, training_folds
 from nas_rlm.surrogates.features import (
     COSTS,
     GENOME,
@@ -28,7 +28,12 @@ from nas_rlm.surrogates.features import (
     TRANSFER,
     GraphFeatures,
 )
-from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
+from nas_rlm.surrogates.gaussian_process import (
+    GaussianProcess,
+    compute_alpha,
+    fit_hyperparameters,
+    fit_to_subsets,
+)
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     NormalScoreTransform,
@@ -107,15 +112,16 @@ class GraphSurrogate:
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
         hyperparameters, alpha, evidence = {}, {}, {}
-        fits = [partial(_fit_view, graph_features, view=view) for view in views]
         num_linear = graph_features.num_linear
         for name, labelled in zip(objectives, unfitted._labelled, strict=True):
             transform = unfitted.transforms[name]
             scores = torch.from_numpy(transform.scores)
-            fitted = [fit(features[labelled], scores) for fit in fits]
+            folds = training_folds(len(labelled)) if weighted else None
+            fits = [_fit_view(graph_features, features[labelled], scores, view, folds) for view in views]
+            fitted = hyperparameters[name] = torch.stack([of_view[0] for of_view in fits])
             if weighted:
-                evidence[name] = cross_validate(features[labelled], transform, fits, num_linear)
-            hyperparameters[name] = torch.stack(fitted)
+                of_folds = torch.stack([of_view[1:] for of_view in fits])
+                evidence[name] = cross_validate(features[labelled], transform, of_folds, num_linear)
             alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
             alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
             alpha[name][:, labelled] = torch.stack(alphas).float().double()  # the precision of checkpoints
@@ -132,7 +138,7 @@ class GraphSurrogate:
         return {
             name: NormalScoreTransform(
                 column[labelled],
-                kind_of(name).maximum,
+                _maximum(name, column[labelled]),
                 use_logs=name.startswith(LATENCY_PREFIX) and len(labelled) <= MAX_TRANSFER_LABELS,
                 minimum=kind_of(name).minimum,
             )
@@ -161,6 +167,18 @@ class GraphSurrogate:
         """Return the features and normal scores of the networks with a label of the objective."""
         labelled = self._labelled[self.objectives.index(objective)]
         return self.features[labelled], torch.from_numpy(self.transforms[objective].scores)
+
+    def cost_shift(self, objective: str) -> float:
+        """Return how far the costs of labelled networks are from those of random ones, in their deviations.
+
+        It is the root mean square over costs. Where the space is not registered, it is about 0.
+
+        Args:
+            objective: one of this surrogate's objectives.
+        """
+        labelled = self._labelled[self.objectives.index(objective)]
+        costs = self.features[labelled][:, : self.graph_features.group_sizes[COSTS]]
+        return float(costs.mean(0).square().mean().sqrt()) if costs.numel() else 0.0
 
     @property
     def held_out(self) -> dict[str, HeldOutErrors]:
@@ -330,16 +348,47 @@ class GraphSurrogate:
         )
 
 
+def _maximum(objective: str, values: np.ndarray) -> float:
+    """Return the largest possible value of an objective: 1 for accuracies that are fractions.
+
+    Args:
+        objective: name of the objective.
+        values: its labels, float64 [M].
+    """
+    is_fraction = is_accuracy(objective) and values.max() <= 1
+    return 1.0 if is_fraction else kind_of(objective).maximum
+
+
 def _fit_view(
-    graph_features: GraphFeatures, features: Tensor, scores: Tensor, view: Collection[int]
+    graph_features: GraphFeatures,
+    features: Tensor,
+    scores: Tensor,
+    view: Collection[int],
+    folds: Tensor | None,
 ) -> Tensor:
-    """Fit hyperparameters [D + 1] to the features of a view; inverse length scales of the others are 0."""
+    """Fit hyperparameters to the features of a view; inverse length scales of the others are 0.
+
+    Args:
+        graph_features: definition of the D features.
+        features: features of M labelled networks, float64 [M, D].
+        scores: normal scores of their labels, float64 [M].
+        view: indices of the feature groups.
+        folds: F subsets of the labels to which they are fitted as well, bool [F, M].
+
+    Returns:
+        Hyperparameters that are fitted to all labels, then to each subset, float64 [1 + F, D + 1].
+    """
     sizes = [size if group in view else 0 for group, size in enumerate(graph_features.group_sizes)]
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(graph_features.group_sizes))
     is_used = torch.isin(group, torch.tensor(sorted(view)))
-    fitted = fit_hyperparameters(features[:, is_used], sizes, scores, sum(sizes[SUMS:]))
-    hyperparameters = torch.zeros(features.shape[1] + 1, dtype=features.dtype)
-    hyperparameters[:-1][is_used], hyperparameters[-1] = fitted[:-1], fitted[-1]
+    used, num_linear = features[:, is_used], sum(sizes[SUMS:])
+    if folds is None:
+        fitted = fit_hyperparameters(used, sizes, scores, num_linear)[None]
+    else:
+        subsets = torch.cat([torch.ones_like(folds[:1]), folds])
+        fitted = fit_to_subsets(used, sizes, scores, subsets, num_linear)
+    hyperparameters = torch.zeros(len(fitted), features.shape[1] + 1, dtype=features.dtype)
+    hyperparameters[:, torch.cat([is_used, torch.ones(1, dtype=torch.bool)])] = fitted
     return hyperparameters
 
 

@@ -22,8 +22,12 @@ def test_rows_without_a_registered_space_or_an_architecture_have_no_genome():
     known = Row("nats_size", "8:8:8:8:16", {})
     rows = [known, Row("elsewhere", "8:8:8:8:16", {}), Row("", "", {}, input="x"), known]
     features = genome_features_of_rows(rows)
-    assert features[0] == features[3] == {
-        **{f"gene/{i}={int(i == 4)}": 1.0 for i in range(5)},
-        **{f"gene/{i}": float(i == 4) for i in range(5)},
-    }
+    assert (
+        features[0]
+        == features[3]
+        == {
+            **{f"gene/{i}={int(i == 4)}": 1.0 for i in range(5)},
+            **{f"gene/{i}": float(i == 4) for i in range(5)},
+        }
+    )
     assert features[1:3] == [{}, {}]

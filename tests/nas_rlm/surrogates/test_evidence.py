@@ -7,10 +7,16 @@ import torch
 
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates import fitting
-from nas_rlm.surrogates.evidence import Evidence, HeldOutErrors, cross_validate, pseudo_bma_weights
+from nas_rlm.surrogates.evidence import (
+    Evidence,
+    HeldOutErrors,
+    cross_validate,
+    pseudo_bma_weights,
+    training_folds,
+)
 from nas_rlm.surrogates.features import GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
-from nas_rlm.surrogates.gaussian_process import fit_hyperparameters
+from nas_rlm.surrogates.gaussian_process import fit_to_subsets
 from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS, GraphSurrogate
 from nas_rlm.surrogates.predictive import NormalScoreTransform
 
@@ -45,25 +51,23 @@ def linear(n, seed, noise=0.0):
 def test_cross_validation_prefers_useful_features():
     x, y = linear(40, 0)
 
-    def masked(*used):
-        def fit(features, scores):
-            found = torch.full((5,), 1e-3, dtype=torch.float64)
-            columns = list(used)
-            fitted = fit_hyperparameters(features[:, columns], [len(columns)], scores)
-            found[columns], found[-1] = fitted[:-1], fitted[-1]
-            return found
-
-        return fit
-
     transform = NormalScoreTransform(y.numpy())
-    evidence = cross_validate(x, transform, [masked(0, 1), masked(2, 3)], 0)
+    folds = training_folds(40)
+    assert (folds.sum(0) == 4).all() and (folds.sum(1) == 32).all()
+
+    def masked(*used):
+        found = torch.full((5, 5), 1e-3, dtype=torch.float64)
+        found[:, [*used, 4]] = fit_to_subsets(x[:, [*used]], [len(used)], y, folds)
+        return found
+
+    evidence = cross_validate(x, transform, torch.stack([masked(0, 1), masked(2, 3)]), 0)
     assert evidence.weights.sum() == pytest.approx(1)
     assert evidence.weights[0] == pytest.approx(0.75, abs=0.01)  # half of the weight is shared equally
     assert 0.2 < evidence.std_factor < 5
     held_out = evidence.held_out
     assert held_out.labels == 40 and held_out.spearman > 0.9 and not held_out.is_weak
     assert held_out.error < 0.3 < held_out.spread
-    useless = cross_validate(x, transform, [masked(2, 3)], 0).held_out
+    useless = cross_validate(x, transform, masked(2, 3)[None], 0).held_out
     assert useless.is_weak and useless.labels == 40
 
 
