@@ -352,10 +352,10 @@ def test_ten_labels_are_learned(rlm, unlabelled):
 
 def test_contradicting_labels_of_one_network_widen_the_intervals(rlm, unlabelled):
     rng = np.random.default_rng(2)
-    rows = widths(12, by_width)
+    rows = widths(20, by_width)
     others = [replace(row, targets={"accuracy": 70 + 15 * rng.random()}) for row in rows]
     sure = predicted_medians(rlm.fine_tune(rows, ["accuracy"], learn="none"), unlabelled)
-    with pytest.warns(UserWarning, match="24 labelled networks of accuracy explain it badly"):
+    with pytest.warns(UserWarning, match="40 labelled networks of accuracy explain it badly"):
         tuned = rlm.fine_tune([*rows, *others], ["accuracy"], learn="none")
     unsure = predicted_medians(tuned, unlabelled)
     assert np.mean(unsure[:, 2] - unsure[:, 0]) > 1.5 * np.mean(sure[:, 2] - sure[:, 0])
