@@ -54,6 +54,7 @@ GRAPH_GROUPS = tuple([group for group in range(TRANSFER + 1) if group != GENOME]
 # which may mislead.
 FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
 GENOME_VIEW = (COSTS, GENOME)  # is added to them where the genome of all labelled networks is known
+MAX_COST_SHIFT = 1.25  # of labelled networks without a warning; of random ones it is about 0.3
 MAX_FEW_LABELS = 500  # up to which they are used and weighted by cross-validation
 
 
@@ -167,6 +168,25 @@ class GraphSurrogate:
         """Return the features and normal scores of the networks with a label of the objective."""
         labelled = self._labelled[self.objectives.index(objective)]
         return self.features[labelled], torch.from_numpy(self.transforms[objective].scores)
+
+    @property
+    def weaknesses(self) -> list[str]:
+        """Messages on few labels that explain an objective badly, or only in a part of the space."""
+        messages = []
+        for name, errors in self.held_out.items():
+            networks = f"the {errors.labels} labelled networks of {name}"
+            if errors.spread == 0 and errors.error == 0:
+                messages.append(f"{networks} have equal values: predictions rank nothing")
+            elif errors.is_weak:
+                messages.append(f"{networks} explain it badly ({errors}): label more networks")
+            shift = self.cost_shift(name)
+            if shift > MAX_COST_SHIFT:
+                messages.append(
+                    f"{networks} are from one corner of the space, costs {shift:.1f} standard deviations"
+                    " from those of random networks: predictions for others are unreliable, label random ones"
+                    " too"
+                )
+        return messages
 
     def cost_shift(self, objective: str) -> float:
         """Return how far the costs of labelled networks are from those of random ones, in their deviations.

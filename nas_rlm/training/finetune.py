@@ -45,7 +45,6 @@ PARTS = {
     "token": "tokens.",
 }  # of a network, with prefixes of their parameters
 NO_PART = "none"
-MAX_COST_SHIFT = 1.25  # of labelled networks; of random ones it is about 0.3
 LAYERS = "layers"  # nothing is trained; one layer surrogate predicts latencies of networks of all spaces
 
 Model = TypeVar("Model", bound=Ensemble)
@@ -215,7 +214,7 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
     for surrogates in fitted.values():
         for surrogate in surrogates:
             if isinstance(surrogate, GraphSurrogate):
-                for message in _weaknesses(surrogate):
+                for message in surrogate.weaknesses:
                     warnings.warn(message, stacklevel=5)
             if isinstance(surrogate, LatencySurrogate) and surrogate.evidence.is_weak:
                 evidence = surrogate.evidence
@@ -224,24 +223,6 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
                     f" for each would have an error of {evidence.spread:.1%}): measure more networks",
                     stacklevel=5,
                 )
-
-
-def _weaknesses(surrogate: GraphSurrogate) -> list[str]:
-    """Return a message for each way in which few labels explain an objective badly."""
-    messages = []
-    for name, errors in surrogate.held_out.items():
-        networks = f"the {errors.labels} labelled networks of {name}"
-        if errors.spread == 0 and errors.error == 0:
-            messages.append(f"{networks} have equal values: predictions rank nothing")
-        elif errors.is_weak:
-            messages.append(f"{networks} explain it badly ({errors}): label more networks")
-        shift = surrogate.cost_shift(name)
-        if shift > MAX_COST_SHIFT:
-            messages.append(
-                f"{networks} are from one corner of the space, their costs {shift:.1f} standard deviations"
-                " from those of random networks: predictions for others are unreliable, label random ones too"
-            )
-    return messages
 
 
 def _with_defaults(rows: Sequence[Row], known: Temperatures) -> dict[str, dict[str, float]]:
