@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from nas_rlm._version import __version__
 
 if TYPE_CHECKING:
-    from nas_rlm.comparison import compare_networks
     from nas_rlm.data.tables import Row, Table
     from nas_rlm.data.tables import read as read_table
     from nas_rlm.data.tables import write as write_table
     from nas_rlm.devices.known import known_devices
-    from nas_rlm.inspection import inspect_network
+    from nas_rlm.reports.comparison import compare_networks
+    from nas_rlm.reports.inspection import inspect_network
+    from nas_rlm.reports.space_checks import check_space
     from nas_rlm.rlm import RLM
     from nas_rlm.search.settings import Constraint, SearchSettings
-    from nas_rlm.space_checks import check_space
     from nas_rlm.study import Study, run_search
     from nas_rlm.text import from_architecture, from_onnx
     from nas_rlm.text.torch_modules import from_torch
@@ -55,13 +55,13 @@ _LAZY = {
     "SearchSettings": ("nas_rlm.search.settings", "SearchSettings"),
     "Study": ("nas_rlm.study", "Study"),
     "Table": ("nas_rlm.data.tables", "Table"),
-    "check_space": ("nas_rlm.space_checks", "check_space"),
-    "compare_networks": ("nas_rlm.comparison", "compare_networks"),
+    "check_space": ("nas_rlm.reports.space_checks", "check_space"),
+    "compare_networks": ("nas_rlm.reports.comparison", "compare_networks"),
     "from_architecture": ("nas_rlm.text", "from_architecture"),
     "from_onnx": ("nas_rlm.text", "from_onnx"),
     "from_torch": ("nas_rlm.text.torch_modules", "from_torch"),
     "get_space": ("search_spaces", "get"),
-    "inspect_network": ("nas_rlm.inspection", "inspect_network"),
+    "inspect_network": ("nas_rlm.reports.inspection", "inspect_network"),
     "known_devices": ("nas_rlm.devices.known", "known_devices"),
     "read_table": ("nas_rlm.data.tables", "read"),
     "register_space": ("search_spaces", "register"),

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from scipy import stats
 
 
 def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
@@ -20,7 +16,7 @@ def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
         predicted: predictions [N].
         true: labels [N].
     """
-    return _correlation(stats.spearmanr, predicted, true)
+    return _correlation("spearmanr", predicted, true)
 
 
 def kendall(predicted: np.ndarray, true: np.ndarray) -> float:
@@ -34,7 +30,7 @@ def kendall(predicted: np.ndarray, true: np.ndarray) -> float:
         predicted: predictions [N].
         true: labels [N].
     """
-    return _correlation(stats.kendalltau, predicted, true)
+    return _correlation("kendalltau", predicted, true)
 
 
 def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:
@@ -52,8 +48,10 @@ def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:
     return float(np.mean((low <= true) & (true <= high)))
 
 
-def _correlation(measure: Callable[..., Any], predicted: np.ndarray, true: np.ndarray) -> float:
+def _correlation(measure: str, predicted: np.ndarray, true: np.ndarray) -> float:
     """Return a correlation of `scipy.stats`; 0 where it is undefined."""
+    from scipy import stats  # slow to import
+
     if len(true) < 2 or np.ptp(predicted) == 0 or np.ptp(true) == 0:
         return 0.0
-    return float(measure(predicted, true).statistic)
+    return float(getattr(stats, measure)(predicted, true).statistic)

@@ -95,6 +95,7 @@ class RLM(Ensemble):
             return values if quantiles is not None else values[:, :, 0]
         if learned:
             names = [objectives[k] for k in learned]
+            self.check_task(space, names, texts)
             model = self.transferred_to(space, names)
             with named_texts(model_names):
                 values[:, learned] = model.predict_text(texts, names, levels, space=space)

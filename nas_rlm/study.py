@@ -28,7 +28,7 @@ from nas_rlm.search.objectives import NO_FUNCTIONS
 from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.report import render_report, report_info
 from nas_rlm.search.result import PREDICTED, SearchResult
-from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.search.settings import Constraint, SearchSettings, check_measuring
 from nas_rlm.utils.extras import require
 from search_spaces import SearchSpace
 
@@ -290,10 +290,7 @@ def run_search(
     from nas_rlm.search.ray_cluster import connect_workers
 
     run_path = None if directory is None else Path(directory)
-    if python and not device:
-        raise ValueError(f"python is {python!r}, but nothing is measured: expected a device as well")
-    if device and not budget:
-        raise ValueError(f"no budget for {device}: expected the number of networks to measure, at least 10")
+    check_measuring(device, budget, python)
     if run_path is None and (device or resume):
         purpose = "a search that measures" if device else "resuming a search"
         raise ValueError(f"{purpose} needs a run directory")

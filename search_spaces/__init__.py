@@ -20,9 +20,11 @@ from typing import Any
 
 from search_spaces.loading import absolute_location, check_attributes, instantiate, is_location, load_space
 from search_spaces.notation import most_similar
-from search_spaces.space import SearchSpace
+from search_spaces.space import IMAGE_CLASSIFICATION, LANGUAGE_MODELLING, SearchSpace
 
 __all__ = [
+    "IMAGE_CLASSIFICATION",
+    "LANGUAGE_MODELLING",
     "SearchSpace",
     "check_name",
     "get",
@@ -31,6 +33,7 @@ __all__ = [
     "names",
     "register",
     "registered_name",
+    "task_of",
 ]
 
 _BUILT_IN = {
@@ -149,6 +152,19 @@ def registered_name(name: str) -> str:
         return name
     found = [space.name for space in _registered.values() if space.location == absolute_location(name)]
     return found[0] if found else name
+
+
+def task_of(name: str) -> str:
+    """Return the task of a space that is known by its name; empty for an unknown one.
+
+    Examples:
+        >>> task_of("nasbench201"), task_of("gpt_s"), task_of("unknown")
+        ('image classification', 'language modelling', '')
+    """
+    if name not in names():
+        return ""
+    space = get(name)
+    return space.task or (IMAGE_CLASSIFICATION if space.input_type == "float" else LANGUAGE_MODELLING)
 
 
 def location_of(space: SearchSpace[Any]) -> str:

@@ -106,7 +106,7 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
         ValueError: one is missing, or has a wrong type or value.
     """
     kind = type(space).__name__
-    for attribute in ("name", "size", "genes", "input_shape", "input_type", "batch_size"):
+    for attribute in ("name", "size", "genes", "input_shape", "input_type", "task", "batch_size"):
         if not hasattr(space, attribute):
             raise ValueError(f"{where}: {kind} has no attribute {attribute!r}")
     if not isinstance(space.name, str) or not space.name or any(c in FORBIDDEN_IN_NAMES for c in space.name):
@@ -129,6 +129,10 @@ def check_attributes(space: SearchSpace[Any], where: str) -> None:
     if space.input_type not in INPUT_TYPES:
         raise ValueError(
             f"{where}: input_type of {kind} is {space.input_type!r}, expected {' or '.join(INPUT_TYPES)}"
+        )
+    if not isinstance(space.task, str):
+        raise ValueError(
+            f"{where}: task of {kind} is {space.task!r}, expected a text such as 'image classification'"
         )
     if len(space.input_shape) != (3 if space.input_type == "float" else 1):
         expected = "channels, height and width" if space.input_type == "float" else "the number of tokens"

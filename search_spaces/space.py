@@ -12,6 +12,7 @@ import onnx
 from search_spaces.graph import Graph, Value
 
 A = TypeVar("A")
+IMAGE_CLASSIFICATION, LANGUAGE_MODELLING = "image classification", "language modelling"
 
 
 class SearchSpace(ABC, Generic[A]):
@@ -27,6 +28,8 @@ class SearchSpace(ABC, Generic[A]):
         input_shape: channels, height and width of the networks' input, or its number of tokens, if all
             networks have the same.
         input_type: element type of the input: `float` of images, or `int64` of token ids.
+        task: what the networks are trained for; empty for `IMAGE_CLASSIFICATION`, or for
+            `LANGUAGE_MODELLING` of networks that read token ids. Accuracies transfer within one task.
         batch_size: number of inputs that a network reads at once. ONNX models, texts and `flops` are those of
             a batch of this size.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that was loaded from there; otherwise empty.
@@ -37,6 +40,7 @@ class SearchSpace(ABC, Generic[A]):
     genes: tuple[int, ...]
     input_shape: tuple[int, ...] = (3, 32, 32)
     input_type: str = "float"
+    task: str = ""
     batch_size: int = 1
     location: str = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from typing import Any
 
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be Unicode
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _warning_printer()
             app.meta(arguments, exit_on_error=False, print_error=False, result_action="return_none")
     except (CycloptsError, ValueError, OSError, OverflowError) as error:
         print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
@@ -125,9 +125,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning in one line."""
-    print(f"nas-rlm: warning: {message}", file=sys.stderr)
+def _warning_printer() -> Callable[..., None]:
+    """Return a function that prints a warning in one line, and each warning once."""
+    printed: set[str] = set()
+
+    def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in printed:
+            printed.add(str(message))
+            print(f"nas-rlm: warning: {message}", file=sys.stderr)
+
+    return print_warning
 
 
 def _rejected_value(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from nas_rlm.graph.limits import Limits
     from nas_rlm.rlm import RLM
     from nas_rlm.search.ray_cluster import LocalWorkers
+    from search_spaces import SearchSpace
 
 app = App(
     name="nas-rlm",
@@ -162,6 +164,77 @@ def load(model: str) -> RLM:
     from nas_rlm.rlm import RLM
 
     return RLM.load(model)
+
+
+def check_files(files: Sequence[Path]) -> None:
+    """Refuse files that do not exist.
+
+    Raises:
+        FileNotFoundError: one does not.
+    """
+    for file in files:
+        if not file.exists():
+            raise FileNotFoundError(f"there is no file {str(file)!r}")
+
+
+def check_model(model: str, objectives: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+    """Refuse a model and objectives that do not exist, before torch is imported.
+
+    Args:
+        model: directory or name of the model.
+        objectives: objectives that it is to predict.
+        others: objectives that need no model, such as those of user functions.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: the model does not have an objective.
+    """
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.model.directories import saved_objectives
+    from nas_rlm.utils.validation import suggest
+
+    known = saved_objectives(model)
+    available = [*others, *EXACT_OBJECTIVES, *known]
+    for name in objectives if known else ():
+        if name not in available:
+            raise ValueError(f"unknown objective {name!r}; {suggest(name, available)}")
+
+
+def checked_search(
+    space: str,
+    objectives: Sequence[str],
+    constraints: Sequence[str],
+    model: str,
+    data: Path | None,
+    predicts_all: bool = True,
+    functions: Sequence[str] = (),
+    **settings: Any,
+) -> SearchSpace[Any]:
+    """Return the space of a search, and refuse invalid arguments before torch is imported.
+
+    Args:
+        space: name or location of the space.
+        objectives: objectives to optimise.
+        constraints: bounds on objectives.
+        model: directory or name of the model.
+        data: a table of labels.
+        predicts_all: whether the model predicts all objectives that are not measured.
+        functions: user-defined objectives, such as energy=mine.py:energy.
+        settings: other settings, see `nas_rlm.search.settings.SearchSettings`.
+
+    Raises:
+        FileNotFoundError: there is no such model or table.
+        ValueError: an argument is invalid.
+    """
+    from nas_rlm.search.settings import SearchSettings
+
+    search_space = search_spaces.get(space)
+    checked = SearchSettings(search_space.name, tuple(objectives), tuple(constraints), **settings)
+    checked.check_space(search_space)
+    others = [*checked.measured_objectives, *(text.partition("=")[0] for text in functions)]
+    check_model(model, checked.all_objectives if predicts_all else (), others)
+    check_files([] if data is None else [data])
+    return search_space
 
 
 def connect_workers(ray: str) -> LocalWorkers:

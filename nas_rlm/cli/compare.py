@@ -11,11 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import search_spaces
-from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, CommaList, FileLimits, InputShapes, app, load
+from nas_rlm.cli.app import (
+    DEFAULT_FILE_LIMITS,
+    CommaList,
+    FileLimits,
+    InputShapes,
+    app,
+    check_files,
+    check_model,
+    load,
+)
 from nas_rlm.files import check_target, write_text
 
 if TYPE_CHECKING:
-    from nas_rlm.comparison import Comparison, Prediction
+    from nas_rlm.reports.comparison import Comparison, Prediction
 
 PAGE, DATA = ".html", ".json"
 STYLE = (
@@ -37,9 +46,10 @@ def compare(
 ) -> None:
     """Compare costs, predictions and layers of ONNX files.
 
-    Predictions have 80 % intervals. The picture has a bar for each file, made of the predicted latencies of
-    its layers, by image side and class of layer. It shows the first of the objectives that is predicted by
-    layers.
+    Predictions have 80 % intervals. Each row says which quantity its numbers are: the time of one input, of a
+    batch, or of an image at the largest batch. Times of different quantities cannot be compared or added.
+    The picture has a bar for each file, made of the predicted latencies of its layers, by image side and
+    class of layer. It shows the first of the objectives that is predicted by layers.
 
     Args:
         files: ONNX files.
@@ -56,14 +66,17 @@ def compare(
             (side, layer_class, layers, latency).
         limits: limits on each file.
     """
-    from nas_rlm.comparison import block_latency, compare_networks, default_objectives
-    from nas_rlm.data.tables import EXACT_OBJECTIVES
-
     if not files:
         raise ValueError("nothing to compare: give ONNX files")
     is_picture = out is not None and out.suffix not in (PAGE, DATA)
     if out:
         _check_out(out, files)
+    check_model(model, objectives)
+    check_files(files)
+
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.reports.comparison import block_latency, compare_networks, default_objectives
+
     space_name = search_spaces.name_of(space) if space else ""
     rlm = load(model)
     chosen = tuple([name for name in objectives if name not in EXACT_OBJECTIVES])
@@ -109,7 +122,7 @@ def _write(comparison: Comparison, out: Path) -> None:
 
 def _rows(comparison: Comparison) -> list[list[str]]:
     """Return the cells of the table: a header, and a row for each cost and each objective."""
-    from nas_rlm.data.objective_kinds import kind_of
+    from nas_rlm.data.device_names import quantity_of
     from nas_rlm.plotting.block_latencies import shortened
 
     networks = comparison.networks
@@ -117,9 +130,10 @@ def _rows(comparison: Comparison) -> list[list[str]]:
     rows.append(["MACs", *(f"{network.macs:,}" for network in networks)])
     rows.append(["parameters", *(f"{network.params:,}" for network in networks)])
     rows.append(["activations", *(f"{network.activations:,}" for network in networks)])
-    for name in comparison.objectives:
-        unit = kind_of(name).unit
-        label = f"{name} ({unit})" if unit else name
+    quantities = {name: quantity_of(name) for name in comparison.objectives}
+    order = list(dict.fromkeys(quantities.values()))  # objectives of one quantity are together
+    for name, quantity in sorted(quantities.items(), key=lambda item: order.index(item[1])):
+        label = f"{name} ({quantity})" if quantity else name
         rows.append([label, *(_interval(network.predictions[name]) for network in networks)])
     return rows
 

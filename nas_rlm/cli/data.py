@@ -70,7 +70,7 @@ def import_table(
     from nas_rlm.data import write
     from nas_rlm.data.importers import import_benchmark
     from nas_rlm.data.importers.csv_files import read_csv
-    from nas_rlm.data.objective_kinds import percent_warnings
+    from nas_rlm.data.objective_kinds import unit_warnings
     from nas_rlm.data.tables import read_declarations
 
     check_target(out)
@@ -84,12 +84,12 @@ def import_table(
         if input_shape:
             raise ValueError("--input-shape is for ONNX files: expected the kind onnx")
         imported = read_csv(file, space, architecture, columns)
-        rows, summary = imported.rows, imported.summary
+        rows, summary, notes = imported.rows, imported.summary, imported.warnings
     else:
         if space or architecture or columns:
             raise ValueError(f"--space, --architecture and --objective are for csv files, not for {kind}")
         rows = import_benchmark(kind, file, allow_pickle, dict(input_shape), device, models)
-        summary = []
+        summary, notes = [], []
     declared = read_declarations(file) if kind == "parquet" else {}
     write(out, rows, declared | _declarations(rows, units, maximise))
     print(f"{len(rows):,} rows: {out}")
@@ -97,7 +97,7 @@ def import_table(
         print(line)
     names = dict.fromkeys(name for row in rows for name in row.targets)
     values = {name: [row.targets[name] for row in rows if name in row.targets] for name in names}
-    for line in percent_warnings(values):
+    for line in (*notes, *unit_warnings(values)):
         warnings.warn(line, stacklevel=2)
 
 

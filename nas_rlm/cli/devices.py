@@ -3,55 +3,111 @@
 from __future__ import annotations
 
 import json as json_format
+import re
+from collections import Counter
+from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from nas_rlm.cli.app import Flag, app, load
+from nas_rlm.cli.app import Flag, app, check_model, load
 
 if TYPE_CHECKING:
     from nas_rlm.devices.known import KnownDevice, LabelSource
 
-UNKNOWN, NO_SPACE = "–", "any network"
+UNKNOWN, OTHER_CLASS = "–", "other devices"
+REPEATED = re.compile(r", (batch size|ms an image|1,024-token).*$")  # what the quantity says as well
 
 
 @app.command
-def devices(*, model: str = "nas", json: Flag = False) -> None:
+def devices(
+    pattern: str = "*",
+    /,
+    *,
+    model: str = "nas",
+    space: str = "",
+    kind: str = "",
+    every: Flag = False,
+    json: Flag = False,
+) -> None:
     """List the devices that a model knows, with their errors.
 
-    Errors are those of networks that the surrogate did not learn from: families that are left out, or single
-    networks. A device without such an error has –.
+    A line for each device: the mean relative error to expect, the networks that it was learnt from, which
+    quantity the numbers are, and what the device is. Errors are those of networks that the surrogate did not
+    learn from: families that are left out, or single networks; – where none is stored. Without options, the
+    list has the devices whose latencies are predicted for networks of any family.
 
     Args:
+        pattern: a name, or a pattern of names such as '*pixel*'.
         model: a checkpoint directory, or the name of a shipped model.
+        space: list the devices that were learnt from networks of this space.
+        kind: list devices of this kind, such as GPU, phone or CPU.
+        every: list all devices.
         json: write a JSON list with an object for each device, with the keys objective, name, description,
-            any_network and sources. Each source has the keys space, networks, labels, families,
-            relative_error, within_10_percent and protocol.
+            device_class, quantity, any_network and sources. Each source has the keys space, networks, labels,
+            families, relative_error, within_10_percent and protocol.
     """
+    check_model(model)
+
     from nas_rlm.devices.known import known_devices
 
-    found = known_devices(load(model))
+    known = known_devices(load(model))
+    found = [device for device in known if _is_selected(device, pattern, space, kind)]
+    if known and not found:
+        options = " ".join([pattern, f"--space {space}" * bool(space), f"--kind {kind}" * bool(kind)]).strip()
+        raise ValueError(f"no device of {model} is one of {options}: nas-rlm devices --every lists all")
     if json:
         print(json_format.dumps([device.to_dict() for device in found], indent=2, ensure_ascii=False))
-    elif found:
-        print("\n".join(map(_text, found)))
-    else:
+        return
+    if not known:
         print(f"the model {model} knows no device")
+        return
+    is_short = pattern == "*" and not (space or kind or every) and any(d.any_network for d in found)
+    listed = [device for device in found if device.any_network] if is_short else found
+    print(_table(listed))
+    if is_short:
+        spaces = Counter(s.space for d in found if not d.any_network for s in d.sources)
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(spaces.items()))
+        print(f"Devices of networks of one space alone: {counts}. --space NAME or --every lists them.")
 
 
-def _text(device: KnownDevice) -> str:
-    """Return a device as text."""
-    lines = [f"{device.objective}  {device.description}".rstrip()]
-    if device.any_network:
-        lines.append("  predicted for networks of any family")
-    lines += [f"  {_source_text(source)}" for source in device.sources]
-    return "\n".join(lines if device.sources else [*lines, f"  learnt from {UNKNOWN}"])
+def _is_selected(device: KnownDevice, pattern: str, space: str, kind: str) -> bool:
+    """Return whether a device has the name, the space and the kind of the options."""
+    is_named = any(fnmatchcase(name.lower(), pattern.lower()) for name in (device.name, device.objective))
+    is_of_space = not space or any(source.space == space for source in device.sources)
+    return is_named and is_of_space and kind.lower() in device.device_class.lower()
 
 
-def _source_text(source: LabelSource) -> str:
-    """Return what a device was learnt from, and its expected error, as one line."""
-    learnt = f"≤ {source.networks:,} networks" if source.labels is None else f"{source.labels:,} labels"
+def _table(devices: list[KnownDevice]) -> str:
+    """Return the devices as text, by class, with a line for each."""
+    by_class: dict[str, list[list[str]]] = {}
+    for device in sorted(devices, key=lambda d: (d.device_class or "~", d.quantity, d.objective)):
+        by_class.setdefault(device.device_class or OTHER_CLASS, []).append(_cells(device))
+    header = ["device", "error", "learnt from", "quantity", "description"]
+    widths = [max(map(len, column)) for column in zip(header, *chain(*by_class.values()), strict=True)]
+    lines = [_line(header, widths)]
+    for name, rows in by_class.items():
+        lines += ["", name, *(_line(row, widths) for row in rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    """Return cells as a line of columns."""
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cells(device: KnownDevice) -> list[str]:
+    """Return the cells of a device."""
+    errors = [source.relative_error for source in device.sources if source.relative_error is not None]
+    error = f"{max(errors):.1%}" if errors else UNKNOWN
+    learnt = ", ".join(map(_learnt_from, device.sources))
+    description = device.description.removeprefix(device.device_class).strip().removeprefix("(")
+    description = REPEATED.sub("", description.replace(")", "", 1))
+    return [device.objective, error, learnt or UNKNOWN, device.quantity, description]
+
+
+def _learnt_from(source: LabelSource) -> str:
+    """Return how many networks of which families or space a source has."""
+    networks = f"≤ {source.networks:,}" if source.labels is None else f"{source.labels:,}"
     if source.families is not None:
-        learnt += f" of {source.families:,} families"
-    error = UNKNOWN
-    if source.relative_error is not None and source.within_10_percent is not None:
-        error = f"{source.relative_error:.1%}, {source.within_10_percent:.0%} within 10 %, {source.protocol}"
-    return f"{source.space or NO_SPACE:<13} {learnt:<28} error {error}"
+        return f"{networks} networks of {source.families:,} families"
+    return f"{networks} {source.space or 'networks'}"

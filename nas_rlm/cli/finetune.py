@@ -7,7 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, app, load, register_spaces
+from nas_rlm.cli.app import (
+    CommaList,
+    Flag,
+    Integer,
+    SpaceList,
+    app,
+    check_files,
+    check_model,
+    load,
+    register_spaces,
+)
 from nas_rlm.files import check_new_directory
 
 if TYPE_CHECKING:
@@ -67,6 +77,8 @@ def finetune(
     if unknown:
         raise ValueError(f"--maximise {unknown[0]}: it is not one of the objectives to learn")
     check_new_directory(out)
+    check_model(model)
+    check_files([data])
     register_spaces(space)
     rows = read(data)
     table = _with_objective_name(rows.of_spaces(only) if only else rows, new_objective)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, FileLimits, Flag, InputShapes, app, load, show_progress
 
 if TYPE_CHECKING:
-    from nas_rlm.inspection import NetworkReport, Value
+    from nas_rlm.reports.inspection import NetworkReport, Value
 
 MAX_LISTED = 12  # operators and blocks
 
@@ -35,7 +35,7 @@ def inspect(
             of a shipped model.
         limits: limits on each file.
     """
-    from nas_rlm.inspection import inspect_network
+    from nas_rlm.reports.inspection import inspect_network
     from nas_rlm.text.canonical import shapes_of_models
 
     if not files:

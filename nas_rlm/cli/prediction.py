@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import connect_workers, load, show_progress
+from nas_rlm.cli.app import check_files, check_model, connect_workers, load, show_progress
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
 
@@ -123,26 +123,29 @@ def predict_inputs(
     from nas_rlm.search.objectives import ObjectivePredictor
 
     inputs.check(out)
-    if is_exported(inputs.model):
+    model = inputs.model or _shipped_model(inputs.files)
+    if is_exported(model):
         require("onnxruntime", "an exported model")
     if inputs.ray:
         require("ray", "--ray")
+    if is_exported(model) and (inputs.archs is None or inputs.ray):
+        raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
+    check_model(model, objectives)
+    check_files(inputs.files)
     levels = tuple(sorted({*quantile_levels, 0.5}))
     space, lines = None, []
     if inputs.archs is not None and inputs.space is not None:
         space = search_spaces.get(inputs.space)
         lines = read_architectures(space, inputs.archs)
     architectures = [architecture for _, architecture in lines]
-    if is_exported(inputs.model):
-        if space is None or inputs.ray:
-            raise ValueError(f"{inputs.model} is an exported model: it predicts --archs of a --space here")
-        exported = cast("RLM", OnnxPredictor.load(inputs.model))  # has what an ObjectivePredictor needs
+    if space and is_exported(model):
+        exported = cast("RLM", OnnxPredictor.load(model))  # has what an ObjectivePredictor needs
         predictor = ObjectivePredictor(exported)
         predictor.check(objectives)
         values = predictor.predict(space, architectures, objectives, levels, progress=True)
     else:
         with connect_workers(inputs.ray) as workers:
-            rlm = workers.distribute(load(inputs.model or _shipped_model(inputs.files)))
+            rlm = workers.distribute(load(model))
             predictor = ObjectivePredictor(rlm)
             predictor.check(objectives)
             if space:
@@ -168,7 +171,6 @@ def _predict_files(
     from nas_rlm.model.batching import named_texts
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.search.objectives import ObjectivePredictor
-    from nas_rlm.surrogates.registry import novelties, novelty_messages
     from nas_rlm.text.canonical import costed_text, shapes_of_models
 
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
@@ -200,14 +202,12 @@ def _predict_files(
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
         uses_transfer = learned and networks
-        predictor = ObjectivePredictor(rlm.transferred_to(name, learned) if uses_transfer else rlm)
         indices = [i for i, file_space in enumerate(file_spaces) if file_space == name]
         space_texts = [texts[i] for i in indices]
         file_names = [str(inputs.files[i]) for i in indices]
         if uses_transfer:
-            novelties_of = novelties(predictor.model.surrogates_of(name), space_texts, learned)
-            for message in novelty_messages(novelties_of, file_names):
-                warnings.warn(message, stacklevel=2)
+            rlm.check_task(name, learned, space_texts)
+        predictor = ObjectivePredictor(rlm.transferred_to(name, learned) if uses_transfer else rlm)
         with named_texts(file_names):
             values[indices] = predictor.predict_text(
                 space_texts, objectives, levels, progress=True, space=name

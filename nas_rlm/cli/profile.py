@@ -15,7 +15,9 @@ from nas_rlm.cli.app import (
     Integer,
     SpaceList,
     app,
+    check_files,
     check_minimum,
+    check_model,
     connect_workers,
     load,
 )
@@ -84,10 +86,6 @@ def profile(
     """
     from nas_rlm.devices import Device, runtimes
     from nas_rlm.devices.connection import check_timeout
-    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
-    from nas_rlm.devices.measurements import profile as measure
-    from nas_rlm.devices.profiler import Plan
-    from nas_rlm.text.canonical import shapes_of_models
 
     numbers = {
         "--sample": (sample, 0),
@@ -101,17 +99,26 @@ def profile(
         raise ValueError(f"--seconds is {seconds:g}, expected more than 0 and at most {MAX_SECONDS}")
     check_timeout(limit, seconds, "--limit")
     check_target(out)
+    if choose:
+        check_model(model)
     parsed_device = Device.parse(device)
     if ray:
         require("ray", "--ray")
     elif not python:
         runtimes.check(parsed_device)
+
+    from nas_rlm.devices.measurements import Network, OnnxFileNetwork, SpaceNetwork
+    from nas_rlm.devices.measurements import profile as measure
+    from nas_rlm.devices.profiler import Plan
+    from nas_rlm.text.canonical import shapes_of_models
+
     networks: list[Network]
     if files:
         if archs or arch or sample or choose:
             raise ValueError(
                 "ONNX files are measured as they are: --archs, --arch, --sample and --choose are for spaces"
             )
+        check_files(files)
         shapes = shapes_of_models(files, dict(input_shape))
         space_name = search_spaces.name_of(space) if space else ""
         networks = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import CommaList, Integer, SpaceList, app
+from nas_rlm.cli.app import CommaList, Integer, SpaceList, app, check_minimum, checked_search
 from nas_rlm.files import check_target, write_text
 
 
@@ -43,12 +43,22 @@ def propose(
         maximise: objectives that are maximised although their kind is not, as for search.
         out: a text file, one architecture per line; stdout by default.
     """
-    from nas_rlm.search.runner import propose_architectures
-
     if out:
         check_target(out)
+    check_minimum("--count", count, 1)
+    search_space = checked_search(
+        *(space, objectives, constraint, model, data),
+        predicts_all=False,
+        population=population,
+        generations=generations,
+        seed=seed,
+        maximised=maximise,
+    )
+
+    from nas_rlm.search.runner import propose_architectures
+
     names = propose_architectures(
-        space,
+        search_space,
         objectives,
         max_architectures=count,
         labels=data,

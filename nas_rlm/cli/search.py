@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, announce_ray, app
+from nas_rlm.cli.app import (
+    CommaList,
+    Flag,
+    Integer,
+    SpaceList,
+    announce_ray,
+    app,
+    check_minimum,
+    checked_search,
+)
 
 
 @app.command
@@ -67,13 +76,30 @@ def search(
             of this machine. A generation is split into batches of 64 architectures.
         resume: continue the search of the run directory, or start it; the result is the same.
     """
+    from nas_rlm.devices.device import Device
+    from nas_rlm.search.settings import check_measuring
+
+    check_measuring(measure, budget, python)
+    check_minimum("--sample", sample, 0)
+    search_space = checked_search(
+        *(space, objectives, constraint, model, data),
+        functions=function,
+        algorithm=algorithm,
+        population=population,
+        generations=generations,
+        seed=seed,
+        device=str(Device.parse(measure)) if measure else "",
+        budget=budget,
+        maximised=maximise,
+    )
+
     from nas_rlm.search.run_directory import MEASUREMENTS
     from nas_rlm.study import run_search
 
     if ray:
         announce_ray(ray)
     study = run_search(
-        space,
+        search_space,
         objectives,
         constraints=constraint,
         model=model,

@@ -46,7 +46,7 @@ def check(space: str, *, count: Integer = 50, seed: Integer = 0) -> None:
         count: number of random architectures.
         seed: seed of the architectures.
     """
-    from nas_rlm.space_checks import check_space
+    from nas_rlm.reports.space_checks import check_space
 
     check_minimum("--count", count, 1)
     check_minimum("--seed", seed, 0)

@@ -36,7 +36,10 @@ _SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score
 _COST = ObjectiveKind()
 _POSITIVE_SCORE = ObjectiveKind(is_maximised=True, minimum=0)
 _POSITIVE_COST = ObjectiveKind(minimum=0)
+DEVICE_KINDS = ("latency", "throughput", "fps", "energy", "power", "memory")  # of objectives of a device
+COST_KINDS = ("flops", "params")
 UNKNOWN = ObjectiveKind()
+MAX_SECONDS = 0.5  # latencies that are all at most this may be in seconds instead of milliseconds
 KINDS = {
     "accuracy": ObjectiveKind("%", True, 0, 100),
     "throughput": ObjectiveKind("1/s", True, 0),
@@ -70,6 +73,16 @@ def kind_of(objective: str) -> ObjectiveKind:
 def is_known_kind(objective: str) -> bool:
     """Return whether the kind of an objective is one of `KINDS`."""
     return objective.split("/")[0].lower() in KINDS
+
+
+def depends_on_task(objective: str) -> bool:
+    """Return whether an objective is learnt in training for a task, and not a property of network and device.
+
+    Examples:
+        >>> [depends_on_task(name) for name in ("accuracy/cifar100", "perplexity", "latency/pixel3", "flops")]
+        [True, True, False, False]
+    """
+    return objective.split("/")[0].lower() not in DEVICE_KINDS + COST_KINDS
 
 
 def is_accuracy(objective: str) -> bool:
@@ -131,13 +144,18 @@ def declared_maximised(declarations: Mapping[str, Declaration]) -> tuple[str, ..
     return tuple(name for name, declared in declarations.items() if declared.direction == "maximize")
 
 
-def percent_warnings(columns: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return a warning for each accuracy whose values look like fractions instead of percentages.
+def unit_warnings(columns: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return a warning for each accuracy that may be in fractions, and each latency that may be in seconds.
 
     Args:
         columns: the values of each objective.
     """
-    return [
+    seconds = [
+        f"{name} is at most {max(values):g}: expected milliseconds, and these may be seconds"
+        for name, values in columns.items()
+        if name.startswith("latency/") and len(values) > 1 and 0 < max(values) <= MAX_SECONDS
+    ]
+    return seconds + [
         f"{name} is at most {max(values):g}: expected percentages, and these may be fractions"
         for name, values in columns.items()
         if is_accuracy(name) and len(values) > 1 and 0 < max(values) <= 1

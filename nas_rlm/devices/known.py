@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from nas_rlm.files import ASSETS
+from nas_rlm.data.device_names import describe_device, device_class, quantity_of
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -19,7 +17,6 @@ from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 
 DEVICE_KINDS = ("latency", "throughput", "energy", "memory")  # of objectives that depend on a device
-DESCRIPTIONS = ASSETS / "devices.json"
 FAMILIES_LEFT_OUT, LEAVE_ONE_OUT = "families left out", "leave-one-out"
 
 
@@ -57,6 +54,8 @@ class KnownDevice:
         objective: the objective, such as `latency/pixel3`.
         name: name of the device.
         description: what it is; empty for devices that nas-rlm has no description of.
+        device_class: its class, such as `desktop GPU`; empty without a description.
+        quantity: the unit, and what a latency is the time of, see `nas_rlm.data.device_names.quantity_of`.
         any_network: whether a layer surrogate predicts networks of any family.
         sources: the networks that it was learnt from, by space.
     """
@@ -64,6 +63,8 @@ class KnownDevice:
     objective: str
     name: str
     description: str
+    device_class: str
+    quantity: str
     any_network: bool
     sources: tuple[LabelSource, ...]
 
@@ -110,17 +111,10 @@ def known_devices(rlm: RLM | str | os.PathLike[str] = "nas") -> list[KnownDevice
         }
         sources = [_source(rlm, space, objective, surrogate) for space, surrogate in by_space.items()]
         any_network = any(isinstance(surrogate, LayerSurrogate) for surrogate in by_space.values())
-        description = _descriptions().get(name, "")
         known = tuple([source for source in sources if source])
-        devices.append(KnownDevice(objective, name, description, any_network, known))
+        described = describe_device(name), device_class(name), quantity_of(objective)
+        devices.append(KnownDevice(objective, name, *described, any_network, known))
     return devices
-
-
-@cache
-def _descriptions() -> dict[str, str]:
-    """Return descriptions of devices by name."""
-    descriptions: dict[str, str] = json.loads(DESCRIPTIONS.read_text(encoding="utf-8"))
-    return descriptions
 
 
 def _source(rlm: RLM, space: str, objective: str, surrogate: Surrogate | None) -> LabelSource | None:

@@ -65,8 +65,7 @@ def make_batches(
         raise ValueError(f"text {texts.index('')} is empty: expected ONNX text, see nas_rlm.text.from_onnx")
     too_long = {text: len(ids) for text, ids in tokenized if len(ids) > max_length}
     if too_long:
-        names = _text_names.get() or [f"text {i}" for i in range(len(texts))]
-        named = zip(names, texts, strict=True)
+        named = zip(names_of_texts(len(texts)), texts, strict=True)
         truncated = [(name, too_long[text]) for name, text in named if text in too_long]
         warnings.warn(_describe_truncated(truncated, max_length), TruncationWarning, stacklevel=5)
     batches: list[Batch] = []
@@ -85,7 +84,7 @@ def max_batch_size(length: int) -> int:
 
 @contextmanager
 def named_texts(names: Sequence[str]) -> Iterator[None]:
-    """Within the context, warnings of truncation name the texts instead of giving their indices.
+    """Within the context, warnings name the texts instead of giving their indices.
 
     Args:
         names: name of each text of the predictions in the context.
@@ -95,6 +94,15 @@ def named_texts(names: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         _text_names.reset(token)
+
+
+def names_of_texts(count: int) -> Sequence[str]:
+    """Return the names of N texts for warnings, see `named_texts`.
+
+    Args:
+        count: number N of texts.
+    """
+    return _text_names.get() or [f"text {i}" for i in range(count)]
 
 
 def _describe_truncated(truncated: Sequence[tuple[str, int]], max_length: int) -> str:

@@ -16,14 +16,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from nas_rlm._version import __version__
-from nas_rlm.files import ASSETS, atomic_write, write_bytes, write_text
+from nas_rlm.files import atomic_write, write_bytes, write_text
 from nas_rlm.model import encoders
+from nas_rlm.model.directories import CONFIG_FILE, model_directory
 from nas_rlm.model.encoders import PretrainedTokenizer
 from nas_rlm.model.network import DEFAULT_MAX_LENGTH, Config, Network
 from nas_rlm.model.onnx_runtime import TOKENIZER_FILE, is_exported
 from nas_rlm.text import Tokenizer
 
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 SURROGATES_FILE = "surrogates.safetensors"  # only in checkpoints with surrogates
 LEGACY_SURROGATES_FILE, LEGACY_SURROGATES_KEY = "experts.safetensors", "experts"
 LEGACY_CONFIG_NAMES = {"numbers": "max_numbers", "statements": "statement_layers"}
@@ -91,7 +92,7 @@ def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S
         FileNotFoundError: there is no directory or shipped model with this name.
         ValueError: a file is missing, damaged or belongs to another checkpoint.
     """
-    directory = _directory(name)
+    directory = model_directory(name)
     if is_exported(directory):
         raise ValueError(f"{directory} is an exported model: only predict and rank read it")
     required = (CONFIG_FILE, WEIGHTS_FILE)
@@ -241,18 +242,6 @@ def _tokenizer(config: Config, path: Path) -> AnyTokenizer:
             f" {CONFIG_FILE} expects {config.encoder_width} and {config.max_length}"
         )
     return encoder.tokenizer
-
-
-def _directory(name: str | os.PathLike[str]) -> Path:
-    """The directory of a checkpoint, or of the shipped model with that name."""
-    shipped = sorted(p.name for p in ASSETS.iterdir() if p.is_dir()) if ASSETS.is_dir() else []
-    if str(name) in shipped:
-        return ASSETS / str(name)
-    if Path(name).is_dir():
-        return Path(name)
-    raise FileNotFoundError(
-        f"no checkpoint at {str(name)!r}: expected a directory or one of: {', '.join(shipped)}"
-    )
 
 
 def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from nas_rlm.comparison import BLOCK_CLASSES, BlockLatency, Comparison
 from nas_rlm.plotting.style import FAINT, FRONT, HUES, INK, MUTED, style_axis
+from nas_rlm.reports.comparison import BLOCK_CLASSES, BlockLatency, Comparison
 from nas_rlm.utils.axes import axis_label
 
 COLORS = dict(zip(BLOCK_CLASSES, (*HUES, FRONT, FAINT), strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import gaussian_kde
 
 from nas_rlm.metrics import spearman
 
@@ -58,6 +57,8 @@ def estimate_density(name: str, samples: np.ndarray, point: np.ndarray) -> Densi
     reach = MAX_DEVIATION * (upper - lower) + jitter
     inliers = samples[((samples >= lower - reach) & (samples <= upper + reach)).all(axis=1)]
     cloud = inliers + jitter * np.random.default_rng(0).normal(size=inliers.shape)
+    from scipy.stats import gaussian_kde  # slow to import
+
     kde = gaussian_kde(cloud.T, bw_method=KERNEL_BANDWIDTH)
     margin = 3 * KERNEL_BANDWIDTH * cloud.std(axis=0)
     floor = np.where(samples.min(axis=0) >= 0, 0.0, -np.inf)

@@ -36,7 +36,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.ensemble import DEFAULT_BATCH_SIZE
 from nas_rlm.text import from_architectures
 from nas_rlm.utils.extras import require
-from nas_rlm.utils.validation import as_list, quantile_levels
+from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
 
 LOCAL = "local"  # Ray's address of a cluster on this machine only
@@ -200,27 +200,27 @@ class RayModel(RLM):
     ray: Any
     checkpoint_reference: list[Any]
 
-    def predict_text(
+    def predict_with_novelties(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
-        quantiles: Sequence[float] | None = None,
+        levels: Sequence[float],
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
         space: str = "",
         genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
-        """Predict texts, one batch per process at a time; see `RLM.predict_text`."""
+        """Predict texts, one batch per process at a time; see `RLM.predict_with_novelties`."""
         self.check(objectives)
         texts = as_list(texts, "texts")
-        return self._submit(texts, objectives, quantiles, batch_size, space, genomes)(progress)
+        return self._submit(texts, objectives, levels, batch_size, space, genomes)(progress)
 
     def predict_chunks(
         self,
         space: SearchSpace[Any],
         chunks: Sequence[Sequence[Any]],
         objectives: Sequence[str],
-        quantiles: Sequence[float] | None,
+        levels: Sequence[float],
         batch_size: int,
     ) -> Iterator[np.ndarray]:
         """Predict chunks of architectures; all are submitted before the first result is awaited."""
@@ -228,20 +228,20 @@ class RayModel(RLM):
         for chunk in chunks:
             texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
             with named_texts([str(architecture) for architecture in chunk]):
-                waits.append(self._submit(texts, objectives, quantiles, batch_size, space.name, genomes))
+                waits.append(self._submit(texts, objectives, levels, batch_size, space.name, genomes))
         return (wait() for wait in waits)
 
     def _submit(
         self,
         texts: Sequence[str],
         objectives: Sequence[str],
-        quantiles: Sequence[float] | None,
+        levels: Sequence[float],
         batch_size: int,
         space: str,
         genomes: Sequence[Genome],
     ) -> Callable[..., np.ndarray]:
         """Submit texts to the cluster; returns a function that waits for their predictions."""
-        levels, batches = quantile_levels(quantiles), self.in_batches(texts, batch_size)
+        batches = self.in_batches(texts, batch_size)
         task = self.ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_predict_batch)
         zero_label = [self.ray.put(self.zero_label)] if self.zero_label else []
         genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
@@ -254,10 +254,9 @@ class RayModel(RLM):
         ]
 
         def wait(progress: bool = False) -> np.ndarray:
-            shape = len(objectives), len(levels)
+            shape = len(objectives), len(levels) + 1
             results = (_get(self.ray, reference) for reference in references)
-            predictions = gather_predictions(texts, batches, results, shape, progress)
-            return predictions if quantiles is not None else predictions[:, :, 0]
+            return gather_predictions(texts, batches, results, shape, progress)
 
         return wait
 
@@ -300,7 +299,7 @@ def _predict_batch(
     space: str,
     genomes: Sequence[Genome],
 ) -> np.ndarray:
-    """Predictions of a batch, in a worker process: float64 [N, K, Q]."""
+    """Quantiles and novelties of a batch, in a worker process: float64 [N, K, Q + 1]."""
     import ray
 
     key = checkpoint_reference[0].hex()
@@ -312,7 +311,9 @@ def _predict_batch(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # the process that submitted the batch has warned
         model = replace(_models[key], zero_label=ray.get(zero_label[0]) if zero_label else {})
-        return model.predict_text(texts, objectives, levels, len(texts), space=space, genomes=genomes)
+        return model.predict_with_novelties(
+            texts, objectives, levels, len(texts), space=space, genomes=genomes
+        )
 
 
 def _measure_batch(contents: list[bytes], device: Device, plan: Plan) -> list[Measurement | Failure]:

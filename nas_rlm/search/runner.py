@@ -35,7 +35,7 @@ from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.settings import Constraint, SearchSettings
 from nas_rlm.surrogates.predictive import MIN_LABELS
-from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings
 from nas_rlm.surrogates.zero_label import NUM_LABELS_TO_LEARN
 from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
@@ -181,15 +181,38 @@ def run(
             graph_surrogates(inputs.rlm.surrogates),
         )
         measure = _measure_into(directory / MEASUREMENTS, space, settings, python, workers, progress)
-        result = active_search(surrogate, settings, measure, log, progress)
+        with without_novelty_warnings():
+            result = active_search(surrogate, settings, measure, log, progress)
         log.finish()
         return SearchOutcome(result, log.evaluations, feasibility, surrogate)
     ranges = feasibility.ranges if feasibility else {}
     reference = reference_point(space.name, settings.objectives, ranges, settings.maximised)
     initial = [space.parse(row.arch_str) for row in inputs.labels]
-    result = search(space, predictor, settings, log, progress, predictor.status, reference, initial)
+    with without_novelty_warnings():
+        result = search(space, predictor, settings, log, progress, predictor.status, reference, initial)
     log.finish()
+    front = [result.architectures[i] for i in result.front]
+    _warn_of_novel(inputs.rlm, space, front, settings.all_objectives)
     return SearchOutcome(result, log.evaluations, feasibility, predictor)
+
+
+def _warn_of_novel(
+    rlm: RLM, space: SearchSpace[Any], names: Sequence[str], objectives: Sequence[str]
+) -> None:
+    """Warn of architectures that are unlike all labelled networks of a latency.
+
+    Args:
+        rlm: the model.
+        space: the search space.
+        names: the architectures.
+        objectives: predicted objectives.
+
+    Warns:
+        NoveltyWarning: an architecture is unlike them.
+    """
+    latencies = [name for name in objectives if name in rlm.latencies_of_any_network]
+    if names and latencies:
+        rlm.predict(space, names, latencies)
 
 
 def check_front(result: SearchResult) -> None:
@@ -364,4 +387,7 @@ def propose_architectures(
             f" give it with --data; predictions need {MIN_LABELS} labels, and {NUM_LABELS_TO_LEARN} do more",
             stacklevel=2,
         )
-    return propose(surrogate, settings, max_architectures, progress)
+    with without_novelty_warnings():
+        names = propose(surrogate, settings, max_architectures, progress)
+    _warn_of_novel(rlm, search_space, names, [o for o in settings.all_objectives if o not in learned])
+    return names

@@ -84,6 +84,23 @@ class Constraint:
         return excess / (abs(self.bound) or 1.0)
 
 
+def check_measuring(device: str, budget: int, python: str) -> None:
+    """Refuse incomplete arguments of a search that measures.
+
+    Args:
+        device: device on which networks are measured; empty for none.
+        budget: number of networks to measure.
+        python: command that starts Python where the networks run.
+
+    Raises:
+        ValueError: the budget or the device is missing.
+    """
+    if python and not device:
+        raise ValueError(f"python is {python!r}, but nothing is measured: expected a device as well")
+    if device and not budget:
+        raise ValueError(f"no budget for {device}: expected the number of networks to measure, at least 10")
+
+
 @dataclass(frozen=True)
 class SearchSettings:
     """Settings of a search. Equal settings and an equal model give an equal front.

@@ -17,6 +17,7 @@ import torch
 
 import search_spaces
 from nas_rlm.data.genome import Genome, genome_features
+from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, decoding
 from nas_rlm.model.batching import (
@@ -25,22 +26,29 @@ from nas_rlm.model.batching import (
     chunk_size,
     gather_predictions,
     make_batches,
+    named_texts,
+    names_of_texts,
     pad,
 )
 from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, TrainedOn, objective_temperatures
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
+from nas_rlm.surrogates.graph_surrogate import ACCURACY
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
-from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
 from nas_rlm.surrogates.registry import (
     AnySurrogate,
+    NoveltyWarning,
     Surrogate,
     from_saved,
     graph_surrogates,
+    novelties,
     predictive_distributions,
     surrogate_by_objective,
+    transferable,
     uses_genome,
+    warn_of_novel_networks,
 )
 from nas_rlm.surrogates.zero_label import (
     ZeroLabelSurrogate,
@@ -50,10 +58,11 @@ from nas_rlm.surrogates.zero_label import (
     zero_label_surrogates,
 )
 from nas_rlm.text import from_architectures
+from nas_rlm.text.parser import reads_tokens
 from nas_rlm.utils import process_pool
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_levels, suggest
-from search_spaces import SearchSpace
+from search_spaces import LANGUAGE_MODELLING, SearchSpace
 
 Item = TypeVar("Item")
 
@@ -164,9 +173,10 @@ class Ensemble:
 
         Warns:
             UserWarning: the model was not trained on an objective in this space.
+            NoveltyWarning: an architecture is unlike all labelled networks of a latency.
         """
         self.check(objectives)
-        quantile_levels(quantiles)
+        levels = quantile_levels(quantiles)
         search_space, parsed = self._parse(space, architectures, objectives)
         model = self.with_zero_label_surrogates(search_space, objectives)
         names = [str(architecture) for architecture in parsed]
@@ -179,28 +189,42 @@ class Ensemble:
             gc_paused(),
             progress_bar(total=len(unique), desc="predict", unit="net", disable=not progress) as bar,
         ):
-            for chunk in model.predict_chunks(search_space, chunks, objectives, quantiles, batch_size):
+            for chunk in model.predict_chunks(search_space, chunks, objectives, levels, batch_size):
                 predictions.append(chunk)
                 bar.update(len(chunk))
-        return np.concatenate(predictions)[[index[name] for name in names]]
+        values = np.concatenate(predictions)
+        warn_of_novel_networks(values[:, :, -1], objectives, [*distinct])
+        values = values[[index[name] for name in names]]
+        return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
 
     def predict_chunks(
         self,
         space: SearchSpace[Any],
         chunks: Sequence[Sequence[Any]],
         objectives: Sequence[str],
-        quantiles: Sequence[float] | None,
+        levels: Sequence[float],
         batch_size: int,
     ) -> Iterator[np.ndarray]:
-        """Yield the predictions for each chunk of distinct architectures; arguments as for `predict`."""
+        """Yield the predictions for each chunk of distinct architectures.
+
+        Args:
+            space: the search space.
+            chunks: the chunks.
+            objectives: K distinct names.
+            levels: Q quantile levels.
+            batch_size: number of texts in a batch.
+
+        Yields:
+            Quantiles and novelties, see `predict_with_novelties`.
+        """
 
         def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
             texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
-            return self.predict_text(
-                texts, objectives, quantiles, batch_size, space=space.name, genomes=genomes
+            return self.predict_with_novelties(
+                texts, objectives, levels, batch_size, space=space.name, genomes=genomes
             )
 
-        arguments = tuple(objectives), None if quantiles is None else tuple(quantiles), batch_size
+        arguments = tuple(objectives), tuple(levels), batch_size
         key = id(self), id(space), *arguments, weight_versions(self.network.parameters())
         return self._map(predict_chunk, chunks, key)
 
@@ -231,10 +255,45 @@ class Ensemble:
 
         Raises:
             ValueError: an objective is unknown, or a text is empty.
+
+        Warns:
+            NoveltyWarning: a text is unlike all labelled networks of a latency.
+        """
+        texts, levels = as_list(texts, "texts"), quantile_levels(quantiles)
+        values = self.predict_with_novelties(texts, objectives, levels, batch_size, progress, space, genomes)
+        warn_of_novel_networks(values[:, :, -1], objectives, names_of_texts(len(texts)))
+        return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
+
+    def predict_with_novelties(
+        self,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        levels: Sequence[float],
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        progress: bool = False,
+        space: str = "",
+        genomes: Sequence[Genome] = (),
+    ) -> np.ndarray:
+        """Return quantiles of objectives of texts, and how unlike the labelled networks the texts are.
+
+        Args:
+            texts: N texts.
+            objectives: K distinct names.
+            levels: Q quantile levels.
+            batch_size: number of texts in a batch.
+            progress: show a progress bar.
+            space: name of the space, see `predict_text`.
+            genomes: genomes of the N networks, see `predict_text`.
+
+        Returns:
+            float64 [N, K, Q + 1]: the quantiles, and last the novelties, see
+            `nas_rlm.surrogates.registry.novelties`.
+
+        Raises:
+            ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
         texts = as_list(texts, "texts")
-        levels = quantile_levels(quantiles)
         temperatures = self.network_temperatures(space, objectives)
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
@@ -244,18 +303,19 @@ class Ensemble:
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
             distributions = predictive_distributions(self.surrogates_of(space), batch, names, genome_of)
             network = [temperatures[k] for k in by_network]
-            return decoding.quantile(self.network, memory, names, levels, network, distributions)
+            values = decoding.quantile(self.network, memory, names, levels, network, distributions)
+            return _with_novelties(values, distributions)
 
-        predictions = np.empty((len(texts), len(objectives), len(levels)))
+        predictions = np.empty((len(texts), len(objectives), len(levels) + 1))
         if by_network or not objectives:
-            shape = len(names), len(levels)
+            shape = len(names), len(levels) + 1
             predictions[:, by_network] = self.decode_texts(texts, decode, shape, batch_size, progress)
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
                 texts, names_of_surrogates, levels, space, progress, genome_of
             )
-        return predictions if quantiles is not None else predictions[:, :, 0]
+        return predictions
 
     def _quantiles_of_surrogates(
         self,
@@ -266,7 +326,7 @@ class Ensemble:
         progress: bool,
         genome_of: Mapping[str, Genome],
     ) -> np.ndarray:
-        """Return quantiles of objectives that the network does not predict; arguments as `predict_text`."""
+        """Return quantiles and novelties of objectives that the network does not predict."""
         distinct = list(dict.fromkeys(texts))
         index = {text: i for i, text in enumerate(distinct)}
         size = chunk_size(len(distinct))
@@ -274,9 +334,10 @@ class Ensemble:
 
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
             found = predictive_distributions(self.surrogates_of(space), chunk, objectives, genome_of)
-            return np.stack([d.quantiles(levels) for d in found if d is not None], 1)
+            values = np.stack([d.quantiles(levels) for d in found if d is not None], 1)
+            return _with_novelties(values, found)
 
-        empty = np.empty((0, len(objectives), len(levels)))
+        empty = np.empty((0, len(objectives), len(levels) + 1))
         with progress_bar(total=len(distinct), desc="predict", unit="net", disable=not progress) as bar:
             results = [empty]
             for result in self._map(predict_chunk, chunks):
@@ -315,9 +376,10 @@ class Ensemble:
         with gc_paused():
             texts, genomes = from_architectures(search_space, parsed), self.genomes_of(search_space, parsed)
             model = self.with_zero_label_surrogates(search_space, objectives)
-            return model.sample_text(
-                texts, objectives, num_samples, seed, space=search_space.name, genomes=genomes
-            )
+            with named_texts([str(architecture) for architecture in parsed]):
+                return model.sample_text(
+                    texts, objectives, num_samples, seed, space=search_space.name, genomes=genomes
+                )
 
     def sample_text(
         self,
@@ -342,6 +404,9 @@ class Ensemble:
 
         Returns:
             float64 [N, S, K].
+
+        Warns:
+            NoveltyWarning: a text is unlike all labelled networks of a latency.
         """
         self.check(objectives)
         if num_samples < 1:
@@ -353,13 +418,15 @@ class Ensemble:
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
             distributions = predictive_distributions(self.surrogates_of(space), batch, order, genome_of)
-            return decoding.sample(
+            samples = decoding.sample(
                 self.network, memory, order, num_samples, generator, temperatures, distributions
             )
+            return np.concatenate([samples, novelties(distributions, len(batch))[:, None]], 1)
 
-        shape = (num_samples, len(objectives))
+        shape = (num_samples + 1, len(objectives))
         samples = self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
-        return samples[:, :, [order.index(name) for name in objectives]]
+        warn_of_novel_networks(samples[:, -1], order, names_of_texts(len(samples)))
+        return samples[:, :-1, [order.index(name) for name in objectives]]
 
     def genomes_of(self, space: SearchSpace[Any], architectures: Sequence[Any]) -> list[Genome]:
         """Return the genome features of architectures for `predict_text`; none where no surrogate uses them.
@@ -412,6 +479,11 @@ class Ensemble:
         return [*sums, *self._layer_surrogates, *self.surrogates.get(space, ())]
 
     @property
+    def latencies_of_any_network(self) -> set[str]:
+        """Names of the latencies that layer surrogates predict for networks of any family."""
+        return {name for surrogate in self._layer_surrogates for name in surrogate.objectives}
+
+    @property
     def _layer_surrogates(self) -> list[LayerSurrogate]:
         """Layer surrogates of all spaces."""
         return [s for group in self.surrogates.values() for s in group if isinstance(s, LayerSurrogate)]
@@ -434,7 +506,8 @@ class Ensemble:
             return self
         key = name, id(type(space)), missing, tuple((s, len(group)) for s, group in self.surrogates.items())
         if key not in self._models_without_labels:
-            found = zero_label_surrogates(space, missing, graph_surrogates(self.surrogates))
+            sources = transferable(graph_surrogates(self.surrogates), name)
+            found = zero_label_surrogates(space, missing, sources)
             model = copy.copy(self)
             model.zero_label = {**self.zero_label, name: found}
             self._models_without_labels[key] = model
@@ -467,7 +540,7 @@ class Ensemble:
         """Return the objectives that have no labels in a space, but in others that have surrogates."""
         known = {*self.trained_on.get(space, TrainedOn(0, ())).objectives}
         known |= {name for surrogate in self._saved_surrogates_of(space) for name in surrogate.objectives}
-        sources = graph_surrogates(self.surrogates) if self.trained_on else {}
+        sources = transferable(graph_surrogates(self.surrogates), space) if self.trained_on else {}
         return [
             name
             for name in objectives
@@ -554,16 +627,71 @@ class Ensemble:
                 stacklevel=3,
             )
 
+    def check_task(self, space: str, objectives: Sequence[str], texts: Sequence[str] = ()) -> None:
+        """Refuse objectives of training, such as accuracies, that were learnt for another task.
+
+        Args:
+            space: name of the space; empty if it is unknown.
+            objectives: names of the objectives to predict.
+            texts: texts of networks; those that read token ids are language models.
+
+        Raises:
+            ValueError: the model learnt an objective for another task alone.
+        """
+        task = LANGUAGE_MODELLING if any(map(reads_tokens, texts)) else search_spaces.task_of(space)
+        for name in filter(depends_on_task, objectives if task else ()):
+            labels = [name, ACCURACY] if is_accuracy(name) else [name]
+            learnt = {other for label in labels for other in self._spaces_with(label)}
+            tasks = {search_spaces.task_of(other) for other in (learnt & {space} or learnt)}
+            if tasks and not tasks & {"", task}:
+                raise ValueError(
+                    f"{name} cannot be predicted for {task}: the model learnt it for"
+                    f" {', '.join(sorted(tasks))} alone. Costs and"
+                    " latencies can be, or fine-tune the model on labels of your own"
+                )
+
+    def _spaces_with(self, objective: str) -> list[str]:
+        """Return the spaces in which the model learnt an objective."""
+        trained = [space for space, own in self.trained_on.items() if objective in own.objectives]
+        return [
+            *trained,
+            *(
+                space
+                for space, group in self.surrogates.items()
+                if any(objective in surrogate.objectives for surrogate in group)
+            ),
+        ]
+
+    def _spaces_of_sums(self, space: str) -> dict[str, str]:
+        """Return for each latency that sums of costs of other networks predict what these networks are."""
+        return {
+            surrogate.objective: f"networks of {other}" if other else "networks without a space"
+            for other, group in self.surrogates.items()
+            for surrogate in group
+            if other != space and isinstance(surrogate, LatencySurrogate) and surrogate.graph_features.costs
+        }
+
     def _learnt_by_surrogates(self, space: str) -> set[str]:
         """Return the objectives that surrogates learnt from networks of a space, or from any networks."""
         learnt = [*self._layer_surrogates, *self.surrogates.get(space, ())]
         return {name for surrogate in learnt for name in surrogate.objectives}
 
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:
-        """Warn if the model was not trained on an objective in a space."""
+        """Warn if the model was not trained on an objective in a space; refuse those of other tasks."""
+        self.check_task(space, objectives)
         known = self.trained_on.get(space, TrainedOn(0, ())).objectives
         known = (*known, *self._learnt_by_surrogates(space), *self._transferred(space, objectives))
         untrained = [name for name in objectives if name not in known]
+        sources = self._spaces_of_sums(space)
+        for name in untrained:
+            if name in sources:
+                warnings.warn(
+                    f"{name} was learnt from {sources[name]} alone: for {space} it is a sum of the costs of"
+                    " layers, and its intervals are widened",
+                    NoveltyWarning,
+                    stacklevel=4,
+                )
+        untrained = [name for name in untrained if name not in sources]
         if self.trained_on and untrained:
             warnings.warn(
                 f"the model was not trained on {', '.join(untrained)} of {space}: predictions are unreliable,"
@@ -632,3 +760,15 @@ class Ensemble:
             batch_size: number of texts in a batch.
         """
         return make_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
+
+
+def _with_novelties(
+    quantiles: np.ndarray, distributions: Sequence[PredictiveDistribution | None]
+) -> np.ndarray:
+    """Return quantiles with novelties as the last column, [N, K, Q + 1].
+
+    Args:
+        quantiles: [N, K, Q].
+        distributions: predictive distributions of the surrogates of K objectives.
+    """
+    return np.concatenate([quantiles, novelties(distributions, len(quantiles))[:, :, None]], 2)

@@ -39,7 +39,12 @@ from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
-from nas_rlm.surrogates.registry import Surrogate, graph_surrogates, surrogate_by_objective
+from nas_rlm.surrogates.registry import (
+    Surrogate,
+    graph_surrogates,
+    surrogate_by_objective,
+    transferable,
+)
 from nas_rlm.surrogates.transfer import SourceSurrogate
 from nas_rlm.text import from_architectures
 
@@ -292,6 +297,7 @@ def accuracy_sources(
         objective: name of the accuracy.
         existing: surrogates by space.
     """
+    existing = transferable(existing, space)
     sources = space_sources(space, rows, existing, objective)
     if sources or objective == ACCURACY:
         return sources

@@ -5,12 +5,13 @@ Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 ADAM_STEPS, LEARNING_RATE = 80, 0.1  # of the search for hyperparameters
+FIRST_DECAY, SECOND_DECAY, ADAM_EPSILON = 0.9, 0.999, 1e-8
 # Hyperparameters are fitted on at most MAX_BLOCKS blocks of rows: the cost grows with the cube of a block's
 # size.
 BLOCK_SIZE, MAX_BLOCKS = 1000, 3
@@ -83,17 +84,14 @@ def fit_hyperparameters(
     """
     num_blocks = max(1, min(MAX_BLOCKS, len(targets) // BLOCK_SIZE))
     blocks = list(zip(features.split(BLOCK_SIZE), targets.split(BLOCK_SIZE), strict=True))[:num_blocks]
-    fitted = [
-        fit_to_subsets(rows, group_sizes, row_targets, torch.ones(1, len(rows), dtype=torch.bool), num_linear)
-        for rows, row_targets in blocks
-    ]
-    return torch.cat(fitted).log().mean(0).exp()
+    fitted = [_fit_block(rows, group_sizes, row_targets, num_linear) for rows, row_targets in blocks]
+    return torch.stack(fitted).log().mean(0).exp()
 
 
 def fit_to_subsets(
     features: Tensor, group_sizes: Sequence[int], targets: Tensor, subsets: Tensor, num_linear: int = 0
 ) -> Tensor:
-    """Fit hyperparameters to several subsets of training rows at once, such as those of cross-validation.
+    """Fit hyperparameters to several subsets of training rows, such as those of cross-validation.
 
     Args:
         features: as for `fit_hyperparameters`.
@@ -105,45 +103,76 @@ def fit_to_subsets(
     Returns:
         D inverse length scales, then the noise variance, for each subset, float64 [B, D + 1].
     """
-    num_subsets, dtype = len(subsets), features.dtype
+    fitted = [
+        fit_hyperparameters(features[subset], group_sizes, targets[subset], num_linear) for subset in subsets
+    ]
+    return torch.stack(fitted)
+
+
+def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, num_linear: int) -> Tensor:
+    """Fit hyperparameters on one block of rows; see `fit_hyperparameters`."""
     group = torch.repeat_interleave(torch.arange(len(group_sizes)), torch.tensor(group_sizes))
-    sizes = torch.tensor(group_sizes, dtype=dtype).clamp(min=1)
-    log_gains = (-0.5 * sizes.log() - 1).repeat(num_subsets, 1).requires_grad_()
-    log_scales = torch.zeros(num_subsets, features.shape[1], dtype=dtype, requires_grad=True)
-    log_noise = torch.full((num_subsets,), INITIAL_NOISE, dtype=dtype).log().requires_grad_()
-    optimizer = torch.optim.Adam([log_gains, log_scales, log_noise], lr=LEARNING_RATE)
-    for _ in range(ADAM_STEPS):
-        scaled = features * (log_scales + log_gains[:, group]).exp()[:, None]
-        noise = NOISE_FLOOR + log_noise.exp()
-        log_likelihoods = _log_likelihoods(scaled, targets, noise, subsets, num_linear)
-        loss = log_scales.square().sum() / (2 * LOG_SCALE_PRIOR_STD**2) - log_likelihoods.sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    inverse_length_scales = (log_scales + log_gains[:, group]).exp()
-    return torch.cat([inverse_length_scales, (NOISE_FLOOR + log_noise.exp())[:, None]], 1).detach()
+    sizes = torch.tensor(group_sizes, dtype=features.dtype).clamp(min=1)
+    lengths = [len(sizes), features.shape[1], 1]
+
+    def gradient(parameters: Tensor) -> Tensor:
+        log_gains, log_scales, log_noise = parameters.split(lengths)
+        scaled = features * (log_scales + log_gains[group]).exp()
+        by_scale, by_noise = _likelihood_gradient(scaled, targets, NOISE_FLOOR + log_noise.exp(), num_linear)
+        by_gain = torch.zeros_like(log_gains).index_add(0, group, by_scale)
+        prior = log_scales / LOG_SCALE_PRIOR_STD**2
+        return torch.cat([-by_gain, prior - by_scale, -by_noise * log_noise.exp()])
+
+    log_noise = torch.tensor([INITIAL_NOISE], dtype=features.dtype).log()
+    initial = torch.cat([-0.5 * sizes.log() - 1, torch.zeros(lengths[1], dtype=features.dtype), log_noise])
+    log_gains, log_scales, log_noise = _adam(gradient, initial).split(lengths)
+    return torch.cat([(log_scales + log_gains[group]).exp(), NOISE_FLOOR + log_noise.exp()])
 
 
-def _log_likelihoods(
-    scaled: Tensor, targets: Tensor, noise: Tensor, subsets: Tensor, num_linear: int
-) -> Tensor:
-    """Return log marginal likelihoods for the signal variances that maximise them, up to a constant, [B].
+def _adam(gradient: Callable[[Tensor], Tensor], parameters: Tensor) -> Tensor:
+    """Return the parameters after `ADAM_STEPS` steps of Adam (Kingma and Ba 2015) with its default decays.
+
+    Creating an optimizer of torch imports its compiler, which takes longer than all steps.
+    """
+    first, second = torch.zeros_like(parameters), torch.zeros_like(parameters)
+    for step in range(1, ADAM_STEPS + 1):
+        slope = gradient(parameters)
+        first = FIRST_DECAY * first + (1 - FIRST_DECAY) * slope
+        second = SECOND_DECAY * second + (1 - SECOND_DECAY) * slope.square()
+        scale = (second / (1 - SECOND_DECAY**step)).sqrt() + ADAM_EPSILON
+        parameters = parameters - LEARNING_RATE / (1 - FIRST_DECAY**step) * first / scale
+    return parameters
+
+
+def _likelihood_gradient(
+    scaled: Tensor, targets: Tensor, noise: Tensor, num_linear: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the log marginal likelihood for the signal variance that maximises it.
 
     Args:
-        scaled: features times inverse length scales, float64 [B, M, D].
+        scaled: features times their inverse length scales, float64 [M, D].
         targets: float64 [M].
-        noise: noise variances, float64 [B].
-        subsets: whether a row is in each subset, bool [B, M].
+        noise: noise variance, float64 [1].
         num_linear: as for `GaussianProcess`.
+
+    Returns:
+        The derivatives by the log inverse length scales [D], and by the noise variance [1].
     """
-    identity = torch.eye(len(targets), dtype=scaled.dtype)
-    matrices = _kernel(scaled, scaled, num_linear) + noise[:, None, None] * identity
-    is_within = subsets[:, :, None] & subsets[:, None, :]
-    factors = torch.linalg.cholesky(torch.where(is_within, matrices, identity))
-    white = torch.linalg.solve_triangular(factors, (targets * subsets)[..., None], upper=False)
-    counts = subsets.sum(1)
-    fits = -0.5 * counts * (white.square().sum((1, 2)) / counts + EPSILON).log()
-    return fits - factors.diagonal(dim1=1, dim2=2).log().sum(1)
+    matern, linear = scaled.split([scaled.shape[1] - num_linear, num_linear], 1)
+    distance = _scaled_distance(matern, matern)
+    decay = torch.exp(-distance)
+    kernel = (1 + distance).mul_(decay).addmm_(linear, linear.T)
+    kernel.diagonal().add_(noise)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(kernel))
+    alpha = inverse @ targets
+    variance = targets @ alpha / len(targets) + EPSILON
+    by_kernel = inverse.addr_(alpha, alpha, beta=-0.5, alpha=float(0.5 / variance))
+    by_linear = 2 * (linear * (by_kernel @ linear)).sum(0)
+    by_noise = by_kernel.diagonal().sum()[None]
+    # The derivative of the Matérn kernel by a squared distance is -1.5 times the decay.
+    weighted = decay.mul_(by_kernel)
+    by_matern = -6 * (weighted.sum(1) @ matern.square() - (matern * (weighted @ matern)).sum(0))
+    return torch.cat([by_matern, by_linear]), by_noise
 
 
 def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
@@ -187,13 +216,18 @@ def _cholesky_factor(scaled: Tensor, noise: Tensor, num_linear: int) -> Tensor:
 
 
 def _kernel(a: Tensor, b: Tensor, num_linear: int) -> Tensor:
-    """Return the sum of a Matérn kernel on the first features and a linear kernel on the last, […, A, B]."""
-    num_matern = a.shape[-1] - num_linear
-    return _matern(a[..., :num_matern], b[..., :num_matern]) + a[..., num_matern:] @ b[..., num_matern:].mT
+    """Return the sum of a Matérn kernel on the first features and a linear kernel on the last, [A, B]."""
+    num_matern = a.shape[1] - num_linear
+    return _matern(a[:, :num_matern], b[:, :num_matern]) + a[:, num_matern:] @ b[:, num_matern:].T
 
 
 def _matern(a: Tensor, b: Tensor) -> Tensor:
-    """Return the Matérn-3/2 kernel of unit variance and length scale, […, A, B]."""
-    squares = a.square().sum(-1)[..., None] + b.square().sum(-1)[..., None, :] - 2 * a @ b.mT
-    distance = SQRT3 * (squares.clamp(min=0) + 1e-8).sqrt()
+    """Return the Matérn-3/2 kernel of unit variance and length scale, [A, B]."""
+    distance = _scaled_distance(a, b)
     return (1 + distance) * torch.exp(-distance)
+
+
+def _scaled_distance(a: Tensor, b: Tensor) -> Tensor:
+    """Return √3 times the distances between rows, [A, B]."""
+    squares = a.square().sum(1)[:, None] + b.square().sum(1)[None] - 2 * a @ b.T
+    return SQRT3 * (squares.clamp(min=0) + 1e-8).sqrt()

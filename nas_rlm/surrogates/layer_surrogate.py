@@ -19,6 +19,7 @@ from torch import Tensor
 from nas_rlm.graph.executed_layers import ALL, TERMS, Layer
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CLASSES, groups_of_cost
+from nas_rlm.surrogates.layer_calibration import DeviceEvidence, spread_of_errors, std_of_errors
 from nas_rlm.surrogates.layer_network import (
     NUM_EPOCHS,
     SMALLEST,
@@ -35,7 +36,6 @@ from nas_rlm.surrogates.predictive import (
     MIN_LABELS,
     LogTransform,
     PredictiveDistribution,
-    normal_quantiles,
 )
 from nas_rlm.utils.progress import progress_bar
 
@@ -45,39 +45,10 @@ RIDGE = 1e-2  # of the covariances of hidden values
 NUM_FOLDS = 10  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
 HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
-EXPONENTS = (0.5, 0.75, 1.0)  # with which an interval may grow with novelty
-COVERED = 0.8  # share of the measurements in an interval between the quantiles at 0.1 and 0.9
-MIN_STD, MAX_LOG_STD = 0.005, 1.0
+MAX_LOG_STD = 1.0
 CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
 CALIBRATION = ("threshold", "strength", "std", "exponent")
 ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
-
-
-@dataclass(frozen=True)
-class DeviceEvidence:
-    """How well a device's latencies of one family are predicted from those of other families.
-
-    Args:
-        networks: number of labelled networks.
-        families: number of their families; that of the networks if they have none.
-        relative_error: mean absolute error, relative to the measured latency (MAPE); None where no family
-            could be left out.
-        within_10_percent: share of the predictions within 10 % of the measured latency; None likewise.
-    """
-
-    networks: int
-    families: int
-    relative_error: float | None = None
-    within_10_percent: float | None = None
-
-    def __str__(self) -> str:
-        learnt_from = f"{self.networks:,} networks of {self.families} families"
-        if self.relative_error is None or self.within_10_percent is None:
-            return f"{learnt_from}; the error on other families is not known"
-        return (
-            f"{learnt_from}; with families left out: error {self.relative_error:.1%},"
-            f" {self.within_10_percent:.0%} within 10 %"
-        )
 
 
 @dataclass(frozen=True)
@@ -148,8 +119,8 @@ class LayerSurrogate:
             evidence[name] = DeviceEvidence(*counted)
             if is_predicted.any():
                 own = errors[is_predicted, k]
-                min_std = _std(known_errors[np.isfinite(known_errors[:, k]), k])
-                calibration[k, 2:] = _spread(own, novelties[is_predicted, k], min_std)
+                min_std = std_of_errors(known_errors[np.isfinite(known_errors[:, k]), k])
+                calibration[k, 2:] = spread_of_errors(own, novelties[is_predicted, k], min_std)
                 relative = np.abs(np.expm1(own))
                 within = float((relative <= 0.1).mean())
                 evidence[name] = DeviceEvidence(*counted, float(relative.mean()), within)
@@ -304,10 +275,16 @@ class LayerSurrogate:
         return strengths
 
     def transform(self, texts: Sequence[str]) -> Tensor:
-        """Return means and standard deviations of log latencies of N networks, float64 [N, K, 2].
+        """Return means and standard deviations of log latencies, and novelties, of N networks.
+
+        A novelty says how unlike the labelled networks of a device a network is. Up to 1 it counts as known.
+        Above `MAX_NOVELTY` it is predicted by its costs alone.
 
         Args:
             texts: texts of the networks.
+
+        Returns:
+            float64 [N, K, 3].
         """
         return self.transform_counts(LayerCounts.of_texts(texts))
 
@@ -316,17 +293,7 @@ class LayerSurrogate:
         mean, novelties = self._predict(counts)
         log_std = np.log(self.calibration[:, 2]) + self.calibration[:, 3] * np.log(np.maximum(novelties, 1))
         std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
-        return torch.from_numpy(np.stack([mean, std], 2))
-
-    def novelties(self, texts: Sequence[str]) -> np.ndarray:
-        """Return how unlike the labelled networks of each device N networks are, float64 [N, K].
-
-        Up to 1 a network counts as known. Above `MAX_NOVELTY` it is predicted by its costs alone.
-
-        Args:
-            texts: texts of the networks.
-        """
-        return self._predict(LayerCounts.of_texts(texts))[1]
+        return torch.from_numpy(np.stack([mean, std, novelties], 2))
 
     def layer_latencies(self, text: str, objective: str) -> list[tuple[Layer, int, float]]:
         """Return the layers of a network with their latencies.
@@ -355,12 +322,12 @@ class LayerSurrogate:
         """Return the predictive distribution of a latency of N networks.
 
         Args:
-            features: result of `transform`, float64 [N, K, 2].
+            features: result of `transform`, float64 [N, K, 3].
             objective: one of this surrogate's objectives.
         """
         own = features[:, self.objectives.index(objective)].numpy()
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
-        return PredictiveDistribution(LogTransform(), own[:, 0], own[:, 1], temperature)
+        return PredictiveDistribution(LogTransform(), own[:, 0], own[:, 1], temperature, own[:, 2])
 
     def without(self, objectives: Sequence[str]) -> LayerSurrogate | None:
         """Return a copy without the given objectives, or None if no objective is left.
@@ -467,29 +434,3 @@ def _leverages(scaled: np.ndarray, precision: np.ndarray) -> np.ndarray:
     """Return the leverages of N networks relative to their mean over labelled ones, float64 [N]."""
     leverages: np.ndarray = ((scaled @ precision) * scaled).sum(1) / scaled.shape[1]
     return leverages
-
-
-def _std(errors: np.ndarray) -> float:
-    """Return the standard deviation whose 80 % intervals have 80 % of the errors, float64 [M]."""
-    if not len(errors):
-        return MIN_STD
-    bound = float(np.quantile(np.abs(errors), COVERED))
-    return max(MIN_STD, bound / float(normal_quantiles([(1 + COVERED) / 2])[0]))
-
-
-def _spread(errors: np.ndarray, novelties: np.ndarray, min_std: float) -> tuple[float, float]:
-    """Return the standard deviation of log latencies, and the exponent with which novelty increases it.
-
-    Args:
-        errors: errors of the log latencies of networks whose families were left out, float64 [M].
-        novelties: their novelties, float64 [M].
-        min_std: standard deviation of the errors of networks of known families.
-    """
-    logs = np.log(np.maximum(novelties, 1))
-    best = (np.inf, 1.0, 0.0)
-    for exponent in EXPONENTS:
-        scaled = errors / np.exp(exponent * logs)
-        std = max(min_std, _std(scaled))
-        loss = float((np.abs(scaled) / std).mean() + np.log(std) + exponent * logs.mean())
-        best = min(best, (loss, std, exponent))
-    return best[1], best[2]

@@ -28,12 +28,15 @@ class PredictiveDistribution:
         mean: means of the scores, float64 [N].
         std: standard deviations of the scores, float64 [N].
         temperature: divisor of the sum of the log-probabilities of network and surrogate.
+        novelty: how unlike the labelled networks each row is, see `LayerSurrogate.transform`, float64 [N];
+            None if the surrogate does not know.
     """
 
     transform: NormalScoreTransform | LogTransform
     mean: np.ndarray
     std: np.ndarray
     temperature: float = 1.0
+    novelty: np.ndarray | None = None
 
     @property
     def median(self) -> np.ndarray:

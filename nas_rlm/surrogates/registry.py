@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
+import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import Genome
+from nas_rlm.data.objective_kinds import depends_on_task
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -24,7 +29,8 @@ TextSurrogate = LayerSurrogate | NgramSurrogate  # of networks or programs, on f
 Surrogate = FeatureSurrogate | TextSurrogate
 AnySurrogate = Surrogate | ZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
-MAX_LISTED = 5  # names in a message
+MAX_LISTED, MAX_NAME_LENGTH = 5, 80  # names in a message, and characters of a name
+_warns_of_novelty: ContextVar[bool] = ContextVar("warns_of_novelty", default=True)
 KINDS: dict[str, type[Surrogate]] = {
     "graph": GraphSurrogate,
     "latency": LatencySurrogate,
@@ -78,6 +84,27 @@ def uses_genome(surrogates: Sequence[AnySurrogate]) -> bool:
     )
 
 
+def transferable(
+    surrogates: Mapping[str, Sequence[GraphSurrogate]], space: str
+) -> dict[str, Sequence[GraphSurrogate]]:
+    """Return the surrogates whose objectives can be transferred to a space.
+
+    Accuracies and other objectives of training are those of one task. Objectives of devices are not.
+
+    Args:
+        surrogates: surrogates by space.
+        space: name of the space that is predicted.
+    """
+    task = search_spaces.task_of(space)
+    found: dict[str, Sequence[GraphSurrogate]] = {}
+    for other, group in surrogates.items():
+        if task and search_spaces.task_of(other) not in ("", task):
+            rest = [s.without([name for name in s.objectives if depends_on_task(name)]) for s in group]
+            group = [surrogate for surrogate in rest if surrogate is not None]
+        found[other] = group
+    return found
+
+
 def predictive_distributions(
     surrogates: Sequence[AnySurrogate],
     texts: Sequence[str],
@@ -115,26 +142,52 @@ def predictive_distributions(
     ]
 
 
-def novelties(
-    surrogates: Sequence[AnySurrogate], texts: Sequence[str], objectives: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Return the novelties of N networks for each objective that a layer surrogate predicts, float64 [N].
+def novelties(distributions: Sequence[PredictiveDistribution | None], num_networks: int) -> np.ndarray:
+    """Return how unlike the labelled networks N networks are, float64 [N, K].
 
     Args:
-        surrogates: surrogates of one space.
-        texts: texts of the networks.
-        objectives: names of the objectives.
+        distributions: predictive distributions of K objectives; None where no surrogate predicts one.
+        num_networks: number N of networks.
+
+    Returns:
+        The novelties; NaN for objectives that no layer surrogate predicts.
     """
-    by_objective = surrogate_by_objective(surrogates)
-    found: dict[str, np.ndarray] = {}
-    by_surrogate: dict[int, np.ndarray] = {}
-    for name in objectives:
-        surrogate = by_objective.get(name)
-        if isinstance(surrogate, LayerSurrogate):
-            if id(surrogate) not in by_surrogate:
-                by_surrogate[id(surrogate)] = surrogate.novelties(texts)
-            found[name] = by_surrogate[id(surrogate)][:, surrogate.objectives.index(name)]
+    found = np.full((num_networks, len(distributions)), np.nan)
+    for k, distribution in enumerate(distributions):
+        if distribution is not None and distribution.novelty is not None:
+            found[:, k] = distribution.novelty
     return found
+
+
+class NoveltyWarning(UserWarning):
+    """Networks are unlike all labelled ones of a device: their latencies are predicted by costs alone."""
+
+
+def warn_of_novel_networks(novelties_of: np.ndarray, objectives: Sequence[str], names: Sequence[str]) -> None:
+    """Warn of networks that are unlike all labelled ones.
+
+    Args:
+        novelties_of: novelties, see `novelties`, float64 [N, K].
+        objectives: names of the K objectives.
+        names: names of the N networks.
+
+    Warns:
+        NoveltyWarning: a novelty is above `MAX_NOVELTY`.
+    """
+    if not _warns_of_novelty.get():
+        return
+    for message in novelty_messages(dict(zip(objectives, novelties_of.T, strict=True)), names):
+        warnings.warn(message, NoveltyWarning, stacklevel=4)
+
+
+@contextmanager
+def without_novelty_warnings() -> Iterator[None]:
+    """Within the context, `warn_of_novel_networks` does nothing; for searches, which predict many times."""
+    token = _warns_of_novelty.set(False)
+    try:
+        yield
+    finally:
+        _warns_of_novelty.reset(token)
 
 
 def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
@@ -145,7 +198,7 @@ def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str
         ['no labelled network of latency/a is like x: the predicted interval is wide']
 
     Args:
-        novelties_of: novelties of N networks by objective, see `novelties`.
+        novelties_of: novelties of N networks by objective; NaN where they are not known.
         names: names of the networks.
     """
     networks_of: dict[tuple[str, ...], list[str]] = {}
@@ -161,6 +214,7 @@ def novelty_messages(novelties_of: Mapping[str, np.ndarray], names: Sequence[str
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as text, the first ones if there are many."""
-    shown, num_others = names[:MAX_LISTED], len(names) - MAX_LISTED
+    """Return names as text, the first ones if there are many; long ones are cut."""
+    shown = [n if len(n) <= MAX_NAME_LENGTH else f"{n[:MAX_NAME_LENGTH]}…" for n in names[:MAX_LISTED]]
+    num_others = len(names) - MAX_LISTED
     return ", ".join(shown) + (f" and {num_others:,} more" if num_others > 0 else "")

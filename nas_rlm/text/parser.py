@@ -42,6 +42,19 @@ def is_network_text(text: str) -> bool:
     return _MAIN.match(text) is not None and text.rstrip().endswith("}")
 
 
+def reads_tokens(text: str) -> bool:
+    """Return whether a network reads token ids: an input of integers, and no images.
+
+    Args:
+        text: text of a network.
+    """
+    main = _MAIN.match(text)
+    declared = _DECLARED.findall(main[2]) if main else []
+    inputs = [(element, shape.count(",") + 1) for element, shape, name in declared if _VALUE.fullmatch(name)]
+    has_images = any(element.startswith("float") and rank == 4 for element, rank in inputs)
+    return not has_images and any(element in ("int32", "int64") for element, _ in inputs)
+
+
 def is_onnx_text(text: str) -> bool:
     """Return True for ONNX text, canonical or not; False for other text, such as program code."""
     start = text[:HEADER_CHARACTERS].lstrip()

@@ -9,13 +9,14 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import search_spaces
-from nas_rlm.data.objective_kinds import VALID_NAME, expected_value, is_known_kind, kind_of
+from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_known_kind, kind_of
 from nas_rlm.data.omissions import is_valid_target
-from nas_rlm.data.tables import METADATA_PREFIXES, MIN_LATENCY_MS, SPACE_NAMES, Row
+from nas_rlm.data.tables import EXACT_OBJECTIVES, METADATA_PREFIXES, MIN_LATENCY_MS, SPACE_NAMES, Row
 from nas_rlm.files import read_text
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
@@ -26,6 +27,9 @@ ARCHITECTURE_COLUMNS = ("architecture", "arch", "arch_str")
 IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 SPACE_COLUMN = "space"
 MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # cells without a value, in lower case
+MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
+MAX_CHECKED, COST_TOLERANCE = 1000, 0.01  # rows whose costs are counted, and the relative difference allowed
+MAX_LISTED_LINES = 5
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
 
@@ -38,11 +42,13 @@ class CsvTable:
         rows: a row for each architecture, or several where lines contradict each other.
         columns: name of the column of each objective.
         summary: lines on what was read and what was left out.
+        warnings: lines on what may be wrong: names of columns, and costs that are not those of the networks.
     """
 
     rows: list[Row]
     columns: dict[str, str]
     summary: list[str]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,9 @@ def read_csv(
     if unused:
         summary.append(f"columns that are not used: {', '.join(unused)}")
     merged, reports = _merge(lines, rows)
-    return CsvTable(merged, roles.objectives, summary + reports)
+    warnings = [hint for name in unused if _has_numbers(lines, name) and (hint := _column_hint(name))]
+    warnings += _wrong_costs(lines, rows, spaces)
+    return CsvTable(merged, roles.objectives, summary + reports, warnings)
 
 
 def objective_of_column(column: str) -> str:
@@ -172,9 +180,11 @@ class _Roles:
                     )
                 roles.objectives[objective] = column
         if not roles.objectives:
+            hints = [h for c in columns if c not in roles.used and (h := _column_hint(c))]
             raise ValueError(
                 f"{str(path)!r} has no column whose name is an objective, such as accuracy or latency/mybox:"
                 f" expected the objective of one of the columns {', '.join(columns)}"
+                + "".join(f"; {hint}" for hint in hints)
             )
         return roles
 
@@ -297,6 +307,46 @@ def _value_summary(rows: Sequence[Row], roles: _Roles) -> list[str]:
             line += f"; {ignored:,} are below {MIN_LATENCY_MS} ms, which models do not learn"
         summary.append(line)
     return summary
+
+
+def _column_hint(column: str) -> str:
+    """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
+    start = re.split(r"[/_ .(-]", column)[0]
+    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
+    if not kind:
+        return ""
+    rest = column[len(start) :].strip("/_ .()-")
+    name = f"{kind}/{rest}" if rest else kind
+    if not VALID_NAME.fullmatch(name):
+        name = kind
+    return (
+        f"column {column!r} is not used; did you mean {name}? Rename it, or give --objective {name}={column}"
+    )
+
+
+def _wrong_costs(
+    lines: Sequence[_Line], rows: Sequence[Row], spaces: Mapping[str, SearchSpace[Any]]
+) -> list[str]:
+    """Return a warning for flops and for params that are not those of the networks of the first rows."""
+    by_name = {space.name: space for space in spaces.values()}
+    found = []
+    for name in EXACT_OBJECTIVES:
+        wrong = []
+        given = [(line, row) for line, row in zip(lines, rows, strict=True) if name in row.targets]
+        for line, row in progress_bar(given[:MAX_CHECKED], f"check {name}", unit="line", delay=2):
+            space = by_name[row.space]
+            counted = getattr(space, name)(space.parse(row.arch_str))
+            if abs(row.targets[name] - counted) > COST_TOLERANCE * counted:
+                wrong.append((line.number, row.targets[name], counted))
+        if wrong:
+            number, value, counted = wrong[0]
+            listed = ", ".join(str(w[0]) for w in wrong[:MAX_LISTED_LINES])
+            more = f" and {len(wrong) - MAX_LISTED_LINES:,} more" if len(wrong) > MAX_LISTED_LINES else ""
+            found.append(
+                f"{name} is not that of the networks in lines {listed}{more}: line {number} has {value:g},"
+                f" and the network has {counted:,}. Leave the column out: {name} need no column"
+            )
+    return found
 
 
 def _merge(lines: Sequence[_Line], rows: Sequence[Row]) -> tuple[list[Row], list[str]]:

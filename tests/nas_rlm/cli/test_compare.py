@@ -21,7 +21,7 @@ def test_the_table_has_costs_and_intervals(capsys, command, layer_rlm, cell_file
     assert lines[0].split() == ["cell0.onnx", "cell1.onnx"]
     rows = {line.split("  ")[0]: line for line in lines[1:]}
     assert list(rows) == [
-        *("MACs", "parameters", "activations", "latency/cortexA76cpu (ms)", "latency/mybox (ms)")
+        *("MACs", "parameters", "activations", "latency/cortexA76cpu (ms, one input)", "latency/mybox (ms)")
     ]
     for network in found.networks:
         assert f"{network.macs:,}" in rows["MACs"]
@@ -62,7 +62,7 @@ def test_the_page_has_table_and_picture(tmp_path, layer_checkpoint):
 def test_without_a_layer_surrogate_the_picture_alone_is_refused(capsys, tmp_path, command):
     pixel = (*command, "--objectives", "latency/pixel3")
     assert main([*pixel]) == 0
-    assert "latency/pixel3 (ms)" in capsys.readouterr().out
+    assert "latency/pixel3 (ms, one input)" in capsys.readouterr().out
     out = tmp_path / "blocks.png"
     assert "no layer surrogate predicts latency/pixel3" in refused(capsys, *pixel, "--out", out)
     assert not out.exists()

@@ -7,19 +7,37 @@ from nas_rlm.devices.known import known_devices
 from tests.nas_rlm.cli.commands import refused
 
 
-def test_the_list_has_descriptions_sources_and_errors(capsys, layer_checkpoint):
+def test_the_list_has_a_line_for_each_device(capsys, layer_checkpoint):
     assert main(["devices", "--model", str(layer_checkpoint)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    i = next(i for i, line in enumerate(lines) if line.startswith("latency/cortexA76cpu"))
-    assert "phone CPU" in lines[i]
-    assert "any family" in lines[i + 1]
-    assert "mynets" in lines[i + 2]
-    assert "40 labels of 3 families" in lines[i + 2]
-    assert lines[i + 2].endswith("within 10 %, families left out")
-    j = lines.index("latency/mybox")
-    assert "mynets" in lines[j + 2]
-    k = next(k for k, line in enumerate(lines) if line.startswith("latency/pixel3"))
-    assert lines[k + 1] == "  learnt from –"
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["device", "error", "learnt", "from", "quantity", "description"]
+    i = lines.index("phone CPU")
+    name, error, *learnt = lines[i + 1].split()
+    assert name == "latency/cortexA76cpu" and error.endswith("%")
+    assert " ".join(learnt).startswith("40 networks of 3 families ms, one input Cortex-A76, Google Pixel 4")
+    j = lines.index("other devices")
+    assert lines[j + 1].startswith("latency/mybox ")
+    assert not any(line.startswith("latency/pixel3") for line in lines)  # not of networks of any family
+    assert main(["devices", "--model", str(layer_checkpoint), "--every"]) == 0
+    assert "latency/pixel3" in capsys.readouterr().out
+
+
+def names_of(capsys, *options):
+    assert main(["devices", *options, "--json"]) == 0
+    return {device["name"] for device in json.loads(capsys.readouterr().out)}
+
+
+def test_devices_are_selected(capsys, shipped_rlm):
+    assert names_of(capsys, "*PIXEL*") == {"pixel2", "pixel3"}
+    assert names_of(capsys, "latency/fpga") == {"fpga"}
+    of_space = names_of(capsys, "--space", "ofa_mbv3")
+    assert "v100_64" in of_space and "pixel3" not in of_space
+    assert names_of(capsys, "--kind", "phone gpu") == {"adreno630gpu", "adreno640gpu"}
+    both = names_of(capsys, "v100*", "--space", "ofa_mbv3", "--kind", "GPU")
+    assert both == {"v100_1", "v100_32", "v100_64"}
+    assert "no device of nas is one of x* --space fbnet" in refused(
+        capsys, "devices", "x*", "--space", "fbnet"
+    )
 
 
 def test_json_has_the_records(capsys, layer_checkpoint):
@@ -27,18 +45,20 @@ def test_json_has_the_records(capsys, layer_checkpoint):
     found = json.loads(capsys.readouterr().out)
     records = [device.to_dict() for device in known_devices(layer_checkpoint)]
     assert found == json.loads(json.dumps(records))
-    assert list(found[0]) == ["objective", "name", "description", "any_network", "sources"]
+    assert list(found[0]) == [
+        *("objective", "name", "description", "device_class", "quantity", "any_network", "sources")
+    ]
     assert list(found[0]["sources"][0]) == [
         *("space", "networks", "labels", "families", "relative_error", "within_10_percent", "protocol")
     ]
 
 
-def test_the_default_is_the_shipped_model(capsys, shipped_rlm):
+def test_the_default_is_short(capsys, shipped_rlm):
     assert main(["devices"]) == 0
-    shown = capsys.readouterr().out
-    assert "latency/pixel3  phone (Google Pixel 3)" in shown
-    assert "error –" in shown
-    assert "latency/cortexA76cpu" in shown and "families left out" in shown
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) < 40
+    assert any(line.startswith("latency/cortexA76cpu") for line in shown)
+    assert "fbnet 27" in shown[-1] and "--every lists them" in shown[-1]
 
 
 def test_a_model_without_devices_says_so(capsys):

@@ -39,7 +39,7 @@ def test_directories_that_are_not_empty_are_not_changed(tmp_path, model, table, 
             ["export", "--space", "nasbench201", "--arch", "|conv_9x9~0|+" + ARCHS[0].split("+", 1)[1]],
             ["conv_9x9"],
         ),
-        (["predict", "absent.onnx", "--objectives", "accuracy"], ["no ONNX file", "absent.onnx"]),
+        (["predict", "absent.onnx", "--objectives", "accuracy"], ["there is no file 'absent.onnx'"]),
         (["predict", "--objectives", "accuracy"], ["ONNX files", "--space and --archs"]),
         (["predict", "--space", "nasbench201", "--objectives", "accuracy"], ["--space and --archs"]),
         (

@@ -350,3 +350,21 @@ def test_a_network_unlike_all_labelled_ones_is_named_with_its_devices(
     assert capsys.readouterr().err == ""
     assert main([*command, "flops", str(novel)]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_architectures_unlike_all_labelled_networks_give_a_warning(capsys, tmp_path, layer_checkpoint):
+    space, archs = search_spaces.get("gpt_s"), tmp_path / "archs.txt"
+    drawn = [str(space.sample(np.random.default_rng(seed))) for seed in range(3)]
+    archs.write_text("\n".join(drawn))
+    inputs = ["--space", "gpt_s", "--archs", str(archs), "--model", str(layer_checkpoint)]
+    for verb in (["predict", "--objectives"], ["rank", "--by"]):
+        capsys.readouterr()
+        assert main([*verb, "latency/cortexA76cpu", *inputs]) == 0
+        captured = capsys.readouterr()
+        assert captured.err.count("no labelled network of latency/cortexA76cpu is like ") == 1
+        assert "the predicted intervals are wide" in captured.err
+    search = ["search", "--space", "gpt_s", "--model", str(layer_checkpoint), "--out", str(tmp_path / "run")]
+    small = ["--population", "3", "--generations", "2", "--sample", "2"]
+    assert main([*search, "--objectives", "latency/cortexA76cpu,latency/mybox", *small]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if "no labelled network" in line]
+    assert len(warned) == 2  # of the sample and of the front

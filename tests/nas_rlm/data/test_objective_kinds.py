@@ -1,6 +1,6 @@
 import pytest
 
-from nas_rlm.data.objective_kinds import expected_value, is_known_kind, kind_of, percent_warnings
+from nas_rlm.data.objective_kinds import expected_value, is_known_kind, kind_of, unit_warnings
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,12 @@ def test_the_range_is_described(objective, expected):
 
 def test_fractions_instead_of_percentages_are_reported():
     columns = {"accuracy/a": [0.5, 1.0], "accuracy": [0.5, 93.0], "mIoU": [0.5, 0.6]}
-    (line,) = percent_warnings(columns)
+    (line,) = unit_warnings(columns)
     assert line.startswith("accuracy/a is at most 1: expected percentages")
+
+
+def test_latencies_that_may_be_in_seconds_are_reported():
+    columns = {"latency/a": [0.003, 0.4], "latency/b": [0.4, 1.2], "energy/a": [0.1, 0.2], "latency/c": [0.1]}
+    assert unit_warnings(columns) == [
+        "latency/a is at most 0.4: expected milliseconds, and these may be seconds"
+    ]

@@ -7,10 +7,11 @@ import pytest
 import search_spaces
 from nas_rlm import known_devices
 from nas_rlm.data import Row
-from nas_rlm.devices.known import DESCRIPTIONS, FAMILIES_LEFT_OUT, LEAVE_ONE_OUT
+from nas_rlm.data.device_names import DESCRIPTIONS
+from nas_rlm.devices.known import FAMILIES_LEFT_OUT, LEAVE_ONE_OUT
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.layer_surrogate import DeviceEvidence
+from nas_rlm.surrogates.layer_calibration import DeviceEvidence
 from tests.nas_rlm.conftest import LAYER_OBJECTIVES, NUM_NETWORKS
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from nas_rlm.comparison import BlockLatency, ComparedNetwork, Comparison, Prediction
 from nas_rlm.plotting.block_latencies import COLORS, block_info, draw_blocks, shortened
 from nas_rlm.plotting.style import save_figure
+from nas_rlm.reports.comparison import BlockLatency, ComparedNetwork, Comparison, Prediction
 
 BLOCKS = (
     BlockLatency(32, "convolution", 5, 2.0),

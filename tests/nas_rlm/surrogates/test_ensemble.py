@@ -1,5 +1,6 @@
 """Surrogates of networks of any family in a model; see `tests.nas_rlm.test_rlm` for all else."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -18,7 +19,12 @@ from nas_rlm.surrogates.fitting import fit_latency_surrogate
 from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
-from nas_rlm.surrogates.registry import predictive_distributions, surrogate_by_objective
+from nas_rlm.surrogates.registry import (
+    NoveltyWarning,
+    predictive_distributions,
+    surrogate_by_objective,
+    without_novelty_warnings,
+)
 from nas_rlm.text import from_architectures
 from nas_rlm.text.parser import parse_network
 from tests.search_spaces.plain_space import PlainSpace
@@ -57,8 +63,10 @@ def rlm(request, surrogate, tiny_checkpoint):
 
 @pytest.fixture
 def no_warnings():
+    """Turn warnings into errors, except those of networks unlike the labelled ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", NoveltyWarning)
         yield
 
 
@@ -72,6 +80,58 @@ def test_networks_of_any_space_are_predicted_without_a_warning(rlm, surrogate, n
     rlm.check_space(name, [NAME])
     assert rlm.predict_text(texts, [NAME], LEVELS) == pytest.approx(found, rel=1e-4)
     assert np.array_equal(rlm.predict_text(texts, [NAME], LEVELS, space=name), found)
+
+
+def test_networks_unlike_the_labelled_ones_give_a_warning(rlm, surrogate):
+    known, novel = networks("nasbench201", 3)[0], networks("gpt_s", 2)
+    is_novel = (surrogate.transform(novel[1])[:, 0, 2] > 2).tolist()
+    assert is_novel == [True, True]
+    names = ", ".join(map(str, novel[0]))[:80]
+    for predict in (rlm.predict, rlm.sample):
+        with pytest.warns(NoveltyWarning, match=f"{NAME} is like {re.escape(names)}") as caught:
+            predict("gpt_s", novel[0], [NAME])
+        assert len(caught) == 1
+    with pytest.warns(NoveltyWarning, match=f"{NAME} is like text 0, text 1: .* intervals are wide"):
+        rlm.predict_text(novel[1], [NAME])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rlm.predict("nasbench201", known, [NAME])
+        with without_novelty_warnings():
+            rlm.predict("gpt_s", novel[0], [NAME])
+
+
+def test_sums_of_costs_of_another_space_say_where_they_were_learnt(tiny_checkpoint):
+    architectures, texts = networks("nasbench201", 25)
+    pairs = zip(architectures, latencies_of(texts), strict=True)
+    rows = [Row("nasbench201", str(a), {NAME: value}) for a, value in pairs]
+    rlm = RLM.load(tiny_checkpoint)
+    rlm.surrogates = {"nasbench201": [fit_latency_surrogate("nasbench201", rows, NAME)]}
+    rlm.trained_on = {"nasbench201": TrainedOn(25, (NAME,))}
+    message = f"{NAME} was learnt from networks of nasbench201 alone: for fbnet it is a sum of the costs"
+    with pytest.warns(NoveltyWarning, match=message) as caught:
+        rlm.predict("fbnet", networks("fbnet", 2)[0], [NAME])
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rlm.predict("nasbench201", architectures[:2], [NAME])
+
+
+def test_accuracies_of_another_task_are_not_transferred(rlm, tmp_path):
+    rlm.trained_on = {"nasbench201": TrainedOn(9, ("accuracy",))}
+    message = "accuracy cannot be predicted for language modelling: .* for image classification alone"
+    drawn, texts = networks("gpt_s", 1)
+    with pytest.raises(ValueError, match=message):
+        rlm.predict("gpt_s", drawn, ["accuracy"])
+    onnx.save(search_spaces.get("gpt_s").to_onnx(drawn[0]), tmp_path / "gpt.onnx")
+    for space in ("", "nasbench201"):
+        with pytest.raises(ValueError, match=message):
+            rlm.predict_onnx([tmp_path / "gpt.onnx"], ["accuracy"], space=space)
+    rlm.predict_onnx([tmp_path / "gpt.onnx"], [NAME, "flops"])
+    rlm.predict("fbnet", networks("fbnet", 1)[0], ["accuracy"])
+    rlm.trained_on = {**rlm.trained_on, "gpt_m": TrainedOn(9, ("accuracy",))}
+    rlm.check_task("gpt_s", ["accuracy"], texts)
+    with pytest.raises(ValueError, match=message):
+        rlm.check_task("nasbench201", ["accuracy"], texts)
 
 
 def test_onnx_files_are_predicted_without_a_space(rlm, tmp_path, no_warnings):

@@ -18,6 +18,7 @@ from nas_rlm.surrogates.registry import (
     novelty_messages,
     predictive_distributions,
     surrogate_by_objective,
+    transferable,
 )
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.conftest import LAYER_OBJECTIVES
@@ -118,13 +119,24 @@ def test_surrogates_by_kind_and_objective(graph_features, ngram_surrogate, layer
     }
 
 
+def test_accuracies_transfer_to_spaces_of_the_same_task_only(graph_features):
+    labelled = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
+    surrogate = fit_graph_surrogate(graph_features, labelled, ["accuracy", "latency/a"])
+    existing = {"nasbench201": [surrogate], "gpt_m": [surrogate], "mine": [surrogate]}
+    found = {space: [s.objectives for s in group] for space, group in transferable(existing, "gpt_s").items()}
+    both = [("accuracy", "latency/a")]
+    assert found == {"nasbench201": [("latency/a",)], "gpt_m": both, "mine": both}
+    assert transferable(existing, "unknown") == existing
+
+
 def test_novelties_are_those_of_layer_surrogates(layer_rlm, cell_files):
     texts = [*map(from_onnx, cell_files), from_onnx(residual_network(2))]
     surrogates = layer_rlm.surrogates_of("")
-    found = novelties(surrogates, texts, ["accuracy", LAYER_OBJECTIVES[1], "latency/pixel3"])
-    assert list(found) == [LAYER_OBJECTIVES[1]]
-    assert np.array_equal(found[LAYER_OBJECTIVES[1]], surrogates[0].novelties(texts)[:, 1])
-    assert (found[LAYER_OBJECTIVES[1]] > 2).tolist() == [False, False, True]
+    names = ["accuracy", LAYER_OBJECTIVES[1], "latency/pixel3"]
+    found = novelties(predictive_distributions(surrogates, texts, names), len(texts))
+    assert np.isnan(found[:, [0, 2]]).all()
+    assert np.array_equal(found[:, 1], surrogates[0].transform(texts)[:, 1, 2])
+    assert (found[:, 1] > 2).tolist() == [False, False, True]
 
 
 def test_a_line_for_the_networks_that_are_unlike_those_of_the_same_devices():
@@ -137,3 +149,5 @@ def test_a_line_for_the_networks_that_are_unlike_those_of_the_same_devices():
     many = {"latency/a": np.full(8, 3.0)}
     assert "is like 0, 1, 2, 3, 4 and 3 more: " in novelty_messages(many, [*map(str, range(8))])[0]
     assert novelty_messages({}, ["v"]) == []
+    assert novelty_messages({"accuracy": np.array([np.nan])}, ["v"]) == []
+    assert f"is like {'x' * 80}…: " in novelty_messages({"latency/a": np.array([3.0])}, ["x" * 200])[0]

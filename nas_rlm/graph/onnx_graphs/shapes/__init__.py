@@ -3,7 +3,13 @@
 No content of a file reaches native code here, so that no file can end the process.
 """
 
-from nas_rlm.graph.onnx_graphs.shapes import arrays, elementwise, layers  # noqa: F401  (they fill the table)
+from nas_rlm.graph.onnx_graphs.shapes import (  # noqa: F401  (they fill the table)
+    arrays,
+    elementwise,
+    layers,
+    machine_learning,
+    signals,
+)
 from nas_rlm.graph.onnx_graphs.shapes.registry import SHAPE_FUNCTIONS, OperatorCall
 
 __all__ = ["SHAPE_FUNCTIONS", "OperatorCall"]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from onnx import TensorProto, helper
 
 from nas_rlm.graph.onnx_graphs.shapes.layers import add, divide
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
 from nas_rlm.graph.onnx_graphs.tensors import (
-    BOOL,
     FLOAT,
     INT64,
-    NOT_A_TENSOR,
-    STRING,
     Dim,
     Dims,
     Tensor,
@@ -41,7 +37,7 @@ def _size(call: OperatorCall) -> list[Tensor]:
     return [Tensor(INT64, (), sizes=(None if shape is None else product(shape),))]
 
 
-def _open_shape(target: Tensor) -> Dims | None:
+def open_shape(target: Tensor) -> Dims | None:
     """Return as many open sizes as a vector of unknown sizes has elements; None if the number is not known.
 
     Raises:
@@ -60,7 +56,7 @@ def _reshape(call: OperatorCall) -> list[Tensor]:
     x, target = call.input(0), call.input(1)
     sizes = target.integers
     if sizes is None:
-        return [Tensor(x.dtype, _open_shape(target))]
+        return [Tensor(x.dtype, open_shape(target))]
     keeps_zero = not call.attribute("allowzero", 0)
     shape: list[Dim] = []
     for k, d in enumerate(sizes):
@@ -302,7 +298,7 @@ def _expand(call: OperatorCall) -> list[Tensor]:
     x, target = call.input(0), call.input(1)
     sizes = target.integers
     if sizes is None:
-        shape = _open_shape(target)
+        shape = open_shape(target)
         if shape is None or x.shape is None:
             return [Tensor(x.dtype, None)]
         return [Tensor(x.dtype, (None,) * max(len(shape), len(x.shape)))]
@@ -380,7 +376,7 @@ def _constant_of_shape(call: OperatorCall) -> list[Tensor]:
     target = call.input(0)
     sizes = target.integers
     if sizes is None:
-        return [Tensor(dtype, _open_shape(target))]
+        return [Tensor(dtype, open_shape(target))]
     return [Tensor(dtype, sizes)]
 
 
@@ -474,254 +470,3 @@ def _space_to_depth(call: OperatorCall) -> list[Tensor]:
     if side < 1 or any(type(d) is int and d % side for d in x[2:]):
         raise ValueError(f"blocksize {side} for an image of {_list(x[2:])}")
     return [Tensor(dtype, (x[0], product((x[1], side**2)), divide(x[2], side), divide(x[3], side)))]
-
-
-@shape_of("GridSample")
-def _grid_sample(call: OperatorCall) -> list[Tensor]:
-    x, grid, dtype = call.shape(0), call.shape(1), call.input(0).dtype
-    return [Tensor(dtype, (*x[:2], *grid[1:-1]) if x and grid else None)]
-
-
-@shape_of("AffineGrid")
-def _affine_grid(call: OperatorCall) -> list[Tensor]:
-    sizes, dtype = call.input(1).integers, call.input(0).dtype
-    return [Tensor(dtype, (sizes[0], *sizes[2:], len(sizes) - 2) if sizes else None)]
-
-
-@shape_of("RandomNormal", "RandomUniform")
-def _random(call: OperatorCall) -> list[Tensor]:
-    return [Tensor(call.attribute("dtype", FLOAT), tuple(call.attributes["shape"]))]
-
-
-@shape_of("Multinomial")
-def _multinomial(call: OperatorCall) -> list[Tensor]:
-    x = call.shape(0, rank=2)
-    return [
-        Tensor(
-            call.attribute("dtype", TensorProto.INT32),
-            (x[0] if x else None, call.attribute("sample_size", 1)),
-        )
-    ]
-
-
-@shape_of("Col2Im")
-def _col2im(call: OperatorCall) -> list[Tensor]:
-    x, image, block = call.shape(0, rank=3), call.input(1).integers, call.input(2).integers
-    channels = divide(x[1], product(block)) if x and block else None
-    sides = image or _open_shape(call.input(1))
-    if sides is None:
-        sides = None, None
-    return [Tensor(call.input(0).dtype, (x[0] if x else None, channels, *sides))]
-
-
-@shape_of("CenterCropPad")
-def _center_crop_pad(call: OperatorCall) -> list[Tensor]:
-    x, sizes = call.input(0), call.input(1).integers
-    if x.shape is None or sizes is None:
-        return [Tensor(x.dtype, None if x.shape is None else (None,) * len(x.shape))]
-    axes = [checked_axis(a, len(x.shape)) for a in call.attribute("axes", range(len(x.shape)))]
-    if len(axes) != len(sizes):
-        raise ValueError(f"{len(sizes)} sizes for {len(axes)} axes")
-    out = list(x.shape)
-    for a, d in zip(axes, sizes, strict=True):
-        out[a] = d
-    return [Tensor(x.dtype, tuple(out))]
-
-
-@shape_of("Det")
-def _det(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    return [Tensor(call.input(0).dtype, None if shape is None else shape[:-2])]
-
-
-@shape_of("HannWindow", "HammingWindow", "BlackmanWindow")
-def _window(call: OperatorCall) -> list[Tensor]:
-    size = call.input(0).integers
-    return [Tensor(call.attribute("output_datatype", FLOAT), (size[0] if size else None,))]
-
-
-@shape_of("MelWeightMatrix")
-def _mel(call: OperatorCall) -> list[Tensor]:
-    bins, length = call.input(0).integers, call.input(1).integers
-    half = length[0] // 2 + 1 if length and type(length[0]) is int else None
-    return [Tensor(call.attribute("output_datatype", FLOAT), (half, bins[0] if bins else None))]
-
-
-@shape_of("DFT")
-def _dft(call: OperatorCall) -> list[Tensor]:
-    x, dtype = call.shape(0), call.input(0).dtype
-    if x is None:
-        return [Tensor(dtype, None)]
-    given = call.optional(2)
-    axis_values = given.integers if given is not None else (call.attribute("axis", -2),)
-    if not axis_values or type(axis_values[0]) is not int:
-        return [Tensor(dtype, (None,) * len(x))]
-    axis = checked_axis(axis_values[0], len(x))
-    out = list(x)
-    length = call.optional(1)
-    sizes = length.integers if length is not None else (x[axis],)
-    side = sizes[0] if sizes else None
-    if call.attribute("onesided", 0):
-        if call.attribute("inverse", 0):
-            side = None if type(side) is not int else (side if length is not None else 2 * (side - 1))
-        else:
-            side = side // 2 + 1 if type(side) is int else None
-    out[axis] = side
-    out[-1] = 1 if call.attribute("onesided", 0) and call.attribute("inverse", 0) else 2
-    return [Tensor(dtype, tuple(out))]
-
-
-@shape_of("STFT")
-def _stft(call: OperatorCall) -> list[Tensor]:
-    x, dtype = call.shape(0), call.input(0).dtype
-    step = call.input(1).integers
-    length = call.input(3).integers if call.has(3) else None
-    if length is None and call.has(2):
-        window = call.shape(2)
-        length = window[:1] if window else None
-    if x is None or not step or not length or not all(type(d) is int for d in (x[1], step[0], length[0])):
-        return [Tensor(dtype, (x[0] if x else None, None, None, 2))]
-    bins = length[0] // 2 + 1 if call.attribute("onesided", 1) else length[0]  # type: ignore[operator]
-    frames = (x[1] - length[0]) // step[0] + 1  # type: ignore[operator]
-    return [Tensor(dtype, (x[0], frames, bins, 2))]
-
-
-@shape_of("SequenceConstruct", "SequenceInsert", "SequenceErase", "SequenceEmpty", "SplitToSequence")
-@shape_of("Optional", "ai.onnx.ml.ZipMap")
-def _no_tensor(call: OperatorCall) -> list[Tensor]:
-    first = call.optional(0)
-    dtype = first.dtype if first is not None and first.dtype > 0 else call.attribute("dtype", FLOAT)
-    if first is not None and first.dtype == NOT_A_TENSOR and call.kind.startswith("Sequence"):
-        return [Tensor(NOT_A_TENSOR, None, elements=first.elements)]
-    if call.kind.endswith("ZipMap"):
-        labels = call.attribute("classlabels_int64s")
-        values = helper.make_tensor_type_proto(FLOAT, [])
-        keys = helper.make_map_type_proto(INT64 if labels else STRING, values)
-        return [Tensor(NOT_A_TENSOR, None, elements=helper.make_sequence_type_proto(keys))]
-    element = helper.make_tensor_type_proto(dtype, None)
-    make = helper.make_optional_type_proto if call.kind == "Optional" else helper.make_sequence_type_proto
-    return [Tensor(NOT_A_TENSOR, None, elements=make(element))]
-
-
-@shape_of("SequenceAt", "ConcatFromSequence", "OptionalGetElement")
-def _element(call: OperatorCall) -> list[Tensor]:
-    x = call.input(0)
-    if x.elements is None:
-        return [x if call.kind == "OptionalGetElement" else Tensor(x.dtype, None)]
-    is_optional = x.elements.HasField("optional_type")
-    inner = x.elements.optional_type.elem_type if is_optional else x.elements.sequence_type.elem_type
-    if inner.HasField("tensor_type"):
-        return [Tensor(inner.tensor_type.elem_type, None)]
-    return [Tensor(NOT_A_TENSOR, None, elements=inner)]
-
-
-@shape_of("SequenceLength")
-def _sequence_length(call: OperatorCall) -> list[Tensor]:
-    return [Tensor(INT64, ())]
-
-
-@shape_of("OptionalHasElement")
-def _has_element(call: OperatorCall) -> list[Tensor]:
-    return [Tensor(BOOL, ())]
-
-
-@shape_of("StringConcat", "StringNormalizer", "com.microsoft.StringNormalizer")
-def _strings(call: OperatorCall) -> list[Tensor]:
-    shape = broadcast([call.shape(0), call.shape(1)]) if call.has(1) else None
-    return [Tensor(STRING, shape)]
-
-
-@shape_of("StringSplit")
-def _string_split(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    return [Tensor(STRING, None if shape is None else (*shape, None)), Tensor(INT64, shape)]
-
-
-@shape_of("RegexFullMatch")
-def _regex(call: OperatorCall) -> list[Tensor]:
-    return [Tensor(BOOL, call.shape(0))]
-
-
-@shape_of("TfIdfVectorizer")
-def _tf_idf(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    width = max(call.attribute("ngram_indexes", (0,)), default=0) + 1
-    return [Tensor(FLOAT, None if shape is None else (*shape[:-1], width))]
-
-
-@shape_of("ImageDecoder")
-def _image_decoder(call: OperatorCall) -> list[Tensor]:
-    channels = 1 if call.attribute("pixel_format", b"RGB") == b"Grayscale" else 3
-    return [Tensor(TensorProto.UINT8, (None, None, channels))]
-
-
-@shape_of("ai.onnx.ml.TreeEnsembleClassifier", "ai.onnx.ml.SVMClassifier", "ai.onnx.ml.LinearClassifier")
-def _classifier(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    rows = shape[0] if shape and len(shape) > 1 else 1 if shape else None
-    names = [
-        k for k in call.attributes if k.startswith("classlabels_") and isinstance(call.attributes[k], tuple)
-    ]
-    labels = call.attributes[names[0]] if names else ()
-    sizes = [v for k, v in call.attributes.items() if k.startswith("classlabels_") and k.endswith("_size")]
-    has_strings = any("string" in k for k in call.attributes if k.startswith("classlabels_"))
-    count = sizes[0] if sizes else len(labels) or None
-    return [Tensor(STRING if has_strings else INT64, (rows,)), Tensor(FLOAT, (rows, count))]
-
-
-@shape_of("ai.onnx.ml.TreeEnsembleRegressor", "ai.onnx.ml.SVMRegressor", "ai.onnx.ml.LinearRegressor")
-@shape_of("ai.onnx.ml.TreeEnsemble")
-def _regressor(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    rows = shape[0] if shape and len(shape) > 1 else 1 if shape else None
-    dtype = call.input(0).dtype if call.kind.endswith("TreeEnsemble") else FLOAT
-    return [Tensor(dtype, (rows, call.attribute("n_targets", call.attribute("targets", 1))))]
-
-
-@shape_of("ai.onnx.ml.Scaler", "ai.onnx.ml.Normalizer", "ai.onnx.ml.Imputer")
-def _scaler(call: OperatorCall) -> list[Tensor]:
-    dtype = call.input(0).dtype if call.kind.endswith("Imputer") else FLOAT
-    return [Tensor(dtype, call.shape(0))]
-
-
-@shape_of("ai.onnx.ml.LabelEncoder", "ai.onnx.ml.CategoryMapper")
-def _label_encoder(call: OperatorCall) -> list[Tensor]:
-    kinds = {"strings": STRING, "int64s": INT64, "floats": FLOAT}
-    dtype = next((t for name, t in kinds.items() if call.attribute(f"values_{name}")), None)
-    if dtype is None:
-        table = call.attribute("values_tensor")
-        dtype = STRING if call.input(0).dtype == INT64 else INT64
-        if isinstance(table, np.ndarray):
-            dtype = helper.np_dtype_to_tensor_dtype(table.dtype)
-    return [Tensor(dtype, call.shape(0))]
-
-
-@shape_of("ai.onnx.ml.ArrayFeatureExtractor")
-def _feature_extractor(call: OperatorCall) -> list[Tensor]:
-    x, indices = call.input(0), call.shape(1)
-    count = product(indices) if indices is not None else None
-    return [Tensor(x.dtype, None if x.shape is None else (*(x.shape[:-1] or (1,)), count))]
-
-
-@shape_of("ai.onnx.ml.FeatureVectorizer")
-def _feature_vectorizer(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    widths = call.attribute("inputdimensions")
-    return [Tensor(FLOAT, (shape[0] if shape else None, sum(widths) if widths else None))]
-
-
-@shape_of("ai.onnx.ml.OneHotEncoder")
-def _one_hot_encoder(call: OperatorCall) -> list[Tensor]:
-    shape = call.shape(0)
-    count = len(call.attribute("cats_int64s", ()) or call.attribute("cats_strings", ()))
-    return [Tensor(FLOAT, None if shape is None else (*shape, count))]
-
-
-@shape_of("com.microsoft.CropAndResize")
-def _crop_and_resize(call: OperatorCall) -> list[Tensor]:
-    x, rois, sides = call.shape(0, rank=4), call.shape(1), call.input(3).integers
-    return [
-        Tensor(
-            call.input(0).dtype, (rois[0] if rois else None, x[1] if x else None, *(sides or (None, None)))
-        )
-    ]

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 
+import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.data.importers.csv_files import objective_of_column, read_csv
 
@@ -173,3 +175,42 @@ def test_latencies_that_are_too_short_for_milliseconds_are_reported(tmp_path):
 )
 def test_names_of_columns_that_are_objectives(column, objective):
     assert objective_of_column(column) == objective
+
+
+SPACE = search_spaces.get("nasbench201")
+CELLS = [str(SPACE.sample(np.random.default_rng(seed))) for seed in range(8)]
+
+
+def test_costs_that_are_not_those_of_the_networks_are_reported(tmp_path):
+    flops = [SPACE.flops(SPACE.parse(cell)) for cell in CELLS]
+    right = [f"{cell},{value},2.0" for cell, value in zip(CELLS, flops, strict=True)]
+    assert read_csv(write_file(tmp_path, "arch,flops,latency/x", *right), "nasbench201").warnings == []
+    doubled = [*flops[:2], *(2 * value for value in flops[2:])]
+    wrong = [f"{cell},{value},2.0" for cell, value in zip(CELLS, doubled, strict=True)]
+    (warning,) = read_csv(write_file(tmp_path, "arch,flops,latency/x", *wrong), "nasbench201").warnings
+    assert warning.startswith(
+        "flops is not that of the networks in lines 4, 5, 6, 7, 8 and 1 more: line 4 has "
+    )
+    assert f"and the network has {flops[2]:,}. Leave the column out" in warning
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [
+        ("latncy/x", "latency/x"),
+        ("accurracy", "accuracy"),
+        ("Latency_x", "latency/x"),
+        ("thoughput/gpu", "throughput/gpu"),
+        ("seed", ""),
+        ("epochs", ""),
+    ],
+)
+def test_a_column_that_is_nearly_an_objective_gets_a_hint(tmp_path, column, meant):
+    lines = [f"{cell},{i + 1},{i + 1}" for i, cell in enumerate(CELLS)]
+    found = read_csv(write_file(tmp_path, f"arch,params/x,{column}", *lines), "nasbench201").warnings
+    hint = f"column {column!r} is not used; did you mean {meant}? Rename it, or give --objective "
+    hint += f"{meant}={column}"
+    assert found == ([hint] if meant else [])
+    with pytest.raises(ValueError, match="has no column whose name is an objective") as error:
+        read_csv(write_file(tmp_path, f"arch,{column}", f"{CELLS[0]},1"), "nasbench201")
+    assert (hint in str(error.value)) == bool(meant)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from nas_rlm.model.batching import named_texts
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.latency_features import CLASSES, class_of
 from nas_rlm.surrogates.layer_surrogate import CONSTANT, LayerSurrogate
-from nas_rlm.surrogates.registry import novelties, novelty_messages, surrogate_by_objective
+from nas_rlm.surrogates.registry import surrogate_by_objective, warn_of_novel_networks
 from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
@@ -36,7 +36,7 @@ class Prediction:
         median: the median.
         low: quantile at 0.1.
         high: quantile at 0.9.
-        novelty: how unlike the labelled networks the network is, see `LayerSurrogate.novelties`; None if no
+        novelty: how unlike the labelled networks the network is, see `LayerSurrogate.transform`; None if no
             layer surrogate predicts the objective.
     """
 
@@ -158,23 +158,21 @@ def compare_networks(
         for file, own in progress_bar(pairs, desc="text", total=len(files), unit="net", delay=2)
     ]
     names = [os.fspath(file) for file in files]
+    rlm.check_task(space, learned, texts)
     model = rlm.transferred_to(space, learned)
     surrogates = model.surrogates_of(space)
-    values = np.empty((len(texts), 0, len(LEVELS)))
+    values = np.empty((len(texts), 0, len(LEVELS) + 1))
     if learned:
         with named_texts(names):
-            values = model.predict_text(texts, learned, LEVELS, space=space)
-    novelties_of = novelties(surrogates, texts, learned)
-    for message in novelty_messages(novelties_of, names):
-        warnings.warn(message, stacklevel=2)
+            values = model.predict_with_novelties(texts, learned, LEVELS, space=space)
+        warn_of_novel_networks(values[:, :, -1], learned, names)
     block_objective = block_latency(rlm, learned, space)
     by_layers = surrogate_by_objective(surrogates).get(block_objective)
     networks = []
     for i, text in enumerate(texts):
         predictions = {}
-        for name, (low, median, high) in zip(learned, values[i].tolist(), strict=True):
-            novelty = float(novelties_of[name][i]) if name in novelties_of else None
-            predictions[name] = Prediction(median, low, high, novelty)
+        for name, (low, median, high, novelty) in zip(learned, values[i].tolist(), strict=True):
+            predictions[name] = Prediction(median, low, high, None if math.isnan(novelty) else novelty)
         blocks: tuple[BlockLatency, ...] = ()
         if isinstance(by_layers, LayerSurrogate):
             blocks = _blocks(by_layers, text, block_objective, predictions[block_objective].median)
@@ -195,12 +193,7 @@ def default_objectives(rlm: RLM, space: str = "") -> tuple[str, ...]:
         the model was trained on in the space.
     """
     trained = rlm.trained_on[space].objectives if space in rlm.trained_on else ()
-    by_layers = [
-        name
-        for name, surrogate in surrogate_by_objective(rlm.surrogates_of(space)).items()
-        if isinstance(surrogate, LayerSurrogate)
-    ]
-    latencies = by_layers or [name for name in trained if name.startswith("latency/")]
+    latencies = rlm.latencies_of_any_network or {name for name in trained if name.startswith("latency/")}
     chosen = {*latencies, *(name for name in trained if space and is_accuracy(name))}
     return tuple([name for name in rlm.objectives if name in chosen])
 
