@@ -12,6 +12,7 @@ import numpy as np
 
 from nas_rlm.benchmarks import baselines
 from nas_rlm.data import tables
+from nas_rlm.data.genome import genome_features_of_rows
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
@@ -362,11 +363,14 @@ def predict_rows(
     """
     quantiles = np.empty((len(rows), len(objectives), len(QUANTILE_LEVELS)))
     for space, indices in indices_by_space(rows).items():
-        space_texts = [texts[i] for i in indices]
+        space_texts, genomes = (
+            [texts[i] for i in indices],
+            genome_features_of_rows([rows[i] for i in indices]),
+        )
         with named_texts([rows[i].arch_str or f"row {i}" for i in indices]):
             model = rlm.transferred_to(space, objectives) if space else rlm
             quantiles[indices] = model.predict_text(
-                space_texts, objectives, QUANTILE_LEVELS, progress=True, space=space
+                space_texts, objectives, QUANTILE_LEVELS, progress=True, space=space, genomes=genomes
             )
     return quantiles
 
@@ -380,7 +384,10 @@ def _sample_medians(
         warnings.simplefilter("ignore", TruncationWarning)
         for space, indices in indices_by_space(rows).items():
             space_texts = [texts[i] for i in indices]
-            samples = rlm.sample_text(space_texts, objectives, num_samples, progress=True, space=space)
+            genomes = genome_features_of_rows([rows[i] for i in indices])
+            samples = rlm.sample_text(
+                space_texts, objectives, num_samples, progress=True, space=space, genomes=genomes
+            )
             medians[indices] = np.median(samples, axis=1)
     return medians
 

@@ -17,14 +17,15 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.baselines.regression_head import FEW_LABELS_RECIPE
+from nas_rlm.data.genome import genome_features_of_rows
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
-from nas_rlm.surrogates.fitting import fit_features, space_sources
-from nas_rlm.surrogates.graph_surrogate import ACCURACY
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
+from nas_rlm.surrogates.fitting import fit_features, graph_features_of, space_sources
+from nas_rlm.surrogates.graph_surrogate import ACCURACY, MAX_FEW_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.surrogates.zero_label import random_raw_features, source_labels, zero_label_surrogate
 from nas_rlm.utils.extras import require
@@ -202,11 +203,10 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
         return baselines.space_features(rows)
 
     @cache
-    def graph_features() -> tuple[GraphFeatures, Tensor]:
-        features = graph_features_of_space(space)
-        if objective == ACCURACY:
-            features = replace(features, sources=space_sources(space, rows, sources))
-        return features, features.from_texts(texts())
+    def graph_features(is_few: bool) -> tuple[GraphFeatures, Tensor]:
+        transferred = space_sources(space, rows, sources) if objective == ACCURACY else ()
+        features = graph_features_of(space, rows, transferred, is_few)
+        return features, features.of_rows(rows)
 
     fine_tuned: dict[tuple[int, int], RLM] = {}  # only the model of the current task
 
@@ -215,11 +215,14 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
         if key not in fine_tuned:
             fine_tuned.clear()
             fine_tuned[key] = rlm.fine_tune(task.train_rows, [task.objective], seed=task.seed)
-        model_space = space if with_surrogates else ""
-        return fine_tuned[key].predict_text(texts(), [task.objective], space=model_space)[:, 0]
+        model_space, genomes = (space, genome_features_of_rows(rows)) if with_surrogates else ("", ())
+        predicted = fine_tuned[key].predict_text(
+            texts(), [task.objective], space=model_space, genomes=genomes
+        )
+        return predicted[:, 0]
 
     def gaussian_process(task: Task) -> np.ndarray:
-        features, values = graph_features()
+        features, values = graph_features(len(task.labels) <= MAX_FEW_LABELS)
         labels = task.labels[:, None]
         surrogate = fit_features(features, values[task.train_indices], labels, [task.objective])
         return surrogate.predict(values, task.objective).median

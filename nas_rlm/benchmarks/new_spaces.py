@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.few_shot import Task, make_tasks
-from nas_rlm.data.row_texts import texts_of_rows
-from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
-from nas_rlm.surrogates.fitting import accuracy_sources, fit_features
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.features import raw_features_of_rows
+from nas_rlm.surrogates.fitting import accuracy_sources, fit_features, graph_features_of
+from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
 from nas_rlm.surrogates.zero_label import random_raw_features, zero_label_surrogate
 
@@ -70,13 +69,11 @@ class NewSpace:
         self.rows = self.table.rows
         self.space = self.rows[0].space
         self.surrogates = {name: group for name, group in surrogates.items() if name != self.space}
-        self.raw_features = graph_features_of_texts(texts_of_rows(self.rows), MAX_CHAIN_LENGTH)
+        self.raw_features = raw_features_of_rows(self.rows)
         sources = accuracy_sources(self.space, self.rows, objective, self.surrogates)
-        self.graph_features = replace(graph_features_of_space(self.space), sources=sources)
+        self.graph_features = graph_features_of(self.space, self.rows, sources, max_labels <= MAX_FEW_LABELS)
         self.features = self.graph_features.transform(self.raw_features)
         self.genes = baselines.gene_features(self.rows, self.raw_features)
-        has_cells = self.space in baselines.CELL_SPACES
-        self.graf = baselines.graf_features(self.rows) if has_cells else None
 
     def run(
         self, num_labels: int, seeds: Sequence[int], finished: Collection[tuple[str, int]] = ()
@@ -112,10 +109,14 @@ class NewSpace:
         methods["gene-trees"] = lambda task: baselines.gene_boosting(
             self.genes, task.train_indices, task.labels
         )
-        if self.graf is not None:
-            graf = self.graf
-            methods["graf"] = lambda task: baselines.graf_forest(graf, task.train_indices, task.labels)
+        if self.space in baselines.CELL_SPACES:
+            methods["graf"] = lambda task: baselines.graf_forest(self.graf, task.train_indices, task.labels)
         return methods | {SURROGATE: self._predict}
+
+    @cached_property
+    def graf(self) -> np.ndarray:
+        """Features of cells, see `nas_rlm.benchmarks.baselines.graf_features`."""
+        return baselines.graf_features(self.rows)
 
     def _predict_without_labels(self, task: Task) -> PredictiveDistribution:
         raw_features = random_raw_features(search_spaces.get(self.space))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nas_rlm.data.genome import genome_features_of_rows
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, spearman
@@ -53,7 +54,10 @@ def measure_reliability(rlm: RLM, test: Table, objectives: Sequence[str]) -> lis
         objectives: objectives of the model that at least two rows have.
     """
     texts, space = texts_of_rows(test.rows), test.rows[0].space
-    predictions = rlm.predict_text(texts, objectives, QUANTILE_LEVELS, progress=True, space=space)
+    genomes = genome_features_of_rows(test.rows)
+    predictions = rlm.predict_text(
+        texts, objectives, QUANTILE_LEVELS, progress=True, space=space, genomes=genomes
+    )
     results = []
     errors: dict[str, dict[int, float]] = {}
     for name, predicted in zip(objectives, predictions.transpose(1, 0, 2), strict=True):

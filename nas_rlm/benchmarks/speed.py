@@ -22,6 +22,7 @@ import search_spaces
 from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
+from nas_rlm.data.genome import Genome
 from nas_rlm.model import decoding
 from nas_rlm.model.batching import max_batch_size, pad
 from nas_rlm.model.network import Network
@@ -320,6 +321,7 @@ class _TextOnlyModel(RLM):
         progress: bool = False,
         space: str = "",
         given: Given | None = None,
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         token_ids = [str(self.token_ids(text)) for text in texts]
         return _arbitrary_numbers(token_ids, objectives, len(quantiles or MEDIAN))

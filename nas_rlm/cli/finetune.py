@@ -115,6 +115,7 @@ def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> s
 
 def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
     """Yield a line for each objective and space that says how well its samples are predicted."""
+    from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
     from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
     from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 
@@ -124,6 +125,10 @@ def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
                 for name in surrogate.objectives:
                     if name in objectives:
                         yield f"{name}: {surrogate.evidence[name]}"
+            if isinstance(surrogate, GraphSurrogate):
+                for name, errors in surrogate.held_out.items():
+                    if name in objectives:
+                        yield f"{name} of {space}: {errors}"
             if isinstance(surrogate, LatencySurrogate) and surrogate.objective in objectives:
                 yield f"{surrogate.objective} of {space or 'networks without a space'}: {surrogate.evidence}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,23 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data import synthetic
+from nas_rlm.data.genome import genome_features
 from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.data.tables import Row
 from nas_rlm.search.lookup import insert_measurements
 from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import (
     accuracy_sources,
     device_sources,
     fit_features,
+    graph_features_of,
     is_few_label_latency,
     latency_features,
 )
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution
@@ -92,10 +93,16 @@ class CachedPredictor:
             self._predictions.setdefault((key, name), of_architecture)
 
     def raw_features(self, names: Sequence[str]) -> list[Mapping[str, float]]:
-        """Return the raw features of N architectures, see `nas_rlm.data.synthetic.graph_features`."""
+        """Return the raw features of N architectures: their graph features and genomes.
+
+        See `nas_rlm.data.synthetic.graph_features` and `nas_rlm.data.genome`.
+        """
         new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
-        texts = from_architectures(self.space, [self.space.parse(name) for name in new])
-        features = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
+        architectures = [self.space.parse(name) for name in new]
+        texts = from_architectures(self.space, architectures)
+        graphs = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
+        genomes = [genome_features(self.space, architecture) for architecture in architectures]
+        features = [graph | genome for graph, genome in zip(graphs, genomes, strict=True)]
         self._raw_features.update(zip(new, features, strict=True))
         return [self._raw_features[name] for name in names]
 
@@ -186,7 +193,8 @@ class OnlineSurrogate:
             sources = device_sources(self.space.name, rows, raw_features, objective, self._sources)
         elif is_accuracy(objective):
             sources = accuracy_sources(self.space.name, rows, objective, self._sources)
-        return replace(graph_features_of_space(self.space.name), sources=sources)
+        is_few = len(rows) <= MAX_FEW_LABELS
+        return graph_features_of(self.space.name, rows, sources, is_few)
 
     def _transform(
         self, graph_features: GraphFeatures | LatencyFeatures, objective: str, names: Sequence[str]

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nas_rlm.data.genome import Genome
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.profiler import (
     DEFAULT_PLAN,
@@ -208,15 +209,16 @@ class RayModel(RLM):
         progress: bool = False,
         space: str = "",
         given: Mapping[str, np.ndarray] | None = None,
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Predict texts, one batch per process at a time, with given numbers here; see `RLM`."""
         if given:
             return super().predict_with_novelties(
-                texts, objectives, levels, batch_size, progress, space, given
+                texts, objectives, levels, batch_size, progress, space, given, genomes
             )
         self.check(objectives)
         texts = as_list(texts, "texts")
-        return self._submit(texts, objectives, levels, batch_size, space)(progress)
+        return self._submit(texts, objectives, levels, batch_size, space, genomes)(progress)
 
     def predict_chunks(
         self,
@@ -229,9 +231,9 @@ class RayModel(RLM):
         """Predict chunks of architectures; all are submitted before the first result is awaited."""
         waits = []
         for chunk in chunks:
-            texts = from_architectures(space, chunk)
+            texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
             with named_texts([str(architecture) for architecture in chunk]):
-                waits.append(self._submit(texts, objectives, levels, batch_size, space.name))
+                waits.append(self._submit(texts, objectives, levels, batch_size, space.name, genomes))
         return (wait() for wait in waits)
 
     def _submit(
@@ -241,15 +243,17 @@ class RayModel(RLM):
         levels: Sequence[float],
         batch_size: int,
         space: str,
+        genomes: Sequence[Genome],
     ) -> Callable[..., np.ndarray]:
         """Submit texts to the cluster; returns a function that waits for their predictions."""
         batches = self.in_batches(texts, batch_size)
         task = self.ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_predict_batch)
         zero_label = [self.ray.put(self.zero_label)] if self.zero_label else []
+        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
         references = [
             task.remote(
                 *(self.checkpoint_reference, zero_label, [text for text, _ in batch], list(objectives)),
-                *(levels, space),
+                *(levels, space, [genome_of[text] for text, _ in batch if genome_of]),
             )
             for batch in batches
         ]
@@ -298,6 +302,7 @@ def _predict_batch(
     objectives: list[str],
     levels: Sequence[float],
     space: str,
+    genomes: Sequence[Genome],
 ) -> np.ndarray:
     """Quantiles and novelties of a batch, in a worker process: float64 [N, K, Q + 1]."""
     import ray
@@ -311,7 +316,9 @@ def _predict_batch(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)  # the process that submitted the batch has warned
         model = replace(_models[key], zero_label=ray.get(zero_label[0]) if zero_label else {})
-        return model.predict_with_novelties(texts, objectives, levels, len(texts), space=space)
+        return model.predict_with_novelties(
+            texts, objectives, levels, len(texts), space=space, genomes=genomes
+        )
 
 
 def _measure_batch(contents: list[bytes], device: Device, plan: Plan) -> list[Measurement | Failure]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nas_rlm.data.genome import Genome, genome_features_of_rows
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall
@@ -57,6 +58,7 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
         if not values:
             continue
         texts, space_surrogates = texts_of_rows(part.rows), surrogates.get(space, ())
+        genomes = dict(zip(texts, genome_features_of_rows(part.rows), strict=True))
         fitted = fit_temperatures(rlm, texts, values)
         fitted = _shrink(DEFAULT_TEMPERATURE, fitted, values, prior_rows)
         temperatures[space] = temperatures.get(space, {}) | fitted
@@ -66,9 +68,9 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
             if any(n in surrogate.objectives for surrogate in space_surrogates)
         }
         if covered:
-            network = fit_network_temperatures(rlm, texts, covered, space_surrogates)
+            network = fit_network_temperatures(rlm, texts, covered, space_surrogates, genomes)
             network = _shrink(DEFAULT_NETWORK_TEMPERATURE, network, covered, max(prior_rows, PRIOR_ROWS))
-            combined = fit_temperatures(rlm, texts, covered, space_surrogates, network)
+            combined = fit_temperatures(rlm, texts, covered, space_surrogates, network, genomes)
             combined = _shrink(DEFAULT_COMBINED_TEMPERATURE, combined, covered, prior_rows)
             surrogates[space] = [
                 _with_temperatures(surrogate, combined, network) for surrogate in space_surrogates
@@ -107,6 +109,7 @@ def fit_temperatures(
     values: Mapping[str, np.ndarray],
     surrogates: Sequence[Surrogate] = (),
     network_temperatures: Mapping[str, float] | None = None,
+    genomes: Mapping[str, Genome] | None = None,
 ) -> dict[str, float]:
     """Fit temperatures at which 80 % of true values lie between the quantiles at 0.1 and 0.9.
 
@@ -116,13 +119,14 @@ def fit_temperatures(
         values: measured values of each objective, float64 [N], NaN where there is none.
         surrogates: surrogates for all of the objectives; empty to fit the temperatures of the network alone.
         network_temperatures: network temperature of each objective in combination with the surrogates.
+        genomes: genome features by text, where the architecture is known.
 
     Returns:
         The combined temperature of each objective, or without surrogates that of the network.
     """
     names, fixed = list(values), network_temperatures
     grid = [([fixed[name] for name in names] if fixed else [t] * len(names), t) for t in TEMPERATURES]
-    bounds = _quantiles_on_grid(rlm, texts, names, INTERVAL, grid, surrogates)
+    bounds = _quantiles_on_grid(rlm, texts, names, INTERVAL, grid, surrogates, genomes)
     fitted = {}
     for (name, true), intervals in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
         measured = np.isfinite(true)
@@ -133,7 +137,11 @@ def fit_temperatures(
 
 
 def fit_network_temperatures(
-    rlm: Ensemble, texts: Sequence[str], values: Mapping[str, np.ndarray], surrogates: Sequence[Surrogate]
+    rlm: Ensemble,
+    texts: Sequence[str],
+    values: Mapping[str, np.ndarray],
+    surrogates: Sequence[Surrogate],
+    genomes: Mapping[str, Genome] | None = None,
 ) -> dict[str, float]:
     """Fit network temperatures in combination with surrogates: those whose medians rank true values best.
 
@@ -144,13 +152,14 @@ def fit_network_temperatures(
         texts: N texts that neither the network nor the surrogates were trained on.
         values: measured values of each objective, float64 [N], NaN where there is none.
         surrogates: surrogates for all of the objectives.
+        genomes: genome features by text, where the architecture is known.
 
     Returns:
         The network temperature of each objective.
     """
     names = list(values)
     grid = [([t] * len(names), DEFAULT_COMBINED_TEMPERATURE) for t in NETWORK_TEMPERATURES]
-    medians = _quantiles_on_grid(rlm, texts, names, MEDIAN, grid, surrogates)[..., 0]
+    medians = _quantiles_on_grid(rlm, texts, names, MEDIAN, grid, surrogates, genomes)[..., 0]
     fitted = {}
     for (name, true), predictions in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
         measured = np.isfinite(true)
@@ -166,6 +175,7 @@ def _quantiles_on_grid(
     levels: Sequence[float],
     grid: Sequence[tuple[Sequence[float], float]],
     surrogates: Sequence[Surrogate],
+    genomes: Mapping[str, Genome] | None,
 ) -> np.ndarray:
     """Return quantiles of the model's predictions at several temperatures.
 
@@ -176,13 +186,14 @@ def _quantiles_on_grid(
         levels: Q quantile levels.
         grid: G pairs of the network temperatures of the objectives and the combined temperature.
         surrogates: surrogates that are combined with the network.
+        genomes: genome features by text, where the architecture is known.
 
     Returns:
         float64 [N, K, G, Q].
     """
 
     def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-        distributions = predictive_distributions(surrogates, batch, names)
+        distributions = predictive_distributions(surrogates, batch, names, genomes)
         results = []
         for network, combined in grid:
             tempered = [replace(d, temperature=combined) if d else None for d in distributions]

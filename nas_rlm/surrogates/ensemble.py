@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 import search_spaces
+from nas_rlm.data.genome import Genome, genome_features
 from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, conditioning, decoding
@@ -48,6 +49,7 @@ from nas_rlm.surrogates.registry import (
     predictive_distributions,
     surrogate_by_objective,
     transferable,
+    uses_genome,
     warn_of_novel_networks,
 )
 from nas_rlm.surrogates.zero_label import (
@@ -187,9 +189,12 @@ class Ensemble:
         names = [str(architecture) for architecture in parsed]
         if given is not None:
             with gc_paused(), named_texts(names):
-                texts = from_architectures(search_space, parsed)
+                texts, genomes = (
+                    from_architectures(search_space, parsed),
+                    model.genomes_of(search_space, parsed),
+                )
                 return model.predict_text(
-                    texts, objectives, quantiles, batch_size, progress, search_space.name, given
+                    texts, objectives, quantiles, batch_size, progress, search_space.name, given, genomes
                 )
         distinct = dict(zip(names, parsed, strict=True))
         index = {name: i for i, name in enumerate(distinct)}
@@ -230,8 +235,10 @@ class Ensemble:
         """
 
         def predict_chunk(chunk: Sequence[Any]) -> np.ndarray:
-            texts = from_architectures(space, chunk)
-            return self.predict_with_novelties(texts, objectives, levels, batch_size, space=space.name)
+            texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
+            return self.predict_with_novelties(
+                texts, objectives, levels, batch_size, space=space.name, genomes=genomes
+            )
 
         arguments = tuple(objectives), tuple(levels), batch_size
         key = id(self), id(space), *arguments, weight_versions(self.network.parameters())
@@ -246,6 +253,7 @@ class Ensemble:
         progress: bool = False,
         space: str = "",
         given: Given | None = None,
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Predict objectives of texts.
 
@@ -258,6 +266,7 @@ class Ensemble:
             space: name of the space whose temperatures and surrogates are used; by default temperatures are
                 means over the spaces, and surrogates are those of networks without a space.
             given: as in `predict`.
+            genomes: genomes of the N networks, see `genomes_of`; if empty, surrogates do without them.
 
         Returns:
             As `predict`.
@@ -275,8 +284,9 @@ class Ensemble:
         groups = rows_by_given(texts, numbers) if numbers else [(list(range(len(texts))), [])]
         for rows, names in groups:
             of_rows = {name: numbers[name][rows] for name in names}
+            own = [genomes[k] for k in rows if genomes]
             values[rows] = self.predict_with_novelties(
-                [texts[i] for i in rows], objectives, levels, batch_size, progress, space, of_rows
+                [texts[i] for i in rows], objectives, levels, batch_size, progress, space, of_rows, own
             )
         warn_of_novel_networks(values[:, :, -1], objectives, names_of_texts(len(texts)))
         return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
@@ -290,6 +300,7 @@ class Ensemble:
         progress: bool = False,
         space: str = "",
         given: Mapping[str, np.ndarray] | None = None,
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Return quantiles of objectives of texts, and how unlike the labelled networks the texts are.
 
@@ -301,6 +312,7 @@ class Ensemble:
             progress: show a progress bar.
             space: name of the space, see `predict_text`.
             given: numbers that all texts have by name, float64 [N]; with them, texts are distinct.
+            genomes: genomes of the N networks, see `predict_text`.
 
         Returns:
             float64 [N, K, Q + 1]: the quantiles, and last the novelties, see
@@ -317,11 +329,12 @@ class Ensemble:
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
         names = [objectives[k] for k in by_network]
+        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
             of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
             distributions = predictive_distributions(
-                self.surrogates_of(space), batch, names, conditional, of_batch
+                self.surrogates_of(space), batch, names, conditional, of_batch, genome_of
             )
             network = [temperatures[k] for k in by_network]
             arguments = self.network, memory, names, levels
@@ -338,7 +351,7 @@ class Ensemble:
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
-                texts, names_of_surrogates, levels, space, progress, conditional, given
+                texts, names_of_surrogates, levels, space, progress, conditional, given, genome_of
             )
         return predictions
 
@@ -381,6 +394,7 @@ class Ensemble:
         progress: bool,
         conditional: Mapping[str, Conditional],
         given: Mapping[str, np.ndarray],
+        genome_of: Mapping[str, Genome],
     ) -> np.ndarray:
         """Return quantiles and novelties of objectives that the network does not predict."""
         distinct = list(dict.fromkeys(texts))
@@ -391,7 +405,7 @@ class Ensemble:
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
             of_chunk = {name: values[[index[text] for text in chunk]] for name, values in given.items()}
             found = predictive_distributions(
-                self.surrogates_of(space), chunk, objectives, conditional, of_chunk
+                self.surrogates_of(space), chunk, objectives, conditional, of_chunk, genome_of
             )
             values = np.stack([d.quantiles(levels) for d in found if d is not None], 1)
             return _with_novelties(values, found)
@@ -435,11 +449,17 @@ class Ensemble:
         self.check(objectives)
         search_space, parsed = self._parse(space, architectures, objectives)
         with gc_paused():
-            texts = from_architectures(search_space, parsed)
+            texts, genomes = from_architectures(search_space, parsed), self.genomes_of(search_space, parsed)
             model = self.with_zero_label_surrogates(search_space, objectives)
             with named_texts([str(architecture) for architecture in parsed]):
                 return model.sample_text(
-                    texts, objectives, num_samples, seed, space=search_space.name, given=given
+                    texts,
+                    objectives,
+                    num_samples,
+                    seed,
+                    space=search_space.name,
+                    given=given,
+                    genomes=genomes,
                 )
 
     def sample_text(
@@ -451,6 +471,7 @@ class Ensemble:
         progress: bool = False,
         space: str = "",
         given: Given | None = None,
+        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Draw from the joint distribution of the objectives of each text.
 
@@ -462,6 +483,7 @@ class Ensemble:
             progress: show a progress bar.
             space: as in `predict_text`.
             given: as in `predict`.
+            genomes: as in `predict_text`.
 
         Returns:
             float64 [N, S, K].
@@ -481,7 +503,10 @@ class Ensemble:
         for rows, names in groups:
             of_rows = {name: numbers[name][rows] for name in names}
             of_group = [texts[i] for i in rows]
-            samples[rows] = self._samples(of_group, order, num_samples, generator, progress, space, of_rows)
+            own = [genomes[k] for k in rows if genomes]
+            samples[rows] = self._samples(
+                of_group, order, num_samples, generator, progress, space, of_rows, own
+            )
         warn_of_novel_networks(samples[:, -1], order, names_of_texts(len(samples)))
         return samples[:, :-1, [order.index(name) for name in objectives]]
 
@@ -494,16 +519,18 @@ class Ensemble:
         progress: bool,
         space: str,
         given: Mapping[str, np.ndarray],
+        genomes: Sequence[Genome],
     ) -> np.ndarray:
         """Return samples and last the novelties [N, S + 1, K] of objectives in decoding order."""
         conditional = self._conditional_surrogates(space, objectives, tuple(given))
         temperatures = self.network_temperatures(space, objectives)
         index = {text: i for i, text in enumerate(texts)} if given else {}
+        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
             of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
             distributions = predictive_distributions(
-                self.surrogates_of(space), batch, objectives, conditional, of_batch
+                self.surrogates_of(space), batch, objectives, conditional, of_batch, genome_of
             )
             arguments = self.network, memory, objectives, num_samples, generator
             if given:
@@ -514,6 +541,16 @@ class Ensemble:
 
         shape = (num_samples + 1, len(objectives))
         return self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
+
+    def genomes_of(self, space: SearchSpace[Any], architectures: Sequence[Any]) -> list[Genome]:
+        """Return the genome features of architectures for `predict_text`; none where no surrogate uses them.
+
+        Args:
+            space: the space.
+            architectures: N architectures of the space.
+        """
+        is_used = uses_genome(self.surrogates_of(space.name))
+        return [genome_features(space, architecture) for architecture in architectures if is_used]
 
     def network_temperatures(self, space: str, objectives: Sequence[str]) -> list[float]:
         """Return the divisor of the network's logits for each objective.

@@ -7,20 +7,64 @@ Bayesian Predictive Distributions).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha
+from nas_rlm.surrogates.predictive import NormalScoreTransform
 
 NUM_FOLDS = 5
 NUM_BOOTSTRAPS = 300  # of the errors in cross-validation
 UNIFORM_SHARE = 0.5  # of equal weights, since few errors are weak evidence
 MIN_SQUARED_ERROR = 1e-8
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
+FITTED_PARAMETERS = 2  # by which variances of few labels are increased
+MAX_UNEXPLAINED, MIN_SPEARMAN = 0.9, 0.5  # errors in cross-validation that are worse deserve a warning
+
+
+@dataclass(frozen=True)
+class HeldOutErrors:
+    """How well labelled networks are predicted from the others.
+
+    Args:
+        labels: number of labelled networks.
+        spearman: Spearman correlation of predicted and measured values; 0 where either does not vary.
+        error: mean absolute error, in units of the objective.
+        spread: the error if the median value were predicted for each network.
+    """
+
+    labels: int
+    spearman: float
+    error: float
+    spread: float
+
+    @classmethod
+    def of(cls, predicted: np.ndarray, measured: np.ndarray) -> HeldOutErrors:
+        """Return the errors of predicted and measured values, each float64 [M]."""
+        varies = np.ptp(predicted) > 0 and np.ptp(measured) > 0
+        return cls(
+            len(measured),
+            spearman(predicted, measured) if varies else 0.0,
+            float(np.abs(predicted - measured).mean()),
+            float(np.abs(np.median(measured) - measured).mean()),
+        )
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the labels explain little: their error is not much below the one of the median."""
+        return not (self.error <= MAX_UNEXPLAINED * self.spread and self.spearman >= MIN_SPEARMAN)
+
+    def __str__(self) -> str:
+        return (
+            f"{NUM_FOLDS}-fold cross-validation on {self.labels} networks: Spearman {self.spearman:.3f}, mean"
+            f" error {self.error:.3g}, {self.spread:.3g} if the median is predicted for each"
+        )
 
 
 @dataclass(frozen=True)
@@ -30,56 +74,92 @@ class MixtureWeights:
     Args:
         weights: weights of the Gaussian processes, which sum to 1, float64 [V].
         std_factor: factor of the standard deviations of their mixture.
+        held_out: errors of the mixture; None in older checkpoints.
     """
 
     weights: np.ndarray
     std_factor: float = 1.0
+    held_out: HeldOutErrors | None = None
 
     @classmethod
     def equal(cls, num_processes: int) -> MixtureWeights:
         """Return equal weights and unchanged standard deviations."""
         return cls(np.full(num_processes, 1 / num_processes))
 
-    def mixture(self, means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    @classmethod
+    def from_saved(cls, saved: Mapping[str, Any], num_processes: int, objective: str) -> MixtureWeights:
+        """Make the evidence of an objective from its `description`.
+
+        Raises:
+            ValueError: it is not that of as many Gaussian processes.
+        """
+        weights, std_factor = np.array(saved["weights"], dtype=float), float(saved["std_factor"])
+        if weights.shape != (num_processes,) or not (weights >= 0).all() or not std_factor > 0:
+            raise ValueError(f"evidence of {objective} is not {num_processes} weights and a factor above 0")
+        held_out = saved.get("held_out")
+        return cls(weights, std_factor, HeldOutErrors(**held_out) if held_out else None)
+
+    def description(self) -> dict[str, Any]:
+        """Return what is saved as JSON."""
+        return {
+            "weights": self.weights.tolist(),
+            "std_factor": self.std_factor,
+            "held_out": asdict(self.held_out) if self.held_out else None,
+        }
+
+    def mixture(
+        self, means: np.ndarray, variances: np.ndarray, is_usable: np.ndarray | bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return means and standard deviations of the mixture, each float64 [N].
 
         Args:
             means: means of each Gaussian process, float64 [V, N].
             variances: variances of each Gaussian process, float64 [V, N].
+            is_usable: whether a Gaussian process takes part, bool [V, N]; by default all do.
         """
-        mean: np.ndarray = self.weights @ means
-        variance = self.weights @ (variances + (means - mean) ** 2)
+        weights = np.where(is_usable, self.weights[:, None], 0.0)
+        weights = weights / weights.sum(0)
+        mean: np.ndarray = (weights * means).sum(0)
+        variance = (weights * (variances + (means - mean) ** 2)).sum(0)
         return mean, self.std_factor * np.sqrt(variance)
 
 
+def training_folds(num_labels: int) -> Tensor:
+    """Return for each fold of cross-validation which labels are fitted, bool [NUM_FOLDS, num_labels]."""
+    fold_of = np.random.default_rng(0).permutation(num_labels) % NUM_FOLDS
+    return torch.from_numpy(fold_of != np.arange(NUM_FOLDS)[:, None])
+
+
 def cross_validate(
-    features: Tensor, scores: Tensor, fits: Sequence[Callable[[Tensor, Tensor], Tensor]], num_linear: int
+    features: Tensor, transform: NormalScoreTransform, hyperparameters: Tensor, num_linear: int
 ) -> MixtureWeights:
     """Return weights and the scale of intervals of Gaussian processes.
 
     Args:
         features: features of M labelled networks, float64 [M, D].
-        scores: normal scores of their labels, float64 [M].
-        fits: for each Gaussian process, a function from features and scores to hyperparameters [D + 1].
+        transform: transform between their labels and normal scores.
+        hyperparameters: hyperparameters of V Gaussian processes that were fitted to each of
+            `training_folds`, float64 [V, NUM_FOLDS, D + 1].
         num_linear: number of the last features, which the linear kernel uses.
     """
-    fold_of = np.random.default_rng(0).permutation(len(scores)) % NUM_FOLDS
-    means, variances = np.empty((2, len(fits), len(scores)))
-    for fold in range(NUM_FOLDS):
-        train, test = (torch.from_numpy(np.flatnonzero(f)) for f in (fold_of != fold, fold_of == fold))
-        for k, fit in enumerate(fits):
-            hyperparameters = fit(features[train], scores[train])
-            alpha = compute_alpha(features[train], scores[train], hyperparameters, num_linear)
-            process = GaussianProcess(features[train], scores[train], hyperparameters, alpha, num_linear)
+    scores = torch.from_numpy(transform.scores)
+    means, variances = np.empty((2, len(hyperparameters), len(scores)))
+    for fold, is_train in enumerate(training_folds(len(scores))):
+        train, test = is_train.nonzero()[:, 0], (~is_train).nonzero()[:, 0]
+        for k, fitted in enumerate(hyperparameters[:, fold]):
+            alpha = compute_alpha(features[train], scores[train], fitted, num_linear)
+            process = GaussianProcess(features[train], scores[train], fitted, alpha, num_linear)
             mean, std = process.posterior(features[test])
             means[k, test], variances[k, test] = mean.numpy(), std.square().numpy()
-    true = scores.numpy()
+    true = transform.scores
     weights = pseudo_bma_weights(means - true)
     evidence = MixtureWeights((1 - UNIFORM_SHARE) * weights + UNIFORM_SHARE / len(weights))
     mixture_mean, mixture_std = evidence.mixture(means, variances)
     squares = ((true - mixture_mean) / mixture_std) ** 2
     variance = (squares.sum() + EVIDENCE_PRIOR) / (len(true) + EVIDENCE_PRIOR)
-    return MixtureWeights(evidence.weights, float(np.sqrt(variance)))
+    variance *= 1 + FITTED_PARAMETERS / len(true)
+    held_out = HeldOutErrors.of(transform.inverse(mixture_mean), transform.observed)
+    return MixtureWeights(evidence.weights, float(np.sqrt(variance)), held_out)
 
 
 def pseudo_bma_weights(

@@ -1,15 +1,16 @@
 """Graph features of networks as inputs of Gaussian processes: costs, paths, operator chains, costs of layers.
 
-Raw features are the named numbers that `nas_rlm.data.synthetic.graph_features` computes. `GraphFeatures`
-selects and standardises them. They are in groups, in this order: costs; statistics over paths; operator
-chains, a group for each length; sums of the costs of layers; and transfer, the predictions of source
-surrogates, see `nas_rlm.surrogates.transfer`.
+Raw features are the named numbers that `nas_rlm.data.synthetic.graph_features` computes, and the genome where
+the architecture is known, see `nas_rlm.data.genome`. `GraphFeatures` selects and standardises them. They are
+in groups, in this order: costs; statistics over paths; operator chains, a group for each length; the genome;
+sums of the costs of layers; and transfer, the predictions of source surrogates, see
+`nas_rlm.surrogates.transfer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic
+from nas_rlm.data.genome import GENE_PREFIX, Genome, genome_features_of_rows
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.graph.costs import COST_NAMES
@@ -29,9 +31,10 @@ MAX_CHAIN_LENGTH = 4  # operators
 MIN_SHARE = 0.02  # of networks whose value must differ from the median, else a feature is left out
 NO_PATH_VALUE = -0.5  # of a path feature of a network without a path; 0 means that a path lacks the operator
 MIN_RELATIVE_STD = 1e-9  # below it a feature counts as constant
-# Groups of features. Operator chains of 2 to MAX_CHAIN_LENGTH operators are between PATHS and SUMS. SUMS are
-# costs of layers, which add up; TRANSFER are predictions of source surrogates.
-COSTS, PATHS, SUMS, TRANSFER = 0, 1, MAX_CHAIN_LENGTH + 1, MAX_CHAIN_LENGTH + 2
+# Groups of features. Operator chains of 2 to MAX_CHAIN_LENGTH operators are between PATHS and GENOME. SUMS
+# are costs of layers, which add up; TRANSFER are predictions of source surrogates.
+COSTS, PATHS = 0, 1
+GENOME, SUMS, TRANSFER = MAX_CHAIN_LENGTH + 1, MAX_CHAIN_LENGTH + 2, MAX_CHAIN_LENGTH + 3
 
 
 class FeatureSource(Protocol):
@@ -79,8 +82,8 @@ class GraphFeatures:
         values = _to_array(raw_features, names)
         median = np.median(values, 0)
         differs = np.abs(values - median) > MIN_RELATIVE_STD * np.maximum(1, np.abs(median))
-        selected = np.flatnonzero(_varies(values) & (differs.mean(0) >= MIN_SHARE))
-        correlations = np.corrcoef(values[:, selected], rowvar=False).reshape(len(selected), -1)
+        selected = np.flatnonzero(is_varying(values) & (differs.mean(0) >= MIN_SHARE))
+        correlations = np.corrcoef(values[:, selected], rowvar=False).reshape(len(selected), len(selected))
         is_equivalent = np.abs(correlations) > 1 - MIN_RELATIVE_STD
         selected = selected[~np.triu(is_equivalent, 1).any(0)]
         values = values[:, selected]
@@ -98,14 +101,28 @@ class GraphFeatures:
         if not raw_features or not candidates:
             return cls((), np.empty(0), np.empty(0))
         values = _to_array(raw_features, candidates)
-        varies = _varies(values)
+        varies = is_varying(values)
         values = values[:, varies]
         selected = tuple(name for name, is_selected in zip(candidates, varies, strict=True) if is_selected)
         return cls(selected, values.mean(0), values.std(0))
 
+    def with_genome(self, genomes: Sequence[Genome]) -> GraphFeatures:
+        """Return these features with those of the genome that vary.
+
+        Args:
+            genomes: genome features of N networks, see `nas_rlm.data.genome`.
+        """
+        genome = GraphFeatures.fit(genomes)
+        names = (*self.names, *genome.names)
+        order = sorted(range(len(names)), key=lambda k: _group(names[k]))
+        mean, std = (
+            np.concatenate(pair)[order] for pair in ((self.mean, genome.mean), (self.std, genome.std))
+        )
+        return replace(self, names=tuple(names[k] for k in order), mean=mean, std=std)
+
     @property
     def group_sizes(self) -> list[int]:
-        """Number of features in each group: costs, paths, chains of each length, sums, transfer."""
+        """Number of features in each group: costs, paths, chains of each length, genome, sums, transfer."""
         own = [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]
         return [*own, len(self.sources) + len(self.given)]
 
@@ -121,7 +138,7 @@ class GraphFeatures:
             raw_features: raw features of N networks by name.
 
         Returns:
-            float64 [N, D + S].
+            float64 [N, D + S]; features of the genome are NaN where the genome is unknown.
         """
         if not raw_features:
             return torch.empty(0, sum(self.group_sizes), dtype=torch.float64)
@@ -129,16 +146,26 @@ class GraphFeatures:
         predictions = source_predictions(self.sources, raw_features)
         return torch.cat([own, *(predicted[:, None] for predicted in predictions)], 1)
 
-    def from_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return the features of N networks from their texts, see `transform`.
+    def of_rows(self, rows: Sequence[Row]) -> Tensor:
+        """Return the features of N rows of networks, see `transform`.
 
         Args:
-            texts: texts of N networks.
+            rows: N rows.
 
         Returns:
             float64 [N, D + S].
         """
-        return self.transform(synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH))
+        return self.transform(raw_features_of_rows(rows))
+
+
+def raw_features_of_rows(rows: Sequence[Row]) -> list[Mapping[str, float]]:
+    """Return the raw features of rows of networks, with the genome where the architecture is known.
+
+    Args:
+        rows: the rows.
+    """
+    graphs = synthetic.graph_features_of_texts(texts_of_rows(rows), MAX_CHAIN_LENGTH)
+    return [{**graph, **genome} for graph, genome in zip(graphs, genome_features_of_rows(rows), strict=True)]
 
 
 def source_predictions(
@@ -158,12 +185,16 @@ def source_predictions(
 
 
 @cache
-def graph_features_of_space(space: str) -> GraphFeatures:
+def graph_features_of_space(space: str, with_genome: bool = False) -> GraphFeatures:
     """Return features fitted on random networks of a space.
 
     Args:
         space: name of a registered search space.
+        with_genome: whether the genome is among the features.
     """
+    if with_genome:
+        rows = random_networks(space, NUM_NETWORKS)
+        return graph_features_of_space(space).with_genome(genome_features_of_rows(rows))
     return GraphFeatures.fit(sampled_raw_features(space))
 
 
@@ -198,25 +229,30 @@ def random_networks(space: str, num_networks: int, seed: int = 0) -> list[Row]:
     return synthetic.random_table(space, count, seed, MAX_CHAIN_LENGTH).rows
 
 
-def _varies(values: np.ndarray) -> np.ndarray:
+def is_varying(values: np.ndarray) -> np.ndarray:
     """Return for each column whether it is not constant, bool [D]."""
     varies: np.ndarray = values.std(0) > MIN_RELATIVE_STD * np.maximum(1, np.abs(values.mean(0)))
     return varies
 
 
 def _to_array(raw_features: Sequence[Mapping[str, float]], names: Sequence[str]) -> np.ndarray:
-    """Return the named raw features, as logarithms except in SUMS, since times of layers add up: [N, D]."""
+    """Return the named raw features, as logarithms except in GENOME and SUMS: [N, D]."""
     groups = [_group(name) for name in names]
     defaults = [0.0 if group > PATHS else NO_PATH_VALUE for group in groups]
     pairs = list(zip(names, defaults, strict=True))
     values = np.array([[features.get(n, default) for n, default in pairs] for features in raw_features])
-    is_log = np.array(groups) < SUMS
+    is_log = np.array(groups) < GENOME
     values[:, is_log] = np.log1p(values[:, is_log])
+    if GENOME in groups:
+        is_unknown = [not any(n.startswith(GENE_PREFIX) for n in features) for features in raw_features]
+        values[np.ix_(is_unknown, np.array(groups) == GENOME)] = np.nan
     return values
 
 
 def _group(name: str) -> int:
     """Return the group of a raw feature by its name."""
+    if name.startswith(GENE_PREFIX):
+        return GENOME
     if ":" in name:
         return SUMS
     if name.split("/")[-1] in (*EXACT_OBJECTIVES, *COST_NAMES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -12,11 +12,13 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic
+from nas_rlm.data.genome import genome_features_of_rows
 from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import (
+    GENOME,
     MAX_CHAIN_LENGTH,
     GraphFeatures,
     graph_features_of_space,
@@ -25,8 +27,9 @@ from nas_rlm.surrogates.features import (
 )
 from nas_rlm.surrogates.graph_surrogate import (
     ACCURACY,
-    ALL_GROUPS,
     FEW_LABELS_VIEWS,
+    GENOME_VIEW,
+    GRAPH_GROUPS,
     LATENCY_PREFIX,
     MAX_FEW_LABELS,
     GraphSurrogate,
@@ -144,10 +147,6 @@ def _fit_space(
     measured: Sequence[str],
 ) -> list[GraphSurrogate]:
     """Fit the surrogates of one space, see `fit_graph_surrogates`; they store labels of `measured`."""
-    if space in search_spaces.names():
-        graph_features = graph_features_of_space(space)
-    else:
-        graph_features = GraphFeatures.fit(sampled_raw_features(space, rows))
     accuracy_sources_of = {
         name: sources
         for name in names
@@ -155,15 +154,35 @@ def _fit_space(
         if (sources := accuracy_sources(space, rows, name, existing))
     }
     others = [name for name in names if name not in accuracy_sources_of]
-    if ACCURACY in names and existing:
-        graph_features = replace(graph_features, sources=space_sources(space, rows, existing))
-    few = [name for name in others if sum(row.is_measured(name) for row in rows) <= MAX_FEW_LABELS]
-    groups = [few, [name for name in others if name not in few]]
-    surrogates = [fit_graph_surrogate(graph_features, rows, group, measured) for group in groups if group]
-    return surrogates + [
-        fit_graph_surrogate(replace(graph_features, sources=sources), rows, [name], measured)
-        for name, sources in accuracy_sources_of.items()
+    common = space_sources(space, rows, existing) if ACCURACY in names and existing else ()
+    few = [name for name in names if sum(row.is_measured(name) for row in rows) <= MAX_FEW_LABELS]
+    groups = [
+        ([name for name in others if name in few], common),
+        ([name for name in others if name not in few], common),
+        *(([name], sources) for name, sources in accuracy_sources_of.items()),
     ]
+    return [
+        fit_graph_surrogate(graph_features_of(space, rows, sources, group[0] in few), rows, group, measured)
+        for group, sources in groups
+        if group
+    ]
+
+
+def graph_features_of(
+    space: str, rows: Sequence[Row], sources: Sequence[SourceSurrogate], is_few: bool
+) -> GraphFeatures:
+    """Return the features of a graph surrogate of a space.
+
+    Args:
+        space: name of the space.
+        rows: labelled networks, on which features are standardised where the space is not registered.
+        sources: source surrogates.
+        is_few: whether labels are few, so that the genome is among the features, if all rows have one.
+    """
+    if space not in search_spaces.names():
+        return replace(GraphFeatures.fit(sampled_raw_features(space, rows)), sources=tuple(sources))
+    with_genome = is_few and all(genome_features_of_rows(rows))
+    return replace(graph_features_of_space(space, with_genome), sources=tuple(sources))
 
 
 def is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:
@@ -402,8 +421,7 @@ def fit_graph_surrogate(
     used = {id(row) for labelled_rows in labelled for row in labelled_rows}
     table = Table("", [row for row in shuffled if id(row) in used])
     values = np.stack([table.column(name) for name in objectives], 1)
-    features = graph_features.from_texts(texts_of_rows(table.rows))
-    fitted = fit_features(graph_features, features, values, objectives)
+    fitted = fit_features(graph_features, graph_features.of_rows(table.rows), values, objectives)
     return replace(fitted, others=_other_labels(table, measured, objectives))
 
 
@@ -419,5 +437,7 @@ def fit_features(
         objectives: names of K objectives.
     """
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
-    views = FEW_LABELS_VIEWS if is_few else (ALL_GROUPS,)
+    views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
+    if is_few and graph_features.group_sizes[GENOME]:
+        views = (*views, GENOME_VIEW)
     return GraphSurrogate.fit(graph_features, features, values, objectives, views, weighted=is_few)

@@ -88,6 +88,27 @@ def fit_hyperparameters(
     return torch.stack(fitted).log().mean(0).exp()
 
 
+def fit_to_subsets(
+    features: Tensor, group_sizes: Sequence[int], targets: Tensor, subsets: Tensor, num_linear: int = 0
+) -> Tensor:
+    """Fit hyperparameters to several subsets of training rows, such as those of cross-validation.
+
+    Args:
+        features: as for `fit_hyperparameters`.
+        group_sizes: as for `fit_hyperparameters`.
+        targets: as for `fit_hyperparameters`.
+        subsets: whether a row is in each of the B subsets, bool [B, M].
+        num_linear: as for `GaussianProcess`.
+
+    Returns:
+        D inverse length scales, then the noise variance, for each subset, float64 [B, D + 1].
+    """
+    fitted = [
+        fit_hyperparameters(features[subset], group_sizes, targets[subset], num_linear) for subset in subsets
+    ]
+    return torch.stack(fitted)
+
+
 def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, num_linear: int) -> Tensor:
     """Fit hyperparameters on one block of rows; see `fit_hyperparameters`."""
     group = torch.repeat_interleave(torch.arange(len(group_sizes)), torch.tensor(group_sizes))

@@ -10,17 +10,30 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data.objective_kinds import kind_of
-from nas_rlm.surrogates.evidence import MixtureWeights, cross_validate
-from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, SUMS, TRANSFER, GraphFeatures
-from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, fit_hyperparameters
+from nas_rlm.data.objective_kinds import is_accuracy, kind_of
+from nas_rlm.surrogates.evidence import HeldOutErrors, MixtureWeights, cross_validate, training_folds
+from nas_rlm.surrogates.features import (
+    COSTS,
+    GENOME,
+    MAX_CHAIN_LENGTH,
+    PATHS,
+    SUMS,
+    TRANSFER,
+    GraphFeatures,
+)
+from nas_rlm.surrogates.gaussian_process import (
+    GaussianProcess,
+    compute_alpha,
+    fit_hyperparameters,
+    fit_to_subsets,
+)
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     NormalScoreTransform,
@@ -38,10 +51,12 @@ from nas_rlm.surrogates.transfer import (
 ACCURACY = "accuracy"  # the objective that transfers between spaces
 LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
 MAX_TRANSFER_LABELS = 100  # of a latency; with more labels, other devices are not used
-ALL_GROUPS = range(TRANSFER + 1)  # of features
-# Feature groups of the Gaussian processes of an objective with few labels. The last does without transfer,
+GRAPH_GROUPS = tuple([group for group in range(TRANSFER + 1) if group != GENOME])  # of features
+# Feature groups of the Gaussian processes of an objective with few labels. The last ones do without transfer,
 # which may mislead.
-FEW_LABELS_VIEWS = (ALL_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
+FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
+GENOME_VIEW = (COSTS, GENOME)  # is added to them where the genome of all labelled networks is known
+MAX_COST_SHIFT = 1.25  # of labelled networks without a warning; of random ones it is about 0.3
 MAX_FEW_LABELS = 500  # up to which they are used and weighted by cross-validation
 
 
@@ -85,7 +100,7 @@ class GraphSurrogate:
         features: Tensor,
         values: np.ndarray,
         objectives: Sequence[str],
-        views: Sequence[Collection[int]] = (ALL_GROUPS,),
+        views: Sequence[Collection[int]] = (GRAPH_GROUPS,),
         weighted: bool = False,
     ) -> GraphSurrogate:
         """Fit a surrogate to labelled networks.
@@ -103,14 +118,16 @@ class GraphSurrogate:
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
         hyperparameters, alpha, evidence = {}, {}, {}
-        fits = [partial(_fit_view, graph_features, view=view) for view in views]
         num_linear = graph_features.num_linear
         for name, labelled in zip(objectives, unfitted._labelled, strict=True):
-            scores = torch.from_numpy(unfitted.transforms[name].scores)
-            fitted = [fit(features[labelled], scores) for fit in fits]
+            transform = unfitted.transforms[name]
+            scores = torch.from_numpy(transform.scores)
+            folds = training_folds(len(labelled)) if weighted else None
+            fits = [_fit_view(graph_features, features[labelled], scores, view, folds) for view in views]
+            fitted = hyperparameters[name] = torch.stack([of_view[0] for of_view in fits])
             if weighted:
-                evidence[name] = cross_validate(features[labelled], scores, fits, num_linear)
-            hyperparameters[name] = torch.stack(fitted)
+                of_folds = torch.stack([of_view[1:] for of_view in fits])
+                evidence[name] = cross_validate(features[labelled], transform, of_folds, num_linear)
             alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
             alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
             alpha[name][:, labelled] = torch.stack(alphas).float().double()  # the precision of checkpoints
@@ -132,7 +149,7 @@ class GraphSurrogate:
         return {
             name: NormalScoreTransform(
                 column[labelled],
-                kind_of(name).maximum,
+                _maximum(name, column[labelled]),
                 use_logs=name.startswith(LATENCY_PREFIX) and len(labelled) <= MAX_TRANSFER_LABELS,
                 minimum=kind_of(name).minimum,
             )
@@ -161,6 +178,46 @@ class GraphSurrogate:
         """Return the features and normal scores of the networks with a label of the objective."""
         labelled = self._labelled[self.objectives.index(objective)]
         return self.features[labelled], torch.from_numpy(self.transforms[objective].scores)
+
+    @property
+    def weaknesses(self) -> list[str]:
+        """Messages on few labels that explain an objective badly, or only in a part of the space."""
+        messages = []
+        for name, errors in self.held_out.items():
+            networks = f"the {errors.labels} labelled networks of {name}"
+            if errors.spread == 0 and errors.error == 0:
+                messages.append(f"{networks} have equal values: predictions rank nothing")
+            elif errors.is_weak:
+                messages.append(f"{networks} explain it badly ({errors}): label more networks")
+            shift = self.cost_shift(name)
+            if shift > MAX_COST_SHIFT:
+                messages.append(
+                    f"{networks} are from one corner of the space, costs {shift:.1f} standard deviations"
+                    " from those of random networks: predictions for others are unreliable, label random ones"
+                    " too"
+                )
+        return messages
+
+    def cost_shift(self, objective: str) -> float:
+        """Return how far the costs of labelled networks are from those of random ones, in their deviations.
+
+        It is the root mean square over costs. Where the space is not registered, it is about 0.
+
+        Args:
+            objective: one of this surrogate's objectives.
+        """
+        labelled = self._labelled[self.objectives.index(objective)]
+        costs = self.features[labelled][:, : self.graph_features.group_sizes[COSTS]]
+        return float(costs.mean(0).square().mean().sqrt()) if costs.numel() else 0.0
+
+    @property
+    def held_out(self) -> dict[str, HeldOutErrors]:
+        """Errors of cross-validation of the objectives with few labels."""
+        return {
+            name: evidence.held_out
+            for name, evidence in self.evidence.items()
+            if evidence.held_out and name in self.objectives
+        }
 
     def source_for_space(
         self, objective: str, target_raw_features: Sequence[Mapping[str, float]]
@@ -215,14 +272,23 @@ class GraphSurrogate:
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N networks.
 
+        Networks whose genome is unknown are predicted by the Gaussian processes that do not use it.
+
         Args:
             features: features of the networks, float64 [N, D].
             objective: one of this surrogate's objectives.
         """
-        posteriors = [process.posterior(features) for process in self.gaussian_processes(objective)]
-        means, stds = (torch.stack(tensors).numpy() for tensors in zip(*posteriors, strict=True))
-        evidence = self.evidence.get(objective) or MixtureWeights.equal(len(posteriors))
-        mean, std = evidence.mixture(means, stds**2)
+        is_unknown = features.isnan()
+        known = features.nan_to_num()
+        processes = self.gaussian_processes(objective)
+        means, stds = (
+            torch.stack(tensors).numpy()
+            for tensors in zip(*(process.posterior(known) for process in processes), strict=True)
+        )
+        uses = torch.stack([process.inverse_length_scales > 0 for process in processes])
+        is_usable = (uses.double() @ is_unknown.double().T == 0).numpy()
+        evidence = self.evidence.get(objective) or MixtureWeights.equal(len(processes))
+        mean, std = evidence.mixture(means, stds**2, is_usable)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         transform = self.transforms[objective]
         return PredictiveDistribution(transform, mean, std, temperature)
@@ -252,7 +318,7 @@ class GraphSurrogate:
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
             "evidence": {
-                name: {"weights": evidence.weights.tolist(), "std_factor": evidence.std_factor}
+                name: evidence.description()
                 for name, evidence in self.evidence.items()
                 if name in self.objectives
             },
@@ -286,18 +352,11 @@ class GraphSurrogate:
         check_gaussian_process_tensors(tensors, shapes)
         if not tensors["values"].isfinite().any(0).all():
             raise ValueError("an objective has no values")
+        num_processes = processes[0] if processes else 1
         evidence = {
-            name: MixtureWeights(np.array(saved["weights"], dtype=float), float(saved["std_factor"]))
+            name: MixtureWeights.from_saved(saved, num_processes, name)
             for name, saved in description.get("evidence", {}).items()  # absent from older checkpoints
         }
-        num_processes = processes[0] if processes else 1
-        for name, one in evidence.items():
-            if (
-                one.weights.shape != (num_processes,)
-                or not (one.weights >= 0).all()
-                or not one.std_factor > 0
-            ):
-                raise ValueError(f"evidence of {name} is not {num_processes} weights and a factor above 0")
         every = (*temperatures.values(), *network_temperatures.values())
         if not all(0 < t < math.inf for t in every):
             raise ValueError("a temperature is not above 0")
@@ -323,16 +382,47 @@ class GraphSurrogate:
         )
 
 
+def _maximum(objective: str, values: np.ndarray) -> float:
+    """Return the largest possible value of an objective: 1 for accuracies that are fractions.
+
+    Args:
+        objective: name of the objective.
+        values: its labels, float64 [M].
+    """
+    is_fraction = is_accuracy(objective) and values.max() <= 1
+    return 1.0 if is_fraction else kind_of(objective).maximum
+
+
 def _fit_view(
-    graph_features: GraphFeatures, features: Tensor, scores: Tensor, view: Collection[int]
+    graph_features: GraphFeatures,
+    features: Tensor,
+    scores: Tensor,
+    view: Collection[int],
+    folds: Tensor | None,
 ) -> Tensor:
-    """Fit hyperparameters [D + 1] to the features of a view; inverse length scales of the others are 0."""
+    """Fit hyperparameters to the features of a view; inverse length scales of the others are 0.
+
+    Args:
+        graph_features: definition of the D features.
+        features: features of M labelled networks, float64 [M, D].
+        scores: normal scores of their labels, float64 [M].
+        view: indices of the feature groups.
+        folds: F subsets of the labels to which they are fitted as well, bool [F, M].
+
+    Returns:
+        Hyperparameters that are fitted to all labels, then to each subset, float64 [1 + F, D + 1].
+    """
     sizes = [size if group in view else 0 for group, size in enumerate(graph_features.group_sizes)]
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(graph_features.group_sizes))
     is_used = torch.isin(group, torch.tensor(sorted(view)))
-    fitted = fit_hyperparameters(features[:, is_used], sizes, scores, sum(sizes[SUMS:]))
-    hyperparameters = torch.zeros(features.shape[1] + 1, dtype=features.dtype)
-    hyperparameters[:-1][is_used], hyperparameters[-1] = fitted[:-1], fitted[-1]
+    used, num_linear = features[:, is_used], sum(sizes[SUMS:])
+    if folds is None:
+        fitted = fit_hyperparameters(used, sizes, scores, num_linear)[None]
+    else:
+        subsets = torch.cat([torch.ones_like(folds[:1]), folds])
+        fitted = fit_to_subsets(used, sizes, scores, subsets, num_linear)
+    hyperparameters = torch.zeros(len(fitted), features.shape[1] + 1, dtype=features.dtype)
+    hyperparameters[:, torch.cat([is_used, torch.ones(1, dtype=torch.bool)])] = fitted
     return hyperparameters
 
 

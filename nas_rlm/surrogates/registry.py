@@ -13,9 +13,10 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.data import synthetic
+from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import depends_on_task
 from nas_rlm.surrogates.conditional import Conditional
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import MAX_NOVELTY, LayerSurrogate
@@ -76,6 +77,14 @@ def graph_surrogates(surrogates: Mapping[str, Sequence[Surrogate]]) -> dict[str,
     }
 
 
+def uses_genome(surrogates: Sequence[AnySurrogate]) -> bool:
+    """Return whether one of the surrogates has the genome among its features."""
+    return any(
+        isinstance(surrogate, GraphSurrogate) and surrogate.graph_features.group_sizes[GENOME]
+        for surrogate in surrogates
+    )
+
+
 def transferable(
     surrogates: Mapping[str, Sequence[GraphSurrogate]], space: str
 ) -> dict[str, Sequence[GraphSurrogate]]:
@@ -103,6 +112,7 @@ def predictive_distributions(
     objectives: Sequence[str],
     conditional: Mapping[str, Conditional] | None = None,
     given: Mapping[str, np.ndarray] | None = None,
+    genomes: Mapping[str, Genome] | None = None,
 ) -> list[PredictiveDistribution | None]:
     """Return the predictive distribution of each objective, or None where no surrogate predicts it.
 
@@ -112,13 +122,17 @@ def predictive_distributions(
         objectives: names of K objectives.
         conditional: surrogates by objective that are used where other numbers are given.
         given: the given numbers by name, float64 [N].
+        genomes: genome features by text, of networks whose architecture is known.
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
     uses_layers = any(isinstance(surrogate, LatencySurrogate) for surrogate in selected)
     uses_graphs = any(surrogate and not isinstance(surrogate, TextSurrogate) for surrogate in selected)
+    known = genomes or {}
     raw_features = [
-        synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) for text in texts if uses_graphs
+        synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) | known.get(text, {})
+        for text in texts
+        if uses_graphs
     ]
     distinct = {id(surrogate): surrogate for surrogate in selected if surrogate}
     features = {

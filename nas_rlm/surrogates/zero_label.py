@@ -1,15 +1,17 @@
 """Zero-label surrogates: predictions for a space without labels, from other spaces and from costs.
 
 The network of a model ranks the architectures of a space that it has not seen worse than their costs do. What
-carries over better: wider, deeper and costlier architectures are the more accurate ones of their space, and
-so are those that surrogates of other spaces predict from features standardised within this space.
+carries over better: wider, deeper and costlier architectures, and those with a smaller share of pooling, are
+the more accurate ones of their space. So are those that surrogates of other spaces predict from features
+standardised within this space, as far as they agree with the costs. Where only widths differ, FLOPs mislead,
+since they are mostly those of the first layers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,13 @@ from torch import Tensor
 
 from nas_rlm.data import synthetic
 from nas_rlm.data.objective_kinds import is_accuracy, kind_of
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, MIN_RELATIVE_STD, FeatureSource, source_predictions
+from nas_rlm.surrogates.features import (
+    MAX_CHAIN_LENGTH,
+    MIN_RELATIVE_STD,
+    FeatureSource,
+    is_varying,
+    source_predictions,
+)
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, NormalScoreTransform, PredictiveDistribution
 from nas_rlm.text import from_architectures
@@ -28,53 +36,79 @@ RawFeatures = Sequence[Mapping[str, float]]
 NUM_LABELS_TO_LEARN = 20  # that messages suggest
 NUM_RANDOM_NETWORKS = 200  # of a space, that features are standardised on
 CONVOLUTIONS = ("convs", "pointwise", "depthwise")  # raw features that count operators
-# Weights of standardised features of an accuracy. They were chosen for the worst of seven benchmarks.
-ACCURACY_WEIGHTS = {"size": 1.0, "flops": 0.25, "params": 0.25}
-# Of networks that need not be of one space, where width and depth say less.
+# Weights of costs of an accuracy: logarithms, and the share of convolutions. Chosen on seven benchmarks.
+ACCURACY_WEIGHTS = {"flops": 1.0, "params": 0.5, "size": 2.0, "convolutions": 7.0}
+WIDTH_WEIGHTS = {"params": 1.0, "width": 4.0}  # where depth does not vary
+MIN_DEPTH_STD = 0.05  # of the logarithm of the depth, below which depth does not vary
+# Of standardised costs of networks that need not be of one space, where width and depth say less.
 UNRELATED_WEIGHTS = {"flops": 1.0, "params": 1.0, "activations": 1.0}
-LATENCY_WEIGHTS = {"flops": 1.0, "activations": 0.25}  # other spaces rank latencies worse than FLOPs do
+# Of standardised costs of a latency; other spaces rank latencies worse than FLOPs do.
+LATENCY_WEIGHTS = {"flops": 1.0, "activations": 0.25}
 SOURCES_WEIGHT = 0.5  # of the mean prediction of the sources of an accuracy
+READABLE = {
+    "flops": "FLOPs",
+    "params": "parameters",
+    "size": "width and depth",
+    "convolutions": "the share of convolutions",
+}
 TRANSFER_CORRELATION = 0.6  # assumed between predicted and true normal scores
 
 
-def log_size(raw_features: Mapping[str, float]) -> float:
-    """Return the logarithm of a network's width times its depth.
-
-    The width is the geometric mean over resolutions of the mean number of activations of a convolution. The
-    depth is the number of convolutions between input and output. In a network without convolutions, matrix
-    products count instead.
+def cost_values(raw_features: Mapping[str, float]) -> dict[str, float]:
+    """Return the costs of a network that the accuracy follows: logarithms, and the share of convolutions.
 
     Args:
         raw_features: raw features of the network, see `nas_rlm.data.synthetic.graph_features`.
+
+    Returns:
+        `flops`, `params` and `activations`; `depth`, of the number of convolutions between input and output;
+        `width`, of the geometric mean over convolutions of their number of activations; `size`, of depth
+        times the geometric mean over resolutions of the mean number of activations; and `convolutions`, their
+        share of the operators that mix positions or channels. In a network without convolutions, matrix
+        products count instead.
     """
-    sums: dict[str, dict[str, list[float]]] = {"Conv": {}, "Mat": {}}  # activations and layers by resolution
+    layers: dict[str, dict[str, list[float]]] = {"Conv": {}, "Mat": {}}  # activations and number by layer
     for name, value in raw_features.items():
         layer, separator, cost = name.partition(":")
         kind = "Conv" if layer.startswith("Conv") else "Mat" if layer.startswith(("Gemm", "MatMul")) else ""
         if separator and kind and cost in ("activations", "number"):
-            stage = sums[kind].setdefault(layer.partition("@")[2], [0.0, 0.0])
-            stage[cost == "number"] += value
-    stages = [stage for stage in (sums["Conv"] or sums["Mat"]).values() if min(stage) > 0]
-    width = sum(math.log(activations / number) for activations, number in stages) / max(1, len(stages))
-    depth = sum(raw_features.get(kind, 0.0) for kind in CONVOLUTIONS) or sum(number for _, number in stages)
-    return width + math.log(max(1.0, depth))
+            layers[kind].setdefault(layer, [0.0, 0.0])[cost == "number"] += value
+    used = {layer: sums for layer, sums in (layers["Conv"] or layers["Mat"]).items() if min(sums) > 0}
+    stages: dict[str, list[float]] = {}
+    for layer, sums in used.items():
+        stage = stages.setdefault(layer.partition("@")[2], [0.0, 0.0])
+        stage[:] = [total + term for total, term in zip(stage, sums, strict=True)]
+    num_layers = sum(number for _, number in used.values())
+    num_convolutions = sum(raw_features.get(kind, 0.0) for kind in CONVOLUTIONS)
+    depth = math.log(max(1.0, num_convolutions or num_layers))
+    logs = [number * math.log(activations / number) for activations, number in used.values()]
+    by_stage = [math.log(activations / number) for activations, number in stages.values()]
+    return {
+        **{name: math.log1p(raw_features.get(name, 0.0)) for name in ("flops", "params", "activations")},
+        "depth": depth,
+        "width": sum(logs) / max(1.0, num_layers),
+        "size": depth + sum(by_stage) / max(1, len(by_stage)),
+        "convolutions": num_convolutions / max(1.0, raw_features.get("layers", 0.0)),
+    }
 
 
 @dataclass(frozen=True)
 class ZeroLabelFeatures:
-    """Standardised costs and the mean prediction of source surrogates.
+    """A weighted sum of costs, and the weighted mean prediction of source surrogates.
 
     Args:
-        weights: weight of each of C standardised costs by name.
+        weights: weight of each of C costs by name.
         mean: their means over the networks of a space, float64 [C].
-        std: their standard deviations, float64 [C]; infinite for a cost that does not vary.
-        sources: surrogates of other spaces.
+        std: divisors of the costs, float64 [C]; infinite for a cost that does not vary.
+        sources: S surrogates of other spaces.
+        agreements: weights of the sources in their mean, float64 [S]; None for equal ones.
     """
 
     weights: Mapping[str, float]
     mean: np.ndarray
     std: np.ndarray
     sources: tuple[FeatureSource, ...] = ()
+    agreements: np.ndarray | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,14 +116,35 @@ class ZeroLabelFeatures:
         return tuple(self.weights)
 
     @classmethod
-    def fit(
-        cls, weights: Mapping[str, float], raw_features: RawFeatures, sources: Sequence[FeatureSource]
-    ) -> ZeroLabelFeatures:
-        """Fit the standardisation to the raw features of networks of a space."""
+    def standardised(cls, weights: Mapping[str, float], raw_features: RawFeatures) -> ZeroLabelFeatures:
+        """Return features with costs that are standardised on the raw features of networks of a space."""
         values = _costs(raw_features, tuple(weights))
         std = values.std(0)
-        std[std <= MIN_RELATIVE_STD * np.maximum(1, np.abs(values.mean(0)))] = np.inf
-        return cls(weights, values.mean(0), std, tuple(sources))
+        std[~is_varying(values)] = np.inf
+        return cls(weights, values.mean(0), std)
+
+    @classmethod
+    def of_accuracy(cls, raw_features: RawFeatures, sources: Sequence[FeatureSource]) -> ZeroLabelFeatures:
+        """Return features of an accuracy in a space.
+
+        A source counts as much as its predictions agree with the costs: by their correlation if positive.
+
+        Args:
+            raw_features: raw features of random networks of the space.
+            sources: surrogates of other spaces.
+        """
+        depth_varies = _costs(raw_features, ("depth",)).std() >= MIN_DEPTH_STD
+        weights = ACCURACY_WEIGHTS if depth_varies else WIDTH_WEIGHTS
+        values = _costs(raw_features, tuple(weights))
+        costs = cls(weights, values.mean(0), np.where(is_varying(values), 1.0, np.inf))
+        weighted = costs.transform(raw_features)[:, 0].numpy()
+        if not is_varying(weighted[:, None])[0]:
+            return replace(costs, sources=tuple(sources))
+        correlations = [
+            np.corrcoef(weighted, predicted.numpy())[0, 1]
+            for predicted in source_predictions(sources, raw_features)
+        ]
+        return replace(costs, sources=tuple(sources), agreements=np.maximum(0.0, correlations))
 
     def transform(self, raw_features: RawFeatures) -> Tensor:
         """Return the weighted sum of the costs, and the mean prediction of the sources: float64 [N, 2].
@@ -100,7 +155,10 @@ class ZeroLabelFeatures:
         values = (_costs(raw_features, tuple(self.weights)) - self.mean) / self.std
         weighted = torch.from_numpy(values @ np.array([*self.weights.values()]))
         predictions = [*source_predictions(self.sources, raw_features)] if len(raw_features) else []
-        mean = torch.stack(predictions).mean(0) if predictions else torch.zeros_like(weighted)
+        if not predictions:
+            return torch.stack([weighted, torch.zeros_like(weighted)], 1)
+        agreements = np.ones(len(predictions)) if self.agreements is None else self.agreements
+        mean = torch.from_numpy(agreements) @ torch.stack(predictions) / len(predictions)
         return torch.stack([weighted, mean], 1)
 
 
@@ -151,12 +209,14 @@ class ZeroLabelSurrogate:
     @property
     def basis(self) -> str:
         """What the predictions rest on, for messages."""
-        costs = [name for name in self.graph_features.weights if name != "size"]
         names = [f"surrogates of {', '.join(self.spaces)}"] if self.spaces else []
-        names += ["width and depth"] if "size" in self.graph_features.weights else []
-        readable = {"flops": "FLOPs", "params": "parameters"}
-        names += [readable.get(name, name) for name in costs]
+        names += [READABLE.get(name, name) for name in self.graph_features.weights]
         return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether the predictions of random networks of the space differ."""
+        return bool((self.coefficients != 0).any())
 
 
 def can_transfer(objective: str) -> bool:
@@ -193,25 +253,38 @@ def zero_label_surrogate(
                 sources[name] = source
     if not space:
         features = _features_of_unrelated_networks([surrogate for surrogate, _ in found.values()])
+        coefficients = torch.tensor([1 / sum(UNRELATED_WEIGHTS.values()), 0.0], dtype=torch.float64)
+        offset = 0.0
     else:
-        weights = ACCURACY_WEIGHTS if is_accuracy(objective) else LATENCY_WEIGHTS
-        weights = {} if space in sources else weights
-        features = ZeroLabelFeatures.fit(weights, raw_features, tuple(sources.values()))
-    coefficients = torch.tensor([1.0, SOURCES_WEIGHT], dtype=torch.float64)
-    offset = 0.0
-    if space:
-        values = features.transform(raw_features)
-        std = values.std(0, correction=0)
-        coefficients[0] /= max(float(std[0]), MIN_RELATIVE_STD)
-        scores = values @ coefficients
-        scale = max(float(scores.std(correction=0)), MIN_RELATIVE_STD)
-        coefficients, offset = coefficients / scale, float(scores.mean()) / scale
-    else:
-        coefficients[0] /= sum(UNRELATED_WEIGHTS.values())
+        if space in sources:
+            features = ZeroLabelFeatures({}, np.empty(0), np.empty(0), tuple(sources.values()))
+        elif is_accuracy(objective):
+            features = ZeroLabelFeatures.of_accuracy(raw_features, tuple(sources.values()))
+        else:
+            features = ZeroLabelFeatures.standardised(LATENCY_WEIGHTS, raw_features)
+        coefficients, offset = _coefficients(features.transform(raw_features))
     labels = [surrogate.transforms[label].observed for surrogate, label in found.values()]
     kind = kind_of(objective)
     transform = NormalScoreTransform(np.concatenate(labels), kind.maximum, minimum=kind.minimum)
     return ZeroLabelSurrogate(features, coefficients, offset, transform, objective, tuple(sources))
+
+
+def _coefficients(values: Tensor) -> tuple[Tensor, float]:
+    """Return coefficients of costs and sources, and the mean of the scores, which then have unit variance.
+
+    Args:
+        values: the two features of random networks of a space, float64 [N, 2].
+
+    Returns:
+        Coefficients, float64 [2], all 0 if the scores do not vary; and the mean of the scores.
+    """
+    coefficients = torch.tensor([1.0, SOURCES_WEIGHT], dtype=torch.float64)
+    coefficients[0] /= max(float(values[:, 0].std(correction=0)), MIN_RELATIVE_STD)
+    scores = values @ coefficients
+    scale = float(scores.std(correction=0))
+    if scale <= MIN_RELATIVE_STD:
+        return torch.zeros(2, dtype=torch.float64), 0.0
+    return coefficients / scale, float(scores.mean()) / scale
 
 
 def _features_of_unrelated_networks(surrogates: Sequence[GraphSurrogate]) -> ZeroLabelFeatures:
@@ -263,9 +336,15 @@ def zero_label_messages(
     """
     messages = []
     for basis in dict.fromkeys(surrogate.basis for surrogate in surrogates):
-        names = ",".join(surrogate.objective for surrogate in surrogates if surrogate.basis == basis)
+        selected = [surrogate for surrogate in surrogates if surrogate.basis == basis]
+        names = ",".join(surrogate.objective for surrogate in selected)
         where = space or "networks without a space"
         message = f"no labels of {names} for {where}: the ranking rests on {basis}; values are unreliable."
+        if not any(surrogate.is_informative for surrogate in selected):
+            message = (
+                f"no labels of {names} for {where}, and {basis} are equal for its architectures: all"
+                " predictions are equal, and rank nothing."
+            )
         if not space:
             messages.append(f"{message} Name the space if the model knows it")
             continue
@@ -315,9 +394,7 @@ def random_raw_features(space: SearchSpace[Any]) -> list[dict[str, float]]:
 
 
 def _costs(raw_features: RawFeatures, names: Sequence[str]) -> np.ndarray:
-    """Return the logarithms of the named costs, float64 [N, C]."""
-    values = [
-        [log_size(raw) if name == "size" else math.log1p(raw.get(name, 0.0)) for name in names]
-        for raw in raw_features
-    ]
+    """Return the named costs, float64 [N, C]; see `cost_values`."""
+    costs = [cost_values(raw) for raw in raw_features]
+    values = [[of_network[name] for name in names] for of_network in costs]
     return np.array(values, dtype=float).reshape(len(raw_features), len(names))

@@ -21,7 +21,7 @@ from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_layer_surrogate, fit_surrogates
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
@@ -210,9 +210,12 @@ def _without_network(surrogate: Surrogate) -> Surrogate:
 
 
 def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
-    """Warn of latencies that the labels explain badly."""
+    """Warn of objectives with few labels that explain them badly."""
     for surrogates in fitted.values():
         for surrogate in surrogates:
+            if isinstance(surrogate, GraphSurrogate):
+                for message in surrogate.weaknesses:
+                    warnings.warn(message, stacklevel=5)
             if isinstance(surrogate, LatencySurrogate) and surrogate.evidence.is_weak:
                 evidence = surrogate.evidence
                 warnings.warn(

@@ -74,6 +74,21 @@ def test_a_new_latency_is_learned_by_surrogates_that_say_how_good_they_are(tmp_p
     assert main(["predict", "--model", str(out), *archs, "--objectives", "latency/new"]) == 0
 
 
+def test_few_labels_of_an_accuracy_say_how_good_they_are(tmp_path, model, capsys):
+    space, rng = search_spaces.get("nats_size"), np.random.default_rng(5)
+    sizes = sorted({str(space.sample(rng)) for _ in range(14)})
+    data, out = tmp_path / "few.parquet", tmp_path / "tuned"
+    write(data, [Row("nats_size", s, {"accuracy": 50 + sum(map(int, s.split(":"))) / 10}) for s in sizes])
+    command = ["finetune", *model, "--data", str(data), "--objectives", "accuracy", "--learn", "none"]
+    assert main([*command, "--out", str(out)]) == 0
+    expected = f"accuracy of nats_size: 5-fold cross-validation on {len(sizes)} networks: Spearman "
+    assert expected in capsys.readouterr().out
+    config = json.loads((out / "config.json").read_text())
+    (found,) = config["surrogates"]["nats_size"]
+    held_out = found["evidence"]["accuracy"]["held_out"]
+    assert held_out["labels"] == len(sizes) and 0 <= held_out["error"] < held_out["spread"]
+
+
 def test_finetune_without_surrogates(tmp_path, model, table):
     command = ["finetune", *model, "--data", str(table), "--objectives", "accuracy", "--no-surrogates"]
     assert main([*command, "--out", str(tmp_path / "tuned")]) == 0

@@ -10,16 +10,24 @@ import pytest
 
 import search_spaces
 from nas_rlm import RLM
+from nas_rlm.benchmarks.evaluation import QUANTILE_LEVELS, predict_rows
 from nas_rlm.data import Row
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates import layer_network, layer_surrogate
 from nas_rlm.surrogates.fitting import fit_latency_surrogate
+from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
-from nas_rlm.surrogates.registry import NoveltyWarning, surrogate_by_objective, without_novelty_warnings
+from nas_rlm.surrogates.registry import (
+    NoveltyWarning,
+    predictive_distributions,
+    surrogate_by_objective,
+    without_novelty_warnings,
+)
 from nas_rlm.text import from_architectures
 from nas_rlm.text.parser import parse_network
+from tests.search_spaces.plain_space import PlainSpace
 
 NAME, LEVELS = "latency/pixel3", (0.1, 0.5, 0.9)
 
@@ -174,3 +182,63 @@ def test_network_and_surrogate_are_combined(rlm, surrogate, no_warnings):
 def test_texts_that_are_no_networks_are_refused_in_one_line(rlm):
     with pytest.raises(ValueError, match="is not canonical ONNX text"):
         rlm.predict_text(["def f(n):\n    return n\n"], [NAME])
+
+
+class OwnSpace(PlainSpace):
+    name = "own_plain"
+
+
+OWN = OwnSpace()
+LABEL = "accuracy/mine"
+
+
+@pytest.fixture(scope="module")
+def with_genome(tiny_checkpoint):
+    """Return a model with 14 labels of a user's own space, which differ where the genome does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_spaces, "_registered", {OWN.name: OWN})
+        rng = np.random.default_rng(0)
+        cells = [OWN.sample(rng) for _ in range(14)]
+        labels = [60.0 + 3 * OWN.encode(cell)[0] + OWN.encode(cell)[3] for cell in cells]
+        rows = [Row(OWN.name, str(c), {LABEL: v}) for c, v in zip(cells, labels, strict=True)]
+        yield RLM.load(tiny_checkpoint).fine_tune(rows, [LABEL], learn="none")
+
+
+def test_the_genome_of_architectures_takes_part_and_is_saved(with_genome, tmp_path):
+    (surrogate,) = with_genome.surrogates[OWN.name]
+    assert {"gene/0", "gene/0=0", "gene/3=1"} <= {*surrogate.graph_features.names}
+    assert len(surrogate.evidence[LABEL].weights) == len(FEW_LABELS_VIEWS) + 1
+    cells = [OWN.sample(np.random.default_rng(k)) for k in range(20, 30)]
+    with_genome.save(tmp_path / "saved")
+    predicted = with_genome.predict(OWN, cells, [LABEL], LEVELS)
+    again = RLM.load(tmp_path / "saved").predict(OWN, cells, [LABEL], LEVELS)
+    assert again == pytest.approx(predicted, rel=1e-3)
+    texts = from_architectures(OWN, cells)
+    genomes = with_genome.genomes_of(OWN, cells)
+    of_texts = with_genome.predict_text(texts, [LABEL], LEVELS, space=OWN.name, genomes=genomes)
+    assert of_texts == pytest.approx(predicted)
+    rows = [Row(OWN.name, str(cell), {}) for cell in cells]
+    assert predict_rows(with_genome, rows, texts, [LABEL]) == pytest.approx(
+        with_genome.predict(OWN, cells, [LABEL], QUANTILE_LEVELS)
+    )
+
+
+def test_files_are_predicted_without_the_genome(with_genome):
+    cells = [OWN.sample(np.random.default_rng(k)) for k in range(40, 60)]
+    texts = from_architectures(OWN, cells)
+    by_file = with_genome.predict_onnx([OWN.to_onnx(cell) for cell in cells], [LABEL], LEVELS, space=OWN.name)
+    of_texts = with_genome.predict_text(texts, [LABEL], LEVELS, space=OWN.name)
+    assert by_file == pytest.approx(of_texts) and np.isfinite(by_file).all()
+    with_all = with_genome.predict(OWN, cells, [LABEL], LEVELS)
+    assert np.abs(with_all - of_texts).max() > 1e-3
+    (surrogate,) = with_genome.surrogates[OWN.name]
+    weights = surrogate.evidence[LABEL].weights[:-1]
+    alone = replace(
+        surrogate,
+        hyperparameters={LABEL: surrogate.hyperparameters[LABEL][:-1]},
+        alpha={LABEL: surrogate.alpha[LABEL][:-1]},
+        evidence={LABEL: replace(surrogate.evidence[LABEL], weights=weights / weights.sum())},
+    )
+    (expected,) = predictive_distributions([alone], texts, [LABEL])
+    assert of_texts[:, 0] == pytest.approx(expected.quantiles(LEVELS))
+    assert not with_genome.genomes_of(search_spaces.get("nats_size"), [])

@@ -7,11 +7,18 @@ import torch
 
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates import fitting
-from nas_rlm.surrogates.evidence import MixtureWeights, cross_validate, pseudo_bma_weights
+from nas_rlm.surrogates.evidence import (
+    HeldOutErrors,
+    MixtureWeights,
+    cross_validate,
+    pseudo_bma_weights,
+    training_folds,
+)
 from nas_rlm.surrogates.features import GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
-from nas_rlm.surrogates.gaussian_process import fit_hyperparameters
+from nas_rlm.surrogates.gaussian_process import fit_to_subsets
 from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS, GraphSurrogate
+from nas_rlm.surrogates.predictive import NormalScoreTransform
 
 
 def test_weights_follow_the_errors():
@@ -44,20 +51,45 @@ def linear(n, seed, noise=0.0):
 def test_cross_validation_prefers_useful_features():
     x, y = linear(40, 0)
 
+    transform = NormalScoreTransform(y.numpy())
+    folds = training_folds(40)
+    assert (folds.sum(0) == 4).all() and (folds.sum(1) == 32).all()
+
     def masked(*used):
-        def fit(features, scores):
-            found = torch.full((5,), 1e-3, dtype=torch.float64)
-            columns = list(used)
-            fitted = fit_hyperparameters(features[:, columns], [len(columns)], scores)
-            found[columns], found[-1] = fitted[:-1], fitted[-1]
-            return found
+        found = torch.full((5, 5), 1e-3, dtype=torch.float64)
+        found[:, [*used, 4]] = fit_to_subsets(x[:, [*used]], [len(used)], y, folds)
+        return found
 
-        return fit
-
-    evidence = cross_validate(x, y, [masked(0, 1), masked(2, 3)], 0)
+    evidence = cross_validate(x, transform, torch.stack([masked(0, 1), masked(2, 3)]), 0)
     assert evidence.weights.sum() == pytest.approx(1)
     assert evidence.weights[0] == pytest.approx(0.75, abs=0.01)  # half of the weight is shared equally
     assert 0.2 < evidence.std_factor < 5
+    held_out = evidence.held_out
+    assert held_out.labels == 40 and held_out.spearman > 0.9 and not held_out.is_weak
+    assert held_out.error < 0.3 < held_out.spread
+    useless = cross_validate(x, transform, masked(2, 3)[None], 0).held_out
+    assert useless.is_weak and useless.labels == 40
+
+
+def test_errors_of_held_out_networks():
+    measured = np.array([70.0, 80.0, 90.0])
+    exact = HeldOutErrors.of(measured, measured)
+    assert (exact.spearman, exact.error, exact.is_weak) == (1.0, 0.0, False)
+    assert exact.spread == pytest.approx(20 / 3)
+    assert str(exact) == (
+        "5-fold cross-validation on 3 networks: Spearman 1.000, mean error 0, 6.67 if the median is predicted"
+        " for each"
+    )
+    for predicted in (np.full(3, 80.0), measured[::-1]):
+        assert HeldOutErrors.of(predicted, measured).is_weak
+    assert HeldOutErrors.of(measured, np.full(3, 80.0)).spearman == 0
+
+
+def test_unusable_gaussian_processes_take_no_part():
+    means, variances = np.array([[1.0, 1.0], [3.0, np.nan]]), np.ones((2, 2))
+    evidence = MixtureWeights(np.array([0.5, 0.5]))
+    mean, std = evidence.mixture(np.nan_to_num(means), variances, np.array([[True, True], [True, False]]))
+    assert mean.tolist() == [2, 1] and std[1] == 1 < std[0]
 
 
 FEATURES = GraphFeatures(("flops", "params", "paths", "convs-convs"), np.zeros(4), np.ones(4))

@@ -7,6 +7,7 @@ from nas_rlm.surrogates.gaussian_process import (
     GaussianProcess,
     compute_alpha,
     fit_hyperparameters,
+    fit_to_subsets,
     posterior_mean,
 )
 
@@ -85,6 +86,17 @@ def test_hyperparameters_of_many_rows_are_means_over_blocks(monkeypatch):
     )
     assert torch.allclose(fit_hyperparameters(train[:39], [2, 2], values[:39]), each[0])
     assert (fit_hyperparameters(train[:9], [2, 2], values[:9]) > 0).all()
+
+
+def test_subsets_are_fitted_as_if_alone():
+    torch.manual_seed(6)
+    train = torch.randn(24, 5).double()
+    values = smooth(train)
+    subsets = torch.arange(24) % 3 != torch.tensor([[0], [1], [7]])
+    fitted = fit_to_subsets(train, [2, 2, 1], values, subsets, 1)
+    for subset, of_subset in zip(subsets, fitted, strict=True):
+        alone = fit_hyperparameters(train[subset], [2, 2, 1], values[subset], 1)
+        assert torch.allclose(of_subset, alone)
 
 
 def test_noise_is_separated_from_signal():

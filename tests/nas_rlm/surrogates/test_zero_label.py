@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,10 +9,13 @@ from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.surrogates.zero_label import (
-    log_size,
+    ACCURACY_WEIGHTS,
+    WIDTH_WEIGHTS,
+    ZeroLabelFeatures,
+    cost_values,
     random_raw_features,
     zero_label_messages,
     zero_label_surrogate,
@@ -97,9 +100,73 @@ def test_networks_without_a_space_are_compared_by_costs_on_a_fixed_scale(existin
 def test_size_is_width_times_depth(layer, kinds):
     small = {f"{layer}:activations": 200.0, f"{layer}:number": 2.0, **kinds}
     wide = {**small, f"{layer}:activations": 400.0}
-    assert log_size(small) == pytest.approx(np.log(100 * 2))
-    assert log_size(wide) - log_size(small) == pytest.approx(np.log(2))
-    assert log_size({}) == log_size({"MaxPool@1:activations": 9.0, "MaxPool@1:number": 1.0}) == 0
+    costs, of_wide = cost_values(small), cost_values(wide)
+    assert costs["size"] == pytest.approx(np.log(100 * 2))
+    assert costs["width"] == pytest.approx(np.log(100)) and costs["depth"] == pytest.approx(np.log(2))
+    assert of_wide["size"] - costs["size"] == pytest.approx(np.log(2))
+    pool = {"MaxPool@1:activations": 9.0, "MaxPool@1:number": 1.0, "layers": 1.0}
+    assert set(cost_values({}).values()) == set(cost_values(pool).values()) == {0}
+
+
+def test_the_width_is_a_mean_over_layers_and_the_size_one_over_resolutions():
+    layers = {"Conv3x3@0": (300.0, 3.0), "Conv1x1@0": (100.0, 1.0), "Conv3x3@1": (25.0, 1.0)}
+    raw = {f"{layer}:activations": activations for layer, (activations, _) in layers.items()}
+    raw |= {f"{layer}:number": number for layer, (_, number) in layers.items()}
+    raw |= {"convs": 4.0, "pointwise": 1.0, "layers": 10.0}
+    costs = cost_values(raw)
+    assert costs["width"] == pytest.approx((4 * np.log(100) + np.log(25)) / 5)
+    assert costs["size"] == pytest.approx(np.log(5) + (np.log(100) + np.log(25)) / 2)
+    assert costs["convolutions"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("space", "weights"), [("nats_size", WIDTH_WEIGHTS), ("nasbench201", ACCURACY_WEIGHTS)]
+)
+def test_flops_do_not_count_where_only_widths_differ(space, weights):
+    raw = random_raw_features(search_spaces.get(space))[:40]
+    features = ZeroLabelFeatures.of_accuracy(raw, ())
+    assert features.weights == weights
+    values = features.transform(raw).numpy()
+    expected = np.array([sum(w * cost_values(r)[name] for name, w in weights.items()) for r in raw])
+    assert values[:, 0] == pytest.approx(expected - expected.mean()) and not values[:, 1].any()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source surrogate that predicts a multiple of the standardised number of parameters."""
+
+    graph_features: GraphFeatures
+    sign: float
+
+    def predict(self, features):
+        return self.sign * features[:, 0]
+
+
+def test_sources_count_as_much_as_they_agree_with_the_costs():
+    raw = random_raw_features(search_spaces.get("nats_size"))[:60]
+    shared = GraphFeatures.shared_with(raw, ["params"])
+    agreeing, contrary = Source(shared, 1.0), Source(shared, -1.0)
+    features = ZeroLabelFeatures.of_accuracy(raw, [agreeing, contrary])
+    assert 0.7 < features.agreements[0] < 1 and features.agreements[1] == 0
+    expected = features.agreements[0] * agreeing.predict(shared.transform(raw)) / 2
+    assert features.transform(raw)[:, 1].numpy() == pytest.approx(expected.numpy())
+
+
+class EqualCosts(PlainSpace):
+    """A space whose architectures are one network."""
+
+    name = "equal_costs"
+
+    def write(self, graph, architecture):
+        return super().write(graph, self.decode(np.zeros(6, int)))
+
+
+def test_a_space_of_equal_costs_is_said_to_have_no_ranking(rlm):
+    space = EqualCosts()
+    archs = [space.sample(np.random.default_rng(k)) for k in range(3)]
+    with pytest.warns(UserWarning, match="are equal for its architectures: all predictions are equal, and"):
+        predicted = rlm.predict(space, archs, ["accuracy"])
+    assert np.ptp(predicted) == 0 and np.isfinite(predicted).all()
 
 
 def test_messages(existing):
@@ -108,7 +175,7 @@ def test_messages(existing):
     first, second = zero_label_messages("nasbench201", found)
     assert first.startswith(
         "no labels of accuracy,accuracy/b for nasbench201: the ranking rests on surrogates of nasbench101,"
-        " width and depth, FLOPs and parameters; values are unreliable."
+        " FLOPs, parameters, width and depth and the share of convolutions; values are unreliable."
     )
     assert "propose --space nasbench201 --objectives accuracy,accuracy/b --count 20, then" in first
     assert "rests on FLOPs and activations;" in second

@@ -262,9 +262,9 @@ def test_surrogates_alone_learn_a_latency_without_training(rlm, tmp_path):
     before = [p.clone() for p in rlm.network.parameters()]
     tuned = rlm.fine_tune(convolutions(40), ["latency/mine"], learn="none")
     assert all(map(torch.equal, before, rlm.network.parameters()))
-    test_rows = convolutions(60, seed=1)
-    archs = [row.arch_str for row in test_rows]
-    true = np.array([row.targets["latency/mine"] for row in test_rows])
+    unlabelled = convolutions(60, seed=1)
+    archs = [row.arch_str for row in unlabelled]
+    true = np.array([row.targets["latency/mine"] for row in unlabelled])
     predicted = tuned.predict("nasbench201", archs, ["accuracy", "latency/mine"], (0.1, 0.5, 0.9))
     assert spearman(predicted[:, 1, 1], true) > 0.8
     accuracy = rlm.predict("nasbench201", archs, ["accuracy"], (0.1, 0.5, 0.9))
@@ -304,6 +304,66 @@ def test_surrogates_alone_need_enough_labels_that_say_something(rlm):
     for options in ({"surrogates": False}, {"recipe": QUICK}):
         with pytest.raises(ValueError, match="nothing is to be trained"):
             rlm.fine_tune(convolutions(12), ["latency/mine"], learn="none", **options)
+
+
+SIZES = search_spaces.get("nats_size")
+
+
+def widths(n, accuracy, high=8, seed=0):
+    """Return rows of random widths, among the first `high` choices, with the accuracy of their genomes."""
+    rng = np.random.default_rng(seed)
+    genomes = [rng.integers(0, high, 5) for _ in range(n)]
+    return [Row("nats_size", str(SIZES.decode(g)), {"accuracy": float(accuracy(g))}) for g in genomes]
+
+
+def by_width(genome):
+    return 60 + 3 * np.sqrt(genome).sum()
+
+
+@pytest.fixture(scope="module")
+def unlabelled():
+    return widths(60, by_width, seed=1)
+
+
+def predicted_medians(tuned, unlabelled):
+    archs = [row.arch_str for row in unlabelled]
+    return tuned.predict("nats_size", archs, ["accuracy"], (0.1, 0.5, 0.9))[:, 0]
+
+
+def test_accuracies_may_be_fractions(rlm, unlabelled, recwarn):
+    tuned = rlm.fine_tune(widths(20, lambda g: by_width(g) / 100), ["accuracy"], learn="none")
+    predicted = predicted_medians(tuned, unlabelled)
+    true = [row.targets["accuracy"] for row in unlabelled]
+    assert predicted.min() > 0.6 and predicted.max() <= 1
+    assert spearman(predicted[:, 1], np.array(true)) > 0.8
+    assert not [w for w in recwarn.list if "labelled networks" in str(w.message)]
+
+
+def test_equal_labels_are_said_to_rank_nothing(rlm, unlabelled):
+    with pytest.warns(UserWarning, match="12 labelled networks of accuracy have equal values: predictions"):
+        tuned = rlm.fine_tune(widths(12, lambda g: 70), ["accuracy"], learn="none")
+    assert predicted_medians(tuned, unlabelled) == pytest.approx(70, abs=0.1)
+
+
+def test_ten_labels_are_learned(rlm, unlabelled):
+    tuned = rlm.fine_tune(widths(10, by_width, seed=3), ["accuracy"], learn="none")
+    assert np.isfinite(predicted_medians(tuned, unlabelled)).all()
+
+
+def test_contradicting_labels_of_one_network_widen_the_intervals(rlm, unlabelled):
+    rng = np.random.default_rng(2)
+    rows = widths(20, by_width)
+    others = [replace(row, targets={"accuracy": 70 + 15 * rng.random()}) for row in rows]
+    sure = predicted_medians(rlm.fine_tune(rows, ["accuracy"], learn="none"), unlabelled)
+    with pytest.warns(UserWarning, match="40 labelled networks of accuracy explain it badly"):
+        tuned = rlm.fine_tune([*rows, *others], ["accuracy"], learn="none")
+    unsure = predicted_medians(tuned, unlabelled)
+    assert np.mean(unsure[:, 2] - unsure[:, 0]) > 1.5 * np.mean(sure[:, 2] - sure[:, 0])
+
+
+def test_labels_from_one_corner_of_the_space_are_reported(rlm):
+    with pytest.warns(UserWarning, match="20 labelled networks of accuracy are from one corner of the space"):
+        rlm.fine_tune(widths(20, by_width, high=2), ["accuracy"], learn="none")
 
 
 @pytest.mark.parametrize("objective", ["loss/val", "log_likelihood"])
