@@ -5,15 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnx
 import torch
 from torch import fx, nn
-
-if TYPE_CHECKING:
-    from nas_rlm.graph.torch_modules.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,27 @@ class Sizes(NamedTuple):
 Value = Constant | Sizes | fx.Node
 
 
+class Graph(Protocol):
+    """The module in the making to which operations add calls: a `translator.Translator`."""
+
+    opset: int
+    values: dict[str, Value]
+    graph: fx.Graph
+    first_input: fx.Node
+
+    def tensor(self, value: Value | None) -> fx.Node:
+        """Return a value as a tensor."""
+
+    def parameter(self, constant: Constant) -> nn.Parameter:
+        """Return the trainable parameter of a constant."""
+
+    def is_shared(self, constant: Constant) -> bool:
+        """Return whether several nodes read a weight."""
+
+    def layer(self, module: nn.Module, args: tuple[Any, ...]) -> fx.Node:
+        """Add a module with weights and return its output."""
+
+
 class Operation:
     """A node of a model whose inputs are translated.
 
@@ -56,7 +74,7 @@ class Operation:
         node: the node.
     """
 
-    def __init__(self, translator: Translator, node: onnx.NodeProto) -> None:
+    def __init__(self, translator: Graph, node: onnx.NodeProto) -> None:
         self.translator, self.node, self.kind = translator, node, node.op_type
         self.opset = translator.opset
         self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
