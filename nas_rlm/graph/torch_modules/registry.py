@@ -78,7 +78,7 @@ class Operation:
         self.translator, self.node, self.kind = translator, node, node.op_type
         self.opset = translator.opset
         self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-        self.inputs = [translator.values[name] if name else None for name in node.input]
+        self.inputs: list[Any] = [translator.values[name] if name else None for name in node.input]
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute, with text as str."""
