@@ -144,7 +144,7 @@ def _single_input(inputs: Inputs, device: Device) -> np.ndarray:
     if len(arrays) != 1 or arrays[0].dtype != np.float32 or not arrays[0].ndim:
         raise ValueError(
             f"{device.runtime} takes networks with one float32 tensor as input, this one reads"
-            f" {describe_inputs(inputs)}: expected onnxruntime or openvino for other inputs"
+            f" {describe_inputs(inputs)}: expected onnxruntime, openvino or torch for other inputs"
         )
     return arrays[0]
 
@@ -262,31 +262,30 @@ def _load_torch(model: onnx.ModelProto, inputs: Inputs, device: Device) -> Run:
 
     from nas_rlm.graph.torch_module import to_torch
 
-    x = _single_input(inputs, device)
     torch.set_num_threads(device.threads)
     module: Any = to_torch(model).eval().to(device.device_type)
-    image = torch.from_numpy(x).to(device.device_type)
+    tensors = [torch.from_numpy(x).to(device.device_type) for x in inputs.values()]
     if device.runtime == "torch-compile":
         module = torch.compile(module)
     with torch.inference_mode():
-        module(image)
+        module(*tensors)
     if device.device_type == "cuda":
-        return _capture_cuda_graph(module, image)
+        return _capture_cuda_graph(module, tensors)
 
     def run() -> None:
         with torch.inference_mode():
-            module(image)
+            module(*tensors)
 
     return _timed(run)
 
 
-def _capture_cuda_graph(module: Any, image: Any) -> Run:
+def _capture_cuda_graph(module: Any, tensors: Sequence[Any]) -> Run:
     """Return a run of a CUDA graph of the module, timed by events, so that launch overhead does not count."""
     import torch
 
     graph = torch.cuda.CUDAGraph()
     with torch.inference_mode(), torch.cuda.graph(graph):
-        module(image)
+        module(*tensors)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def run_once() -> float:

@@ -1,0 +1,1 @@
+"""Translation of ONNX operators to torch modules and functions."""
