@@ -24,14 +24,14 @@ from nas_rlm.data.objective_kinds import kind_of
 from nas_rlm.metrics import kendall
 from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import leave_one_out
-from nas_rlm.surrogates.graph_surrogate import ALL_GROUPS, MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GRAPH_GROUPS, MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, NormalScoreTransform, PredictiveDistribution
 from nas_rlm.surrogates.transfer import SourceSurrogate
 
 # Given numbers are in the group TRANSFER, which each view has; the last view has nothing else.
-VIEWS = (ALL_GROUPS, (COSTS, PATHS, TRANSFER), (*range(COSTS, MAX_CHAIN_LENGTH), TRANSFER), (TRANSFER,))
+VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), (*range(COSTS, MAX_CHAIN_LENGTH), TRANSFER), (TRANSFER,))
 MAX_EXTRAPOLATION = 0.5  # of the score of a given number beyond those of the labelled networks
 MORE_LABELS = 2  # times as many labels of a given number, from which its own surrogate predicts it as well
 # Of the score of the median of M labels, times M: normal scores of few labels are uncertain themselves.
@@ -241,7 +241,7 @@ def _with_given(
 ) -> Tensor:
     """Return features of N networks with the scores of given numbers and with predictions of them."""
     scores = [torch.from_numpy(_scores(t, given[name])) for name, t in transforms.items()]
-    predictions = [source.predict(features) for source in predicted.values()]
+    predictions = [source.predict(features.nan_to_num()) for source in predicted.values()]
     return torch.cat([features, *(column[:, None] for column in (*scores, *predictions))], 1)
 
 
