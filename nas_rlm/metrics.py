@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+MIN_UNEXPLAINED = 1e-9  # product of shares of variance of ranks
+
 
 def spearman(predicted: np.ndarray, true: np.ndarray) -> float:
     """Return Spearman's rank correlation; 0 if an input is constant or shorter than 2.
@@ -31,6 +33,29 @@ def kendall(predicted: np.ndarray, true: np.ndarray) -> float:
         true: labels [N].
     """
     return _correlation("kendalltau", predicted, true)
+
+
+def partial_spearman(predicted: np.ndarray, true: np.ndarray, known: np.ndarray) -> float:
+    """Return Spearman's rank correlation of what a known quantity does not explain of both inputs.
+
+    It is the correlation of the residuals of their ranks after a line in the ranks of the known quantity; 0
+    where nothing is left.
+
+    Examples:
+        >>> size, rest = np.array([1, 2, 3, 4, 5, 6]), np.array([0, 1, 0, 0, 1, 0])
+        >>> round(partial_spearman(size + 1.5 * rest, size + 2.5 * rest, size), 2)
+        0.98
+
+    Args:
+        predicted: predictions [N].
+        true: labels [N].
+        known: the known quantity, such as the number of parameters [N].
+    """
+    by_labels, by_known, of_known = (
+        spearman(a, b) for a, b in ((predicted, true), (predicted, known), (known, true))
+    )
+    left = (1 - by_known**2) * (1 - of_known**2)
+    return float((by_labels - by_known * of_known) / np.sqrt(left)) if left > MIN_UNEXPLAINED else 0.0
 
 
 def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from nas_rlm.data.genome import genome_features_of_rows
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.metrics import kendall, spearman
+from nas_rlm.metrics import kendall, partial_spearman, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of, space_sources
@@ -85,11 +85,13 @@ class FewShotResult:
         kendall: Kendall's tau of predictions and measurements.
         spearman: Spearman correlation of them.
         seconds: time of training and prediction.
+        beyond_params: Spearman correlation of what the number of parameters does not explain.
     """
 
     kendall: float
     spearman: float
     seconds: float
+    beyond_params: float = 0.0
 
 
 def run_few_shot(
@@ -134,14 +136,16 @@ def run_few_shot(
     with progress_bar(total=num_fits, desc="few-shot", unit="fit", disable=not progress) as bar:
         seeds_left = [seed for seed, names in remaining.items() if names]
         for task in make_tasks(table, num_labels, seeds_left, objective):
-            true = task.values[task.test_indices]
+            true, params = task.values[task.test_indices], baselines.params(task.rows)
             for name in remaining[task.seed]:
                 bar.set_description(f"{name}, seed {task.seed}")
                 start = time.perf_counter()
                 predicted = methods[name](task)[task.test_indices]
                 seconds = time.perf_counter() - start
                 bar.update()
-                result = FewShotResult(kendall(predicted, true), spearman(predicted, true), seconds)
+                beyond = partial_spearman(predicted, true, params[task.test_indices])
+                measures = kendall(predicted, true), spearman(predicted, true), seconds, beyond
+                result = FewShotResult(*measures)
                 yield name, task.seed, result
 
 

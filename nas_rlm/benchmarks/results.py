@@ -57,11 +57,14 @@ class Results(Generic[Result]):
             field.name: field.default for field in fields(result_type) if field.default is not MISSING
         }
         self._field_names = [field.name for field in fields(result_type)]
+        self._required = [field.name for field in fields(result_type) if field.default is MISSING]
         self.records: dict[tuple[Any, ...], Result] = {}
         for record in self._read(path) if path else ():
             if all(record[name] == value for name, value in settings.items()):
                 key = tuple(record[name] for name in key_names)
-                self.records[key] = result_type(**{name: record[name] for name in self._field_names})
+                self.records[key] = result_type(
+                    **{name: record[name] for name in self._field_names if name in record}
+                )
 
     def add(self, key: Sequence[Any], result: Result) -> None:
         """Add a result, and return when it is on disk.
@@ -99,14 +102,14 @@ class Results(Generic[Result]):
         return records
 
     def _checked(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Return a record that has all names, and numbers for all fields.
+        """Return a record that has all names, and numbers for all fields without default.
 
         Raises:
             KeyError, TypeError: a name is missing, or a value has the wrong type.
         """
         record = {**self._defaults, **record}  # fields that older results do not have
         hash(tuple(record[name] for name in self._key_names))
-        if not all(type(record[name]) in (int, float) for name in self._field_names):
+        if not all(type(record[name]) in (int, float) for name in self._required):
             raise TypeError
         if not self._settings.keys() <= record.keys():
             raise KeyError

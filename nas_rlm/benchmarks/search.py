@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import search_spaces
+from nas_rlm.benchmarks import baselines
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.lookup import LabelledPredictor, TablePredictor, TableSpace
 from nas_rlm.search.loop import Predictor, SamplingPredictor, search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.pareto import is_maximised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.progress import progress_bar
 
 OBJECTIVE_SETS = (
@@ -31,13 +34,15 @@ EVALUATION_COUNTS = (50, 100, 200, 500, 1000, 2000, 5000, 10000)  # after which 
 TRUE_VALUE_POPULATION = 10  # architectures per generation of searches that query true values
 SHORTLIST_SIZE = 100
 SELECTION_ROUNDS = 4  # rounds in which labels are chosen
-# Name to whether the search queries true values, and its algorithm.
+MODEL, COSTS, TRUE_VALUES = "model", "costs", "true values"  # what a search queries
+# Name to what the search queries, and its algorithm.
 METHODS = {
-    "model": (False, "nsga2"),
-    "model, random": (False, "random"),
-    "nsga2 on true values": (True, "nsga2"),
-    "evolution on true values": (True, "evolution"),
-    "random on true values": (True, "random"),
+    "model": (MODEL, "nsga2"),
+    "model, random": (MODEL, "random"),
+    "parameters and MACs, random": (COSTS, "random"),
+    "nsga2 on true values": (TRUE_VALUES, "nsga2"),
+    "evolution on true values": (TRUE_VALUES, "evolution"),
+    "random on true values": (TRUE_VALUES, "random"),
 }
 Key = tuple[str, str, int, int]
 KEY_NAMES = ("objectives", "method", "seed", "evaluations")
@@ -70,6 +75,7 @@ def search_benchmark(
     population: int = 50,
     generations: int = 20,
     seeds: Sequence[int] = range(5),
+    is_sampled: bool = False,
     finished: Collection[Key] = (),
     progress: bool = False,
 ) -> Iterator[tuple[Key, SearchEvaluation]]:
@@ -85,6 +91,8 @@ def search_benchmark(
         population: architectures per generation of searches by the model.
         generations: their number; searches that query true values have as many evaluations in all.
         seeds: seeds of labels, training and searches.
+        is_sampled: only searches that draw architectures of the table at random, since variation hardly ever
+            leads to one of them where the table is a small part of the space.
         finished: keys to skip.
         progress: show a progress bar.
 
@@ -109,17 +117,20 @@ def search_benchmark(
         (seed, objectives, method)
         for seed in seeds
         for objectives in objective_sets
-        for method in METHODS
+        for method, (_, algorithm) in METHODS.items()
+        if algorithm == "random" or not is_sampled
         if any((" x ".join(objectives), method, seed, count) not in finished for count in counts)
     ]
     trained: dict[tuple[int, tuple[str, ...]], tuple[list[Row], SamplingPredictor]] = {}  # the latest one
     for seed, objectives, method in progress_bar(remaining, "search", unit="search", disable=not progress):
-        uses_true_values, algorithm = METHODS[method]
-        size = TRUE_VALUE_POPULATION if uses_true_values else population
+        queried, algorithm = METHODS[method]
+        size = TRUE_VALUE_POPULATION if queried == TRUE_VALUES else population
         settings = SearchSettings(*(space.name, objectives, (), algorithm, size, total // size, seed))
         rows: list[Row] = []
         predictor: Predictor = true_values
-        if not uses_true_values:
+        if queried == COSTS:
+            predictor = cost_predictor(table, objectives)
+        if queried == MODEL:
             key = seed, objectives if is_chosen else all_objectives
             if key not in trained:
                 if is_chosen:
@@ -137,6 +148,25 @@ def search_benchmark(
             partial_result = _with_labelled_rows(result.truncated(count), rows)
             evaluation = evaluate_result(partial_result, true_values, seconds)
             yield (" x ".join(objectives), method, seed, count), evaluation
+
+
+def cost_predictor(table: Table, objectives: Sequence[str]) -> TablePredictor:
+    """Return a predictor by which networks with more parameters are better, and slower with more MACs.
+
+    Args:
+        table: rows of one space.
+        objectives: latencies, and objectives that improve with the number of parameters.
+    """
+    costs = {"flops": baselines.flops(table.rows), "params": baselines.params(table.rows)}
+    rows = []
+    for i, row in enumerate(table.rows):
+        targets = {}
+        for name in row.targets:
+            cost = costs["flops" if name.startswith(LATENCY_PREFIX) else "params"][i]
+            rises = name.startswith(LATENCY_PREFIX) or is_maximised(name)
+            targets[name] = float(cost if rises else -cost)
+        rows.append(replace(row, targets=targets))
+    return TablePredictor(Table(table.name, rows), objectives)
 
 
 def _choose_rows(

@@ -14,6 +14,7 @@ from nas_rlm.cli.app import (
     SpaceList,
     app,
     check_files,
+    check_minimum,
     check_model,
     load,
     register_spaces,
@@ -39,6 +40,7 @@ def finetune(
     space: SpaceList = (),
     maximise: CommaList = (),
     only: CommaList = (),
+    rows: Integer = 0,
 ) -> None:
     """Train a model further on measured networks or programs.
 
@@ -66,8 +68,10 @@ def finetune(
         maximise: objectives that searches with the model maximise. Accuracy, throughput and other known kinds
             have their direction, and so have objectives that the table declares.
         only: learn only rows of these spaces of the table.
+        rows: learn at most so many rows of each space, drawn at random; 0 for all.
     """
     from nas_rlm.data import read
+    from nas_rlm.data.splits import sample_by_space
 
     if objectives and new_objective:
         raise ValueError(
@@ -80,8 +84,9 @@ def finetune(
     check_model(model)
     check_files([data])
     register_spaces(space)
-    rows = read(data)
-    table = _with_objective_name(rows.of_spaces(only) if only else rows, new_objective)
+    check_minimum("--rows", rows, 0)
+    full = read(data)
+    table = _with_objective_name(full.of_spaces(only) if only else full, new_objective)
     if not objectives and not new_objective:
         raise ValueError(
             "nothing to learn: expected --objectives, or --new-objective for a new device. The objectives of"
@@ -93,6 +98,8 @@ def finetune(
             f"{model} has {new_objective!r} already: --objectives {new_objective} trains it again"
         )
     names = objectives or (new_objective,)
+    if rows:
+        table = sample_by_space(table, rows, names)
     part = _part_for_new_objective(table, new_objective, not no_surrogates) if new_objective else learn
     tuned = rlm.fine_tune(
         *(table.rows, names),

@@ -6,7 +6,11 @@ A hash of the seed and the key of an architecture decides its subset, so it does
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from nas_rlm.data.row_texts import keys_of_rows
 from nas_rlm.data.tables import Row, Table
@@ -66,6 +70,30 @@ def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
     """
     digest = hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()
     return int(digest[:8], 16) / 2**32 < fraction
+
+
+def sample_by_space(table: Table, max_rows: int, objectives: Sequence[str]) -> Table:
+    """Return at most so many rows of each space, those with most of the objectives first.
+
+    Examples:
+        >>> rows = [Row("a", str(i), {"accuracy": 1.0} if i else {}) for i in range(9)]
+        >>> len(sample_by_space(Table("", rows), 8, ["accuracy"]).where_measured("accuracy"))
+        8
+
+    Args:
+        table: the full table.
+        max_rows: maximum number of rows of a space; where there are more, they are drawn with a fixed seed.
+        objectives: names of objectives.
+    """
+    rows = [table.rows[i] for i in np.random.default_rng(0).permutation(len(table))]
+    rows.sort(key=lambda row: -sum(row.is_measured(name) for name in objectives))
+    counts: Counter[str] = Counter()
+    kept = []
+    for row in rows:
+        counts[row.space] += 1
+        if counts[row.space] <= max_rows:
+            kept.append(row)
+    return replace(table, rows=kept)
 
 
 def _split_by_hash(table: Table, fractions: Sequence[float], seed: int, by_group: bool) -> list[Table]:

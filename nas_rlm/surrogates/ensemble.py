@@ -574,7 +574,8 @@ class Ensemble:
         """Return the surrogates of a space; of several with the same objective, the last one predicts it.
 
         Layer surrogates, and sums of costs that were fitted to another space, predict networks of every space
-        that has no surrogate of its own for a latency.
+        that has no surrogate of its own for a latency. Networks without a space are predicted by the graph
+        surrogates of tables of files.
 
         Args:
             space: name of the space.
@@ -590,7 +591,8 @@ class Ensemble:
             for s in others
             if isinstance(s, LatencySurrogate) and s.graph_features.costs and s.objective not in known
         ]
-        return [*sums, *self._layer_surrogates, *self.surrogates.get(space, ())]
+        files = [] if space else self._surrogates_of_files
+        return [*sums, *self._layer_surrogates, *files, *self.surrogates.get(space, ())]
 
     @property
     def latencies_of_any_network(self) -> set[str]:
@@ -601,6 +603,13 @@ class Ensemble:
     def _layer_surrogates(self) -> list[LayerSurrogate]:
         """Layer surrogates of all spaces."""
         return [s for group in self.surrogates.values() for s in group if isinstance(s, LayerSurrogate)]
+
+    @property
+    def _surrogates_of_files(self) -> list[GraphSurrogate]:
+        """Graph surrogates of tables of files, whose networks belong to no registered space."""
+        registered = {*search_spaces.names()}
+        by_space = graph_surrogates(self.surrogates)
+        return [s for space, group in by_space.items() if space not in registered for s in group]
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
         """Return a model that predicts objectives without labels in a space by what transfers to it.
@@ -787,7 +796,8 @@ class Ensemble:
 
     def _learnt_by_surrogates(self, space: str) -> set[str]:
         """Return the objectives that surrogates learnt from networks of a space, or from any networks."""
-        learnt = [*self._layer_surrogates, *self.surrogates.get(space, ())]
+        files = [] if space else self._surrogates_of_files
+        learnt = [*self._layer_surrogates, *files, *self.surrogates.get(space, ())]
         return {name for surrogate in learnt for name in surrogate.objectives}
 
     def _warn_if_untrained(self, space: str, objectives: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ from nas_rlm.surrogates.registry import (
     surrogate_by_objective,
     transferable,
 )
-from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.surrogates.transfer import SourceSurrogate, is_source
 from nas_rlm.text import from_architectures
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
@@ -392,7 +392,7 @@ def _surrogates_of_other_spaces(
     candidates = [
         surrogate_by_objective(surrogates).get(objective)
         for other_space, surrogates in existing.items()
-        if other_space != space
+        if other_space != space and is_source(other_space, space, objective)
     ]
     return [surrogate for surrogate in candidates if surrogate is not None]
 

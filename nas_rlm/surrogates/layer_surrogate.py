@@ -1,9 +1,9 @@
 """Layer surrogates: latencies of networks of any family as sums over their layers, for many labels.
 
 The latency of a layer is a non-negative combination of its costs, times a factor that a small network
-predicts from the layer's description. For layers unlike those of the labelled networks the factor is 1: costs
-extrapolate to networks of other families, the network does not. How unlike they are is the leverage of the
-network's hidden values, averaged over the layers. The intervals are those of families that were left out.
+predicts from the layer's description. For layers unlike those of the labelled networks the factor counts less
+or is 1, as families that were left out show: costs extrapolate to networks of other families, the network
+often does not. How unlike they are is the leverage of the network's hidden values, averaged over the layers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.graph.executed_layers import ALL, TERMS, Layer
+from nas_rlm.graph.executed_layers import TERMS, Layer
 from nas_rlm.model.checkpoint import check_shapes
-from nas_rlm.surrogates.latency_features import CLASSES, groups_of_cost
-from nas_rlm.surrogates.layer_calibration import FamilyEvidence, spread_of_errors, std_of_errors
+from nas_rlm.surrogates.latency_features import CLASSES
+from nas_rlm.surrogates.layer_calibration import (
+    FamilyEvidence,
+    LeftOutPredictions,
+    factor_weights,
+    log_stds,
+    spread,
+)
+from nas_rlm.surrogates.layer_costs import choose_free_share, fit_coefficients
 from nas_rlm.surrogates.layer_network import (
     NUM_EPOCHS,
     SMALLEST,
@@ -30,7 +37,6 @@ from nas_rlm.surrogates.layer_network import (
     fit_layer_network,
     terms_by_type,
 )
-from nas_rlm.surrogates.nonnegative import fit_nonnegative
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     MIN_LABELS,
@@ -40,14 +46,13 @@ from nas_rlm.surrogates.predictive import (
 from nas_rlm.utils.progress import progress_bar
 
 KNOWN_QUANTILE = 0.95  # of the labelled networks' leverages, up to which a network counts as known
-MAX_NOVELTY = 2.0  # of networks whose factors are used
 RIDGE = 1e-2  # of the covariances of hidden values
 NUM_FOLDS = 10  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
 HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
 MAX_LOG_STD = 1.0
 CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
-CALIBRATION = ("threshold", "strength", "std", "exponent")
+CALIBRATION = ("threshold", "strength", "std", "exponent", "known std", "strength for unlike networks")
 ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
 
 
@@ -65,8 +70,9 @@ class LayerSurrogate:
         hidden_std: their standard deviations, float64 [K, H].
         precision: inverse covariance of the standardised values and a constant, float64 [K, H + 1, H + 1].
         calibration: for each device the `CALIBRATION`: the leverage up to which a network counts as known,
-            the strength of the factors, the standard deviation of a known network's log latency, and the
-            exponent with which it grows with the leverage beyond, float64 [K, 4].
+            the strength of their factors; the standard deviation of the log latency of a network that is not
+            known, and the exponent with which it grows with the leverage; the standard deviation of known
+            networks; and the strength of the factors of networks unlike all known ones, float64 [K, 6].
         evidence: for each device how well families that were left out are predicted.
         temperatures: combined temperature of each objective, see `nas_rlm.surrogates.calibration`.
         network_temperatures: network temperature of each objective in combination with this surrogate.
@@ -107,23 +113,26 @@ class LayerSurrogate:
         latencies, count, names = np.stack([*values.values()], 1), len(counts.ends), tuple(values)
         families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
         is_held_out = np.random.default_rng(0).random(count) < HELD_OUT_SHARE
-        fitted = cls._fit(names, counts, latencies, np.arange(count), NUM_EPOCHS)
-        part = cls._fit_part(names, counts, latencies, ~is_held_out)
-        strengths = part._strengths(counts, latencies, is_held_out)
-        known_errors = part._with_strengths(strengths)._errors(counts, latencies)[0][is_held_out]
-        errors, novelties = cls._leave_families_out(names, counts, latencies, families, strengths)
-        calibration, evidence = fitted._with_strengths(strengths).calibration, {}
+        folds = (np.random.default_rng(0).permutation(families.max() + 1) % NUM_FOLDS)[families]
+        shares = cls._free_shares(counts, latencies, families, folds)
+        fitted = cls._fit(names, counts, latencies, np.arange(count), NUM_EPOCHS, shares)
+        part = cls._fit_part(names, counts, latencies, ~is_held_out, shares)
+        strengths, held_out = part._strengths(counts, latencies, is_held_out), np.flatnonzero(is_held_out)
+        known, known_novelties = part._with_strengths(strengths)._predict(counts.select(held_out))
+        known_errors = known - np.log(latencies[held_out])
+        left_out = cls._leave_families_out(names, counts, latencies, folds, shares)
+        unlike = left_out.best_strength(strengths, latencies, families)
+        errors = left_out.errors(strengths, unlike, latencies)
+        calibration, evidence = fitted._with_strengths(strengths, unlike).calibration, {}
         for k, name in enumerate(names):
             is_measured, is_predicted = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
-            counted = int(is_measured.sum()), len(np.unique(families[is_measured]))
-            evidence[name] = FamilyEvidence(*counted)
+            evidence[name] = FamilyEvidence.of(errors[:, k], families[is_measured])
             if is_predicted.any():
-                own = errors[is_predicted, k]
-                min_std = std_of_errors(known_errors[np.isfinite(known_errors[:, k]), k])
-                calibration[k, 2:] = spread_of_errors(own, novelties[is_predicted, k], min_std)
-                relative = np.abs(np.expm1(own))
-                within = float((relative <= 0.1).mean())
-                evidence[name] = FamilyEvidence(*counted, float(relative.mean()), within)
+                is_known = np.isfinite(known_errors[:, k])
+                calibration[k, 2:5] = spread(
+                    *(errors[is_predicted, k], left_out.novelties[is_predicted, k]),
+                    *(known_errors[is_known, k], known_novelties[is_known, k]),
+                )
         return replace(fitted, calibration=calibration, evidence=evidence)
 
     @classmethod
@@ -132,44 +141,57 @@ class LayerSurrogate:
         names: tuple[str, ...],
         counts: LayerCounts,
         latencies: np.ndarray,
-        families: np.ndarray,
-        strengths: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return errors of log latencies, and novelties, of each network without its family, each [N, K].
+        folds: np.ndarray,
+        shares: np.ndarray,
+    ) -> LeftOutPredictions:
+        """Return the predictions of each network by surrogates without its family.
 
         They are NaN where a device has too few labels in other families.
         """
-        fold_of_family = np.random.default_rng(0).permutation(families.max() + 1) % NUM_FOLDS
-        errors, novelties = np.full_like(latencies, np.nan), np.full_like(latencies, np.nan)
+        found = LeftOutPredictions(*(np.full_like(latencies, np.nan) for _ in range(3)))
         for fold in progress_bar(range(NUM_FOLDS), "leave families out", unit="fold", delay=2):
-            is_left_out = fold_of_family[families] == fold
+            is_left_out = folds == fold
             if not is_left_out.any() or is_left_out.all():
                 continue
-            part = cls._fit_part(names, counts, latencies, ~is_left_out)._with_strengths(strengths)
+            part = cls._fit_part(names, counts, latencies, ~is_left_out, shares)
             is_known = np.isfinite(latencies[~is_left_out]).sum(0) >= MIN_LABELS
             cells = np.ix_(np.flatnonzero(is_left_out), np.flatnonzero(is_known))
-            own_errors, own_novelties = part._errors(counts, latencies)
-            errors[cells], novelties[cells] = own_errors[cells], own_novelties[cells]
-        return errors, novelties
+            by_costs, by_factors, hidden = part._sums(counts)
+            found.by_costs[cells], found.by_factors[cells] = by_costs[cells], by_factors[cells]
+            found.novelties[cells] = part._novelties(hidden)[cells]
+        return found
 
-    def _with_strengths(self, strengths: np.ndarray) -> LayerSurrogate:
-        """Return a copy with other strengths of the factors, float64 [K]."""
+    def _with_strengths(self, strengths: np.ndarray, unlike: float = 0.0) -> LayerSurrogate:
+        """Return a copy with other strengths of the factors, float64 [K], and for unlike networks."""
         calibration = self.calibration.copy()
-        calibration[:, 1] = strengths
+        calibration[:, 1], calibration[:, 5] = strengths, unlike * strengths
         return replace(self, calibration=calibration)
 
-    def _errors(self, counts: LayerCounts, latencies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return errors of the log latencies of N networks, and their novelties, each float64 [N, K]."""
-        predicted, novelties = self._predict(counts)
-        return predicted - np.log(latencies), novelties
+    @staticmethod
+    def _free_shares(
+        counts: LayerCounts, latencies: np.ndarray, families: np.ndarray, folds: np.ndarray
+    ) -> np.ndarray:
+        """Return for each device the share of free coefficients, chosen on families left out, float64 [K]."""
+        types = sorted({layer.type for layer in counts.layers})
+        costs, shares = counts.sums(terms_by_type(counts.layers, types)), np.zeros(latencies.shape[1])
+        for k in progress_bar(range(len(shares)), "choose coefficients", unit="device", delay=2):
+            measured = np.flatnonzero(np.isfinite(latencies[:, k]))
+            own = costs[measured], latencies[measured, k], types, families[measured], folds[measured]
+            shares[k] = choose_free_share(*own)
+        return shares
 
     @classmethod
     def _fit_part(
-        cls, names: tuple[str, ...], counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray
+        cls,
+        names: tuple[str, ...],
+        counts: LayerCounts,
+        latencies: np.ndarray,
+        is_used: np.ndarray,
+        shares: np.ndarray,
     ) -> LayerSurrogate:
         """Fit to at most `MAX_FOLD_NETWORKS` of the used networks, to predict others."""
         networks = np.random.default_rng(0).permutation(np.flatnonzero(is_used))[:MAX_FOLD_NETWORKS]
-        return cls._fit(names, counts, latencies, networks, NUM_FOLD_EPOCHS)
+        return cls._fit(names, counts, latencies, networks, NUM_FOLD_EPOCHS, shares)
 
     @classmethod
     def _fit(
@@ -179,18 +201,27 @@ class LayerSurrogate:
         latencies: np.ndarray,
         networks: np.ndarray,
         num_epochs: int,
+        shares: np.ndarray,
     ) -> LayerSurrogate:
-        """Fit to the given networks, without a calibration of strengths and intervals."""
+        """Fit to the given networks, without a calibration of strengths and intervals.
+
+        Args:
+            names: names of the K latencies.
+            counts: layers of N networks.
+            latencies: their latencies, float64 [N, K].
+            networks: indices of the networks to fit to, int64 [M].
+            num_epochs: passes over them.
+            shares: shares of free coefficients, float64 [K].
+        """
         used = {counts.layers[i].type for i in np.unique(counts.rows_of(networks)[1].numpy())}
         types = (*sorted(used), *(f"[{name}]" for name in CLASSES))
-        groups = [groups_of_cost(f"{ALL}/{layer}:{term}") for layer in types for term in TERMS]
         terms = terms_by_type(counts.layers, types)
         costs, num_devices = counts.sums(terms), len(names)
         coefficients = np.zeros((num_devices, 1 + costs.shape[1]))
         for k in range(num_devices):
             measured = networks[np.isfinite(latencies[networks, k])]
             if len(measured):
-                coefficients[k] = fit_nonnegative(costs[measured], latencies[measured, k], groups)
+                coefficients[k] = fit_coefficients(costs[measured], latencies[measured, k], types, shares[k])
         constants, own = coefficients[:, 0], coefficients[:, 1:]
         network = fit_layer_network(counts, networks, terms @ own.T, constants, latencies, num_epochs)
         empty = np.zeros((num_devices, WIDTH))
@@ -203,7 +234,7 @@ class LayerSurrogate:
             empty,
             empty + 1,
             np.zeros((num_devices, WIDTH + 1, WIDTH + 1)),
-            np.tile([np.inf, 1.0, 1.0, 0.0], (num_devices, 1)),
+            np.tile([np.inf, 1.0, 1.0, 0.0, 1.0, 0.0], (num_devices, 1)),
             {},
         )
         return surrogate._with_leverages(counts, networks, np.isfinite(latencies))
@@ -252,16 +283,20 @@ class LayerSurrogate:
         A novelty is a leverage relative to those of labelled networks. Up to 1 a network counts as known.
         """
         by_costs, by_factors, hidden = self._sums(counts)
-        novelties = np.empty_like(by_costs)
+        novelties = self._novelties(hidden)
+        return by_costs + self._factor_weights(novelties) * (by_factors - by_costs), novelties
+
+    def _novelties(self, hidden: np.ndarray) -> np.ndarray:
+        """Return the novelties of N networks from their hidden values, float64 [N, K]."""
+        novelties = np.empty(hidden.shape[:2])
         for k in range(len(self.objectives)):
             scaled = _standardised(hidden[:, k], self.hidden_mean[k], self.hidden_std[k])
             novelties[:, k] = _leverages(scaled, self.precision[k]) / self.calibration[k, 0]
-        return by_costs + self._factor_weights(novelties) * (by_factors - by_costs), novelties
+        return novelties
 
     def _factor_weights(self, novelties: np.ndarray) -> np.ndarray:
         """Return how much the log factors count for networks with the given novelties, float64 [N, K]."""
-        weights: np.ndarray = self.calibration[:, 1] * np.clip(MAX_NOVELTY - novelties, 0, 1)
-        return weights
+        return factor_weights(novelties, self.calibration[:, 1], self.calibration[:, 5])
 
     def _strengths(self, counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray) -> np.ndarray:
         """Return for each device the multiple of the log factors that fits the used networks best, [K]."""
@@ -278,7 +313,7 @@ class LayerSurrogate:
         """Return means and standard deviations of log latencies, and novelties, of N networks.
 
         A novelty says how unlike the labelled networks of a device a network is. Up to 1 it counts as known.
-        Above `MAX_NOVELTY` it is predicted by its costs alone.
+        Above `MAX_NOVELTY` its factors count less, or not at all.
 
         Args:
             texts: texts of the networks.
@@ -291,7 +326,7 @@ class LayerSurrogate:
     def transform_counts(self, counts: LayerCounts) -> Tensor:
         """Return the result of `transform` for the layers of N networks."""
         mean, novelties = self._predict(counts)
-        log_std = np.log(self.calibration[:, 2]) + self.calibration[:, 3] * np.log(np.maximum(novelties, 1))
+        log_std = log_stds(novelties, *self.calibration[:, 2:5].T)
         std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
         return torch.from_numpy(np.stack([mean, std, novelties], 2))
 
@@ -398,7 +433,7 @@ class LayerSurrogate:
         if not all(tensors[name].isfinite().all() for name in shapes):
             raise ValueError("a number of the surrogate is not finite")
         calibration = tensors["calibration"]
-        positive = (tensors["hidden_std"], tensors["network.std"], calibration[:, 0], calibration[:, 2])
+        positive = tensors["hidden_std"], tensors["network.std"], calibration[:, [0, 2, 4]]
         if any((t <= 0).any() for t in positive):
             raise ValueError("a standard deviation or a leverage is not above 0")
         if any((tensors[name] < 0).any() for name in ("coefficients", "constants", "calibration")):

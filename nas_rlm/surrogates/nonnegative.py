@@ -22,7 +22,12 @@ MIN_SHARE = 1e-3  # of the latency, that the spread of an unimportant coefficien
 SMALLEST = 1e-12  # avoids division by zero
 
 
-def fit_nonnegative(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[Sequence[str]]) -> np.ndarray:
+def fit_nonnegative(
+    costs: np.ndarray,
+    latencies: np.ndarray,
+    groups: Sequence[Sequence[str]],
+    relative_spread: float = RELATIVE_SPREAD,
+) -> np.ndarray:
     """Return the coefficients of costs that are at least 0 and minimise relative errors.
 
     Examples:
@@ -37,6 +42,8 @@ def fit_nonnegative(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[S
         costs: costs of M networks, float64 [M, D].
         latencies: their latencies above 0, float64 [M].
         groups: names of the groups of each cost.
+        relative_spread: standard deviation of the coefficients around those of their groups, relative to
+            them.
 
     Returns:
         A constant and the coefficients, float64 [1 + D].
@@ -51,7 +58,7 @@ def fit_nonnegative(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[S
     pooled = _solve([[constant, weighted @ members], [np.zeros((len(names), 1)), ridge]], targets)
     of_groups, own = pooled[1:], pooled[:1]
     for _ in range(NUM_ROUNDS):
-        spreads = RELATIVE_SPREAD * np.maximum(members @ of_groups, MIN_SHARE / shares)
+        spreads = relative_spread * np.maximum(members @ of_groups, MIN_SHARE / shares)
         precisions = RELATIVE_NOISE / spreads
         blocks = [
             [constant, weighted, np.zeros((len(latencies), len(names)))],

@@ -19,7 +19,8 @@ from nas_rlm.surrogates.conditional import Conditional
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.layer_surrogate import MAX_NOVELTY, LayerSurrogate
+from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution

@@ -15,12 +15,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import search_spaces
+from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
 from nas_rlm.surrogates.features import MIN_RELATIVE_STD, FeatureSource, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import compute_alpha, fit_hyperparameters, posterior_mean
 
 MAX_LABELS = 1000  # of the source that its posterior uses
 MAX_FIT_LABELS = 300  # of these that hyperparameters are fitted on
+
+
+def is_source(other_space: str, space: str, objective: str) -> bool:
+    """Return whether an objective transfers between two spaces: an accuracy only within the same task.
+
+    Args:
+        other_space: name of the space with labels; of image classification if it is unknown.
+        space: name of the space to predict, likewise.
+        objective: name of the objective.
+    """
+    tasks = {
+        search_spaces.task_of(name) or search_spaces.IMAGE_CLASSIFICATION for name in (other_space, space)
+    }
+    return not is_accuracy(objective) or len(tasks) == 1
 
 
 @dataclass(frozen=True)

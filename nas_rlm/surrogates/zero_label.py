@@ -29,6 +29,7 @@ from nas_rlm.surrogates.features import (
 )
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, NormalScoreTransform, PredictiveDistribution
+from nas_rlm.surrogates.transfer import is_source
 from nas_rlm.text import from_architectures
 from search_spaces import SearchSpace
 
@@ -364,7 +365,7 @@ def source_labels(
     """Return the surrogates that serve as sources of an objective, and the objective that each predicts.
 
     They predict the same objective in other spaces. For an accuracy such as `accuracy/mydata`, `accuracy` is
-    the next choice, then also in this space.
+    the next choice, then also in this space. Accuracies of spaces with another task are left out.
 
     Args:
         space: name of the space without labels.
@@ -374,6 +375,8 @@ def source_labels(
     names = [objective, ACCURACY] if is_accuracy(objective) else [objective]
     found: dict[str, tuple[GraphSurrogate, str]] = {}
     for other, surrogates in existing.items():
+        if not is_source(other, space, objective):
+            continue
         by_objective = {name: surrogate for surrogate in surrogates for name in surrogate.objectives}
         label = next((name for name in names if name in by_objective), None)
         if label is not None and not (other == space and label == objective):

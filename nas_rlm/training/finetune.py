@@ -171,7 +171,8 @@ def _with_surrogates_alone(
     tuned = rlm.with_objectives(objectives)
     tuned.trained_on = training_coverage(rows, rlm.trained_on)
     alone = {space: [*map(_without_network, group)] for space, group in fitted.items()}
-    tuned.surrogates = _merge_surrogates(rlm.surrogates, alone, objectives)
+    former = {space: group for space, group in rlm.surrogates.items() if space in alone}
+    tuned.surrogates = {**rlm.surrogates, **_merge_surrogates(former, alone, objectives)}
     return tuned
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.metrics import coverage, kendall, partial_spearman, spearman
 
 VALUES = st.lists(st.integers(-50, 50), min_size=3, max_size=30).filter(lambda v: len(set(v)) > 1)
 
@@ -28,3 +28,13 @@ def test_a_constant_prediction_has_rank_correlation_0():
 
 def test_coverage_includes_the_bounds():
     assert coverage(np.zeros(4), np.ones(4), np.array([0.0, 1.0, 1.1, -0.1])) == 0.5
+
+
+def test_partial_correlation_is_that_of_what_a_known_quantity_does_not_explain():
+    rng = np.random.default_rng(0)
+    size, rest = rng.standard_normal((2, 2000))
+    true = 3 * size + rest
+    assert partial_spearman(size, true, size) == 0
+    assert abs(partial_spearman(size + 0.01 * rng.standard_normal(2000), true, size)) < 0.1
+    assert partial_spearman(3 * size + rest, true, size) == pytest.approx(1)
+    assert partial_spearman(3 * size - rest, true, size) < -0.8

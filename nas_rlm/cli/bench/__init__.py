@@ -2,6 +2,7 @@
 
 from nas_rlm.cli.bench import (
     ablation,
+    accuracy,
     devices,
     few_shot,
     foreign,
@@ -22,6 +23,7 @@ from nas_rlm.cli.bench import (
 
 __all__ = [
     "ablation",
+    "accuracy",
     "devices",
     "few_shot",
     "foreign",

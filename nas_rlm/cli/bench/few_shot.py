@@ -26,11 +26,13 @@ def bench_few_shot(
     objective: str = "accuracy",
     source_spaces: CommaList = (),
     methods: CommaList = (),
+    rows: Integer = 100_000,
     out: Path | None = None,
 ) -> None:
     """Compare methods that rank a space after a few labels.
 
-    Every method is trained on the same random architectures and ranks all others of the table.
+    Every method is trained on the same random architectures and ranks all others of the table. Beyond params
+    is the Spearman correlation of what the number of parameters does not explain of the ranks.
 
     Args:
         space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own.
@@ -44,6 +46,7 @@ def bench_few_shot(
             them, and transferred.
         methods: methods to compare, such as trees,gaussian-process,rlm; by default all: flops, params, trees,
             mlp, gcn, gaussian-process, head-raw, head-normalised, rlm and rlm-network.
+        rows: maximum number of rows of the table, drawn at random.
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
     from nas_rlm.benchmarks.few_shot import (
@@ -62,13 +65,16 @@ def bench_few_shot(
             require("baselines", f"the method {name}")
     seeds = seeds if labels else 1  # without labels all seeds are the same
     space_name = search_spaces.get(space).name
-    table = read_measured_table(space_name, objective, data)
+    check_minimum("--rows", rows, 4)
+    full = read_measured_table(space_name, objective, data).where_measured(objective)
+    table = full.sample(rows)
+    table_name = full.name if len(table) == len(full) else f"{full.name}, {rows:,} rows"
     if space_name in source_spaces:
         raise ValueError(f"--source-spaces has {space_name} itself: expected other spaces")
     if source_spaces and objective != ACCURACY:
         raise ValueError(f"--source-spaces transfer only {ACCURACY}, not {objective}")
     settings = {"space": space_name, "labels": labels, "objective": objective}
-    settings |= {"source_spaces": sorted(set(source_spaces)), "model": model, "table": table.name}
+    settings |= {"source_spaces": sorted(set(source_spaces)), "model": model, "table": table_name}
     results = Results(out, FewShotResult, settings, ("method", "seed"))
     rlm = load(model)
     rlm.surrogates = dict(rlm.surrogates)
@@ -91,11 +97,11 @@ def bench_few_shot(
         results.add((name, seed), result)
     num_rows = len(table.where_measured(objective))
     print(f"{num_rows:,} rows of {space_name}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
-    print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'seconds':>9}")
+    print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'beyond params':>15}{'seconds':>9}")
     for name in selected:
         by_seed = [results.records[name, seed] for seed in range(seeds)]
         cells = ""
-        for field in ("kendall", "spearman"):
+        for field in ("kendall", "spearman", "beyond_params"):
             values = [getattr(result, field) for result in by_seed]
             cells += f"{np.mean(values):>9.3f} ±{np.std(values):.3f}"
         print(f"{name:<18}{cells}{np.mean([result.seconds for result in by_seed]):>9.1f}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nas_rlm.benchmarks.results import Results
-from nas_rlm.cli.app import Flag, Integer, check_minimum, load
+from nas_rlm.cli.app import CommaList, Flag, Integer, check_minimum, load
 from nas_rlm.cli.bench.app import bench, read_space_table
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ def bench_search(
     labels: Integer = 0,
     chosen: Flag = False,
     model: str = "",
+    space: str = "nasbench201",
+    objectives: CommaList = (),
+    sampled: Flag = False,
     data: Path | None = None,
     population: Integer = 50,
     generations: Integer = 20,
@@ -28,17 +31,23 @@ def bench_search(
     out: Path | None = None,
     picture: Path | None = None,
 ) -> None:
-    """Compare searches of NAS-Bench-201 in true values.
+    """Compare searches in true values.
 
-    A search by the model is compared with searches that query true values. Prints the hypervolume of the
-    front and of a shortlist of 100 architectures, relative to that of the full table.
+    All searches are restricted to the architectures of a table. A search by the model is compared with one
+    by the numbers of parameters and MACs, and with searches that query true values. Prints the hypervolume of
+    the front and of a shortlist of 100 architectures, relative to that of the full table.
 
     Args:
         labels: number of cells on which the model is fine-tuned first; 0 for none.
         chosen: choose these cells as `propose` does, instead of at random.
         model: a checkpoint directory, or the name of a shipped model; by default nas, or pretrained with
             --labels.
-        data: table of the benchmark; by default architectures/nasbench201.parquet of the data directory.
+        space: the search space.
+        objectives: objectives of the search, which have published reference values; by default accuracy and
+            latencies of NAS-Bench-201.
+        sampled: only searches that draw architectures of the table at random. Where the table is a small part
+            of the space, variation hardly ever leads to one of them.
+        data: table of the benchmark; by default architectures/SPACE.parquet of the data directory.
         population: architectures per generation.
         generations: number of generations.
         seeds: number of searches of each kind, with seeds from 0.
@@ -62,7 +71,10 @@ def bench_search(
         raise ValueError("--chosen without labels: expected --labels as well")
     if picture:
         check_picture_path(picture)
-    table = read_space_table("nasbench201", data)
+    if space != "nasbench201" and not objectives:
+        raise ValueError(f"--space {space} without --objectives: expected those of the search")
+    table = read_space_table(space, data)
+    objective_sets = (tuple(objectives),) if objectives else OBJECTIVE_SETS
     name = model or ("pretrained" if labels else "nas")
     settings = {"table": table.name, "model": name, "labels": labels, "chosen": chosen}
     settings |= {"population": population, "generations": generations}
@@ -77,16 +89,20 @@ def bench_search(
         make_model,
         labels,
         chosen,
-        OBJECTIVE_SETS,
+        objective_sets,
         population=population,
         generations=generations,
         seeds=range(seeds),
+        is_sampled=sampled,
         finished=results.records,
         progress=True,
     )
     for key, evaluation in evaluations:
         results.add(key, evaluation)
-    records = {key: evaluation for key, evaluation in results.records.items() if key[2] < seeds}
+    shown = [" x ".join(names) for names in objective_sets]
+    records = {
+        key: evaluation for key, evaluation in results.records.items() if key[0] in shown and key[2] < seeds
+    }
     front = mean_and_deviation(records, "relative_hypervolume")
     shortlist = mean_and_deviation(records, "shortlist_hypervolume")
     print(f"{'objectives':<58}{'method':<26}{'evaluations':>12}{'front':>16}{'shortlist':>16}")

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -28,7 +29,7 @@ def table():
     cells = [SPACE.decode(genome) for genome in np.random.default_rng(0).permutation(genomes)[:5209]]
     values = StubPredictor().medians(cells, PAIR).tolist()
     rows = [
-        Row("nasbench201", str(a), dict(zip(PAIR, v, strict=True)))
+        Row("nasbench201", str(a), {**dict(zip(PAIR, v, strict=True)), "params": v[0], "flops": v[1]})
         for a, v in zip(cells, values, strict=True)
     ]
     return Table("third", rows)
@@ -51,6 +52,19 @@ def test_a_perfect_model_finds_nearly_the_best_front(table):
         shares = [one.relative_hypervolume for one in evaluations]
         assert shares == sorted(shares)
         assert all(one.relative_hypervolume <= one.shortlist_hypervolume <= 1 for one in evaluations)
+
+
+def test_costs_alone_are_compared_and_variation_can_be_left_out(table):
+    targets = [{**row.targets, "params": -row.targets[PAIR[0]]} for row in table.rows]
+    rows = [replace(row, targets=own) for row, own in zip(table.rows, targets, strict=True)]
+    found = found_in(Table("reverse", rows), generations=5, is_sampled=True)
+    shares = {method: r.relative_hypervolume for (_, method, _, count), r in found.items() if count == 200}
+    assert list(shares) == [
+        "model, random",
+        "parameters and MACs, random",
+        "random on true values",
+    ]
+    assert shares["parameters and MACs, random"] < shares["model, random"]
 
 
 def test_a_model_that_ranks_in_reverse_finds_little(table):

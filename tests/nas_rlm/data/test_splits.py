@@ -4,7 +4,7 @@ import pytest
 import search_spaces
 from nas_rlm.data import Row, Table
 from nas_rlm.data.row_texts import keys_of_rows
-from nas_rlm.data.splits import split, train_validation_test_split
+from nas_rlm.data.splits import sample_by_space, split, train_validation_test_split
 
 SPACE = search_spaces.get("nasbench201")
 CHAIN = "|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|"
@@ -71,3 +71,16 @@ def test_held_out_rows_are_divided_into_validation_and_test_rows():
     assert sorted(map(id, [*validation.rows, *test.rows])) == sorted(map(id, held_out.rows))
     assert 0.35 < len(test) / len(held_out) < 0.65
     assert not set(keys_of_rows(validation.rows)) & set(keys_of_rows(test.rows))
+
+
+def test_rows_of_each_space_with_the_most_objectives_are_drawn():
+    names = ["accuracy", "latency/a"]
+    rows = [
+        Row(space, str(i), dict.fromkeys(names[: 2 if i % 3 == 0 else 1], 1.0))
+        for space in ("a", "b")
+        for i in range(30)
+    ]
+    drawn = sample_by_space(Table("", rows), 12, names)
+    assert [sum(row.space == space for row in drawn.rows) for space in ("a", "b")] == [12, 12]
+    assert sum(len(row.targets) == 2 for row in drawn.rows) == 20
+    assert len(sample_by_space(Table("", rows), 50, names)) == 60

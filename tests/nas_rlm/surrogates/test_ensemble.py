@@ -15,7 +15,7 @@ from nas_rlm.data import Row
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates import layer_network, layer_surrogate
-from nas_rlm.surrogates.fitting import fit_latency_surrogate
+from nas_rlm.surrogates.fitting import fit_graph_surrogates, fit_latency_surrogate
 from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
@@ -242,3 +242,19 @@ def test_files_are_predicted_without_the_genome(with_genome):
     (expected,) = predictive_distributions([alone], texts, [LABEL])
     assert of_texts[:, 0] == pytest.approx(expected.quantiles(LEVELS))
     assert not with_genome.genomes_of(search_spaces.get("nats_size"), [])
+
+
+def test_files_without_a_space_are_predicted_by_the_surrogate_of_a_table_of_files(rlm, no_warnings):
+    texts = networks("nasbench201", 24)[1]
+    rows = [
+        Row("files", "", {"accuracy/data": 50 + 10 * np.log10(value)}, text)
+        for text, value in zip(texts, latencies_of(texts), strict=True)
+    ]
+    own = fit_graph_surrogates(rows, ["accuracy/data"])["files"]
+    alone = [replace(s, network_temperatures={"accuracy/data": WITHOUT_NETWORK}) for s in own]
+    tuned = rlm.with_objectives(["accuracy/data"])
+    tuned.surrogates = {**rlm.surrogates, "files": alone}
+    expected = tuned.predict_text(texts[:3], ["accuracy/data"], LEVELS, space="files")
+    tuned.check_space("", ["accuracy/data"])
+    assert np.array_equal(tuned.predict_text(texts[:3], ["accuracy/data"], LEVELS), expected)
+    assert "accuracy/data" not in surrogate_by_objective(tuned.surrogates_of("fbnet"))

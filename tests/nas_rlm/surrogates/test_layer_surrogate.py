@@ -125,14 +125,16 @@ def test_layers_of_types_without_labels_take_time(surrogate, objective):
         assert np.isfinite(median) and median > 0
 
 
-def test_networks_unlike_the_labelled_ones_are_predicted_by_costs_alone(surrogate):
-    surrogate = surrogate._with_strengths(np.array([0.5, 1.0, 1.0]))
+@pytest.mark.parametrize("unlike", [0.0, 0.5])
+def test_factors_count_less_for_networks_unlike_the_labelled_ones(surrogate, unlike):
+    surrogate = surrogate._with_strengths(np.array([0.5, 1.0, 1.0]), unlike)
     counts = LayerCounts.of_texts(texts_of(FOREIGN, 3))
     by_costs, by_factors, _ = surrogate._sums(counts)
     mean, novelties = surrogate._predict(counts)
     is_new = novelties > 2
     assert is_new.any()
-    assert mean[is_new] == pytest.approx(by_costs[is_new])
+    expected = by_costs + unlike * surrogate.calibration[:, 1] * (by_factors - by_costs)
+    assert mean[is_new] == pytest.approx(expected[is_new])
     known = LayerCounts.of_texts(texts_of("ofa_mbv3", 5))
     by_costs, by_factors, _ = surrogate._sums(known)
     mean, novelties = surrogate._predict(known)
@@ -162,14 +164,16 @@ def test_a_device_with_one_family_is_predicted_without_evidence(surrogate):
     assert (found.std == 1).all()
 
 
-def test_missing_labels_of_one_device_do_not_change_the_costs_of_another(surrogate, labelled, monkeypatch):
+def test_missing_labels_of_one_device_do_not_change_the_costs_of_another(labelled, monkeypatch):
     monkeypatch.setattr(layer_network, "MIN_STEPS", 1)
     texts, values, _ = labelled
     counts = LayerCounts.of_texts(texts)
-    alone = LayerSurrogate._fit((GPU,), counts, values[GPU][:, None], np.arange(len(texts)), 1)
-    assert alone.types == surrogate.types
-    assert alone.coefficients[0] == pytest.approx(surrogate.coefficients[0])
-    assert alone.constants[0] == pytest.approx(surrogate.constants[0])
+    networks, latencies = np.arange(len(texts)), np.stack([*values.values()], 1)
+    together = LayerSurrogate._fit(OBJECTIVES, counts, latencies, networks, 1, np.array([0.5, 0, 0]))
+    alone = LayerSurrogate._fit((GPU,), counts, latencies[:, :1], networks, 1, np.array([0.5]))
+    assert alone.types == together.types
+    assert alone.coefficients[0] == pytest.approx(together.coefficients[0])
+    assert alone.constants[0] == pytest.approx(together.constants[0])
 
 
 @pytest.mark.parametrize("name", ["ofa_mbv3", "nasbench201", LEFT_OUT, FOREIGN])
@@ -223,6 +227,20 @@ def test_a_saved_surrogate_predicts_the_same(surrogate, some_texts):
     names = "objectives", "types", "evidence", "temperatures", "network_temperatures"
     assert all(getattr(restored, name) == getattr(tuned, name) for name in names)
     assert restored.predict(restored.transform(some_texts), GPU).temperature == 1.25
+
+
+def test_a_surrogate_of_an_older_checkpoint_has_one_width_and_no_factors_for_unlike_networks(
+    surrogate, some_texts
+):
+    older = {**surrogate.tensors(), "calibration": surrogate.tensors()["calibration"][:, :4]}
+    restored = from_saved(older, surrogate.description())
+    mean, std, _ = restored.transform(some_texts).unbind(2)
+    counts = LayerCounts.of_texts(some_texts)
+    by_costs, novelties = restored._sums(counts)[0], restored._predict(counts)[1]
+    is_new = novelties > 2
+    assert mean.numpy()[is_new] == pytest.approx(by_costs[is_new])
+    is_known = novelties[:, 0] <= 1
+    assert std.numpy()[is_known, 0] == pytest.approx(restored.calibration[0, 2])
 
 
 @pytest.mark.parametrize("space", ["", "mine"])

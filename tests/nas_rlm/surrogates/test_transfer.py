@@ -17,7 +17,8 @@ from nas_rlm.surrogates.fitting import (
     space_sources,
 )
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.surrogates.transfer import SourceSurrogate, is_source
+from nas_rlm.surrogates.zero_label import source_labels
 
 
 def rows(name, n, seed=0):
@@ -127,3 +128,12 @@ def test_invalid_sources_are_refused(existing):
     with_sources = fit_graph_surrogates(rows("nasbench201", 12), ["accuracy"], existing)["nasbench201"][0]
     with pytest.raises(ValueError, match="features is"):
         GraphSurrogate.from_saved(with_sources.tensors(), with_sources.description() | {"sources": []})
+
+
+def test_accuracies_transfer_only_within_a_task(existing):
+    (surrogates,) = [*existing.values()][:1]
+    others = {"gpt_m": surrogates, "nasbench201": surrogates}
+    assert source_labels("gpt_s", others, "accuracy").keys() == {"gpt_m"}
+    assert source_labels("hiaml", others, "accuracy").keys() == {"nasbench201"}
+    assert source_labels("", others, "accuracy/mydata").keys() == {"nasbench201"}
+    assert is_source("gpt_m", "hiaml", "latency/pixel3")

@@ -278,6 +278,19 @@ def test_surrogates_alone_learn_a_latency_without_training(rlm, tmp_path):
     np.testing.assert_allclose(again, alone, rtol=1e-2)
 
 
+def test_surrogates_alone_keep_those_of_other_spaces(rlm):
+    first = rlm.fine_tune(convolutions(20), ["latency/mine"], learn="none")
+    others = [replace(row, space="files", input=text, arch_str="") for row, text in with_texts(20)]
+    second = first.fine_tune(others, ["latency/mine"], learn="none")
+    assert second.surrogates["nasbench201"] == first.surrogates["nasbench201"]
+    assert [s.objectives for s in second.surrogates["files"]] == [("latency/mine",)]
+
+
+def with_texts(count):
+    found = convolutions(count)
+    return list(zip(found, texts_of_rows(found), strict=True))
+
+
 def test_networks_without_a_space_have_surrogates(rlm):
     cells = convolutions(40)
     texts = texts_of_rows(cells)
