@@ -87,7 +87,7 @@ def _predict_left_out(
     """Return quantiles at 0.1, 0.5 and 0.9 of each network by a surrogate without its fold, [3, N]."""
     quantiles = np.empty((3, len(true)))
     for fold in progress_bar(range(NUM_FOLDS), "leave families out", unit="fold"):
-        train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        train, test = (np.flatnonzero(part).tolist() for part in (folds != fold, folds == fold))
         raw_train = [raw[i] for i in train]
         graph_features = GraphFeatures.fit(raw_train)
         features = graph_features.transform(raw_train)
