@@ -58,7 +58,7 @@ def others():
 
 
 def test_few_labels_rank_better_with_a_related_number(graph_features, surrogate, others):
-    features, values = graph_features.from_texts(texts_of_rows(others)), columns(others)
+    features, values = graph_features.of_rows(others), columns(others)
     fitted = conditional_surrogate(surrogate, "accuracy", [EARLY])
     assert isinstance(fitted, ConditionalSurrogate)
     without, found = surrogate.predict(features, "accuracy"), fitted.predict(features, {EARLY: values[EARLY]})
@@ -72,7 +72,7 @@ def test_many_labels_are_corrected_by_the_residual_of_the_number(
     graph_features, surrogate, others, monkeypatch
 ):
     monkeypatch.setattr(conditional, "MAX_FEW_LABELS", 30)
-    features, values = graph_features.from_texts(texts_of_rows(others)), columns(others)
+    features, values = graph_features.of_rows(others), columns(others)
     fitted = conditional_surrogate(surrogate, "accuracy", [EARLY])
     assert isinstance(fitted, CorrectedSurrogate)
     assert fitted.coefficients[EARLY] > 0.2
@@ -98,7 +98,7 @@ def test_more_labels_of_the_number_help_as_well(graph_features):
     surrogate = fit_graph_surrogate(graph_features, rows, ["accuracy", EARLY])
     fitted = conditional_surrogate(surrogate, "accuracy", [EARLY])
     assert list(fitted.predicted) == [EARLY]
-    features = graph_features.from_texts(texts_of_rows(rows[:3]))
+    features = graph_features.of_rows(rows[:3])
     assert fitted.predict(features, {EARLY: np.array([60.0, 70.0, 80.0])}).mean.shape == (3,)
 
 

@@ -169,9 +169,9 @@ def test_the_accuracy_on_own_data_has_accuracy_in_all_spaces_as_sources(accuraci
     (found,) = fit_graph_surrogates(few, ["accuracy/mydata"], existing)["nasbench201"]
     (alone,) = fit_graph_surrogates(few, ["accuracy/mydata"])["nasbench201"]
     assert (len(found.graph_features.sources), len(alone.graph_features.sources)) == (2, 0)
-    texts, true = texts_of_rows(test_rows), np.array([row.targets["accuracy/mydata"] for row in test_rows])
+    true = np.array([row.targets["accuracy/mydata"] for row in test_rows])
     ranks = [
-        spearman(s.predict(s.graph_features.from_texts(texts), "accuracy/mydata").median, true)
+        spearman(s.predict(s.graph_features.of_rows(test_rows), "accuracy/mydata").median, true)
         for s in (found, alone)
     ]
     assert ranks[0] > max(0.9, ranks[1])

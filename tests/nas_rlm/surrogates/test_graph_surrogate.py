@@ -6,7 +6,6 @@ import torch
 
 import search_spaces
 from nas_rlm import RLM
-from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
@@ -24,7 +23,7 @@ def graph_features():
 
 def test_predictions_for_new_networks(graph_features):
     few, others = fit_graph_surrogate(graph_features, rows(60), ["accuracy"]), rows(50, seed=2)
-    predicted = few.predict(graph_features.from_texts(texts_of_rows(others)), "accuracy")
+    predicted = few.predict(graph_features.of_rows(others), "accuracy")
     true = np.array([row.targets["accuracy"] for row in others])
     assert spearman(predicted.median, true) > 0.95
     drawn = np.stack([predicted.sample(np.random.default_rng(i)) for i in range(20)])
@@ -38,7 +37,7 @@ def test_a_surrogate_without_some_objectives(graph_features):
     found = replace(found, temperatures={"accuracy": 2.0, "latency/a": 3.0})
     assert found.without(["latency/b"]) is found
     assert found.without(["accuracy", "latency/a"]) is None
-    left, texts = found.without(["accuracy"]), graph_features.from_texts(texts_of_rows(rows(5, seed=2)))
+    left, texts = found.without(["accuracy"]), graph_features.of_rows(rows(5, seed=2))
     assert left.objectives == ("latency/a",)
     predicted = left.predict(texts, "latency/a")
     assert (predicted.mean == found.predict(texts, "latency/a").mean).all()

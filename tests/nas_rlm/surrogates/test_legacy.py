@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nas_rlm import RLM
-from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
 from nas_rlm.surrogates.legacy import upgrade
@@ -53,7 +52,7 @@ def test_a_former_graph_surrogate_predicts_the_same(with_sources):
     restored = from_saved(*former_graph_surrogate(with_sources))
     present = from_saved(with_sources.tensors(), with_sources.description())
     assert restored.description() == present.description()
-    features = present.graph_features.from_texts(texts_of_rows(counted_cells(10)))
+    features = present.graph_features.of_rows(counted_cells(10))
     expected, predicted = (s.predict(features, "accuracy") for s in (present, restored))
     assert (predicted.mean == expected.mean).all() and (predicted.std == expected.std).all()
 

@@ -6,7 +6,7 @@ import pytest
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.surrogates import layer_network, layer_surrogate
-from nas_rlm.surrogates.features import graph_features_of_space
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
@@ -72,7 +72,12 @@ def test_of_two_surrogates_the_last_one_predicts(graph_features):
     texts = texts_of_rows(rows(5, seed=2))
     found, none = predictive_distributions([first, second], texts, ["accuracy", "latency/mine"])
     assert none is None
-    assert (found.mean == second.predict(graph_features.from_texts(texts), "accuracy").mean).all()
+    assert (
+        found.mean
+        == second.predict(
+            graph_features.transform(synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)), "accuracy"
+        ).mean
+    ).all()
 
 
 def test_layers_of_each_text_are_read_once_for_all_devices(graph_features, layers_surrogate, monkeypatch):
@@ -150,4 +155,6 @@ def test_a_line_for_the_networks_that_are_unlike_those_of_the_same_devices():
     assert "is like 0, 1, 2, 3, 4 and 3 more: " in novelty_messages(many, [*map(str, range(8))])[0]
     assert novelty_messages({}, ["v"]) == []
     assert novelty_messages({"accuracy": np.array([np.nan])}, ["v"]) == []
-    assert f"is like {'x' * 80}…: " in novelty_messages({"latency/a": np.array([3.0])}, ["x" * 200])[0]
+    assert (
+        f"is like {'x' * 40}…{'x' * 40}: " in novelty_messages({"latency/a": np.array([3.0])}, ["x" * 200])[0]
+    )

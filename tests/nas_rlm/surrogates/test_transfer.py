@@ -71,7 +71,7 @@ def test_sources_improve_predictions_from_few_labels(existing, target):
     assert alone.graph_features.sources == ()
     ranked = [
         spearman(
-            one.predict(one.graph_features.from_texts(texts_of_rows(target_rows)), "accuracy").median,
+            one.predict(one.graph_features.of_rows(target_rows), "accuracy").median,
             np.array(true),
         )
         for one in (with_sources, alone)

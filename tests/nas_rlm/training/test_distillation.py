@@ -3,7 +3,6 @@ import pytest
 
 from nas_rlm import RLM
 from nas_rlm.data import Row
-from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.features import graph_features_of_space
@@ -20,7 +19,7 @@ def test_pseudo_labels_follow_the_rows():
     assert len({row.arch_str for row in labelled}) == 80
     graph_features = graph_features_of_space("nasbench201")
     surrogate = fit_graph_surrogate(graph_features, rows(500, seed=1), ["accuracy"])
-    true = surrogate.predict(graph_features.from_texts(texts_of_rows(labelled)), "accuracy").median
+    true = surrogate.predict(graph_features.of_rows(labelled), "accuracy").median
     assert spearman(np.array([row.targets["accuracy"] for row in labelled]), true) > 0.9
     assert labelled == pseudo_labels(rows(60), ["accuracy"], num_networks=80)
     assert labelled != pseudo_labels(rows(60), ["accuracy"], num_networks=80, seed=1)
