@@ -193,7 +193,7 @@ def _quantiles_on_grid(
     """
 
     def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-        distributions = predictive_distributions(surrogates, batch, names, genomes)
+        distributions = predictive_distributions(surrogates, batch, names, genomes=genomes)
         results = []
         for network, combined in grid:
             tempered = [replace(d, temperature=combined) if d else None for d in distributions]

@@ -70,8 +70,9 @@ def bench_devices(
     second_table = read_space_table(space_name, again) if again else None
     transfer = DeviceTransfer(table, test_share=0 if split == "new" else TEST_SHARE)
     source_space = search_spaces.get(split).name if is_across else space_name
+    targets: Sequence[str] = transfer.devices
     if split == "out":
-        source_surrogates, targets = transfer.fit_known_devices(), transfer.devices
+        source_surrogates = transfer.fit_known_devices()
     else:
         all_surrogates = graph_surrogates(load(model).surrogates).get(source_space, ())
         known = [n for s in all_surrogates for n in s.objectives if n.startswith(LATENCY_PREFIX)]

@@ -107,14 +107,14 @@ def bench_search(
     shortlist = mean_and_deviation(records, "shortlist_hypervolume")
     print(f"{'objectives':<58}{'method':<26}{'evaluations':>12}{'front':>16}{'shortlist':>16}")
     order = list(METHODS)
-    for objectives, method, count in sorted(front, key=lambda k: (k[0], order.index(k[1]), k[2])):
+    for shown_objectives, method, count in sorted(front, key=lambda k: (k[0], order.index(k[1]), k[2])):
         cells = "".join(
             f"{100 * mean:.2f} ±{100 * deviation:.2f} %".rjust(16)
             for mean, deviation in (
-                statistics[objectives, method, count] for statistics in (front, shortlist)
+                statistics[shown_objectives, method, count] for statistics in (front, shortlist)
             )
         )
-        print(f"{objectives:<58}{method:<26}{count:>12,}{cells}")
+        print(f"{shown_objectives:<58}{method:<26}{count:>12,}{cells}")
     if picture:
         curves = hypervolume_curves(front, order)
         figure = draw_hypervolume_curves(curves, order, "evaluations, or queried true values", log=True)

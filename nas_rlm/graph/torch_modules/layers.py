@@ -13,7 +13,7 @@ from torch import nn
 from nas_rlm.graph.torch_modules.padding import Padding
 from nas_rlm.graph.torch_modules.registry import Operation, Translate
 
-CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
+CONVOLUTIONS: dict[int, Callable[..., Any]] = {
     1: nn.Conv1d,
     2: nn.Conv2d,
     3: nn.Conv3d,
@@ -106,10 +106,8 @@ def _batch_norm(operation: Operation) -> Any:
         arguments = (operation.tensor(1), operation.tensor(2), True, 0.0, epsilon)
         return operation.call(F.batch_norm, operation.tensor(), None, None, *arguments)
     if not all(operation.is_constant(i) for i in range(1, 5)):
-        mean, variance, scale, bias = (operation.tensor(i) for i in (3, 4, 1, 2))
-        return operation.call(
-            F.batch_norm, operation.tensor(), mean, variance, scale, bias, False, 0.0, epsilon
-        )
+        mean_to_bias = [operation.tensor(i) for i in (3, 4, 1, 2)]
+        return operation.call(F.batch_norm, operation.tensor(), *mean_to_bias, False, 0.0, epsilon)
     scale = operation.parameter(1)
     layer = BatchNorm2d(len(scale), epsilon, 1 - operation.attribute("momentum", 0.9))
     layer.weight, layer.bias = scale, operation.parameter(2)

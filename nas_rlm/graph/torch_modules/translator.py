@@ -50,10 +50,10 @@ class Translator:
             self.values[tensor.name] = Constant(array, tensor.name, trainable)
         inputs = [i for i in graph.input if i.name not in self.values]
         _check_no_weights(inputs)
-        for position, value in enumerate(inputs):
-            name = "x" if len(inputs) == 1 else f"x{position}"
-            self.values[value.name] = self.graph.placeholder(name)
-        self.first_input = self.values[inputs[0].name]
+        names = ["x"] if len(inputs) == 1 else [f"x{position}" for position in range(len(inputs))]
+        placeholders = [self.graph.placeholder(name) for name in names]
+        self.values |= {value.name: node for value, node in zip(inputs, placeholders, strict=True)}
+        self.first_input = placeholders[0]
         self._num_reads = self._count_reads()
         for node in graph.node:
             self._translate(node)
@@ -122,7 +122,8 @@ class Translator:
         single.graph.output([single.tensor(output) for output in outputs])
         with torch.no_grad():
             arrays = [x.numpy() for x in fx.GraphModule(single.root, single.graph).eval()()]
-        trainable = any(self.values[name].trainable for name in names)
+        constants = [value for name in names if isinstance(value := self.values[name], Constant)]
+        trainable = any(constant.trainable for constant in constants)
         return [
             Constant(array, name, trainable and array.dtype.kind == "f" and array.ndim > 0)
             for array, name in zip(arrays, operation.node.output, strict=False)

@@ -74,11 +74,6 @@ def test_of_two_surrogates_the_last_one_predicts(graph_features):
     assert none is None
     features = graph_features.transform(synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH))
     assert (found.mean == second.predict(features, "accuracy").mean).all()
-        found.mean
-        == second.predict(
-            graph_features.transform(synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)), "accuracy"
-        ).mean
-    ).all()
 
 
 def test_layers_of_each_text_are_read_once_for_all_devices(graph_features, layers_surrogate, monkeypatch):
