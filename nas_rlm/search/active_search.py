@@ -14,6 +14,8 @@ import numpy as np
 
 from nas_rlm.data.tables import Row
 from nas_rlm.search.acquisition import initial_design, select_candidates
+from nas_rlm.search.algorithms import RandomSearch
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.loop import EvaluationLog, search
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
@@ -100,7 +102,12 @@ def _round_seed(seed: int, round_number: int) -> int:
 
 
 def propose(
-    surrogate: OnlineSurrogate, settings: SearchSettings, max_candidates: int, progress: bool = False
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    max_candidates: int,
+    progress: bool = False,
+    pending: Sequence[str] = (),
+    candidates: Sequence[str] | None = None,
 ) -> list[str]:
     """Select the architectures to measure next: those that may add most to the measured front.
 
@@ -108,18 +115,37 @@ def propose(
         surrogate: updated with all measurements so far; while they are too few to predict, a diverse initial
             design is returned.
         settings: settings of the search for candidates.
-        max_candidates: select at most this many.
+        max_candidates: select as many; fewer only where no others are left.
         progress: show a progress bar.
+        pending: architectures whose measurements are under way, which are not selected.
+        candidates: select among these; by default among all of the space.
 
     Returns:
         Architectures in the space's notation.
     """
-    if not surrogate.is_ready:
-        return initial_design(surrogate, settings, max_candidates)[:max_candidates]
-    result = search(surrogate.space, surrogate, settings, None, progress, surrogate.status)
-    evaluated = dict.fromkeys([*result.architectures, *surrogate.measurements])
-    current = current_result(surrogate, settings, list(evaluated))
-    return select_candidates(current, surrogate.objectives, max_candidates)
+    space = surrogate.space if candidates is None else TableSpace(surrogate.space, candidates)
+    excluded = {*pending, *surrogate.measurements}
+    selected: dict[str, None] = {}
+    if surrogate.is_ready:
+        size = min(settings.population, space.size or settings.population)
+        result = search(
+            space, surrogate, replace(settings, population=size), None, progress, surrogate.status
+        )
+        evaluated = dict.fromkeys([*result.architectures, *surrogate.measurements])
+        current = current_result(surrogate, settings, list(evaluated))
+        ranked = [
+            *select_candidates(current, surrogate.objectives, max_candidates),
+            *(current.architectures[i] for i in current.shortlist(len(current.architectures))),
+        ]
+        selected = dict.fromkeys(name for name in ranked if name not in excluded)
+    else:
+        selected = dict.fromkeys(
+            name for name in initial_design(surrogate, settings, max_candidates) if name not in excluded
+        )
+    random = RandomSearch(space, settings, [space.parse(name) for name in (*excluded, *selected)])
+    random.initial_architectures = []
+    missing = max(0, max_candidates - len(selected))
+    return [*selected, *map(str, random.sample(missing))][:max_candidates]
 
 
 def current_result(
