@@ -14,7 +14,14 @@ import numpy as np
 
 from nas_rlm.data.tables import Row
 from nas_rlm.search.acquisition import initial_design, select_candidates
-from nas_rlm.search.algorithms import RandomSearch
+from nas_rlm.search.candidate_pool import (
+    FIRST_POOL_SIZE,
+    MAX_POOL_SIZE,
+    NUM_CHILDREN,
+    NUM_RANDOM,
+    CandidatePool,
+)
+from nas_rlm.search.improvement_search import first_design, select_by_improvement
 from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.loop import EvaluationLog, search
 from nas_rlm.search.online_surrogate import OnlineSurrogate
@@ -25,6 +32,8 @@ from nas_rlm.surrogates.predictive import MIN_LABELS
 MAX_INITIAL_MEASUREMENTS = 20
 NUM_ROUNDS = 3
 CONFIRMATION_BATCH_SIZE = 5  # measurements at a time that confirm the front in the end
+
+NUM_PARENTS = 10  # most promising candidates whose mutations become candidates
 
 MeasureFunction = Callable[[Sequence[str]], Sequence[Row]]  # from architectures to rows with measured values
 
@@ -125,27 +134,23 @@ def propose(
     """
     space = surrogate.space if candidates is None else TableSpace(surrogate.space, candidates)
     excluded = {*pending, *surrogate.measurements}
-    selected: dict[str, None] = {}
-    if surrogate.is_ready:
-        size = min(settings.population, space.size or settings.population)
-        result = search(
-            space, surrogate, replace(settings, population=size), None, progress, surrogate.status
-        )
-        evaluated = dict.fromkeys([*result.architectures, *surrogate.measurements])
-        current = current_result(surrogate, settings, list(evaluated))
-        ranked = [
-            *select_candidates(current, surrogate.objectives, max_candidates),
-            *(current.architectures[i] for i in current.shortlist(len(current.architectures))),
-        ]
-        selected = dict.fromkeys(name for name in ranked if name not in excluded)
-    else:
-        selected = dict.fromkeys(
-            name for name in initial_design(surrogate, settings, max_candidates) if name not in excluded
-        )
-    random = RandomSearch(space, settings, [space.parse(name) for name in (*excluded, *selected)])
-    random.initial_architectures = []
-    missing = max(0, max_candidates - len(selected))
-    return [*selected, *map(str, random.sample(missing))][:max_candidates]
+    rng = np.random.default_rng([settings.seed, len(excluded)])
+    pool = CandidatePool(space, excluded, rng)
+    pool.add(surrogate.cached_predictor.known_names[-MAX_POOL_SIZE:])
+    pool.add_random(max(FIRST_POOL_SIZE - len(pool.names), NUM_RANDOM))
+    pool.add_missing(max_candidates)
+    if not surrogate.is_ready:
+        return first_design(surrogate, settings, list(pool.names), max_candidates, pending)
+    pool.add_children(_measured_front(surrogate, settings), NUM_CHILDREN)
+    best = select_by_improvement(surrogate, settings, list(pool.names), NUM_PARENTS, pending)
+    pool.add_children(best, NUM_CHILDREN)
+    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending)
+
+
+def _measured_front(surrogate: OnlineSurrogate, settings: SearchSettings) -> list[str]:
+    """The best measured architectures."""
+    result = current_result(surrogate, settings, [row.arch_str for row in surrogate.successful_rows])
+    return [result.architectures[i] for i in result.front]
 
 
 def current_result(

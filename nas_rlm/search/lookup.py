@@ -33,8 +33,8 @@ class TableSpace(SearchSpace[Any]):
 
     def __init__(self, full_space: SearchSpace[Any], names: Sequence[str]) -> None:
         self.full_space, self.names = full_space, list(names)
-        self._name_set = set(names)
-        self.name, self.size, self.genes = full_space.name, len(self._name_set), full_space.genes
+        self.name_set = set(names)
+        self.name, self.size, self.genes = full_space.name, len(self.name_set), full_space.genes
         self.location, self.input_type = full_space.location, full_space.input_type
         self.batch_size = full_space.batch_size
 
@@ -77,7 +77,7 @@ class TableSpace(SearchSpace[Any]):
 
     def _first_in_table(self, vary: Callable[[], Any], default: Any) -> Any:
         children = (vary() for _ in range(MAX_VARIATION_ATTEMPTS))
-        return next((child for child in children if str(child) in self._name_set), default)
+        return next((child for child in children if str(child) in self.name_set), default)
 
 
 class TablePredictor:
