@@ -234,6 +234,7 @@ def run_search(
     budget: int = 0,
     python: str = "",
     ray: str = "",
+    candidates: Sequence[str] | None = None,
     feasibility_samples: int = 200,
     directory: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -269,6 +270,7 @@ def run_search(
         budget: number of networks to measure.
         python: command that starts Python where the networks run, such as `ssh box .venv/bin/python`.
         ray: address of a Ray cluster that predicts and measures, see `nas_rlm.search.ray_cluster`.
+        candidates: search only these architectures; by default the complete space.
         feasibility_samples: random architectures that are evaluated before the search to check the
             constraints; 0 for none.
         directory: run directory, in which the search is logged and its results are written; None keeps all
@@ -301,7 +303,7 @@ def run_search(
     elif device and not python:
         check_runtime(Device.parse(device))
     inputs = runner.prepare(
-        *(space, objectives, constraints, model, functions, labels, maximise, device),
+        *(space, objectives, constraints, model, functions, labels, maximise, device, candidates),
         algorithm=algorithm,
         population=population,
         generations=generations,

@@ -14,6 +14,7 @@ from nas_rlm.cli.app import (
     check_minimum,
     checked_search,
 )
+from nas_rlm.cli.prediction import read_candidates
 
 
 @app.command
@@ -31,6 +32,7 @@ def search(
     function: SpaceList = (),
     maximise: CommaList = (),
     sample: Integer = 200,
+    candidates: Path | None = None,
     data: Path | None = None,
     measure: str = "",
     budget: Integer = 0,
@@ -67,6 +69,7 @@ def search(
         maximise: further objectives that are maximised. Those that a table declared when it was imported need
             no option.
         sample: random architectures evaluated before the search; 0 for none.
+        candidates: a text file with one architecture per line; only these are searched.
         data: a table of labels. The search starts with its architectures. Rows count that have all of the
             table's objectives; of several rows of one architecture the last.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
@@ -114,6 +117,7 @@ def search(
         budget=budget,
         python=python,
         ray=ray,
+        candidates=read_candidates(candidates),
         feasibility_samples=sample,
         directory=out,
         resume=resume,

@@ -118,15 +118,17 @@ def propose(
     pending: Sequence[str] = (),
     candidates: Sequence[str] | None = None,
 ) -> list[str]:
-    """Select the architectures to measure next: those that may add most to the measured front.
+    """Select the architectures to measure next, by expected hypervolume improvement.
 
     Args:
-        surrogate: updated with all measurements so far; while they are too few to predict, a diverse initial
-            design is returned.
-        settings: settings of the search for candidates.
+        surrogate: updated with all measurements so far; while they are too few to predict, architectures that
+            the model ranks high and random ones are returned. It keeps the features of candidates, so that
+            later calls are faster.
+        settings: objectives, constraints and seed.
         max_candidates: select as many; fewer only where no others are left.
         progress: show a progress bar.
-        pending: architectures whose measurements are under way, which are not selected.
+        pending: architectures whose measurements are under way. They are not selected, and their predicted
+            values count as if they were measured.
         candidates: select among these; by default among all of the space.
 
     Returns:
@@ -144,7 +146,7 @@ def propose(
     pool.add_children(_measured_front(surrogate, settings), NUM_CHILDREN)
     best = select_by_improvement(surrogate, settings, list(pool.names), NUM_PARENTS, pending)
     pool.add_children(best, NUM_CHILDREN)
-    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending)
+    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending, progress)
 
 
 def _measured_front(surrogate: OnlineSurrogate, settings: SearchSettings) -> list[str]:

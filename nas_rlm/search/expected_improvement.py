@@ -7,6 +7,8 @@ independent, the expected volume that a candidate adds within a box is a product
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from nas_rlm.search.pareto import is_non_dominated
@@ -66,7 +68,7 @@ def _non_dominated_boxes(front: np.ndarray, reference: np.ndarray) -> tuple[np.n
     points = points[np.argsort(points[:, -1], kind="stable")]
     cuts = [-np.inf, *points[:, -1], reference[-1]]
     lower, upper = [], []
-    for i, (low, high) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+    for i, (low, high) in enumerate(pairwise(cuts)):
         if low < high:
             bounds = _non_dominated_boxes(points[:i, :-1], reference[:-1])
             for corners, boxes, cut in zip((lower, upper), bounds, (low, high), strict=True):

@@ -17,13 +17,15 @@ from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
+from nas_rlm.utils.progress import progress_bar
 
 NUM_QUANTILES = 32  # equally probable values that stand for a predictive distribution
 LEVELS = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
-STD_FACTOR = 1.0
 REFERENCE_MARGIN = 0.1  # of the extent of measured costs, from the worst to the reference point
 WHISKER = 1.5  # interquartile ranges beyond the quartiles, where outliers begin
 PRIOR_CORRELATION = 0.6  # assumed between predicted and true normal scores without labels
+MAX_GROUPS = 5  # of selected architectures, after each of which the surrogates learn its predictions
+MAX_REMAINING = 200  # candidates that are considered after the first group
 RANDOM_SHARE = 0.5  # of the architectures that are selected without labels
 
 
@@ -54,23 +56,25 @@ class CostDistributions:
         """Return the expected hypervolume that each architecture adds to a front: float64 [N]."""
         return expected_improvement(front, reference, self.samples) * self.feasibility
 
-    def select(self, count: int, known_costs: np.ndarray) -> list[int]:
-        """Select architectures one after the other, each as if the values of those before it were measured.
+    def rank(self, num_greedy: int, known_costs: np.ndarray) -> list[int]:
+        """Rank all architectures, the most promising first.
 
-        Of architectures with equal predictions, which are likely to compute the same, one is selected. Where
-        no expected improvement is left, the order is that of violations and then of mean ranks.
+        The first ones are selected one after the other, each as if the medians of those before it were
+        measured; of architectures with equal predictions, which are likely to compute the same, only one. The
+        others follow by expected improvement. Where there is none, the order is that of violations and then
+        of mean ranks.
 
         Args:
-            count: number to select.
+            num_greedy: number of the first ones.
             known_costs: costs of measured architectures that meet all constraints, float64 [M, K].
 
         Returns:
             Indices, the most promising first.
         """
         reference = reference_point(np.concatenate([known_costs, self.medians]))
-        known, selected = known_costs, []
-        gains = self.improvement(known, reference)
-        while len(selected) < count and gains.max(initial=0) > 0:
+        first_gains = self.improvement(known_costs, reference)
+        gains, known, selected = first_gains.copy(), known_costs, []
+        while len(selected) < num_greedy and gains.max(initial=0) > 0:
             best = int(gains.argmax())
             while (renewed := self.subset([best]).improvement(known, reference)[0]) < gains[best]:
                 gains[best] = renewed  # it was computed before others were selected, and can only be smaller
@@ -81,9 +85,9 @@ class CostDistributions:
             gains[(self.samples == self.samples[best]).all((1, 2))] = 0
             if self.violation[best] <= 0:
                 known = np.concatenate([known, self.medians[best : best + 1]])
-        ranks = np.mean([column.argsort().argsort() for column in self.medians.T], axis=0)
-        order = np.lexsort([ranks, self.violation])
-        return [*selected, *(i for i in order.tolist() if i not in set(selected))][:count]
+        mean_ranks = np.mean([column.argsort().argsort() for column in self.medians.T], axis=0)
+        order = np.lexsort([mean_ranks, self.violation, -first_gains]).tolist()
+        return [*selected, *(i for i in order if i not in set(selected))]
 
 
 def reference_point(costs: np.ndarray) -> np.ndarray:
@@ -117,9 +121,7 @@ def cost_distributions(
     sampled = np.repeat(settings.medians(values)[:, :, None], NUM_QUANTILES, axis=2)
     for k, name in enumerate(objectives):
         if name in learned:
-            sampled[:, k] = surrogate.predict(
-                surrogate.space, architectures, [name], _levels().tolist()
-            )[:, 0]
+            sampled[:, k] = surrogate.predict(surrogate.space, architectures, [name], LEVELS.tolist())[:, 0]
     costs = np.stack([settings.costs(sampled[..., s]) for s in range(NUM_QUANTILES)], axis=-1)
     for constraint in settings.parsed_constraints:
         k = objectives.index(constraint.objective)
@@ -132,12 +134,6 @@ def cost_distributions(
             feasibility *= 1 - violated.mean(1)
     violation = settings.violations(values).clip(min=0).sum(1) + np.where(feasibility > 0, 0.0, 1.0)
     return CostDistributions(costs, settings.costs(settings.medians(values)), feasibility, violation)
-
-
-def _levels() -> np.ndarray:
-    from scipy.stats import norm
-
-    return norm.cdf(STD_FACTOR * norm.ppf(LEVELS))
 
 
 def predicted_distributions(
@@ -177,7 +173,7 @@ def first_design(
     Args:
         surrogate: a surrogate that cannot predict yet.
         settings: objectives and constraints.
-        names: candidates in random order, in the space's notation.
+        names: candidates in random order, in the space's notation; those of the random half are the first.
         count: number to select.
         pending: architectures whose measurements are under way.
     """
@@ -185,9 +181,8 @@ def first_design(
     predicted = predicted_distributions(surrogate, settings, [*names, *known])
     num_promising = max(1, round((1 - RANDOM_SHARE) * count))
     is_known = np.arange(len(predicted.medians)) >= len(names)
-    promising = [
-        names[i] for i in predicted.subset(~is_known).select(num_promising, predicted.medians[is_known])
-    ]
+    order = predicted.subset(~is_known).rank(num_promising, predicted.medians[is_known])
+    promising = [names[i] for i in order[:num_promising]]
     others = [name for name in names if name not in promising]
     return [*promising, *others][:count]
 
@@ -198,6 +193,7 @@ def select_by_improvement(
     names: Sequence[str],
     count: int,
     pending: Sequence[str] = (),
+    progress: bool = False,
 ) -> list[str]:
     """Select the architectures with the largest expected hypervolume improvement.
 
@@ -207,9 +203,33 @@ def select_by_improvement(
         names: candidates in the space's notation.
         count: number to select.
         pending: architectures whose measurements are under way; their median predictions count as measured.
+        progress: show a progress bar.
+
+    Returns:
+        The architectures, the most promising first. Those that follow are selected as if the median
+        predictions of the ones before them were measured.
     """
-    known = [*(row.arch_str for row in surrogate.successful_rows), *pending]
+    remaining = list(names)
+    surrogate = surrogate.imagined(pending) if pending else surrogate
+    group_size = -(-count // MAX_GROUPS)
+    selected: list[str] = []
+    with progress_bar(total=count, desc="propose", unit="net", disable=not progress) as bar:
+        while remaining and len(selected) < count:
+            ranked = _ranked(surrogate, settings, remaining, group_size)
+            group = ranked[: min(group_size, count - len(selected))]
+            selected, remaining = selected + group, ranked[len(group) : count + MAX_REMAINING]
+            bar.update(len(group))
+            if len(selected) < count:
+                surrogate = surrogate.imagined(group)
+    return selected
+
+
+def _ranked(
+    surrogate: OnlineSurrogate, settings: SearchSettings, names: Sequence[str], num_greedy: int
+) -> list[str]:
+    """The candidates by `CostDistributions.rank`."""
+    known = [row.arch_str for row in surrogate.successful_rows]
     predicted = cost_distributions(surrogate, settings, [*names, *known])
     is_known = np.arange(len(predicted.medians)) >= len(names)
     known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
-    return [names[i] for i in predicted.subset(~is_known).select(count, known_costs)]
+    return [names[i] for i in predicted.subset(~is_known).rank(num_greedy, known_costs)]

@@ -80,6 +80,32 @@ class TableSpace(SearchSpace[Any]):
         return next((child for child in children if str(child) in self.name_set), default)
 
 
+def check_candidates(space: SearchSpace[Any], names: Sequence[str]) -> list[str]:
+    """Return candidates in the space's notation.
+
+    Args:
+        space: the search space.
+        names: architectures.
+
+    Raises:
+        ValueError: there are none, one is not of the space, or two are the same.
+    """
+    canonical: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        try:
+            parsed = str(space.parse(name))
+        except ValueError as error:
+            raise ValueError(f"candidate {number}: {error}") from None
+        if parsed in canonical:
+            raise ValueError(
+                f"candidates {canonical[parsed]} and {number} are the same architecture: {parsed}"
+            )
+        canonical[parsed] = number
+    if not canonical:
+        raise ValueError(f"there are no candidates: expected at least one architecture of {space.name}")
+    return list(canonical)
+
+
 class TablePredictor:
     """A predictor that returns measured values.
 
