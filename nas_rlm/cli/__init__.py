@@ -75,8 +75,8 @@ VERBS = (
     *("profile", "data", "measure", "snas", "bench"),
 )
 BENCHMARKS = (
-    *("few-shot", "search", "devices", "measure", "programs", "in-context", "reliability", "ablation"),
-    *("speed", "text", "reading", "fuzz", "foreign", "references"),
+    *("few-shot", "search", "propose", "devices", "measure", "programs", "in-context", "reliability"),
+    *("ablation", "speed", "text", "reading", "fuzz", "foreign", "references"),
 )
 for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):
     for _position, _name in enumerate(_names):

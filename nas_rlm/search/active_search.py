@@ -146,7 +146,7 @@ def propose(
     pool.add_children(_measured_front(surrogate, settings), NUM_CHILDREN)
     best = select_by_improvement(surrogate, settings, list(pool.names), NUM_PARENTS, pending)
     pool.add_children(best, NUM_CHILDREN)
-    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending, progress)
+    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending)
 
 
 def _measured_front(surrogate: OnlineSurrogate, settings: SearchSettings) -> list[str]:

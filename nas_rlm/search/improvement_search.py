@@ -17,15 +17,12 @@ from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
-from nas_rlm.utils.progress import progress_bar
 
 NUM_QUANTILES = 32  # equally probable values that stand for a predictive distribution
 LEVELS = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
 REFERENCE_MARGIN = 0.1  # of the extent of measured costs, from the worst to the reference point
 WHISKER = 1.5  # interquartile ranges beyond the quartiles, where outliers begin
 PRIOR_CORRELATION = 0.6  # assumed between predicted and true normal scores without labels
-MAX_GROUPS = 5  # of selected architectures, after each of which the surrogates learn its predictions
-MAX_REMAINING = 200  # candidates that are considered after the first group
 RANDOM_SHARE = 0.5  # of the architectures that are selected without labels
 
 
@@ -193,7 +190,6 @@ def select_by_improvement(
     names: Sequence[str],
     count: int,
     pending: Sequence[str] = (),
-    progress: bool = False,
 ) -> list[str]:
     """Select the architectures with the largest expected hypervolume improvement.
 
@@ -203,33 +199,13 @@ def select_by_improvement(
         names: candidates in the space's notation.
         count: number to select.
         pending: architectures whose measurements are under way; their median predictions count as measured.
-        progress: show a progress bar.
 
     Returns:
-        The architectures, the most promising first. Those that follow are selected as if the median
-        predictions of the ones before them were measured.
+        The architectures, the most promising first, each selected as if the median predictions of the ones
+        before it were measured.
     """
-    remaining = list(names)
-    surrogate = surrogate.imagined(pending) if pending else surrogate
-    group_size = -(-count // MAX_GROUPS)
-    selected: list[str] = []
-    with progress_bar(total=count, desc="propose", unit="net", disable=not progress) as bar:
-        while remaining and len(selected) < count:
-            ranked = _ranked(surrogate, settings, remaining, group_size)
-            group = ranked[: min(group_size, count - len(selected))]
-            selected, remaining = selected + group, ranked[len(group) : count + MAX_REMAINING]
-            bar.update(len(group))
-            if len(selected) < count:
-                surrogate = surrogate.imagined(group)
-    return selected
-
-
-def _ranked(
-    surrogate: OnlineSurrogate, settings: SearchSettings, names: Sequence[str], num_greedy: int
-) -> list[str]:
-    """The candidates by `CostDistributions.rank`."""
-    known = [row.arch_str for row in surrogate.successful_rows]
+    known = [*(row.arch_str for row in surrogate.successful_rows), *pending]
     predicted = cost_distributions(surrogate, settings, [*names, *known])
     is_known = np.arange(len(predicted.medians)) >= len(names)
     known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
-    return [names[i] for i in predicted.subset(~is_known).rank(num_greedy, known_costs)]
+    return [names[i] for i in predicted.subset(~is_known).rank(count, known_costs)[:count]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,9 +38,6 @@ from search_spaces import SearchSpace
 
 MIN_FAILURES = (
     3  # failed networks with an operator that no running network has, before it counts as unsupported
-)
-MIN_RELATIVE_LATENCY = (
-    0.05  # of the median; networks below it compute nothing, and mislead a surrogate of logarithms
 )
 REFIT_GROWTH = 1.3  # of the number of labels, after which hyperparameters are fitted again
 
@@ -193,30 +188,8 @@ class OnlineSurrogate:
                 self._num_fitted_labels = len(labelled)
             self.surrogates = {name: self._fit(name, labelled, is_refit) for name in self.objectives}
 
-    def imagined(self, names: Sequence[str]) -> OnlineSurrogate:
-        """Return a copy that takes its own median predictions of some architectures for measurements.
-
-        Args:
-            names: architectures in the space's notation.
-        """
-        architectures = [self.space.parse(name) for name in names]
-        medians = self.predict(self.space, architectures, self.objectives, [MEDIAN_LEVEL])[:, :, 0]
-        imagined = copy.copy(self)
-        imagined.measurements, imagined._repetitions = dict(self.measurements), {}
-        imagined._num_fitted_labels = sys.maxsize  # hyperparameters are kept
-        imagined.update(
-            [
-                Row(self.space.name, name, dict(zip(self.objectives, values, strict=True)))
-                for name, values in zip(names, medians.tolist(), strict=True)
-            ]
-        )
-        return imagined
-
     def _fit(self, objective: str, rows: Sequence[Row], is_refit: bool) -> FeatureSurrogate:
         """Fit a surrogate, or only condition the former one on the labels."""
-        if objective.startswith(LATENCY_PREFIX):
-            median = np.median([row.targets[objective] for row in rows])
-            rows = [row for row in rows if row.targets[objective] >= MIN_RELATIVE_LATENCY * median]
         names = [row.arch_str for row in rows]
         values = np.array([row.targets[objective] for row in rows])
         former = self.surrogates.get(objective)
