@@ -6,8 +6,10 @@ Optuna that is not in the table or was evaluated before is replaced by the neare
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,12 +28,16 @@ from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
+if TYPE_CHECKING:
+    import optuna
+
 PROPOSE, OPTUNA = "propose", ("tpe", "gp")
 METHODS = (PROPOSE, "random", "evolution", "nsga2", *OPTUNA)
 COUNTS = (25, 50, 100, 200)  # evaluations after which a search is judged
 POPULATION = 10  # of evolution and NSGA-II
-BATCH_SHARE = 0.1  # of the evaluations so far that `propose` selects at once, at least MIN_BATCH
-FIRST_BATCH, MIN_BATCH = 10, 5
+# Architectures that `propose` selects at once, while there are fewer evaluations than the first number.
+BATCH_SIZES = ((1, 10), (50, 5), (100, 10), (math.inf, 20))
+ORDERED_SPACES = ("nats_size", "ofa_mbv3", "ofa_proxyless", "ofa_resnet50")  # whose genes are numbers
 REFERENCE_MARGIN = 1.1  # of the largest cost of the table, where no reference value is published
 
 Key = tuple[str, str, int, int]
@@ -108,7 +114,7 @@ class ProposalBenchmark:
         settings = SearchSettings(self.space.name, self.objectives, seed=seed)
         found: list[str] = []
         while len(found) < count:
-            size = max(MIN_BATCH, round(BATCH_SHARE * len(found))) if found else FIRST_BATCH
+            size = next(size for limit, size in BATCH_SIZES if len(found) < limit)
             names = propose(surrogate, settings, min(size, count - len(found)))
             if not names:
                 break
@@ -145,19 +151,30 @@ class ProposalBenchmark:
         directions = ["maximize" if is_maximised(name) else "minimize" for name in self.objectives]
         study = optuna.create_study(directions=directions, sampler=samplers[method](seed=seed))
         genomes = np.array([self.space.encode(self.space.parse(name)) for name in self.space.names])
+        is_ordered = self.space.name in ORDERED_SPACES
         is_new, found = np.ones(len(genomes), dtype=bool), []
         for _ in range(min(count, len(genomes))):
             trial = study.ask()
             genome = [
-                trial.suggest_categorical(f"gene{i}", list(range(size))) if size > 1 else 0
-                for i, size in enumerate(self.space.genes)
+                _suggest(trial, f"gene{i}", size, is_ordered) for i, size in enumerate(self.space.genes)
             ]
-            distances = np.where(is_new, (genomes != np.array(genome)).sum(1), len(genome) + 1)
+            differences = np.abs(genomes - np.array(genome)) if is_ordered else genomes != np.array(genome)
+            distances = np.where(is_new, differences.sum(1), np.inf)
             nearest = int(distances.argmin())
             is_new[nearest] = False
             found.append(self.space.names[nearest])
             study.tell(trial, self.true_values.measured_values(found[-1:], self.objectives)[0].tolist())
         return found
+
+
+def _suggest(trial: optuna.Trial, gene: int, size: int, is_ordered: bool) -> int:
+    """The value of a gene that Optuna suggests."""
+    name = f"gene{gene}"
+    if size == 1:
+        return 0
+    if is_ordered:
+        return int(trial.suggest_int(name, 0, size - 1))
+    return int(trial.suggest_categorical(name, list(range(size))))
 
 
 def proposal_benchmark(

@@ -67,7 +67,8 @@ def _non_dominated_boxes(front: np.ndarray, reference: np.ndarray) -> tuple[np.n
         return np.full((1, 1), -np.inf), np.full((1, 1), best)
     points = points[np.argsort(points[:, -1], kind="stable")]
     cuts = [-np.inf, *points[:, -1], reference[-1]]
-    lower, upper = [], []
+    lower: list[np.ndarray] = []
+    upper: list[np.ndarray] = []
     for i, (low, high) in enumerate(pairwise(cuts)):
         if low < high:
             bounds = _non_dominated_boxes(points[:i, :-1], reference[:-1])

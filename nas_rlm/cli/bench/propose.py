@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Flag, Integer, check_minimum, load
 from nas_rlm.cli.bench.app import bench, read_space_table
@@ -18,6 +20,7 @@ def bench_propose(
     methods: CommaList = ("propose", "random", "evolution", "nsga2"),
     seeds: Integer = 10,
     evaluations: Integer = 200,
+    rows: Integer = 0,
     unknown: Flag = False,
     model: str = "nas",
     data: Path | None = None,
@@ -25,7 +28,7 @@ def bench_propose(
 ) -> None:
     """Compare choices of architectures by their true values, at equal numbers of evaluations.
 
-    `propose` chooses ten architectures, then a tenth of the evaluations so far at a time, at least five. It
+    `propose` chooses ten architectures first, then five at a time up to 50, ten up to 100, and twenty. It
     uses no surrogate of the space in question. The others are random search, regularised evolution and
     NSGA-II with ten architectures a generation, and Optuna's samplers TPE and GP. Prints the mean and the
     worst over seeds of the hypervolume relative to the table's, and of the regret in the first objective.
@@ -36,6 +39,7 @@ def bench_propose(
         methods: some of propose, random, evolution, nsga2, tpe and gp; the last two need Optuna.
         seeds: number of searches of each kind, with seeds from 0.
         evaluations: evaluations of a search; it is judged after 25, 50, 100, 200 and all of them.
+        rows: random rows of the table with the first objective that are used; 0 for all.
         unknown: leave out the surrogates of other spaces too, as for a space unlike all others.
         model: a checkpoint directory, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data directory.
@@ -57,7 +61,11 @@ def bench_propose(
         if name not in METHODS:
             raise ValueError(f"unknown method {name!r}; {suggest(name, METHODS)}")
     table = read_space_table(space, data)
-    settings = {"table": table.name, "model": model, "unknown": unknown}
+    if rows:
+        table.rows = [row for row in table.rows if row.is_measured(objectives[0])]
+        selected = np.sort(np.random.default_rng(0).permutation(len(table))[:rows])
+        table.rows = [table.rows[i] for i in selected]
+    settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown}
     results = Results(out, ProposalEvaluation, settings, KEY_NAMES)
     counts = [*(count for count in COUNTS if count < evaluations), evaluations]
     found = proposal_benchmark(
