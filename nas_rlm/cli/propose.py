@@ -49,8 +49,6 @@ def propose(
     search_space = checked_search(
         *(space, objectives, constraint, model, data),
         predicts_all=False,
-        population=population,
-        generations=generations,
         seed=seed,
         maximised=maximise,
     )

@@ -142,7 +142,8 @@ def propose(
     pool.add_random(max(FIRST_POOL_SIZE - len(pool.names), NUM_RANDOM))
     pool.add_missing(max_candidates)
     if not surrogate.is_ready:
-        return first_design(surrogate, settings, list(pool.names), max_candidates, pending)
+        shuffled = rng.permutation(list(pool.names)).tolist()
+        return first_design(surrogate, settings, shuffled, max_candidates, pending)
     pool.add_children(_measured_front(surrogate, settings), NUM_CHILDREN)
     best = select_by_improvement(surrogate, settings, list(pool.names), NUM_PARENTS, pending)
     pool.add_children(best, NUM_CHILDREN)

@@ -321,6 +321,6 @@ def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_p
     assert "candidate 13: " in refused(capsys, "propose", *common, "--objectives", "accuracy")
     candidates.write_text("\n".join([*names, names[2]]))
     message = refused(capsys, "propose", *common, "--objectives", "accuracy")
-    assert f"candidates 3 and 13 are the same architecture, {names[2]}" in message
+    assert f"candidates 3 and 13 are the same architecture: {names[2]}" in message
     candidates.write_text("\n")
     assert "has no architectures" in refused(capsys, "search", *common, "--objectives", "flops", "--out", "x")
