@@ -148,17 +148,17 @@ class ProposalBenchmark:
             "tpe": optuna.samplers.TPESampler,
             "gp": optuna.samplers.GPSampler,
         }
-        directions = ["maximize" if is_maximised(name) else "minimize" for name in self.objectives]
+        both = optuna.study.StudyDirection
+        directions = [both.MAXIMIZE if is_maximised(name) else both.MINIMIZE for name in self.objectives]
         study = optuna.create_study(directions=directions, sampler=samplers[method](seed=seed))
         genomes = np.array([self.space.encode(self.space.parse(name)) for name in self.space.names])
         is_ordered = self.space.name in ORDERED_SPACES
-        is_new, found = np.ones(len(genomes), dtype=bool), []
+        is_new = np.ones(len(genomes), dtype=bool)
+        found: list[str] = []
         for _ in range(min(count, len(genomes))):
             trial = study.ask()
-            genome = [
-                _suggest(trial, f"gene{i}", size, is_ordered) for i, size in enumerate(self.space.genes)
-            ]
-            differences = np.abs(genomes - np.array(genome)) if is_ordered else genomes != np.array(genome)
+            genes = [_suggest(trial, i, size, is_ordered) for i, size in enumerate(self.space.genes)]
+            differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
             distances = np.where(is_new, differences.sum(1), np.inf)
             nearest = int(distances.argmin())
             is_new[nearest] = False

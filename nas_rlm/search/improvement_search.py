@@ -70,7 +70,8 @@ class CostDistributions:
         """
         reference = reference_point(np.concatenate([known_costs, self.medians]))
         first_gains = self.improvement(known_costs, reference)
-        gains, known, selected = first_gains.copy(), known_costs, []
+        gains, known = first_gains.copy(), known_costs
+        selected: list[int] = []
         while len(selected) < num_greedy and gains.max(initial=0) > 0:
             best = int(gains.argmax())
             while (renewed := self.subset([best]).improvement(known, reference)[0]) < gains[best]:
