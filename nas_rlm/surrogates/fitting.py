@@ -445,4 +445,6 @@ def fit_features(
     views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
     if is_few and graph_features.group_sizes[GENOME]:
         views = (*views, GENOME_VIEW)
-    return GraphSurrogate.fit(graph_features, features, values, objectives, views, weighted=is_few and weighted)
+    return GraphSurrogate.fit(
+        graph_features, features, values, objectives, views, weighted=is_few and weighted
+    )

@@ -18,7 +18,13 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import is_accuracy, kind_of
-from nas_rlm.surrogates.evidence import HeldOutErrors, MixtureWeights, cross_validate, training_folds
+from nas_rlm.surrogates.evidence import (
+    NUM_FOLDS,
+    HeldOutErrors,
+    MixtureWeights,
+    cross_validate,
+    training_folds,
+)
 from nas_rlm.surrogates.features import (
     COSTS,
     GENOME,
