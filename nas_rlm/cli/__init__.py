@@ -29,6 +29,7 @@ from nas_rlm.cli import (  # each module adds its verbs to the application
     propose,
     rank,
     report,
+    retrain,
     search,
     snas,
     spaces,
@@ -57,6 +58,7 @@ __all__ = [
     "propose",
     "rank",
     "report",
+    "retrain",
     "search",
     "snas",
     "spaces",
@@ -70,7 +72,7 @@ ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
 # Verbs in the order of the help.
 VERBS = (
     *("spaces", "devices", "export", "inspect", "compare", "predict", "rank", "export-text"),
-    *("search", "propose", "plot", "report"),
+    *("search", "propose", "plot", "report", "retrain"),
     *("finetune", "evaluate", "train", "tokenizer", "export-model"),
     *("profile", "data", "measure", "snas", "bench"),
 )

@@ -41,7 +41,7 @@ from nas_rlm.search.ray_cluster import LocalWorkers
 from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MEASUREMENTS
-from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.search.settings import Constraint, SearchSettings, constraint_texts
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings
 from nas_rlm.surrogates.zero_label import NUM_LABELS_TO_LEARN
@@ -127,7 +127,7 @@ def prepare(
     settings = SearchSettings(
         search_space.name,
         tuple(as_list(objectives, "objectives")),
-        _constraint_texts(constraints),
+        constraint_texts(constraints),
         **sizes,
         model=_fingerprint(rlm, search_space, function_texts, labels),
         device=str(Device.parse(device)) if device else "",
@@ -280,10 +280,6 @@ def _load_model(model: str | os.PathLike[str] | RLM) -> RLM:
     return model if isinstance(model, RLM) else RLM.load(model)
 
 
-def _constraint_texts(constraints: Sequence[str | Constraint]) -> tuple[str, ...]:
-    return tuple(c.text if isinstance(c, Constraint) else c for c in as_list(constraints, "constraints"))
-
-
 def _labels_name(labels: Labels) -> str:
     is_path = isinstance(labels, str | os.PathLike)
     return str(labels) if is_path else ROWS_IN_MEMORY
@@ -374,7 +370,7 @@ def propose_architectures(
     settings = SearchSettings(
         search_space.name,
         tuple(as_list(objectives, "objectives")),
-        _constraint_texts(constraints),
+        constraint_texts(constraints),
         seed=seed,
         maximised=_maximised(objectives, as_list(maximise, "maximise"), rlm, table),
     )
