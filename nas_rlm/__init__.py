@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from nas_rlm.reports.space_checks import check_space
     from nas_rlm.rlm import RLM
     from nas_rlm.search.settings import Constraint, SearchSettings
-    from nas_rlm.study import Study, run_search
+    from nas_rlm.search_run import SearchRun, run_search
+    from nas_rlm.study.study import Study
     from nas_rlm.text import from_architecture, from_onnx
     from nas_rlm.text.torch_modules import from_torch
     from search_spaces import get as get_space
@@ -28,6 +29,7 @@ __all__ = [
     "RLM",
     "Constraint",
     "Row",
+    "SearchRun",
     "SearchSettings",
     "Study",
     "Table",
@@ -53,7 +55,8 @@ _LAZY = {
     "Constraint": ("nas_rlm.search.settings", "Constraint"),
     "Row": ("nas_rlm.data.tables", "Row"),
     "SearchSettings": ("nas_rlm.search.settings", "SearchSettings"),
-    "Study": ("nas_rlm.study", "Study"),
+    "SearchRun": ("nas_rlm.search_run", "SearchRun"),
+    "Study": ("nas_rlm.study.study", "Study"),
     "Table": ("nas_rlm.data.tables", "Table"),
     "check_space": ("nas_rlm.reports.space_checks", "check_space"),
     "compare_networks": ("nas_rlm.reports.comparison", "compare_networks"),
@@ -65,7 +68,7 @@ _LAZY = {
     "known_devices": ("nas_rlm.devices.known", "known_devices"),
     "read_table": ("nas_rlm.data.tables", "read"),
     "register_space": ("search_spaces", "register"),
-    "run_search": ("nas_rlm.study", "run_search"),
+    "run_search": ("nas_rlm.search_run", "run_search"),
     "space_names": ("search_spaces", "names"),
     "write_table": ("nas_rlm.data.tables", "write"),
 }

@@ -173,13 +173,16 @@ class SearchSpace(ABC, Generic[A]):
         except ValueError:
             return None
 
-    def to_onnx(self, architecture: A, weights: bool = False, batch: int | None = None) -> onnx.ModelProto:
+    def to_onnx(
+        self, architecture: A, weights: bool = False, batch: int | None = None, seed: int = 0
+    ) -> onnx.ModelProto:
         """Return the network as an ONNX model.
 
         Args:
             architecture: architecture of this space.
             weights: include initialised weights, so that the model runs; otherwise weights are inputs.
             batch: batch size; by default `batch_size`.
+            seed: seed of the initial weights.
 
         Raises:
             ValueError: the weights are larger than an ONNX file can be, or a user's own network is not valid.
@@ -187,6 +190,7 @@ class SearchSpace(ABC, Generic[A]):
         graph = Graph(
             (self.batch_size if batch is None else batch, *self.shape(architecture)),
             weights,
+            seed=seed,
             checked=not self.is_built_in,
             input_type=self.input_type,
         )

@@ -29,6 +29,7 @@ from nas_rlm.cli import (  # each module adds its verbs to the application
     propose,
     rank,
     report,
+    retrain,
     search,
     snas,
     spaces,
@@ -57,6 +58,7 @@ __all__ = [
     "propose",
     "rank",
     "report",
+    "retrain",
     "search",
     "snas",
     "spaces",
@@ -70,14 +72,13 @@ ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
 # Verbs in the order of the help.
 VERBS = (
     *("spaces", "devices", "export", "inspect", "compare", "predict", "rank", "export-text"),
-    *("search", "propose", "plot", "report"),
+    *("search", "propose", "plot", "report", "retrain"),
     *("finetune", "evaluate", "train", "tokenizer", "export-model"),
     *("profile", "data", "measure", "snas", "bench"),
 )
 BENCHMARKS = (
-    *("few-shot", "search", "devices", "measure", "networks", "accuracy", "programs", "in-context"),
-    *("reliability", "ablation"),
-    *("speed", "text", "reading", "fuzz", "foreign", "references"),
+    *("few-shot", "search", "propose", "devices", "measure", "networks", "accuracy", "given", "programs"),
+    *("in-context", "reliability", "ablation", "speed", "text", "reading", "fuzz", "foreign", "references"),
 )
 for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):
     for _position, _name in enumerate(_names):

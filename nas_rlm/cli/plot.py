@@ -19,7 +19,8 @@ def plot(directory: Path, *, pair: SpaceList = (), data: Path | None = None, out
         out: the picture; pareto.png in the run directory by default.
     """
     from nas_rlm.plotting.style import check_picture_path
-    from nas_rlm.study import Study
+    from nas_rlm.search_run import SearchRun
+    from nas_rlm.study.settings import is_study
 
     pairs = []
     for text in pair:
@@ -29,5 +30,12 @@ def plot(directory: Path, *, pair: SpaceList = (), data: Path | None = None, out
         pairs.append((x, others[0]))
     target = out or directory / "pareto.png"
     check_picture_path(target)
-    Study.load(directory).plot(target, pairs, data)
+    if is_study(directory):
+        if data:
+            raise ValueError("--data is for searches by predictions: the trials of a study are measured")
+        from nas_rlm.study.view import StudyView  # imports torch
+
+        StudyView.load(directory).plot(target, pairs)
+    else:
+        SearchRun.load(directory).plot(target, pairs, data)
     print(f"picture: {target}")

@@ -272,3 +272,21 @@ def read_architectures(space: SearchSpace[Any], path: Path) -> list[tuple[str, A
     if not lines:
         raise ValueError(f"{path} has no architectures: expected one per line")
     return lines
+
+
+def read_candidates(path: Path | None) -> list[str] | None:
+    """Return the architectures of a file, one a line; None without a file.
+
+    Args:
+        path: the file; a line is checked where the space is known, see
+            `nas_rlm.search.lookup.check_candidates`.
+
+    Raises:
+        ValueError: the file has no architectures.
+    """
+    if path is None:
+        return None
+    lines = [line.strip() for line in read_text(path, "an architecture a line").splitlines()]
+    if not any(lines):
+        raise ValueError(f"{path} has no architectures: expected one per line")
+    return [line for line in lines if line]

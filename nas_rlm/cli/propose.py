@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nas_rlm.cli.app import CommaList, Integer, SpaceList, app, check_minimum, checked_search
+from nas_rlm.cli.prediction import read_candidates
 from nas_rlm.files import check_target, write_text
 
 
@@ -17,28 +18,27 @@ def propose(
     data: Path | None = None,
     constraint: SpaceList = (),
     model: str = "nas",
-    population: Integer = 50,
-    generations: Integer = 20,
+    candidates: Path | None = None,
     seed: Integer = 0,
     maximise: CommaList = (),
     out: Path | None = None,
 ) -> None:
     """Select the architectures to train or measure next.
 
-    They are those that may add most to the front. Surrogates learn from a table of labels. Add measurements
-    to the table and propose again. While the table has fewer than ten rows, a diverse initial design is
-    proposed.
+    They are those with the largest expected hypervolume improvement over the measured front; with one
+    objective, the largest expected improvement. Surrogates learn from a table of labels. Add measurements to
+    the table and propose again. While the table has fewer than ten rows, half of the architectures are those
+    that the model ranks high, and half are random.
 
     Args:
         space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
         objectives: objectives to optimise.
-        count: number of architectures, fewer where no others may add anything.
+        count: number of architectures; fewer only where all others have labels.
         data: a table of labels. Rows count that have all of the table's objectives; the model predicts the
             other objectives.
         constraint: bounds such as 'latency/pixel3<=20'.
         model: a checkpoint directory, or the name of a shipped model.
-        population: architectures per generation of the search for candidates.
-        generations: number of its generations.
+        candidates: a text file with one architecture per line, to select from; by default all of the space.
         seed: seed of all random choices.
         maximise: objectives that are maximised although their kind is not, as for search.
         out: a text file, one architecture per line; stdout by default.
@@ -49,8 +49,6 @@ def propose(
     search_space = checked_search(
         *(space, objectives, constraint, model, data),
         predicts_all=False,
-        population=population,
-        generations=generations,
         seed=seed,
         maximised=maximise,
     )
@@ -64,10 +62,9 @@ def propose(
         labels=data,
         constraints=constraint,
         model=model,
-        population=population,
-        generations=generations,
         seed=seed,
         maximise=maximise,
+        candidates=read_candidates(candidates),
         progress=True,
     )
     text = "".join(f"{name}\n" for name in names)

@@ -14,10 +14,12 @@ def report(directory: Path) -> None:
     These are front.csv, front/, the pictures and report.html.
 
     Args:
-        directory: the run directory, of a search that is finished or not.
+        directory: the run directory, of a search that is finished or not, with or without --train.
     """
-    from nas_rlm.study import Study
+    from nas_rlm.search_run import SearchRun
+    from nas_rlm.study.settings import is_study
+    from nas_rlm.study.view import StudyView
 
-    study = Study.load(directory)
-    study.report()
-    print(f"{len(study.front)} on the front: {directory / 'front.csv'}; report: {directory / 'report.html'}")
+    run = StudyView.load(directory) if is_study(directory) else SearchRun.load(directory)
+    run.report()
+    print(f"{len(run.front)} on the front: {directory / 'front.csv'}; report: {directory / 'report.html'}")

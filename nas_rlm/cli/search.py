@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from cyclopts import Parameter
 
 from nas_rlm.cli.app import (
     CommaList,
@@ -14,6 +18,43 @@ from nas_rlm.cli.app import (
     check_minimum,
     checked_search,
 )
+from nas_rlm.cli.prediction import read_candidates
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Training:
+    """How networks are trained during a search.
+
+    Args:
+        train: a training function, FILE.py:FUNCTION or MODULE:FUNCTION, of a trial: it returns a value of
+            each objective, or a pair of these and the trained weights.
+        trials: number of trainings, with those that the run directory has.
+        workers: trainings at a time, each in a process with a GPU or a set of processors.
+        time_limit: seconds that a training may take; 0 for no limit.
+        retries: how many times a failed training is repeated.
+        predicted: objectives that the model predicts, instead of the training function.
+    """
+
+    train: str = ""
+    trials: Integer = 100
+    workers: Integer = 1
+    time_limit: float = 0.0
+    retries: Integer = 0
+    predicted: CommaList = ()
+
+
+NO_TRAINING = Training()
+# Options of a search by predictions, which one with trainings has not.
+DEFAULTS = {
+    "algorithm": "nsga2",
+    "population": 50,
+    "generations": 20,
+    "function": (),
+    "sample": 200,
+    "candidates": None,
+    "budget": 0,
+}
 
 
 @app.command
@@ -31,12 +72,14 @@ def search(
     function: SpaceList = (),
     maximise: CommaList = (),
     sample: Integer = 200,
+    candidates: Path | None = None,
     data: Path | None = None,
     measure: str = "",
     budget: Integer = 0,
     python: str = "",
     ray: str = "",
     resume: Flag = False,
+    training: Training = NO_TRAINING,
 ) -> None:
     """Search a space for the best predicted trade-offs.
 
@@ -49,6 +92,11 @@ def search(
     diverse initial design, then networks that may be on the front. measured.parquet has the measurements.
     With --data, labels from earlier measurements replace predictions. In both cases front.csv and the picture
     distinguish measured from predicted points.
+
+    With --train, networks are trained: --trials of them, chosen by surrogates that learn from those before.
+    With --measure each is measured as well. The run directory then has report.html (live while it runs),
+    trials.csv, trials/ (output, errors and weights of each training), front.csv and front/ (ONNX files and
+    torch modules, with trained weights). The same command continues an interrupted run.
 
     Args:
         space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.
@@ -67,15 +115,42 @@ def search(
         maximise: further objectives that are maximised. Those that a table declared when it was imported need
             no option.
         sample: random architectures evaluated before the search; 0 for none.
+        candidates: a text file with one architecture per line; only these are searched.
         data: a table of labels. The search starts with its architectures. Rows count that have all of the
             table's objectives; of several rows of one architecture the last.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
         budget: number of networks to measure, at least 10.
         python: command that starts Python where networks are measured, such as 'ssh box .venv/bin/python'.
-        ray: a cluster that predicts and measures: auto, HOST:6379, ray://HOST:10001, or local for processes
-            of this machine. A generation is split into batches of 64 architectures.
+        ray: a cluster that predicts and measures, or with --train trains: auto, HOST:6379, ray://HOST:10001,
+            or local for processes of this machine. A generation is split into batches of 64 architectures.
         resume: continue the search of the run directory, or start it; the result is the same.
+        training: how networks are trained.
     """
+    if training.train:
+        given = {
+            "algorithm": algorithm,
+            "population": population,
+            "generations": generations,
+            "function": function,
+            "sample": sample,
+            "candidates": candidates,
+            "budget": budget,
+        }
+        for name, value in given.items():
+            if value != DEFAULTS[name]:
+                raise ValueError(f"--{name} is of a search by predictions: leave it out with --train")
+        settings = {
+            "constraints": constraint,
+            "model": model,
+            "seed": seed,
+            "device": measure,
+            "maximise": maximise,
+            "python": python,
+        }
+        _train(space, objectives, out, data, training, ray, settings)
+        return
+    if training != NO_TRAINING:
+        raise ValueError("--trials and other options of trainings need --train FILE.py:FUNCTION")
     from nas_rlm.devices.device import Device
     from nas_rlm.search.settings import check_measuring
 
@@ -94,11 +169,11 @@ def search(
     )
 
     from nas_rlm.search.run_directory import MEASUREMENTS
-    from nas_rlm.study import run_search
+    from nas_rlm.search_run import run_search
 
     if ray:
         announce_ray(ray)
-    study = run_search(
+    run = run_search(
         search_space,
         objectives,
         constraints=constraint,
@@ -114,22 +189,58 @@ def search(
         budget=budget,
         python=python,
         ray=ray,
+        candidates=read_candidates(candidates),
         feasibility_samples=sample,
         directory=out,
         resume=resume,
         progress=True,
         on_feasibility=print,
     )
-    result = study.result
+    result = run.result
     num_measured, num_on_front = result.is_measured.sum(), result.is_measured[result.front].sum()
     print(
         f"{len(result.architectures):,} architectures evaluated, {len(result.front)} on the front:"
         f" {out / 'front.csv'}"
     )
     if measure:
-        num_failed = len(study.measurements) - num_measured
+        num_failed = len(run.measurements) - num_measured
         failures = f", {num_failed} failed" if num_failed else ""
         print(f"{num_measured} measured, {num_on_front} of them on the front{failures}: {out / MEASUREMENTS}")
     elif data:
         print(f"{num_measured:,} with labels, {num_on_front} of them on the front")
     print(f"picture: {out / 'pareto.png'}; report: {out / 'report.html'}")
+
+
+def _train(
+    space: str,
+    objectives: CommaList,
+    out: Path,
+    data: Path | None,
+    training: Training,
+    ray: str,
+    settings: dict[str, Any],
+) -> None:
+    """Run a study, and print its front."""
+    from nas_rlm.study.evaluation import load_evaluation
+    from nas_rlm.study.study import Study
+
+    load_evaluation(training.train)  # an error in it leaves no run directory behind
+    study = Study(space, objectives, out, predicted=training.predicted, **settings)
+    if data and not study.trials:
+        study.add_table(data)
+    study.optimize(
+        training.train,
+        training.trials,
+        workers=training.workers,
+        time_limit=training.time_limit or None,
+        retries=training.retries,
+        ray=ray,
+        progress=True,
+    )
+    trials, front = study.trials, study.front
+    num_complete = sum(trial.state == "complete" for trial in trials)
+    failed = [trial for trial in trials if trial.state == "failed"]
+    print(f"{num_complete:,} trials complete, {len(front)} on the front: {out / 'front.csv'}")
+    if failed:
+        print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
+    print(f"networks: {out / 'front'}; report: {out / 'report.html'}")

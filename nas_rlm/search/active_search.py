@@ -14,6 +14,15 @@ import numpy as np
 
 from nas_rlm.data.tables import Row
 from nas_rlm.search.acquisition import initial_design, select_candidates
+from nas_rlm.search.candidate_pool import (
+    FIRST_POOL_SIZE,
+    MAX_POOL_SIZE,
+    NUM_CHILDREN,
+    NUM_RANDOM,
+    CandidatePool,
+)
+from nas_rlm.search.improvement_search import first_design, select_by_improvement
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.loop import EvaluationLog, search
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
@@ -23,6 +32,8 @@ from nas_rlm.surrogates.predictive import MIN_LABELS
 MAX_INITIAL_MEASUREMENTS = 20
 NUM_ROUNDS = 3
 CONFIRMATION_BATCH_SIZE = 5  # measurements at a time that confirm the front in the end
+
+NUM_PARENTS = 10  # most promising candidates whose mutations become candidates
 
 MeasureFunction = Callable[[Sequence[str]], Sequence[Row]]  # from architectures to rows with measured values
 
@@ -100,26 +111,49 @@ def _round_seed(seed: int, round_number: int) -> int:
 
 
 def propose(
-    surrogate: OnlineSurrogate, settings: SearchSettings, max_candidates: int, progress: bool = False
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    max_candidates: int,
+    progress: bool = False,
+    pending: Sequence[str] = (),
+    candidates: Sequence[str] | None = None,
 ) -> list[str]:
-    """Select the architectures to measure next: those that may add most to the measured front.
+    """Select the architectures to measure next, by expected hypervolume improvement.
 
     Args:
-        surrogate: updated with all measurements so far; while they are too few to predict, a diverse initial
-            design is returned.
-        settings: settings of the search for candidates.
-        max_candidates: select at most this many.
+        surrogate: updated with all measurements so far; while they are too few to predict, architectures that
+            the model ranks high and random ones are returned. It keeps the features of candidates, so that
+            later calls are faster.
+        settings: objectives, constraints and seed.
+        max_candidates: select as many; fewer only where no others are left.
         progress: show a progress bar.
+        pending: architectures whose measurements are under way. They are not selected, and their predicted
+            values count as if they were measured.
+        candidates: select among these; by default among all of the space.
 
     Returns:
         Architectures in the space's notation.
     """
+    space = surrogate.space if candidates is None else TableSpace(surrogate.space, candidates)
+    excluded = {*pending, *surrogate.measurements}
+    rng = np.random.default_rng([settings.seed, len(excluded)])
+    pool = CandidatePool(space, excluded, rng)
+    pool.add(surrogate.cached_predictor.known_names[-MAX_POOL_SIZE:])
+    pool.add_random(max(FIRST_POOL_SIZE - len(pool.names), NUM_RANDOM))
+    pool.add_missing(max_candidates)
     if not surrogate.is_ready:
-        return initial_design(surrogate, settings, max_candidates)[:max_candidates]
-    result = search(surrogate.space, surrogate, settings, None, progress, surrogate.status)
-    evaluated = dict.fromkeys([*result.architectures, *surrogate.measurements])
-    current = current_result(surrogate, settings, list(evaluated))
-    return select_candidates(current, surrogate.objectives, max_candidates)
+        shuffled = rng.permutation(list(pool.names)).tolist()
+        return first_design(surrogate, settings, shuffled, max_candidates, pending)
+    pool.add_children(_measured_front(surrogate, settings), NUM_CHILDREN)
+    best = select_by_improvement(surrogate, settings, list(pool.names), NUM_PARENTS, pending)
+    pool.add_children(best, NUM_CHILDREN)
+    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending)
+
+
+def _measured_front(surrogate: OnlineSurrogate, settings: SearchSettings) -> list[str]:
+    """The best measured architectures."""
+    result = current_result(surrogate, settings, [row.arch_str for row in surrogate.successful_rows])
+    return [result.architectures[i] for i in result.front]
 
 
 def current_result(

@@ -33,8 +33,8 @@ class TableSpace(SearchSpace[Any]):
 
     def __init__(self, full_space: SearchSpace[Any], names: Sequence[str]) -> None:
         self.full_space, self.names = full_space, list(names)
-        self._name_set = set(names)
-        self.name, self.size, self.genes = full_space.name, len(self._name_set), full_space.genes
+        self.name_set = set(names)
+        self.name, self.size, self.genes = full_space.name, len(self.name_set), full_space.genes
         self.location, self.input_type = full_space.location, full_space.input_type
         self.batch_size = full_space.batch_size
 
@@ -77,7 +77,33 @@ class TableSpace(SearchSpace[Any]):
 
     def _first_in_table(self, vary: Callable[[], Any], default: Any) -> Any:
         children = (vary() for _ in range(MAX_VARIATION_ATTEMPTS))
-        return next((child for child in children if str(child) in self._name_set), default)
+        return next((child for child in children if str(child) in self.name_set), default)
+
+
+def check_candidates(space: SearchSpace[Any], names: Sequence[str]) -> list[str]:
+    """Return candidates in the space's notation.
+
+    Args:
+        space: the search space.
+        names: architectures.
+
+    Raises:
+        ValueError: there are none, one is not of the space, or two are the same.
+    """
+    canonical: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        try:
+            parsed = str(space.parse(name))
+        except ValueError as error:
+            raise ValueError(f"candidate {number}: {error}") from None
+        if parsed in canonical:
+            raise ValueError(
+                f"candidates {canonical[parsed]} and {number} are the same architecture: {parsed}"
+            )
+        canonical[parsed] = number
+    if not canonical:
+        raise ValueError(f"there are no candidates: expected at least one architecture of {space.name}")
+    return list(canonical)
 
 
 class TablePredictor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from nas_rlm.data.tables import Row
 from nas_rlm.search.lookup import insert_measurements
 from nas_rlm.search.loop import SamplingPredictor
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
-from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.search.settings import MEDIAN_LEVEL, QUANTILE_LEVELS
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import (
     accuracy_sources,
@@ -39,6 +40,7 @@ from search_spaces import SearchSpace
 MIN_FAILURES = (
     3  # failed networks with an operator that no running network has, before it counts as unsupported
 )
+REFIT_GROWTH = 1.3  # of the number of labels, after which hyperparameters are fitted again
 
 
 class CachedPredictor:
@@ -92,6 +94,11 @@ class CachedPredictor:
         for name, of_architecture in zip(names, values, strict=True):
             self._predictions.setdefault((key, name), of_architecture)
 
+    @property
+    def known_names(self) -> list[str]:
+        """The architectures whose raw features were computed, in this order."""
+        return list(self._raw_features)
+
     def raw_features(self, names: Sequence[str]) -> list[Mapping[str, float]]:
         """Return the raw features of N architectures: their graph features and genomes.
 
@@ -109,6 +116,15 @@ class CachedPredictor:
 
 def _cache_key(objectives: Sequence[str], quantiles: Sequence[float]) -> str:
     return ",".join((*objectives, *map(str, quantiles)))
+
+
+def _mean_row(rows: Sequence[Row]) -> Row:
+    """The mean of several measurements of one network; those that failed count only if all did."""
+    names = dict.fromkeys(name for row in rows for name in row.targets if row.is_measured(name))
+    targets = {
+        name: float(np.mean([row.targets[name] for row in rows if row.is_measured(name)])) for name in names
+    }
+    return replace(rows[-1], targets=targets) if len(rows) > 1 else rows[0]
 
 
 class OnlineSurrogate:
@@ -140,6 +156,8 @@ class OnlineSurrogate:
         self.measurements: dict[str, Row] = {}
         self._sources = {**surrogates, self.space.name: self.space_surrogates}
         self._features: dict[tuple[str, str], Tensor] = {}
+        self._repetitions: dict[str, list[Row]] = {}
+        self._num_fitted_labels = 0
 
     @property
     def is_ready(self) -> bool:
@@ -153,17 +171,26 @@ class OnlineSurrogate:
         return [row for row in rows if all(row.is_measured(name) for name in self.objectives)]
 
     def update(self, rows: Sequence[Row]) -> None:
-        """Add measurements and fit the surrogates again. The first fit selects the sources of transfer.
+        """Add measurements and learn from them.
+
+        Hyperparameters are fitted again only once the number of labels has grown by `REFIT_GROWTH`. The first
+        fit selects the sources of transfer.
 
         Args:
             rows: measured networks; a row that lacks an objective is a network that the device cannot run.
+                Of several measurements of one network the mean counts.
         """
-        self.measurements |= {row.arch_str: row for row in rows}
+        for row in rows:
+            self._repetitions.setdefault(row.arch_str, []).append(row)
+            self.measurements[row.arch_str] = _mean_row(self._repetitions[row.arch_str])
         labelled = self.successful_rows
         if len(labelled) >= MIN_LABELS:
-            self.surrogates = {name: self._fit(name, labelled) for name in self.objectives}
+            if is_refit := len(labelled) >= REFIT_GROWTH * self._num_fitted_labels:
+                self._num_fitted_labels = len(labelled)
+            self.surrogates = {name: self._fit(name, labelled, is_refit) for name in self.objectives}
 
-    def _fit(self, objective: str, rows: Sequence[Row]) -> FeatureSurrogate:
+    def _fit(self, objective: str, rows: Sequence[Row], is_refit: bool) -> FeatureSurrogate:
+        """Fit a surrogate, or only condition the former one on the labels."""
         names = [row.arch_str for row in rows]
         values = np.array([row.targets[objective] for row in rows])
         former = self.surrogates.get(objective)
@@ -172,12 +199,18 @@ class OnlineSurrogate:
             self._features = {key: value for key, value in self._features.items() if key[0] != objective}
             select = self._latency_features if is_latency else self._graph_features
             features: LatencyFeatures | GraphFeatures = select(objective, rows)
+            former = None
         else:
             features = former.graph_features
         inputs = self._transform(features, objective, names)
+        if former is not None and not is_refit:
+            if isinstance(former, LatencySurrogate):
+                return former.conditioned(inputs, values)
+            return former.conditioned(inputs, values[:, None])
         if isinstance(features, LatencyFeatures):
             return LatencySurrogate.fit(features, inputs, values, objective)
-        return fit_features(features, inputs, values[:, None], [objective])
+        fitted = fit_features(features, inputs, values[:, None], [objective], weighted=False)
+        return fitted.conditioned(inputs, values[:, None])
 
     def _latency_features(self, objective: str, rows: Sequence[Row]) -> LatencyFeatures:
         """Features of a latency with few labels; the sources are other devices."""
@@ -204,6 +237,23 @@ class OnlineSurrogate:
         features = graph_features.transform(self.cached_predictor.raw_features(new))
         self._features.update(zip(((objective, name) for name in new), features, strict=True))
         return torch.stack([self._features[objective, name] for name in names])
+
+    def prior_medians(self, names: Sequence[str], objective: str) -> np.ndarray | None:
+        """Return what is known of an objective without labels: float64 [N], or None.
+
+        These are the model's predictions, or FLOPs for a latency that it does not predict.
+
+        Args:
+            names: N architectures in the space's notation.
+            objective: name of the objective.
+        """
+        try:
+            return self.cached_predictor.predict(names, [objective], [MEDIAN_LEVEL])[:, 0, 0]
+        except ValueError:  # the model does not know the objective
+            if not objective.startswith(LATENCY_PREFIX):
+                return None
+        raw_features = self.cached_predictor.raw_features(names)
+        return np.array([features.get("flops", 0.0) for features in raw_features])
 
     def status(self, names: Sequence[str]) -> dict[str, str]:
         """Return `measured` or `failed` for architectures that were measured, failed or are expected to fail.

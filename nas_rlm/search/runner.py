@@ -20,7 +20,15 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
 from nas_rlm.search.active_search import MeasureFunction, active_search, propose
 from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
-from nas_rlm.search.lookup import ROWS_IN_MEMORY, LabelledPredictor, Labels, read_labels, select_labels
+from nas_rlm.search.lookup import (
+    ROWS_IN_MEMORY,
+    LabelledPredictor,
+    Labels,
+    TableSpace,
+    check_candidates,
+    read_labels,
+    select_labels,
+)
 from nas_rlm.search.loop import SamplingPredictor, search
 from nas_rlm.search.objectives import (
     ObjectiveFunction,
@@ -33,7 +41,7 @@ from nas_rlm.search.ray_cluster import LocalWorkers
 from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.run_directory import MEASUREMENTS
-from nas_rlm.search.settings import Constraint, SearchSettings
+from nas_rlm.search.settings import Constraint, SearchSettings, constraint_texts
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings
 from nas_rlm.surrogates.zero_label import NUM_LABELS_TO_LEARN
@@ -89,6 +97,7 @@ def prepare(
     labels: Labels | None,
     maximise: Sequence[str],
     device: str,
+    candidates: Sequence[str] | None = None,
     **sizes: Any,
 ) -> SearchInputs:
     """Load a model, functions and labels, and check them against the settings of a search.
@@ -102,12 +111,15 @@ def prepare(
         labels: measured architectures.
         maximise: objectives that are maximised although their kind is not.
         device: device on which networks are measured, or empty.
+        candidates: search only these architectures; by default the complete space.
         sizes: `algorithm`, `population`, `generations`, `seed` and `budget`, see `SearchSettings`.
 
     Raises:
         ValueError: an argument is invalid.
     """
     search_space = _load_space(space)
+    if candidates is not None:
+        search_space = TableSpace(search_space, check_candidates(search_space, candidates))
     rlm = _load_model(model)
     function_texts, loaded_functions = _load_functions(functions)
     predictor = ObjectivePredictor(rlm, loaded_functions)
@@ -115,7 +127,7 @@ def prepare(
     settings = SearchSettings(
         search_space.name,
         tuple(as_list(objectives, "objectives")),
-        _constraint_texts(constraints),
+        constraint_texts(constraints),
         **sizes,
         model=_fingerprint(rlm, search_space, function_texts, labels),
         device=str(Device.parse(device)) if device else "",
@@ -268,10 +280,6 @@ def _load_model(model: str | os.PathLike[str] | RLM) -> RLM:
     return model if isinstance(model, RLM) else RLM.load(model)
 
 
-def _constraint_texts(constraints: Sequence[str | Constraint]) -> tuple[str, ...]:
-    return tuple(c.text if isinstance(c, Constraint) else c for c in as_list(constraints, "constraints"))
-
-
 def _labels_name(labels: Labels) -> str:
     is_path = isinstance(labels, str | os.PathLike)
     return str(labels) if is_path else ROWS_IN_MEMORY
@@ -302,6 +310,8 @@ def _fingerprint(
     A function of a module or of this process is hashed by its name only.
     """
     digest = hashlib.sha256(fingerprint(space).encode())
+    if isinstance(space, TableSpace):
+        digest = hashlib.sha256("\n".join([fingerprint(space.full_space), *space.names]).encode())
     for source in [text.partition("=")[2].rpartition(":")[0] for text in function_texts]:
         digest.update(Path(source).read_bytes() if source.endswith(".py") else source.encode())
     if isinstance(labels, str | os.PathLike):
@@ -321,15 +331,15 @@ def propose_architectures(
     labels: Labels | None = None,
     constraints: Sequence[str | Constraint] = (),
     model: str | os.PathLike[str] | RLM = "nas",
-    population: int = 50,
-    generations: int = 20,
     seed: int = 0,
     maximise: Sequence[str] = (),
+    candidates: Sequence[str] | None = None,
     progress: bool = False,
 ) -> list[str]:
     """Select the architectures to train or measure next: those that may add most to the front.
 
-    Surrogates learn the labelled objectives. With fewer than ten labels a diverse initial design is returned.
+    Surrogates learn the labelled objectives. With fewer than ten labels, architectures that the model ranks
+    high and random ones are returned.
 
     Examples:
         >>> names = propose_architectures("nasbench201", ["accuracy", "latency/mine"], max_architectures=5)
@@ -337,14 +347,13 @@ def propose_architectures(
     Args:
         space: the search space, or the name of a registered one.
         objectives: objectives to optimise.
-        max_architectures: select at most this many.
+        max_architectures: select as many; fewer only where all others have labels.
         labels: measured architectures; the model predicts the objectives that they lack.
         constraints: bounds such as `latency/pixel3<=20`.
         model: a model, a checkpoint directory, or the name of a shipped model.
-        population: architectures per generation of the search for candidates.
-        generations: number of its generations.
         seed: seed of all random choices.
         maximise: objectives that are maximised although their kind is not.
+        candidates: select among these architectures; by default among all of the space.
         progress: show a progress bar.
 
     Returns:
@@ -361,9 +370,7 @@ def propose_architectures(
     settings = SearchSettings(
         search_space.name,
         tuple(as_list(objectives, "objectives")),
-        _constraint_texts(constraints),
-        population=population,
-        generations=generations,
+        constraint_texts(constraints),
         seed=seed,
         maximised=_maximised(objectives, as_list(maximise, "maximise"), rlm, table),
     )
@@ -380,14 +387,16 @@ def propose_architectures(
         graph_surrogates(rlm.surrogates),
     )
     surrogate.update(rows)
+    if candidates is not None:
+        candidates = check_candidates(search_space, candidates)
     if not surrogate.is_ready:
         warnings.warn(
             f"{len(rows)} labels of {','.join(surrogate.objectives)} for {search_space.name}: the"
-            " architectures are a diverse initial design, not predictions. Add their labels to a table and"
+            " architectures are an initial design, not predictions. Add their labels to a table and"
             f" give it with --data; predictions need {MIN_LABELS} labels, and {NUM_LABELS_TO_LEARN} do more",
             stacklevel=2,
         )
     with without_novelty_warnings():
-        names = propose(surrogate, settings, max_architectures, progress)
+        names = propose(surrogate, settings, max_architectures, progress, candidates=candidates)
     _warn_of_novel(rlm, search_space, names, [o for o in settings.all_objectives if o not in learned])
     return names

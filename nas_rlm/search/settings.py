@@ -15,7 +15,7 @@ import search_spaces
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.utils.schema import NO_OTHER_KEYS
-from nas_rlm.utils.validation import is_whole_number
+from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
@@ -82,6 +82,11 @@ class Constraint:
         """Return how far values [N] exceed the bound, relative to it: [N], feasible where not positive."""
         excess = values - self.bound if self.is_upper else self.bound - values
         return excess / (abs(self.bound) or 1.0)
+
+
+def constraint_texts(constraints: Sequence[str | Constraint]) -> tuple[str, ...]:
+    """Return constraints, or their texts, as texts."""
+    return tuple(c.text if isinstance(c, Constraint) else c for c in as_list(constraints, "constraints"))
 
 
 def check_measuring(device: str, budget: int, python: str) -> None:

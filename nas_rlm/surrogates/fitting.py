@@ -426,7 +426,11 @@ def fit_graph_surrogate(
 
 
 def fit_features(
-    graph_features: GraphFeatures, features: Tensor, values: np.ndarray, objectives: Sequence[str]
+    graph_features: GraphFeatures,
+    features: Tensor,
+    values: np.ndarray,
+    objectives: Sequence[str],
+    weighted: bool = True,
 ) -> GraphSurrogate:
     """Fit one graph surrogate, with several weighted views of the features where labels are few.
 
@@ -435,9 +439,12 @@ def fit_features(
         features: features of M networks, float64 [M, D].
         values: labels of K objectives, float64 [M, K], NaN where a network is not labelled.
         objectives: names of K objectives.
+        weighted: weight the views by cross-validation, which takes most of the time.
     """
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
     views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
     if is_few and graph_features.group_sizes[GENOME]:
         views = (*views, GENOME_VIEW)
-    return GraphSurrogate.fit(graph_features, features, values, objectives, views, weighted=is_few)
+    return GraphSurrogate.fit(
+        graph_features, features, values, objectives, views, weighted=is_few and weighted
+    )

@@ -18,7 +18,13 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import is_accuracy, kind_of
-from nas_rlm.surrogates.evidence import HeldOutErrors, MixtureWeights, cross_validate, training_folds
+from nas_rlm.surrogates.evidence import (
+    NUM_FOLDS,
+    HeldOutErrors,
+    MixtureWeights,
+    cross_validate,
+    training_folds,
+)
 from nas_rlm.surrogates.features import (
     COSTS,
     GENOME,
@@ -117,21 +123,50 @@ class GraphSurrogate:
         """
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
-        hyperparameters, alpha, evidence = {}, {}, {}
+        hyperparameters, evidence = {}, {}
         num_linear = graph_features.num_linear
         for name, labelled in zip(objectives, unfitted._labelled, strict=True):
             transform = unfitted.transforms[name]
             scores = torch.from_numpy(transform.scores)
             folds = training_folds(len(labelled)) if weighted else None
             fits = [_fit_view(graph_features, features[labelled], scores, view, folds) for view in views]
-            fitted = hyperparameters[name] = torch.stack([of_view[0] for of_view in fits])
+            hyperparameters[name] = torch.stack([of_view[0] for of_view in fits])
             if weighted:
                 of_folds = torch.stack([of_view[1:] for of_view in fits])
                 evidence[name] = cross_validate(features[labelled], transform, of_folds, num_linear)
-            alpha[name] = torch.zeros(len(views), len(features), dtype=torch.float64)
-            alphas = [compute_alpha(features[labelled], scores, h, num_linear) for h in fitted]
+        return replace(unfitted, hyperparameters=hyperparameters, evidence=evidence)._with_alpha()
+
+    def conditioned(self, features: Tensor, values: np.ndarray) -> GraphSurrogate:
+        """Return a surrogate of other labels with the same hyperparameters, which takes milliseconds.
+
+        Cross-validation weights the Gaussian processes again, without fitting hyperparameters for each fold.
+
+        Args:
+            features: features of M labelled networks, float64 [M, D].
+            values: labels of the K objectives, float64 [M, K], NaN where a network is not labelled.
+        """
+        features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
+        unfitted = replace(self, features=features, values=values)
+        evidence = {}
+        for name, labelled in zip(self.objectives, unfitted._labelled, strict=True):
+            of_folds = self.hyperparameters[name][:, None].expand(-1, NUM_FOLDS, -1)
+            evidence[name] = cross_validate(
+                features[labelled], unfitted.transforms[name], of_folds, self.graph_features.num_linear
+            )
+        return replace(unfitted, evidence=evidence)._with_alpha()
+
+    def _with_alpha(self) -> GraphSurrogate:
+        """Return a copy with alpha computed from hyperparameters and labels."""
+        alpha = {}
+        for name, labelled in zip(self.objectives, self._labelled, strict=True):
+            scores = torch.from_numpy(self.transforms[name].scores)
+            alphas = [
+                compute_alpha(self.features[labelled], scores, h, self.graph_features.num_linear)
+                for h in self.hyperparameters[name]
+            ]
+            alpha[name] = torch.zeros(len(alphas), len(self.features), dtype=torch.float64)
             alpha[name][:, labelled] = torch.stack(alphas).float().double()  # the precision of checkpoints
-        return replace(unfitted, hyperparameters=hyperparameters, alpha=alpha, evidence=evidence)
+        return replace(self, alpha=alpha)
 
     @property
     def labels(self) -> dict[str, np.ndarray]:

@@ -122,13 +122,25 @@ class LatencySurrogate:
             for transfers, model in zip(transferred, models, strict=True)
         ]
         gains, noise, priors = (t.float().double() for t in (gains, noise, torch.tensor(prior)))
+        none = torch.empty(0, len(values), dtype=torch.float64)
+        unfitted = cls(graph_features, features, values, objective, gains, noise, priors, {}, none)
+        return unfitted.conditioned(features, values)
+
+    def conditioned(self, features: Tensor, values: np.ndarray) -> LatencySurrogate:
+        """Return a surrogate of other labels with the same gains and noise, which takes milliseconds.
+
+        Args:
+            features: features of M labelled networks, float64 [M, D].
+            values: their latencies, float64 [M].
+        """
+        features, values = features.float().double(), values.astype(np.float32).astype(float)
         coefficients, held_out = {}, []
-        for mode, columns in graph_features.costs.items():
-            costs, groups = features[:, columns].numpy(), graph_features.cost_groups(mode)
+        for mode, columns in self.graph_features.costs.items():
+            costs, groups = features[:, columns].numpy(), self.graph_features.cost_groups(mode)
             coefficients[mode] = torch.from_numpy(fit_nonnegative(costs, values, groups)).float().double()
             held_out.append(torch.from_numpy(predict_held_out(costs, values, groups)).float().double())
         stacked = torch.stack(held_out) if held_out else torch.empty(0, len(values), dtype=torch.float64)
-        return cls(graph_features, features, values, objective, gains, noise, priors, coefficients, stacked)
+        return replace(self, features=features, values=values, coefficients=coefficients, held_out=stacked)
 
     @property
     def objectives(self) -> tuple[str, ...]:

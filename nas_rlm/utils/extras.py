@@ -10,6 +10,7 @@ MODULES = {  # of each extra of this package
     "foreign": ("transformers", "onnxscript"),
     "official": ("nas_201_api",),
     "onnxruntime": ("onnxruntime",),
+    "optuna": ("optuna",),
     "ray": ("ray",),
     "timm": ("timm",),
     "triton": ("triton",),

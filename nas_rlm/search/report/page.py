@@ -22,6 +22,7 @@ from nas_rlm.utils.axes import axis_label, outlier_threshold, padded_limits
 from search_spaces import SearchSpace
 
 TEMPLATE = Path(__file__).with_name("template.html")
+STYLE, CHARTS = Path(__file__).with_name("page.css"), Path(__file__).with_name("charts.js")
 VIEW_MARGIN = 0.1  # beyond the shown values, relative to their range
 
 
@@ -73,14 +74,22 @@ def report_info(
     }
 
 
-def render_report(info: dict[str, Any]) -> str:
-    """Return the page as HTML. Names of architectures are data in it, never markup.
+def render_report(info: dict[str, Any], template: Path = TEMPLATE) -> str:
+    """Return a page as HTML. Names of architectures are data in it, never markup.
 
     Args:
-        info: data from `report_info`.
+        info: data from `report_info`, or of another template.
+        template: the page, with the marks STYLE and CHARTS for what pages share, and DATA.
     """
     data = json.dumps(info, ensure_ascii=False).replace("<", "\\u003c")
-    return TEMPLATE.read_text(encoding="utf-8").replace("DATA", data, 1)
+    page = _read(template)
+    for mark, text in (("STYLE", _read(STYLE)), ("CHARTS", _read(CHARTS)), ("DATA", data)):
+        page = page.replace(mark, text, 1)
+    return page
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def command_line(settings: SearchSettings) -> str:

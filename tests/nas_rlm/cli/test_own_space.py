@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import search_spaces
-from nas_rlm import Study
+from nas_rlm import SearchRun
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from tests.nas_rlm.cli.commands import refused, rows
@@ -56,9 +56,9 @@ def test_search_report_and_resume(own_space, model, tmp_path, monkeypatch):
     search_spaces._registered.clear()
     monkeypatch.chdir(tmp_path / "run")
     assert main(["report", "."]) == 0
-    study = Study.load(".")
-    assert study.space.name == study.settings.space == "plain"
-    assert study.settings.location == f"{tmp_path / 'mine.py'}:PlainSpace"
+    run = SearchRun.load(".")
+    assert run.space.name == run.settings.space == "plain"
+    assert run.settings.location == f"{tmp_path / 'mine.py'}:PlainSpace"
     resumed = (*SEARCH[:-1], "3", *model, "--out", ".", "--resume")
     assert main(["search", "--space", "../mine.py:PlainSpace", *resumed]) == 0
 

@@ -8,6 +8,7 @@ import pytest
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from nas_rlm.devices.profiler import Measurement
+from nas_rlm.search import active_search
 from nas_rlm.search.run_directory import read_result
 from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
 
@@ -274,20 +275,25 @@ def test_a_search_without_a_worker_writes_nothing(tmp_path, model, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys):
+@pytest.fixture
+def small_pool(monkeypatch):
+    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 30)
+    monkeypatch.setattr(active_search, "NUM_CHILDREN", 5)
+
+
+def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys, small_pool):
     command = ["propose", *model, "--space", "nasbench201", "--objectives", "accuracy,latency/mine"]
-    sizes = ("--population", "6", "--generations", "2")
-    assert main([*command, *sizes, "--count", "12", "--out", str(tmp_path / "first.txt")]) == 0
+    assert main([*command, "--count", "12", "--out", str(tmp_path / "first.txt")]) == 0
     first = (tmp_path / "first.txt").read_text().splitlines()
     assert len(set(first)) == 12
     rows = [Row("nasbench201", a, {"latency/mine": 1.0 + a.count("3x3")}) for a in first]
     write(tmp_path / "mine.parquet", [*rows, Row("nasbench201", "x", {"params": 1.0})])
-    assert "are a diverse initial design, not predictions" in capsys.readouterr().err
-    assert main([*command, *sizes, "--count", "3", "--data", str(tmp_path / "mine.parquet")]) == 0
+    assert "are an initial design, not predictions" in capsys.readouterr().err
+    assert main([*command, "--count", "3", "--data", str(tmp_path / "mine.parquet")]) == 0
     shown = capsys.readouterr()
     assert "initial design" not in shown.err
     named = shown.out.splitlines()
-    assert 1 <= len(named) <= 3 and not set(named) & set(first)
+    assert len(set(named)) == 3 and not set(named) & set(first)
     SPACE.parse(named[0])
     table = ["--data", tmp_path / "mine.parquet"]
     assert "unknown objective 'speed'" in refused(capsys, *command[:-1], "latency/mine,speed", *table)
@@ -296,3 +302,25 @@ def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys):
     )
     assert "--count is 0" in refused(capsys, *command, "--count", "0")
     assert "is a directory" in refused(capsys, *command, "--out", tmp_path)
+
+
+def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_pool):
+    rng = np.random.default_rng(0)
+    names = list(dict.fromkeys(str(SPACE.sample(rng)) for _ in range(12)))
+    candidates = tmp_path / "candidates.txt"
+    candidates.write_text("\n".join(names) + "\n")
+    common = [*model, "--space", "nasbench201", "--candidates", str(candidates)]
+    assert main(["propose", *common, "--objectives", "accuracy,latency/mine", "--count", "20"]) == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(names)
+    sizes = ["--population", "6", "--generations", "5", "--sample", "0"]
+    assert (
+        main(["search", *common, "--objectives", "flops,params", *sizes, "--out", str(tmp_path / "run")]) == 0
+    )
+    assert set(read_result(tmp_path / "run").architectures) <= set(names)
+    candidates.write_text("\n".join([*names, "nonsense"]))
+    assert "candidate 13: " in refused(capsys, "propose", *common, "--objectives", "accuracy")
+    candidates.write_text("\n".join([*names, names[2]]))
+    message = refused(capsys, "propose", *common, "--objectives", "accuracy")
+    assert f"candidates 3 and 13 are the same architecture: {names[2]}" in message
+    candidates.write_text("\n")
+    assert "has no architectures" in refused(capsys, "search", *common, "--objectives", "flops", "--out", "x")

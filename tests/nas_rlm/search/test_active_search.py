@@ -14,7 +14,7 @@ from nas_rlm.search.pareto import hypervolume
 from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.run_directory import open_log, read_result
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.study import joint_samples, write_results
+from nas_rlm.search_run import joint_samples, write_results
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from tests.nas_rlm.stubs import StubPredictor

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import search_spaces
-from nas_rlm import study
+from nas_rlm import search_run
 from nas_rlm.data.images import read_images
 from nas_rlm.plotting import front
 from nas_rlm.search import run_directory
@@ -28,7 +28,7 @@ SETTINGS = SearchSettings(
 def run(out, settings=SETTINGS, resume=False, predictor=None):
     predictor = predictor or StubPredictor()
     result = search(SPACE, predictor, settings, run_directory.open_log(out, settings, resume))
-    study.write_results(out, SPACE, result, study.joint_samples(SPACE, predictor, result))
+    search_run.write_results(out, SPACE, result, search_run.joint_samples(SPACE, predictor, result))
     return result
 
 
@@ -328,7 +328,7 @@ def test_results_are_written_again_from_the_log(finished, tmp_path):
         (out / name).unlink()
     shutil.rmtree(out / "front")
     result = run_directory.read_result(out)
-    study.write_results(out, SPACE, result, run_directory.read_samples(out, result))
+    search_run.write_results(out, SPACE, result, run_directory.read_samples(out, result))
     assert contents(out) == contents(finished)
 
 

@@ -58,7 +58,7 @@ SAMPLES_PER_ARCHITECTURE = 256  # joint samples of a highlighted architecture, e
 
 
 @dataclass(frozen=True)
-class Study:
+class SearchRun:
     """A search with its result; see `run_search`.
 
     Args:
@@ -78,7 +78,7 @@ class Study:
     directory: Path | None = None
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str]) -> Study:
+    def load(cls, directory: str | os.PathLike[str]) -> SearchRun:
         """Load the search of a run directory, finished or not.
 
         Args:
@@ -102,7 +102,7 @@ class Study:
     def __repr__(self) -> str:
         settings = self.result.settings
         return (
-            f"Study({settings.space!r}, {list(settings.objectives)}: {len(self.result.architectures):,}"
+            f"SearchRun({settings.space!r}, {list(settings.objectives)}: {len(self.result.architectures):,}"
             f" architectures evaluated, {len(self.result.front)} on the front)"
         )
 
@@ -127,7 +127,7 @@ class Study:
         """Return one record per evaluated architecture, in order of evaluation, for example for pandas.
 
         Examples:
-            >>> frame = pandas.DataFrame(study.to_records())  # doctest: +SKIP
+            >>> frame = pandas.DataFrame(run.to_records())  # doctest: +SKIP
 
         Returns:
             `architecture`; by the objective's name its median, and by `OBJECTIVE@LEVEL` its quantiles;
@@ -234,18 +234,19 @@ def run_search(
     budget: int = 0,
     python: str = "",
     ray: str = "",
+    candidates: Sequence[str] | None = None,
     feasibility_samples: int = 200,
     directory: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: bool = False,
     on_feasibility: Callable[[Feasibility], object] | None = None,
-) -> Study:
+) -> SearchRun:
     """Search a space for the architectures with the best predicted trade-offs.
 
     Examples:
-        >>> study = run_search("nasbench201", ["accuracy", "latency/pixel3"], generations=3)
-        >>> best = study.front[0]["architecture"]
-        >>> path = study.report("runs/mine")  # doctest: +SKIP
+        >>> run = run_search("nasbench201", ["accuracy", "latency/pixel3"], generations=3)
+        >>> best = run.front[0]["architecture"]
+        >>> path = run.report("runs/mine")  # doctest: +SKIP
 
     Args:
         space: the search space, or the name of a registered one.
@@ -269,6 +270,7 @@ def run_search(
         budget: number of networks to measure.
         python: command that starts Python where the networks run, such as `ssh box .venv/bin/python`.
         ray: address of a Ray cluster that predicts and measures, see `nas_rlm.search.ray_cluster`.
+        candidates: search only these architectures; by default the complete space.
         feasibility_samples: random architectures that are evaluated before the search to check the
             constraints; 0 for none.
         directory: run directory, in which the search is logged and its results are written; None keeps all
@@ -301,7 +303,7 @@ def run_search(
     elif device and not python:
         check_runtime(Device.parse(device))
     inputs = runner.prepare(
-        *(space, objectives, constraints, model, functions, labels, maximise, device),
+        *(space, objectives, constraints, model, functions, labels, maximise, device, candidates),
         algorithm=algorithm,
         population=population,
         generations=generations,
@@ -324,12 +326,12 @@ def run_search(
         )
         runner.check_front(outcome.result)
         samples = joint_samples(inputs.space, outcome.predictor, outcome.result)
-        study = Study(
+        run = SearchRun(
             inputs.space, outcome.result, outcome.evaluations, samples, outcome.feasibility, run_path
         )
         if run_path is not None:
-            study.report()
-    return study
+            run.report()
+    return run
 
 
 def joint_samples(

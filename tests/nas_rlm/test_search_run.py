@@ -84,7 +84,7 @@ def test_the_front_is_sorted_by_the_first_objective(study):
 
 
 def test_a_study_is_loaded_from_its_run_directory(study, cli_directory, tmp_path):
-    loaded = nas_rlm.Study.load(cli_directory)
+    loaded = nas_rlm.SearchRun.load(cli_directory)
     assert loaded.front == study.front
     assert loaded.settings == study.settings
     assert loaded.measurements == []
@@ -92,10 +92,10 @@ def test_a_study_is_loaded_from_its_run_directory(study, cli_directory, tmp_path
     for name in (*REPORT_FILES, *PICTURES):
         assert (copy / name).read_bytes() == (cli_directory / name).read_bytes(), name
     (copy / "report.html").unlink()
-    nas_rlm.Study.load(copy).report()
+    nas_rlm.SearchRun.load(copy).report()
     assert (copy / "report.html").read_bytes() == (cli_directory / "report.html").read_bytes()
     with pytest.raises(FileNotFoundError, match="holds no search"):
-        nas_rlm.Study.load(tmp_path)
+        nas_rlm.SearchRun.load(tmp_path)
 
 
 def test_a_plot_is_a_file_and_a_figure(study, cli_directory, tmp_path):
@@ -123,7 +123,7 @@ def test_labels_replace_predictions(tiny_checkpoint, tmp_path, kind):
     for i, cell in enumerate(cells):
         assert records[cell]["accuracy"] == records[cell]["accuracy@0.1"] == 97.0 + i
         assert records[cell]["status"] == "measured"
-    assert nas_rlm.Study.load(study.report(tmp_path / "run")).front == study.front
+    assert nas_rlm.SearchRun.load(study.report(tmp_path / "run")).front == study.front
 
 
 @pytest.mark.parametrize("source", ["model", "labels", "argument", ""])
@@ -218,7 +218,7 @@ def test_an_empty_front_is_refused(tiny_checkpoint, tmp_path):
     with pytest.raises(ValueError, match="18 architectures evaluated, none meets latency/pixel3<=-1"):
         nas_rlm.run_search("nasbench201", PAIR, model=tiny_checkpoint, directory=out, **arguments)
     with pytest.raises(ValueError, match="no architecture meets the constraints so far"):
-        nas_rlm.Study.load(out).report()
+        nas_rlm.SearchRun.load(out).report()
 
 
 def test_a_study_in_memory_has_no_directory_to_write_again(study):
@@ -236,9 +236,9 @@ def test_run_directories_of_earlier_versions_load(cli_directory, tmp_path):
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     (tmp_path / "feasibility.json").write_text(json.dumps(feasibility))
     (tmp_path / "log.jsonl").write_bytes((cli_directory / "log.jsonl").read_bytes())
-    study = nas_rlm.Study.load(tmp_path)
+    study = nas_rlm.SearchRun.load(tmp_path)
     assert study.result.architectures == read_result(cli_directory).architectures
-    assert study.feasibility == nas_rlm.Study.load(cli_directory).feasibility
+    assert study.feasibility == nas_rlm.SearchRun.load(cli_directory).feasibility
     study.report()
     assert (tmp_path / "front.csv").read_bytes() == (cli_directory / "front.csv").read_bytes()
 

@@ -1,0 +1,232 @@
+"""Architectures chosen by true values: `propose` beside searches that query as many true values.
+
+A table stands for training and measuring, and all methods choose among its architectures. A suggestion of
+Optuna that is not in the table or was evaluated before is replaced by the nearest new genome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import search_spaces
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
+from nas_rlm.rlm import RLM
+from nas_rlm.search.active_search import propose
+from nas_rlm.search.algorithms import ALGORITHM_CLASSES
+from nas_rlm.search.lookup import TablePredictor, TableSpace
+from nas_rlm.search.objectives import ObjectivePredictor
+from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.pareto import is_maximised, minimised
+from nas_rlm.search.reference_points import published_reference_values
+from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.utils.extras import require
+from nas_rlm.utils.progress import progress_bar
+
+if TYPE_CHECKING:
+    import optuna
+
+PROPOSE, OPTUNA = "propose", ("tpe", "gp")
+METHODS = (PROPOSE, "random", "evolution", "nsga2", *OPTUNA)
+COUNTS = (25, 50, 100, 200)  # evaluations after which a search is judged
+POPULATION = 10  # of evolution and NSGA-II
+# Architectures that `propose` selects at once, while there are fewer evaluations than the first number.
+BATCH_SIZES = ((1, 10), (50, 5), (100, 10), (math.inf, 20))
+ORDERED_SPACES = ("nats_size", "ofa_mbv3", "ofa_proxyless", "ofa_resnet50")  # whose genes are numbers
+REFERENCE_MARGIN = 1.1  # of the largest cost of the table, where no reference value is published
+
+Key = tuple[str, str, int, int]
+KEY_NAMES = ("objectives", "method", "seed", "evaluations")
+
+
+@dataclass(frozen=True)
+class ProposalEvaluation:
+    """What was found after a number of evaluations.
+
+    Args:
+        regret: difference of the best value of the first objective from the table's best.
+        relative_hypervolume: hypervolume relative to that of the table; with one objective, the share of the
+            way from the reference value to the table's best.
+    """
+
+    regret: float
+    relative_hypervolume: float
+
+
+class ProposalBenchmark:
+    """A table with the objectives of a search.
+
+    Args:
+        table: measurements of one space; only rows with all objectives are used.
+        objectives: objectives of the search.
+        rlm: the model of `propose`.
+        knows_others: use its surrogates of other spaces. Those of the table's own space are never used.
+
+    Raises:
+        ValueError: no row has all objectives.
+    """
+
+    def __init__(self, table: Table, objectives: Sequence[str], rlm: RLM, knows_others: bool = True) -> None:
+        self.objectives = tuple(objectives)
+        self.true_values = TablePredictor(table, objectives)
+        self.space = TableSpace(search_spaces.get(table.rows[0].space), list(self.true_values.values))
+        others = {name: group for name, group in rlm.surrogates.items() if name != self.space.name}
+        self.rlm = replace(rlm, surrogates=others if knows_others else {})
+        values = self.true_values.measured_values(self.space.names, objectives)
+        published = published_reference_values(self.space.name)
+        worst = [
+            c.min() if is_maximised(o) else REFERENCE_MARGIN * c.max()
+            for o, c in zip(objectives, values.T, strict=True)
+        ]
+        self.reference = [published.get(o, w) for o, w in zip(objectives, worst, strict=True)]
+        self.best_cost = float(minimised(values, objectives)[:, 0].min())
+
+    def run(self, method: str, seed: int, count: int) -> list[str]:
+        """Return `count` architectures in the order in which a method evaluates them.
+
+        Args:
+            method: one of `METHODS`.
+            seed: seed of the method.
+            count: number of evaluations.
+        """
+        if method == PROPOSE:
+            return self._propose(seed, count)
+        return self._optuna(method, seed, count) if method in OPTUNA else self._algorithm(method, seed, count)
+
+    def evaluate(self, names: Sequence[str]) -> ProposalEvaluation:
+        """Evaluate architectures in true values."""
+        values = self.true_values.measured_values(names, self.objectives)
+        cost = float(minimised(values, self.objectives)[:, 0].min())
+        return ProposalEvaluation(
+            cost - self.best_cost,
+            self.true_values.relative_hypervolume(names, self.objectives, self.reference),
+        )
+
+    def _propose(self, seed: int, count: int) -> list[str]:
+        learned = [name for name in self.objectives if name not in EXACT_OBJECTIVES]
+        predictor = CachedPredictor(ObjectivePredictor(self.rlm), self.space)
+        surrogate = OnlineSurrogate(predictor, learned, graph_surrogates(self.rlm.surrogates))
+        settings = SearchSettings(self.space.name, self.objectives, seed=seed)
+        found: list[str] = []
+        while len(found) < count:
+            size = next(size for limit, size in BATCH_SIZES if len(found) < limit)
+            names = propose(surrogate, settings, min(size, count - len(found)))
+            if not names:
+                break
+            values = self.true_values.measured_values(names, learned).tolist()
+            surrogate.update(
+                [
+                    Row(self.space.name, name, dict(zip(learned, row, strict=True)))
+                    for name, row in zip(names, values, strict=True)
+                ]
+            )
+            found += names
+        return found
+
+    def _algorithm(self, method: str, seed: int, count: int) -> list[str]:
+        settings = SearchSettings(self.space.name, self.objectives, (), method, POPULATION, count, seed)
+        algorithm = ALGORITHM_CLASSES[method](self.space, settings, ())
+        found: list[str] = []
+        while len(found) < count and (generation := algorithm.ask()):
+            names = [str(architecture) for architecture in generation]
+            values = self.true_values.measured_values(names, self.objectives)
+            algorithm.tell(minimised(values, self.objectives), np.zeros((len(names), 0)))
+            found += names
+        others = np.random.default_rng(seed).permutation(sorted(set(self.space.names).difference(found)))
+        return [*found, *others.tolist()][:count]
+
+    def _optuna(self, method: str, seed: int, count: int) -> list[str]:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        samplers: dict[str, Callable[..., optuna.samplers.BaseSampler]] = {
+            "tpe": optuna.samplers.TPESampler,
+            "gp": optuna.samplers.GPSampler,
+        }
+        both = optuna.study.StudyDirection
+        directions = [both.MAXIMIZE if is_maximised(name) else both.MINIMIZE for name in self.objectives]
+        study = optuna.create_study(directions=directions, sampler=samplers[method](seed=seed))
+        genomes = np.array([self.space.encode(self.space.parse(name)) for name in self.space.names])
+        is_ordered = self.space.name in ORDERED_SPACES
+        is_new = np.ones(len(genomes), dtype=bool)
+        found: list[str] = []
+        for _ in range(min(count, len(genomes))):
+            trial = study.ask()
+            genes = [_suggest(trial, i, size, is_ordered) for i, size in enumerate(self.space.genes)]
+            differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
+            distances = np.where(is_new, differences.sum(1), np.inf)
+            nearest = int(distances.argmin())
+            is_new[nearest] = False
+            found.append(self.space.names[nearest])
+            study.tell(trial, self.true_values.measured_values(found[-1:], self.objectives)[0].tolist())
+        return found
+
+
+def _suggest(trial: optuna.Trial, gene: int, size: int, is_ordered: bool) -> int:
+    """The value of a gene that Optuna suggests."""
+    name = f"gene{gene}"
+    if size == 1:
+        return 0
+    if is_ordered:
+        return int(trial.suggest_int(name, 0, size - 1))
+    return int(trial.suggest_categorical(name, list(range(size))))
+
+
+def proposal_benchmark(
+    benchmark: ProposalBenchmark,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    counts: Sequence[int] = COUNTS,
+    finished: Collection[Key] = (),
+    progress: bool = False,
+) -> Iterator[tuple[Key, ProposalEvaluation]]:
+    """Evaluate each method with each seed.
+
+    Args:
+        benchmark: the table and its objectives.
+        methods: some of `METHODS`.
+        seeds: seeds of the methods.
+        counts: numbers of evaluations.
+        finished: keys to skip.
+        progress: show a progress bar.
+
+    Yields:
+        Objectives, method, seed and number of evaluations, and the evaluation, as soon as each is available.
+
+    Raises:
+        ValueError: a method needs Optuna, which is not installed.
+    """
+    if set(methods) & set(OPTUNA):
+        require("optuna", "a comparison with Optuna")
+    objectives = " x ".join(benchmark.objectives)
+    remaining = [
+        (method, seed)
+        for seed in seeds
+        for method in methods
+        if any((objectives, method, seed, count) not in finished for count in counts)
+    ]
+    for method, seed in progress_bar(remaining, "proposals", unit="search", disable=not progress):
+        names = benchmark.run(method, seed, max(counts))
+        for count in counts:
+            yield (objectives, method, seed, count), benchmark.evaluate(names[:count])
+
+
+def mean_and_worst(
+    results: Mapping[Key, ProposalEvaluation], field: str
+) -> dict[tuple[str, str, int], tuple[float, float]]:
+    """Return the mean and the worst over seeds, by objectives, method and number of evaluations.
+
+    Args:
+        results: see `proposal_benchmark`.
+        field: `regret`, of which the largest is the worst, or `relative_hypervolume`.
+    """
+    groups: dict[tuple[str, str, int], list[float]] = {}
+    for (objectives, method, _, count), evaluation in results.items():
+        groups.setdefault((objectives, method, count), []).append(float(getattr(evaluation, field)))
+    worst = max if field == "regret" else min
+    return {key: (float(np.mean(values)), worst(values)) for key, values in groups.items()}

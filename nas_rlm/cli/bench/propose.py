@@ -1,0 +1,88 @@
+"""bench propose: architectures that `propose` and other searches choose by true values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nas_rlm.benchmarks.results import Results
+from nas_rlm.cli.app import CommaList, Flag, Integer, check_minimum, load
+from nas_rlm.cli.bench.app import bench, read_space_table
+from nas_rlm.utils.validation import suggest
+
+
+@bench.command(name="propose")
+def bench_propose(
+    *,
+    space: str = "nasbench201",
+    objectives: CommaList = ("accuracy", "latency/pixel3"),
+    methods: CommaList = ("propose", "random", "evolution", "nsga2"),
+    seeds: Integer = 10,
+    evaluations: Integer = 200,
+    rows: Integer = 0,
+    unknown: Flag = False,
+    model: str = "nas",
+    data: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Compare choices of architectures by their true values, at equal numbers of evaluations.
+
+    `propose` chooses ten architectures first, then five at a time up to 50, ten up to 100, and twenty. It
+    uses no surrogate of the space in question. The others are random search, regularised evolution and
+    NSGA-II with ten architectures a generation, and Optuna's samplers TPE and GP. Prints the mean and the
+    worst over seeds of the hypervolume relative to the table's, and of the regret in the first objective.
+
+    Args:
+        space: name of the search space.
+        objectives: objectives, of which flops and params are known.
+        methods: some of propose, random, evolution, nsga2, tpe and gp; the last two need Optuna.
+        seeds: number of searches of each kind, with seeds from 0.
+        evaluations: evaluations of a search; it is judged after 25, 50, 100, 200 and all of them.
+        rows: random rows of the table with the first objective that are used; 0 for all.
+        unknown: leave out the surrogates of other spaces too, as for a space unlike all others.
+        model: a checkpoint directory, or the name of a shipped model.
+        data: the table; by default architectures/SPACE.parquet of the data directory.
+        out: file of JSON lines to which results are added; results that it has are not computed again.
+    """
+    from nas_rlm.benchmarks.proposals import (
+        COUNTS,
+        KEY_NAMES,
+        METHODS,
+        ProposalBenchmark,
+        ProposalEvaluation,
+        mean_and_worst,
+        proposal_benchmark,
+    )
+
+    check_minimum("--seeds", seeds, 1)
+    check_minimum("--evaluations", evaluations, 1)
+    for name in methods:
+        if name not in METHODS:
+            raise ValueError(f"unknown method {name!r}; {suggest(name, METHODS)}")
+    table = read_space_table(space, data)
+    if rows:
+        table.rows = [row for row in table.rows if row.is_measured(objectives[0])]
+        selected = np.sort(np.random.default_rng(0).permutation(len(table))[:rows])
+        table.rows = [table.rows[i] for i in selected]
+    settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown}
+    results = Results(out, ProposalEvaluation, settings, KEY_NAMES)
+    counts = [*(count for count in COUNTS if count < evaluations), evaluations]
+    found = proposal_benchmark(
+        ProposalBenchmark(table, objectives, load(model), not unknown),
+        methods,
+        range(seeds),
+        counts,
+        finished=results.records,
+        progress=True,
+    )
+    for key, evaluation in found:
+        results.add(key, evaluation)
+    names = " x ".join(objectives)
+    records = {k: v for k, v in results.records.items() if k[0] == names and k[2] < seeds}
+    volumes, regrets = (mean_and_worst(records, f) for f in ("relative_hypervolume", "regret"))
+    print(f"{'method':<12}{'evaluations':>12}{'hypervolume':>14}{'worst':>10}{'regret':>12}{'worst':>10}")
+    for method in methods:
+        for count in counts:
+            (volume, low), (regret, high) = volumes[names, method, count], regrets[names, method, count]
+            print(f"{method:<12}{count:>12}{volume:>14.2%}{low:>10.2%}{regret:>12.4g}{high:>10.4g}")

@@ -1,0 +1,221 @@
+"""Optuna: a sampler that suggests architectures, and finished studies as labels.
+
+An architecture is a set of integer parameters `gene0`, `gene1`, … in Optuna, see `suggest_architecture`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+import search_spaces
+from nas_rlm.data.tables import Row
+from nas_rlm.rlm import RLM
+from nas_rlm.search.settings import Constraint, constraint_texts
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.suggestion import Suggester
+from nas_rlm.utils.validation import as_list
+from search_spaces import SearchSpace
+
+
+def suggest_architecture(trial: optuna.trial.BaseTrial, space: str | SearchSpace[Any]) -> Any:
+    """Return the architecture of an Optuna trial.
+
+    Examples:
+        >>> import optuna
+        >>> def objective(trial):
+        ...     cell = suggest_architecture(trial, "nasbench201")
+        ...     return train(cell)  # doctest: +SKIP
+
+    Args:
+        trial: the trial, whose parameters `gene0`, `gene1`, … are suggested.
+        space: the search space, or its name.
+
+    Raises:
+        optuna.TrialPruned: the genes are no architecture, as a sampler that does not know the space may
+            suggest.
+    """
+    space = search_spaces.get(space) if isinstance(space, str) else space
+    genes = [trial.suggest_int(f"gene{i}", 0, size - 1) for i, size in enumerate(space.genes)]
+    try:
+        return space.decode(np.array(genes))
+    except ValueError as error:
+        raise optuna.TrialPruned(str(error)) from None
+
+
+class RLMSampler(BaseSampler):
+    """An Optuna sampler that suggests architectures as `nas_rlm.Study` does.
+
+    Surrogates learn the objectives from the trials that are complete; other parameters than genes are sampled
+    at random.
+
+    Examples:
+        >>> import optuna
+        >>> sampler = RLMSampler("nasbench201", ["accuracy", "latency/mine"])
+        >>> study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+        >>> study.optimize(objective, n_trials=100)  # doctest: +SKIP
+
+    Args:
+        space: the search space, or its name.
+        objectives: a name for each value that the objective function returns, in order. `flops` and `params`
+            are counted.
+        constraints: bounds such as `latency/mine<=20` on these objectives.
+        model: a model, a checkpoint directory, or the name of a shipped model. Its surrogates are sources of
+            transfer.
+        maximise: objectives that are maximised although their kind is not.
+        seed: seed of all random choices.
+
+    Raises:
+        ValueError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        space: str | SearchSpace[Any],
+        objectives: Sequence[str],
+        *,
+        constraints: Sequence[str | Constraint] = (),
+        model: str | os.PathLike[str] | RLM = "nas",
+        maximise: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:
+        self.space = search_spaces.get(space) if isinstance(space, str) else space
+        self.settings = StudySettings(
+            self.space.name,
+            tuple(as_list(objectives, "objectives")),
+            constraint_texts(constraints),
+            tuple(as_list(maximise, "maximise")),
+            seed=seed,
+            location=search_spaces.location_of(self.space),
+        )
+        rlm = model if isinstance(model, RLM) else RLM.load(model)
+        self._suggester = Suggester(self.space, rlm, self.settings)
+        self._random = RandomSampler(seed)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return the genes, after a check that the directions of the study are those of the objectives."""
+        names = self.settings.objectives
+        expected = [
+            StudyDirection.MAXIMIZE if self.settings.search.is_maximised(name) else StudyDirection.MINIMIZE
+            for name in names
+        ]
+        if study.directions != expected:
+            directions = [direction.name.lower() for direction in expected]
+            raise ValueError(f"directions of {list(names)} are {directions}: create the study with them")
+        return {f"gene{i}": IntDistribution(0, size - 1) for i, size in enumerate(self.space.genes)}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the genes of the next architecture."""
+        others = [other for other in study.get_trials(deepcopy=False) if other.number < trial.number]
+        rows = rows_of_trials(others, self.space, self.settings.objectives, self._architecture)
+        labelled = [row.select(self.settings.learned) for row in rows]
+        unfinished = [self._name(other.params) for other in others if not other.state.is_finished()]
+        pending = [name for name in unfinished if name]
+        suggestions = self._suggester.suggest(labelled, pending, 1)
+        if not suggestions:
+            raise ValueError(f"each architecture of {self.space.name} has a trial: there are no others")
+        genome = self.space.encode(self.space.parse(suggestions[0].architecture))
+        return {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Return a random value of a parameter that is no gene."""
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+    def _architecture(self, params: Mapping[str, Any]) -> Any:
+        return self.space.decode(np.array([params[f"gene{i}"] for i in range(len(self.space.genes))]))
+
+    def _name(self, params: Mapping[str, Any]) -> str:
+        """The architecture of parameters; empty if they are none."""
+        try:
+            return str(self._architecture(params))
+        except (ValueError, KeyError):
+            return ""
+
+
+def rows_of_trials(
+    trials: Sequence[FrozenTrial],
+    space: SearchSpace[Any],
+    objectives: Sequence[str],
+    architecture: Callable[[Mapping[str, Any]], Any],
+) -> list[Row]:
+    """Return finished Optuna trials as rows; failed and pruned ones have no values.
+
+    Args:
+        trials: the trials.
+        space: the search space.
+        objectives: a name for each value of a trial.
+        architecture: function from the parameters of a trial to an architecture of the space, or its text. A
+            trial for which it raises a ValueError or KeyError is left out.
+
+    Returns:
+        One row per architecture, in the order in which the trials finished.
+    """
+    rows: dict[str, Row] = {}
+    finished = [
+        (trial.datetime_complete, trial.number, trial)
+        for trial in trials
+        if trial.state.is_finished() and trial.datetime_complete
+    ]
+    for _, _, trial in sorted(finished, key=lambda entry: entry[:2]):
+        try:
+            name = str(space.parse(str(architecture(trial.params))))
+        except (ValueError, KeyError):
+            continue
+        values = trial.values if trial.state == TrialState.COMPLETE else None
+        targets = dict(zip(objectives, values, strict=True)) if values else {}
+        rows[name] = Row(space.name, name, targets)
+    return list(rows.values())
+
+
+def labels(
+    study: optuna.Study,
+    space: str | SearchSpace[Any],
+    objectives: Sequence[str],
+    architecture: Callable[[Mapping[str, Any]], Any],
+) -> list[Row]:
+    """Return the complete trials of an Optuna study as labels, for `Study.add_table` or a table.
+
+    Examples:
+        >>> rows = labels(optuna_study, "nasbench201", ["accuracy"], to_cell)  # doctest: +SKIP
+        >>> study.add_table(rows)  # doctest: +SKIP
+
+    Args:
+        study: the study of Optuna.
+        space: the search space, or its name.
+        objectives: a name for each value of a trial, in order.
+        architecture: function from the parameters of a trial to an architecture of the space, or its text.
+
+    Raises:
+        ValueError: a trial has another number of values, or none is complete and of the space.
+    """
+    space = search_spaces.get(space) if isinstance(space, str) else space
+    if len(study.directions) != len(objectives):
+        raise ValueError(
+            f"the study has {len(study.directions)} values, and there are {len(objectives)} names:"
+            f" {', '.join(objectives)}"
+        )
+    rows = rows_of_trials(study.trials, space, objectives, architecture)
+    complete = [row for row in rows if row.targets]
+    if not complete:
+        raise ValueError(
+            f"none of {len(study.trials)} trials is complete and an architecture of {space.name}"
+        )
+    return complete

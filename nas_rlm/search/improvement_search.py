@@ -1,0 +1,212 @@
+"""Selection of the architectures to measure next by expected hypervolume improvement.
+
+While there are too few measurements for surrogates, normal scores of the model's predictions stand for the
+predictive distributions, and every other architecture is drawn at random: predictions for a space without
+labels may be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nas_rlm.search.expected_improvement import expected_improvement
+from nas_rlm.search.online_surrogate import OnlineSurrogate
+from nas_rlm.search.result import FAILED
+from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
+
+NUM_QUANTILES = 32  # equally probable values that stand for a predictive distribution
+LEVELS = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
+REFERENCE_MARGIN = 0.1  # of the extent of measured costs, from the worst to the reference point
+WHISKER = 1.5  # interquartile ranges beyond the quartiles, where outliers begin
+PRIOR_CORRELATION = 0.6  # assumed between predicted and true normal scores without labels
+RANDOM_SHARE = 0.5  # of the architectures that are selected without labels
+
+
+@dataclass(frozen=True)
+class CostDistributions:
+    """Predictive distributions of the costs of N architectures.
+
+    Args:
+        samples: equally probable costs in each objective, float64 [N, K, S]; infinite where a value violates
+            a constraint.
+        medians: their medians, float64 [N, K].
+        feasibility: probability that the other constraints hold, float64 [N].
+        violation: by how much the medians violate constraints in total, float64 [N].
+    """
+
+    samples: np.ndarray
+    medians: np.ndarray
+    feasibility: np.ndarray
+    violation: np.ndarray
+
+    def subset(self, rows: np.ndarray | Sequence[int]) -> CostDistributions:
+        """Return the distributions of some architectures."""
+        return CostDistributions(
+            self.samples[rows], self.medians[rows], self.feasibility[rows], self.violation[rows]
+        )
+
+    def improvement(self, front: np.ndarray, reference: np.ndarray) -> np.ndarray:
+        """Return the expected hypervolume that each architecture adds to a front: float64 [N]."""
+        return expected_improvement(front, reference, self.samples) * self.feasibility
+
+    def rank(self, num_greedy: int, known_costs: np.ndarray) -> list[int]:
+        """Rank all architectures, the most promising first.
+
+        The first ones are selected one after the other, each as if the medians of those before it were
+        measured; of architectures with equal predictions, which are likely to compute the same, only one. The
+        others follow by expected improvement. Where there is none, the order is that of violations and then
+        of mean ranks.
+
+        Args:
+            num_greedy: number of the first ones.
+            known_costs: costs of measured architectures that meet all constraints, float64 [M, K].
+
+        Returns:
+            Indices, the most promising first.
+        """
+        reference = reference_point(np.concatenate([known_costs, self.medians]))
+        first_gains = self.improvement(known_costs, reference)
+        gains, known = first_gains.copy(), known_costs
+        selected: list[int] = []
+        while len(selected) < num_greedy and gains.max(initial=0) > 0:
+            best = int(gains.argmax())
+            while (renewed := self.subset([best]).improvement(known, reference)[0]) < gains[best]:
+                gains[best] = renewed  # it was computed before others were selected, and can only be smaller
+                best = int(gains.argmax())
+            if not gains[best] > 0:
+                break
+            selected.append(best)
+            gains[(self.samples == self.samples[best]).all((1, 2))] = 0
+            if self.violation[best] <= 0:
+                known = np.concatenate([known, self.medians[best : best + 1]])
+        mean_ranks = np.mean([column.argsort().argsort() for column in self.medians.T], axis=0)
+        order = np.lexsort([mean_ranks, self.violation, -first_gains]).tolist()
+        return [*selected, *(i for i in order if i not in set(selected))]
+
+
+def reference_point(costs: np.ndarray) -> np.ndarray:
+    """Return a reference point for costs [M, K]: the worst of each that is no outlier, and a margin.
+
+    An outlier is as in a box plot. Without them a few failed trainings would stretch the region that counts.
+    """
+    low, quartile, high, worst = np.quantile(costs, [0.0, 0.25, 0.75, 1.0], axis=0)
+    high = np.minimum(worst, high + WHISKER * (high - quartile))
+    extent = np.where(high > low, high - low, np.maximum(np.abs(high), 1.0))
+    return np.asarray(high + REFERENCE_MARGIN * extent)
+
+
+def cost_distributions(
+    surrogate: OnlineSurrogate, settings: SearchSettings, names: Sequence[str]
+) -> CostDistributions:
+    """Return the predictive distributions of architectures by a surrogate that can predict.
+
+    Only a learned objective is uncertain: a measurement does not reveal the others.
+
+    Args:
+        surrogate: the surrogate.
+        settings: objectives and constraints.
+        names: N architectures in the space's notation.
+    """
+    objectives, learned = settings.all_objectives, surrogate.objectives
+    architectures = [surrogate.space.parse(name) for name in names]
+    values = surrogate.predict(surrogate.space, architectures, objectives, settings.quantile_levels)
+    status = surrogate.status(names)
+    feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
+    sampled = np.repeat(settings.medians(values)[:, :, None], NUM_QUANTILES, axis=2)
+    for k, name in enumerate(objectives):
+        if name in learned:
+            sampled[:, k] = surrogate.predict(surrogate.space, architectures, [name], LEVELS.tolist())[:, 0]
+    costs = np.stack([settings.costs(sampled[..., s]) for s in range(NUM_QUANTILES)], axis=-1)
+    for constraint in settings.parsed_constraints:
+        k = objectives.index(constraint.objective)
+        violated = np.stack([constraint.violation(column) > 0 for column in sampled[:, k].T], axis=1)
+        if constraint.objective not in learned:
+            feasibility *= constraint.violation(settings.constrained_values(constraint, values)) <= 0
+        elif constraint.objective in settings.objectives:
+            costs[:, settings.objectives.index(constraint.objective)][violated] = np.inf
+        else:
+            feasibility *= 1 - violated.mean(1)
+    violation = settings.violations(values).clip(min=0).sum(1) + np.where(feasibility > 0, 0.0, 1.0)
+    return CostDistributions(costs, settings.costs(settings.medians(values)), feasibility, violation)
+
+
+def predicted_distributions(
+    surrogate: OnlineSurrogate, settings: SearchSettings, names: Sequence[str]
+) -> CostDistributions:
+    """Return rough distributions of normal scores of costs, from what is known without labels.
+
+    These are predictions of the model, or FLOPs for costs that it does not predict.
+
+    Args:
+        surrogate: a surrogate that cannot predict yet.
+        settings: objectives and constraints.
+        names: N architectures in the space's notation.
+    """
+    scores = []
+    for name in settings.objectives:
+        values = surrogate.prior_medians(names, name)
+        if values is not None:
+            scores.append(normal_scores(-values if settings.is_maximised(name) else values))
+    means = PRIOR_CORRELATION * np.stack(scores, axis=1) if scores else np.zeros((len(names), 1))
+    std = (1 - PRIOR_CORRELATION**2) ** 0.5
+    samples = means[:, :, None] + std * normal_quantiles(LEVELS)
+    status = surrogate.status(names)
+    feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
+    return CostDistributions(samples, means, feasibility, 1 - feasibility)
+
+
+def first_design(
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    names: Sequence[str],
+    count: int,
+    pending: Sequence[str] = (),
+) -> list[str]:
+    """Select promising and random architectures in turn, before a surrogate can predict.
+
+    Args:
+        surrogate: a surrogate that cannot predict yet.
+        settings: objectives and constraints.
+        names: candidates in random order, in the space's notation; those of the random half are the first.
+        count: number to select.
+        pending: architectures whose measurements are under way.
+    """
+    known = [*surrogate.measurements, *pending]
+    predicted = predicted_distributions(surrogate, settings, [*names, *known])
+    num_promising = max(1, round((1 - RANDOM_SHARE) * count))
+    is_known = np.arange(len(predicted.medians)) >= len(names)
+    order = predicted.subset(~is_known).rank(num_promising, predicted.medians[is_known])
+    promising = [names[i] for i in order[:num_promising]]
+    others = [name for name in names if name not in promising]
+    return [*promising, *others][:count]
+
+
+def select_by_improvement(
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    names: Sequence[str],
+    count: int,
+    pending: Sequence[str] = (),
+) -> list[str]:
+    """Select the architectures with the largest expected hypervolume improvement.
+
+    Args:
+        surrogate: a surrogate that can predict.
+        settings: objectives and constraints.
+        names: candidates in the space's notation.
+        count: number to select.
+        pending: architectures whose measurements are under way; their median predictions count as measured.
+
+    Returns:
+        The architectures, the most promising first, each selected as if the median predictions of the ones
+        before it were measured.
+    """
+    known = [*(row.arch_str for row in surrogate.successful_rows), *pending]
+    predicted = cost_distributions(surrogate, settings, [*names, *known])
+    is_known = np.arange(len(predicted.medians)) >= len(names)
+    known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
+    return [names[i] for i in predicted.subset(~is_known).rank(count, known_costs)[:count]]

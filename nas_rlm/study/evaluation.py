@@ -1,0 +1,193 @@
+"""The evaluation of one trial by a user's function: its values, weights, errors and environment."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import platform
+import random
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nas_rlm.data.omissions import describe_error
+from nas_rlm.files import atomic_write, write_text
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.store import Result
+from nas_rlm.study.trial import ERROR, WEIGHTS, Trial
+from nas_rlm.utils.validation import suggest
+from search_spaces.loading import load_module
+
+EvaluateFunction = Callable[[Trial], Any]
+PACKAGES = ("nas-rlm", "numpy", "onnx", "torch")  # whose versions are recorded
+MAX_ERROR_LENGTH = 500  # characters of an error in the log
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of an evaluation function gave.
+
+    Args:
+        values: value of each objective that it has to give; empty if it failed.
+        error: why it failed; empty if it did not.
+        cost: seconds that it took.
+        environment: description of the machine and the packages.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    error: str = ""
+    cost: float = 0.0
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def result(self) -> Result:
+        """The outcome as the result of a trial."""
+        return Result(self.values, self.error, self.cost, self.environment)
+
+    def write(self, path: Path) -> None:
+        """Write a JSON file."""
+        write_text(path, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        """Read a file that `write` wrote."""
+        return cls(**json.loads(path.read_text()))
+
+
+def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySettings) -> Outcome:
+    """Call an evaluation function, and store the weights or the traceback in the trial's directory.
+
+    Args:
+        function: the function. It returns a value of each objective of `settings.told`, or a pair of these
+            and a `state_dict` or module. Where it returns no values, the last reported ones count.
+        trial: its argument.
+        settings: settings of the study.
+
+    Returns:
+        The outcome; every error of the function is an outcome as well.
+    """
+    trial.directory.mkdir(parents=True, exist_ok=True)
+    for name in (WEIGHTS, ERROR):
+        (trial.directory / name).unlink(missing_ok=True)
+    _seed_all(trial.seed)
+    start = time.perf_counter()
+    try:
+        returned = function(trial)
+        cost = time.perf_counter() - start
+        values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
+        checked = settings.checked_values(trial.last_values if values is None else values, complete=True)
+        if weights is not None:
+            save_weights(weights, trial.directory / WEIGHTS)
+        return Outcome(checked, cost=cost, environment=environment())
+    except (Exception, SystemExit) as error:  # user code may raise anything
+        write_text(trial.directory / ERROR, traceback.format_exc())
+        cost = time.perf_counter() - start
+        return Outcome(error=error_text(error), cost=cost, environment=environment())
+
+
+def error_text(error: BaseException) -> str:
+    """Return the type and the first line of an error."""
+    reason = describe_error(error) if isinstance(error, Exception) else str(error)
+    kind = type(error).__name__
+    return (reason if reason == kind else f"{kind}: {reason}")[:MAX_ERROR_LENGTH]
+
+
+def save_weights(weights: Any, path: Path) -> None:
+    """Write trained weights as safetensors.
+
+    Args:
+        weights: a `state_dict`, or a torch module.
+        path: the file.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    if isinstance(weights, torch.nn.Module):
+        weights = weights.state_dict()
+    is_dict = isinstance(weights, Mapping) and all(isinstance(t, torch.Tensor) for t in weights.values())
+    if not is_dict:
+        raise ValueError(
+            f"the evaluation returned weights of type {type(weights).__name__}, expected a state_dict"
+        )
+    tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
+    with atomic_write(path) as temporary:
+        save_file(tensors, temporary)
+
+
+def environment() -> dict[str, Any]:
+    """Return a description of this machine and the versions of packages."""
+    found: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "threads": os.environ.get("OMP_NUM_THREADS", ""),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {name: value for name, value in found.items() if value}
+
+
+def load_evaluation(location: str) -> EvaluateFunction:
+    """Load an evaluation function.
+
+    Args:
+        location: `FILE.py:FUNCTION` or `MODULE:FUNCTION`. The file or module is executed.
+
+    Raises:
+        ValueError: the location has another form, or there is no such function.
+    """
+    source, _, name = location.rpartition(":")
+    if not source or not name:
+        raise ValueError(
+            f"training function {location!r} is not FILE.py:FUNCTION or MODULE:FUNCTION: try mine.py:train"
+        )
+    module = load_module(source, f"training function {location!r}")
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [n for n, value in vars(module).items() if inspect.isfunction(value) and n[0] != "_"]
+        raise ValueError(
+            f"training function {location!r}: {source} has no function {name!r}; {suggest(name, names)}"
+        )
+    loaded: EvaluateFunction = function
+    return loaded
+
+
+def location_of(function: EvaluateFunction) -> str:
+    """Return from where a function can be loaded in another process; empty if it cannot.
+
+    A function is found if it is at the top level of a module or of the script that runs.
+    """
+    name, module_name = getattr(function, "__qualname__", ""), getattr(function, "__module__", "")
+    module = sys.modules.get(module_name)
+    if not name.isidentifier() or getattr(module, name, None) is not function:
+        return ""
+    file = getattr(module, "__file__", None)
+    is_script = module_name == "__main__" or module_name.startswith("nas_rlm_user_")
+    if is_script:
+        return f"{Path(file).resolve()}:{name}" if file else ""
+    return f"{module_name}:{name}"
+
+
+def _seed_all(seed: int) -> None:
+    """Seed the random generators that training functions use."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - of functions that use the global generator
+    torch.manual_seed(seed)

@@ -1,0 +1,82 @@
+"""Values of a trial that an evaluation need not give: counted, predicted or measured on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from nas_rlm.data.tables import EXACT_OBJECTIVES
+from nas_rlm.devices.device import Device
+from nas_rlm.devices.measurements import SpaceNetwork
+from nas_rlm.devices.profiler import Failure, Plan, measure
+from nas_rlm.study.settings import StudySettings, check_latency
+from nas_rlm.study.store import Result
+from nas_rlm.study.suggestion import Suggester
+from search_spaces import SearchSpace
+
+
+def counted_values(space: SearchSpace[Any], architecture: Any, settings: StudySettings) -> dict[str, float]:
+    """Return `flops` and `params` of an architecture, those that are among the objectives."""
+    count = {"flops": space.flops, "params": space.params}
+    names = settings.search.all_objectives
+    return {name: float(count[name](architecture)) for name in EXACT_OBJECTIVES if name in names}
+
+
+def predicted_values(suggester: Suggester, architecture: Any, settings: StudySettings) -> dict[str, float]:
+    """Return the medians of the objectives that the model predicts instead of an evaluation."""
+    values = suggester.predictor.predict(suggester.space, [architecture], settings.predicted)[0, :, 0]
+    return dict(zip(settings.predicted, values.tolist(), strict=True))
+
+
+def with_measurement(
+    result: Result, space: SearchSpace[Any], architecture: Any, settings: StudySettings, python: str = ""
+) -> Result:
+    """Return the result of a trial with the values that are measured; a failure where that fails.
+
+    Args:
+        result: result of the evaluation.
+        space: the search space.
+        architecture: architecture of the trial.
+        settings: settings of the study.
+        python: command that starts Python where the network runs.
+    """
+    try:
+        values, details = measured_values(space, architecture, settings, python)
+    except ValueError as error:
+        return replace(result, error=str(error))
+    return replace(result, values={**result.values, **values}, details=details)
+
+
+def measured_values(
+    space: SearchSpace[Any], architecture: Any, settings: StudySettings, python: str = ""
+) -> tuple[dict[str, float], Mapping[str, Any]]:
+    """Measure the network of an architecture on the device of a study.
+
+    Args:
+        space: the search space.
+        architecture: the architecture.
+        settings: settings of the study.
+        python: command that starts Python where the network runs.
+
+    Returns:
+        The values of `settings.measured`, and details of the measurement.
+
+    Raises:
+        ValueError: the device cannot run the network.
+    """
+    device = Device.parse(settings.device)
+    needs_memory = f"memory/{device}" in settings.measured
+    plan = Plan(seed=settings.seed, measure_memory=needs_memory, python=python)
+    content = SpaceNetwork(space, architecture).onnx_bytes(device.batch_size)
+    ((_, result),) = measure([(str(architecture), content)], device, plan)
+    if isinstance(result, Failure):
+        raise ValueError(f"{device} cannot run it: {result.error}")
+    found = {f"latency/{device}": result.median, f"memory/{device}": result.memory}
+    values = {name: value for name in settings.measured if (value := found[name]) is not None}
+    for name, value in values.items():
+        check_latency(name, value)
+    if len(values) < len(settings.measured):
+        raise ValueError(f"the memory on {device} could not be measured")
+    details = {"p10": result.p10, "p90": result.p90, "spread": result.spread, **result.environment}
+    return values, details

@@ -1,0 +1,127 @@
+"""The report page of a study: trials, front, hypervolume, learning curves, genes and networks in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nas_rlm.search.report import graph_view, render_report
+from nas_rlm.study.results import front_of, search_result
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING, WEIGHTS, Trial
+from nas_rlm.text import from_architecture
+from nas_rlm.utils.axes import axis_label
+from search_spaces import SearchSpace
+
+TEMPLATE = Path(__file__).with_name("page.html")
+RELOAD_SECONDS = 10  # of the page while the study runs
+
+
+class StudyPage:
+    """The page of a study, written again as trials finish.
+
+    Args:
+        space: the search space.
+        settings: settings of the study.
+    """
+
+    def __init__(self, space: SearchSpace[Any], settings: StudySettings) -> None:
+        self.space, self.settings = space, settings
+        self._graphs: dict[int, dict[str, Any]] = {}  # by trial, since they take time
+
+    def render(self, trials: Sequence[Trial], finished: Sequence[Trial], is_running: bool) -> str:
+        """Return the page as HTML.
+
+        Args:
+            trials: all trials.
+            finished: those that are complete or failed, in the order in which they finished.
+            is_running: whether the page is to reload itself.
+        """
+        refresh = f'<meta http-equiv="refresh" content="{RELOAD_SECONDS}">' if is_running else ""
+        page = render_report(self.info(trials, finished), TEMPLATE)
+        return page.replace("REFRESH\n", f"{refresh}\n" if refresh else "", 1)
+
+    def info(self, trials: Sequence[Trial], finished: Sequence[Trial]) -> dict[str, Any]:
+        """Return the data that the page shows, ready for JSON; see `render`."""
+        settings, names = self.settings, self.settings.search.all_objectives
+        complete = [trial for trial in finished if trial.state == COMPLETE]
+        total_costs = np.cumsum([trial.cost for trial in finished]).tolist()
+        total_cost = {trial.number: cost for trial, cost in zip(finished, total_costs, strict=True)}
+        result = search_result(settings, complete)
+        feasible = {t.number for t, is_met in zip(complete, result.feasible.tolist(), strict=True) if is_met}
+        on_front = {trial.number for trial in front_of(settings, finished)}
+        reference = self._reference(complete)
+        hypervolume = [
+            [total_cost[trial.number], result.truncated(i).hypervolume(list(reference.values()))]
+            for i, trial in enumerate(complete, 1)
+            if reference
+        ]
+        num_running = sum(trial.state == RUNNING for trial in trials)
+        failures = [trial.error for trial in finished if trial.state == FAILED]
+        return {
+            "title": f"{settings.space}: {', '.join(settings.objectives)}",
+            "subtitle": f"{len(complete):,} trials complete, {len(failures)} failed, {num_running} running;"
+            f" {len(on_front)} on the front",
+            "failures": f"{len(failures)} failed, the last one: {failures[-1]}" if failures else "",
+            "objectives": [
+                {
+                    "name": name,
+                    "label": axis_label(name),
+                    "maximised": settings.search.is_maximised(name),
+                    "reference": reference.get(name),
+                }
+                for name in names
+            ],
+            "genes": list(self.space.genes),
+            "hypervolume": hypervolume,
+            "trials": [
+                self._entry(trial, total_cost.get(trial.number))
+                | {"on_front": trial.number in on_front, "feasible": trial.number in feasible}
+                for trial in trials
+            ],
+            "settings": {
+                name: ", ".join(value) if isinstance(value, tuple) else value
+                for name, value in asdict(settings).items()
+                if value
+            },
+        }
+
+    def _entry(self, trial: Trial, total_cost: float | None) -> dict[str, Any]:
+        """The data of a trial."""
+        names, is_complete = self.settings.search.all_objectives, trial.state == COMPLETE
+        directory = f"trials/{trial.directory.name}"
+        files = [name for name in (OUTPUT, ERROR, WEIGHTS) if (trial.directory / name).is_file()]
+        return {
+            "number": trial.number,
+            "architecture": trial.architecture,
+            "state": trial.state,
+            "seed": trial.seed,
+            "values": [trial.values[name] for name in names] if is_complete else [],
+            "predicted": [trial.predicted[name] for name in names] if trial.predicted else [],
+            "steps": sorted(trial.steps.items()),
+            "cost": trial.cost,
+            "total_cost": total_cost,
+            "error": trial.error,
+            "genes": self.space.encode(trial.parsed).tolist(),
+            "files": [f"{directory}/{name}" for name in files],
+            "graph": self._graph(trial),
+        }
+
+    def _graph(self, trial: Trial) -> dict[str, Any]:
+        if trial.number not in self._graphs:
+            self._graphs[trial.number] = graph_view(from_architecture(self.space, trial.parsed))
+        return self._graphs[trial.number]
+
+    def _reference(self, complete: Sequence[Trial]) -> dict[str, float]:
+        """The reference point by objective: the worst values of the trials, since trainings differ."""
+        if not complete:
+            return {}
+        is_maximised = self.settings.search.is_maximised
+        return {
+            name: (min if is_maximised(name) else max)(trial.values[name] for trial in complete)
+            for name in self.settings.objectives
+        }

@@ -1,0 +1,162 @@
+"""Workers of a study on a Ray cluster: each trial is a task with a GPU or a share of the processors."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nas_rlm.search.ray_cluster import RayCluster
+from nas_rlm.study.evaluation import EvaluateFunction, Outcome, error_text, load_evaluation, run_evaluation
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.trial import OUTPUT, Trial, Values
+
+POLL_SECONDS = 0.2
+
+Finished = list[tuple[Trial, Outcome]]
+
+
+@dataclass
+class _Evaluation:
+    """What a task returns.
+
+    Args:
+        outcome: outcome of the evaluation.
+        steps: the values that it reported, in order.
+        files: contents of the trial's directory by relative path.
+    """
+
+    outcome: Outcome
+    steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+class RayWorkers:
+    """Tasks of a Ray cluster; what they print and write is copied into the trial's directory at their end.
+
+    Args:
+        address: address of the cluster, see `nas_rlm.search.ray_cluster.RayCluster`.
+        function: evaluates a trial, or its location, which all machines need.
+        settings: settings of the study.
+        count: number of tasks at a time, which share the cluster's processors and GPUs.
+        time_limit: seconds that an evaluation may take; None for no limit.
+
+    Raises:
+        ValueError: Ray is not installed, or there is no cluster at the address.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        function: EvaluateFunction | str,
+        settings: StudySettings,
+        count: int,
+        time_limit: float | None,
+    ) -> None:
+        self.function, self.settings, self.count, self.time_limit = function, settings, count, time_limit
+        self._cluster = RayCluster(address)
+        self._ray = self._cluster.ray
+        resources = self._ray.cluster_resources()
+        share = max(1, int(resources.get("CPU", 1)) // count)
+        gpus = min(1.0, resources.get("GPU", 0) / count)
+        # A new process for each task frees the memory of the last one.
+        remote = self._ray.remote(num_cpus=share, num_gpus=gpus, max_calls=1, max_retries=0)
+        self._task = remote(_evaluate)
+        self._running: dict[Any, tuple[Trial, float]] = {}
+
+    @property
+    def num_busy(self) -> int:
+        """Number of tasks that run or wait."""
+        return len(self._running)
+
+    @property
+    def num_free(self) -> int:
+        """Number of tasks that can be started now."""
+        return self.count - len(self._running)
+
+    def start(self, trial: Trial) -> None:
+        """Submit the evaluation of a trial."""
+        request = trial.number, trial.architecture, trial.seed, self.settings
+        self._running[self._task.remote(self.function, *request)] = trial, time.monotonic()
+
+    def wait(self) -> Finished:
+        """Wait until some tasks are finished, and return their trials with outcomes."""
+        while True:
+            done, _ = self._ray.wait(list(self._running), timeout=POLL_SECONDS)
+            if done:
+                return [self._finish(reference) for reference in done]
+            late = [reference for reference, (_, start) in self._running.items() if self._is_late(start)]
+            if late:
+                for reference in late:
+                    self._ray.cancel(reference, force=True)
+                return [self._end_late(reference) for reference in late]
+
+    def _is_late(self, start: float) -> bool:
+        return self.time_limit is not None and time.monotonic() - start > self.time_limit
+
+    def _end_late(self, reference: Any) -> tuple[Trial, Outcome]:
+        trial, start = self._running.pop(reference)
+        error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
+        return trial, Outcome(error=error, cost=time.monotonic() - start)
+
+    def _finish(self, reference: Any) -> tuple[Trial, Outcome]:
+        """The outcome of a task; its files and steps are recorded."""
+        trial, start = self._running.pop(reference)
+        try:
+            evaluation: _Evaluation = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            return trial, Outcome(error=error_text(error), cost=time.monotonic() - start)
+        for name, content in evaluation.files.items():
+            path = trial.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for step, values in evaluation.steps:
+            trial.report(step, values)
+        return trial, evaluation.outcome
+
+    def close(self) -> None:
+        """End all tasks and the connection."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._running.clear()
+        self._cluster.__exit__(None, None, None)
+
+
+def _evaluate(
+    function: EvaluateFunction | str, number: int, architecture: str, seed: int, settings: StudySettings
+) -> _Evaluation:
+    """Evaluate a trial in a process of the cluster.
+
+    Args:
+        function: evaluates a trial, or its location.
+        number: number of the trial.
+        architecture: its architecture.
+        seed: its seed.
+        settings: settings of the study.
+    """
+    steps: list[tuple[int, dict[str, float]]] = []
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        with open(directory / OUTPUT, "w") as output, redirect_stdout(output), redirect_stderr(output):
+            try:
+                trial = Trial(number, architecture, seed, settings.load_space(), directory)
+                loaded = load_evaluation(function) if isinstance(function, str) else function
+            except ValueError as error:
+                return _Evaluation(Outcome(error=error_text(error)))
+
+            def report(step: int, values: Values) -> None:
+                checked = settings.checked_values(values, complete=False)
+                trial.steps[step] = checked
+                steps.append((step, checked))
+
+            trial.reporter = report
+            outcome = run_evaluation(loaded, trial, settings)
+        files = {
+            str(path.relative_to(directory)): path.read_bytes()
+            for path in directory.rglob("*")
+            if path.is_file()
+        }
+        return _Evaluation(outcome, steps, files)

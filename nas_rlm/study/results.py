@@ -1,0 +1,92 @@
+"""The trials of a study as the result of a search, as rows of a table, and as records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nas_rlm.data.tables import Row
+from nas_rlm.plotting.front import draw_front, front_info
+from nas_rlm.search.result import MEASURED, PREDICTED, SearchResult
+from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.trial import COMPLETE, RUNNING, Trial
+
+
+def search_result(settings: StudySettings, trials: Sequence[Trial]) -> SearchResult:
+    """Return complete trials, and running ones at their predictions, as the result of a search.
+
+    Args:
+        settings: settings of the study.
+        trials: trials that are complete or have predictions.
+    """
+    objectives, levels = settings.search.all_objectives, settings.search.quantile_levels
+    values = np.empty((len(trials), len(objectives), len(levels)))
+    for i, trial in enumerate(trials):
+        for k, name in enumerate(objectives):
+            is_complete = trial.state == COMPLETE
+            values[i, k] = (
+                trial.values[name]
+                if is_complete
+                else np.interp(levels, QUANTILE_LEVELS, trial.predicted[name])
+            )
+    status = {t.architecture: MEASURED if t.state == COMPLETE else PREDICTED for t in trials}
+    return SearchResult(settings.search, [t.architecture for t in trials], values, status)
+
+
+def labelled_rows(settings: StudySettings, trials: Sequence[Trial]) -> list[Row]:
+    """Return finished trials as rows of the learned objectives; failed ones have no values."""
+    return [
+        Row(
+            settings.space,
+            trial.architecture,
+            {name: trial.values[name] for name in settings.learned} if trial.state == COMPLETE else {},
+        )
+        for trial in trials
+    ]
+
+
+def front_of(settings: StudySettings, trials: Sequence[Trial]) -> list[Trial]:
+    """Return the complete trials on the Pareto front that meet the constraints."""
+    complete = [trial for trial in trials if trial.state == COMPLETE]
+    return [complete[i] for i in search_result(settings, complete).front]
+
+
+def draw_trials(
+    settings: StudySettings, trials: Sequence[Trial], pairs: Sequence[tuple[str, str]] = ()
+) -> Figure:
+    """Draw complete trials, running ones at their predictions, and the front.
+
+    Args:
+        settings: settings of the study.
+        trials: its trials.
+        pairs: x and y objective of each panel; by default each other objective against the first.
+
+    Raises:
+        ValueError: no trial is complete, or a pair has an unknown objective.
+    """
+    if not any(trial.state == COMPLETE for trial in trials):
+        raise ValueError("no trial is complete yet: there is nothing to draw")
+    shown = [t for t in trials if t.state == COMPLETE or (t.state == RUNNING and t.predicted)]
+    return draw_front(front_info(search_result(settings, shown), {}, pairs))
+
+
+def trial_records(settings: StudySettings, trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """Return a flat record of each trial; see `nas_rlm.Study.to_records`."""
+    front = front_of(settings, trials)
+    return [
+        {
+            "number": trial.number,
+            "architecture": trial.architecture,
+            "state": trial.state,
+            **{name: trial.values.get(name) for name in settings.search.all_objectives},
+            "is_on_front": trial in front,
+            "cost": trial.cost,
+            "seed": trial.seed,
+            "error": trial.error,
+        }
+        for trial in trials
+    ]

@@ -1,0 +1,311 @@
+"""The trials of a study in its directory: an append-only log that several processes share.
+
+The file trials.jsonl is the whole state. Each line is an event and is on disk before the work goes on: `ask`,
+`add`, `start`, `report`, `complete`, `retry` and `fail`. Processes append under a lock of the directory. A
+line that a killed process left incomplete is removed by the next process that writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING, Trial, Values
+from nas_rlm.utils.json_lines import append_records
+from search_spaces import SearchSpace
+
+LOG, LOCK, OWNERS, TRIALS = "trials.jsonl", ".lock", ".owners", "trials"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """An architecture to evaluate next.
+
+    Args:
+        architecture: the architecture in its space's notation.
+        predicted: by objective, predicted quantiles at .1, .5 and .9; empty where there is no prediction.
+    """
+
+    architecture: str
+    predicted: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What architectures were suggested from.
+
+    Args:
+        num_finished: number of finished trials.
+        pending: architectures of running trials.
+        count: number of suggested architectures.
+    """
+
+    num_finished: int
+    pending: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the evaluation of a trial gave.
+
+    Args:
+        values: value of each objective; of a failed evaluation those that there are.
+        error: why it failed; empty if it did not.
+        cost: seconds that it took.
+        environment: description of the machine and the packages.
+        details: details of the measurement on the device.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+    cost: float = 0.0
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+Suggest = Callable[[int], Sequence[Suggestion]]  # from a number of architectures
+
+
+class TrialStore:
+    """The trials of a directory.
+
+    Args:
+        directory: the directory of the study, which exists.
+        space: its search space.
+        seed: its seed.
+
+    Attributes:
+        trials: all trials by number, as of the last `refresh`.
+        finished: the trials that are complete or failed, in the order in which they finished.
+        asks: what the trials were suggested from, in order.
+        reporter: records the values of a step of a trial, for `Trial.report`.
+    """
+
+    def __init__(self, directory: Path, space: SearchSpace[Any], seed: int) -> None:
+        self.directory, self.space, self.seed = directory, space, seed
+        self.path = directory / LOG
+        self.trials: list[Trial] = []
+        self.finished: list[Trial] = []
+        self.asks: list[Ask] = []
+        self.reporter: Callable[[Trial, int, Values], None] | None = None
+        self._size = self._num_lines = 0  # of the log that was read
+
+    def refresh(self) -> None:
+        """Read the events that were appended since the last call.
+
+        Raises:
+            ValueError: a line is damaged.
+        """
+        if not self.path.exists():
+            return
+        with open(self.path, "rb") as file:
+            file.seek(self._size)
+            *lines, _ = file.read().split(b"\n")  # the last line is empty or incomplete
+        for line in lines:
+            self._num_lines += 1
+            self._size += len(line) + 1
+            try:
+                self._apply(json.loads(line))
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+                raise ValueError(
+                    f"{self.path} line {self._num_lines} is not an event of a study: {line[:80]!r}"
+                ) from None
+
+    def running(self) -> list[Trial]:
+        """Return the trials that were asked for and have no result."""
+        return [trial for trial in self.trials if trial.state == RUNNING]
+
+    def ask(self, suggest: Suggest, count: int, owner: str = "") -> list[Trial]:
+        """Add trials with suggested architectures.
+
+        Args:
+            suggest: returns at most as many new architectures; is called under the lock with the current
+                trials, so that no two processes get the same architecture.
+            count: number of trials.
+            owner: see `Trial`.
+
+        Returns:
+            The trials; fewer where the space has no other architectures.
+        """
+        with self._locked():
+            return self._ask(suggest, count, owner)
+
+    def claim(self, suggest: Suggest, limit: float, owner: str, evaluation: str = "") -> Trial | None:
+        """Return the next trial to evaluate, or None if there are enough.
+
+        It is one whose process died, or else a new one.
+
+        Args:
+            suggest: see `ask`.
+            limit: number of finished trials that is wanted.
+            owner: the process that evaluates it.
+            evaluation: location of the function that evaluates it, if it has one.
+        """
+        with self._locked():
+            owned = [trial for trial in self.running() if trial.owner]
+            trial = next((trial for trial in owned if not self._is_alive(trial.owner)), None)
+            if trial is None and len(self.finished) + len(owned) < limit:
+                trial = next(iter(self._ask(suggest, 1, owner)), None)
+            if trial is not None:
+                self._start(trial, owner, evaluation)
+            return trial
+
+    def add(self, suggestion: Suggestion, result: Result) -> Trial:
+        """Add a trial that was evaluated before."""
+        with self._locked():
+            (trial,) = self._ask(lambda count: [suggestion], 1, "", is_suggested=False)
+            self._append(_finished(trial, result))
+            return trial
+
+    def report(self, trial: Trial, step: int, values: Mapping[str, float]) -> None:
+        """Record values of a step of a running trial.
+
+        Raises:
+            ValueError: the trial is not running.
+        """
+        with self._locked():
+            self.check_running(trial)
+            self._append({"event": "report", "trial": trial.number, "step": step, "values": dict(values)})
+
+    def finish(self, trial: Trial, result: Result) -> None:
+        """Record the result of a running trial, which is final.
+
+        Raises:
+            ValueError: the trial is not running.
+        """
+        with self._locked():
+            self.check_running(trial)
+            self._append(_finished(trial, result))
+
+    def restart(self, trial: Trial, result: Result, owner: str) -> None:
+        """Record a failed attempt of a trial and the start of the next one."""
+        with self._locked():
+            self._append({**_finished(trial, result), "event": "retry"})
+            self._start(trial, owner, trial.evaluation)
+
+    def check_running(self, trial: Trial) -> None:
+        """Refuse a trial that is finished.
+
+        Raises:
+            ValueError: it is.
+        """
+        if trial.state != RUNNING:
+            raise ValueError(f"trial {trial.number} is {trial.state} already: its result is final")
+
+    @contextmanager
+    def owner(self) -> Iterator[str]:
+        """Yield a name of this process as the owner of trials, which is alive within the `with` block."""
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        path = self.directory / OWNERS / name
+        path.parent.mkdir(exist_ok=True)
+        lock = FileLock(path)
+        lock.acquire()
+        try:
+            yield name
+        finally:
+            lock.release()
+            path.unlink(missing_ok=True)
+
+    def _is_alive(self, owner: str) -> bool:
+        """Whether the process of a name holds the lock of `owner`, which its end releases."""
+        path = self.directory / OWNERS / owner
+        if not path.exists():
+            return False
+        try:
+            with FileLock(path).acquire(timeout=0):
+                pass
+        except Timeout:
+            return True
+        path.unlink(missing_ok=True)
+        return False
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Wait for the lock of the directory, and read what other processes appended."""
+        with FileLock(self.directory / LOCK):
+            self.refresh()
+            if self.path.exists() and self.path.stat().st_size > self._size:
+                os.truncate(self.path, self._size)  # the incomplete line of a process that was killed
+            yield
+
+    def _ask(self, suggest: Suggest, count: int, owner: str, is_suggested: bool = True) -> list[Trial]:
+        suggestions = suggest(count)
+        first = len(self.trials)
+        entries = [
+            {"architecture": s.architecture, "seed": self._trial_seed(first + i)}
+            | ({"predicted": s.predicted} if s.predicted else {})
+            for i, s in enumerate(suggestions)
+        ]
+        if entries:
+            kind = "ask" if is_suggested else "add"
+            self._append({"event": kind, "trials": entries, "owner": owner})
+        return self.trials[first:]
+
+    def _start(self, trial: Trial, owner: str, evaluation: str) -> None:
+        self._append({"event": "start", "trial": trial.number, "owner": owner, "evaluation": evaluation})
+
+    def _trial_seed(self, number: int) -> int:
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        """Append an event, under the lock, and apply it."""
+        append_records(self.path, [{**event, "time": round(time.time(), 3)}])
+        self.refresh()
+
+    def _apply(self, event: Mapping[str, Any]) -> None:
+        """Change the trials as an event says."""
+        kind = event["event"]
+        if kind in ("ask", "add"):
+            if kind == "ask":
+                pending = tuple(trial.architecture for trial in self.running())
+                self.asks.append(Ask(len(self.finished), pending, len(event["trials"])))
+            for entry in event["trials"]:
+                number = len(self.trials)
+                directory = self.directory / TRIALS / f"{number:05d}"
+                trial = Trial(number, str(entry["architecture"]), int(entry["seed"]), self.space, directory)
+                trial.owner, trial.predicted = event["owner"], entry.get("predicted", {})
+                if self.reporter:
+                    trial.reporter = partial(self.reporter, trial)
+                self.trials.append(trial)
+            return
+        trial = self.trials[event["trial"]]
+        if kind == "start":
+            trial.owner, trial.evaluation, trial.steps = event["owner"], event["evaluation"], {}
+            trial.attempts += 1
+        elif kind == "report":
+            trial.steps[int(event["step"])] = event["values"]
+        elif kind in ("complete", "fail", "retry"):
+            trial.cost += event["cost"]
+            trial.values, trial.error = event["values"], event.get("error", "")
+            trial.environment, trial.details = event["environment"], event["details"]
+            if kind != "retry":
+                trial.state = COMPLETE if kind == "complete" else FAILED
+                self.finished.append(trial)
+        else:
+            raise ValueError(kind)
+
+
+def _finished(trial: Trial, result: Result) -> dict[str, Any]:
+    """The event of a result."""
+    event = {
+        "event": "fail" if result.error else "complete",
+        "trial": trial.number,
+        "values": dict(result.values),
+        "cost": round(result.cost, 6),
+        "environment": dict(result.environment),
+        "details": dict(result.details),
+    }
+    return event | ({"error": result.error} if result.error else {})

@@ -1,0 +1,399 @@
+"""Study: ask for architectures, evaluate them, tell their values, and get the Pareto front."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+import search_spaces
+from nas_rlm.devices.device import Device
+from nas_rlm.devices.profiler import check_device
+from nas_rlm.files import check_new_directory
+from nas_rlm.rlm import RLM
+from nas_rlm.search.lookup import Labels, read_labels, select_labels
+from nas_rlm.search.settings import QUANTILE_LEVELS, Constraint, constraint_texts
+from nas_rlm.study.evaluation import (
+    EvaluateFunction,
+    Outcome,
+    error_text,
+    load_evaluation,
+    location_of,
+    run_evaluation,
+)
+from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
+from nas_rlm.study.optimization import check_counts, run_trials
+from nas_rlm.study.results import labelled_rows
+from nas_rlm.study.settings import NotFiniteError, StudySettings, open_directory
+from nas_rlm.study.store import Result, Suggestion
+from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.trial import Trial, Values
+from nas_rlm.study.view import StudyView
+from nas_rlm.study.workers import make_workers
+from nas_rlm.utils.progress import progress_bar
+from nas_rlm.utils.validation import as_list, is_whole_number
+from search_spaces import SearchSpace
+from search_spaces.loading import fingerprint
+
+Callback = Callable[["Study", Trial], object]
+
+
+class Study(StudyView):
+    """The search for the best networks of a space, each trained or measured by the user.
+
+    The directory holds the state: a study that was killed is opened again and continues, and several
+    processes can work on one directory. Architectures are suggested by surrogates that learn from the trials;
+    the first ones are a diverse design.
+
+    Examples:
+        >>> from tempfile import mkdtemp
+        >>> study = Study("nasbench201", ["accuracy", "flops"], mkdtemp())
+        >>> trial = study.ask()
+        >>> study.tell(trial, {"accuracy": 91.2})  # flops are counted
+        >>> study.best.values["accuracy"]
+        91.2
+        >>> study.optimize(lambda trial: {"accuracy": 90.0}, trials=3)
+        >>> len(study.trials)
+        3
+
+    Args:
+        space: the search space, or the name or location of one.
+        objectives: objectives to optimise. Kinds such as accuracy and throughput are maximised, and so are
+            `maximise`; all others are minimised. `flops` and `params` are counted.
+        directory: directory of the study, a new one or that of the same study.
+        constraints: bounds such as `latency/pixel3<=20` on these or on other objectives.
+        model: a model, a checkpoint directory, or the name of a shipped model. Its surrogates are sources of
+            transfer, and it predicts the objectives of `predicted`.
+        seed: seed of all random choices.
+        device: measure the network of each trial on this device, such as `onnxruntime-cpu-1t`, whose latency
+            or memory is among the objectives or constraints.
+        predicted: objectives that are not evaluated: their values are the model's predictions.
+        maximise: objectives that are maximised although their kind is not.
+        python: command that starts Python where networks are measured, such as `ssh box .venv/bin/python`.
+
+    Raises:
+        ValueError: an argument is invalid, or the directory holds other files or a study with other settings.
+    """
+
+    _loaded_suggester: Suggester | None
+
+    def __init__(
+        self,
+        space: str | SearchSpace[Any],
+        objectives: Sequence[str],
+        directory: str | os.PathLike[str],
+        *,
+        constraints: Sequence[str | Constraint] = (),
+        model: str | os.PathLike[str] | RLM = "nas",
+        seed: int = 0,
+        device: str = "",
+        predicted: Sequence[str] = (),
+        maximise: Sequence[str] = (),
+        python: str = "",
+    ) -> None:
+        search_space = search_spaces.get(space) if isinstance(space, str) else space
+        if not search_space.is_built_in:
+            search_spaces.register(search_space)  # surrogates know spaces by name
+        settings = StudySettings(
+            search_space.name,
+            tuple(as_list(objectives, "objectives")),
+            constraint_texts(constraints),
+            tuple(as_list(maximise, "maximise")),
+            str(Device.parse(device)) if device else "",
+            tuple(as_list(predicted, "predicted")),
+            seed,
+            model_name="" if isinstance(model, RLM) else str(model),
+            location=search_spaces.location_of(search_space),
+        )
+        rlm = model if isinstance(model, RLM) else RLM.load(model)
+        settings = replace(settings, model=fingerprint(search_space) + rlm.fingerprint)
+        suggester = Suggester(search_space, rlm, settings)
+        self._open(Path(directory), settings, search_space)
+        self._loaded_suggester, self.python = suggester, python
+        open_directory(self.directory, settings)
+        self._store.refresh()
+
+    def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
+        super()._open(directory, settings, space)
+        self.python, self._is_stopped = "", False
+        self._loaded_suggester = None
+        self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
+
+    @overload
+    def ask(self) -> Trial: ...
+
+    @overload
+    def ask(self, n: int) -> list[Trial]: ...
+
+    def ask(self, n: int | None = None) -> Trial | list[Trial]:
+        """Return trials to evaluate: architectures that no trial has.
+
+        Args:
+            n: number of trials, for a list; by default one trial.
+
+        Raises:
+            ValueError: the number is not positive, or each architecture of the space has a trial.
+        """
+        count = 1 if n is None else n
+        if not is_whole_number(count) or count < 1:
+            raise ValueError(f"the number of trials is {n!r}, expected a positive whole number")
+        trials = self._store.ask(self._suggest, int(count))
+        if not trials:
+            raise ValueError(f"each architecture of {self.settings.space} has a trial: there are no others")
+        return trials[0] if n is None else trials
+
+    def tell(
+        self,
+        trial: Trial | int,
+        values: Values | None = None,
+        *,
+        step: int | None = None,
+        failure: str | BaseException | None = None,
+        cost: float = 0.0,
+    ) -> None:
+        """Record the values of a trial, the values of a step of its training, or its failure.
+
+        Values of `flops`, `params`, of `device` and of `predicted` are added and not given.
+
+        Args:
+            trial: the trial, or its number.
+            values: value of each objective, or a number where there is a single one to give. None for those
+                of the last step. A trial with a value that is not finite is recorded as failed.
+            step: number of the epoch or step, of a trial that is still running.
+            failure: why the trial failed.
+            cost: seconds that the evaluation took.
+
+        Raises:
+            ValueError: the trial is unknown or finished, or a value is missing, unknown or out of range.
+        """
+        found = self._trial(trial)
+        self._store.check_running(found)
+        if failure is not None:
+            error = error_text(failure) if isinstance(failure, BaseException) else str(failure)
+            self._store.finish(found, Result(error=error or "failed", cost=cost))
+            return
+        if step is not None:
+            if not is_whole_number(step):
+                raise ValueError(f"step is {step!r}, expected a whole number")
+            self._store.report(found, int(step), self.settings.checked_values(values, complete=False))
+            return
+        if values is None:
+            if not found.steps and self.settings.told:
+                raise ValueError(f"trial {found.number} has no values of any step: expected its values")
+            values = found.last_values
+        try:
+            checked = self.settings.checked_values(values, complete=True)
+        except NotFiniteError as error:
+            self._store.finish(found, Result(error=str(error), cost=cost))
+        else:
+            self._finish(found, Outcome(checked, cost=cost))
+
+    def add(self, architecture: Any, values: Values) -> Trial:
+        """Add a trial that was evaluated before, such as a row of a table.
+
+        Args:
+            architecture: the architecture, or its text.
+            values: value of each objective; those that are counted, measured or predicted may be left out.
+
+        Raises:
+            ValueError: the architecture is not of the space, or a value is missing, unknown or out of range.
+        """
+        settings, parsed = self.settings, self.space.parse(str(architecture))
+        measured: dict[str, Any] = {}
+        if isinstance(values, Mapping):
+            measured = {name: values[name] for name in settings.measured if name in values}
+            values = {name: value for name, value in values.items() if name not in measured}
+        if missing := [name for name in settings.measured if name not in measured]:
+            raise ValueError(f"the values have no {' and no '.join(missing)}: expected the measured values")
+        told = settings.checked_values(values, complete=True)
+        result = Result({**told, **measured, **self._free_values(parsed)})
+        return self._store.add(Suggestion(str(parsed)), result)
+
+    def add_table(self, labels: Labels) -> list[Trial]:
+        """Add the rows of a table of the space that have all objectives which an evaluation gives.
+
+        Args:
+            labels: rows, a table, or the path of one.
+
+        Raises:
+            ValueError: no row has them, or an architecture is not of the space.
+        """
+        names = self.settings.learned
+        rows = select_labels(read_labels(labels), self.space, names)
+        if missing := [name for name in names if name not in rows[0].targets]:
+            raise ValueError(f"the table has no {' and no '.join(missing)} of {self.settings.space}")
+        return [self.add(row.arch_str, row.targets) for row in rows]
+
+    def optimize(
+        self,
+        evaluate: EvaluateFunction | str,
+        trials: int | None = None,
+        timeout: float | None = None,
+        workers: int = 0,
+        callbacks: Iterable[Callback] = (),
+        *,
+        time_limit: float | None = None,
+        retries: int = 0,
+        ray: str = "",
+        progress: bool = False,
+    ) -> None:
+        """Evaluate trials until the study has enough.
+
+        report.html in the directory shows the state while it runs, and the results are written at the end,
+        see `report`. A trial whose evaluation raises an error, takes too long, or gives no valid values is
+        recorded as failed, and the study goes on. Trials of a process that was killed are evaluated again.
+
+        Args:
+            evaluate: function of a trial that returns its values, or a pair of values and trained weights
+                (a `state_dict` or module), which are stored; or its location, such as `mine.py:train`.
+            trials: number of finished trials of the study, with those of earlier calls, at which it ends;
+                None for no limit.
+            timeout: seconds after which no further trial is started; None for no limit.
+            workers: number of processes that evaluate trials, with a GPU or a set of cores each; 0 evaluates
+                in this process.
+            callbacks: functions of the study and a finished trial. They may call `stop`.
+            time_limit: seconds that one evaluation may take, for workers.
+            retries: how many times a failed trial is evaluated again.
+            ray: address of a Ray cluster that evaluates trials, `workers` at a time: auto, HOST:6379,
+                ray://HOST:10001 or local.
+            progress: show a progress bar.
+
+        Raises:
+            ValueError: an argument is invalid.
+            RuntimeError: the first ten trials failed.
+        """
+        if self.settings.device:
+            check_device(Device.parse(self.settings.device), self.python)
+        check_counts(trials, timeout, retries)
+        pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
+        location = evaluate if isinstance(evaluate, str) else location_of(evaluate)
+        self._is_stopped = False
+        limit = math.inf if trials is None else trials
+        with (
+            self._store.owner() as owner,
+            progress_bar(
+                desc="study",
+                total=trials,
+                initial=len(self._store.finished),
+                unit="trial",
+                disable=not progress,
+            ) as bar,
+        ):
+
+            def claim() -> Trial | None:
+                if self._is_stopped:
+                    return None
+                return self._store.claim(self._suggest, limit, owner, location)
+
+            def retry(trial: Trial, outcome: Outcome) -> None:
+                self._store.restart(trial, outcome.result, owner)
+
+            for trial in run_trials(pool, claim, self._finish, retry, retries, timeout):
+                bar.update()
+                self._files.write_page_if_due(self._store)
+                for callback in callbacks:
+                    callback(self, trial)
+        self.report()
+
+    def retrain(
+        self,
+        trial: Trial | int,
+        evaluate: EvaluateFunction | str = "",
+        directory: str | os.PathLike[str] | None = None,
+    ) -> tuple[Outcome, Path]:
+        """Evaluate the architecture of a trial again, with its seed; the study stays as it is.
+
+        Args:
+            trial: the trial, or its number.
+            evaluate: the function, or its location; by default that of the trial.
+            directory: a new directory for weights and other files; by default one in that of the study.
+
+        Returns:
+            The outcome, and the directory.
+
+        Raises:
+            ValueError: there is no such trial, its function is not known, or the directory is not empty.
+        """
+        found = self._trial(trial)
+        function = evaluate or found.evaluation
+        if not function:
+            raise ValueError(f"the function of trial {found.number} is not known: give its location")
+        target = Path(directory or self.directory / "retrained" / found.directory.name)
+        check_new_directory(target)
+        loaded = load_evaluation(function) if isinstance(function, str) else function
+        copy = Trial(found.number, found.architecture, found.seed, self.space, target)
+        copy.reporter = lambda step, values: copy.steps.update(
+            {step: self.settings.checked_values(values, complete=False)}
+        )
+        return run_evaluation(loaded, copy, self.settings), target
+
+    def stop(self) -> None:
+        """Start no further trial in `optimize`, for callbacks."""
+        self._is_stopped = True
+
+    def predict(
+        self,
+        architectures: Sequence[Any],
+        objectives: Sequence[str] | None = None,
+        quantiles: Sequence[float] = QUANTILE_LEVELS,
+    ) -> np.ndarray:
+        """Predict objectives of architectures from the trials; those of complete trials are their values.
+
+        Args:
+            architectures: N architectures, or their texts.
+            objectives: K names; by default those of the study and of its constraints.
+            quantiles: Q levels between 0 and 1.
+
+        Returns:
+            float64 [N, K, Q].
+
+        Raises:
+            ValueError: an architecture is not of the space, or there are too few trials to predict.
+        """
+        names = [str(self.space.parse(str(a))) for a in as_list(architectures, "architectures")]
+        objectives = objectives or self.settings.search.all_objectives
+        self._store.refresh()
+        return self._suggester.predict(
+            labelled_rows(self.settings, self._store.finished), names, objectives, quantiles
+        )
+
+    @property
+    def _suggester(self) -> Suggester:
+        if self._loaded_suggester is None:
+            name = self.settings.model_name
+            if not name:
+                raise ValueError("the study was made with a model in memory: open it with Study(…, model=…)")
+            rlm = RLM.load(name)
+            if fingerprint(self.space) + rlm.fingerprint != self.settings.model:
+                raise ValueError(f"the model {name!r} or the space changed since the study was made")
+            self._loaded_suggester = Suggester(self.space, rlm, self.settings)
+        return self._loaded_suggester
+
+    def _suggest(self, count: int) -> list[Suggestion]:
+        """Architectures without a trial, by the trials that the store has read."""
+        store = self._store
+        rows = labelled_rows(self.settings, store.finished)
+        pending = [trial.architecture for trial in store.running()]
+        return self._suggester.suggest(rows, pending, count, store.asks)
+
+    def _finish(self, trial: Trial, outcome: Outcome) -> None:
+        """Record the outcome of a trial, with the values that are counted, measured or predicted."""
+        result = outcome.result
+        if not result.error:
+            values = {**result.values, **self._free_values(trial.parsed)}
+            result = replace(result, values=values)
+        if not result.error and self.settings.measured:
+            result = with_measurement(result, self.space, trial.parsed, self.settings, self.python)
+        self._store.finish(trial, result)
+
+    def _free_values(self, architecture: Any) -> dict[str, float]:
+        """The values of an architecture that are counted or predicted."""
+        values = counted_values(self.space, architecture, self.settings)
+        if self.settings.predicted:
+            values |= predicted_values(self._suggester, architecture, self.settings)
+        return values

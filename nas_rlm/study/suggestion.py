@@ -1,0 +1,159 @@
+"""Suggestions of a study: the architectures to evaluate next, and predictions for all others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nas_rlm.data.tables import Row
+from nas_rlm.rlm import RLM
+from nas_rlm.search.active_search import propose
+from nas_rlm.search.objectives import ObjectivePredictor
+from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.settings import QUANTILE_LEVELS
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.store import Ask, Suggestion
+from nas_rlm.surrogates.predictive import MIN_LABELS
+from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.utils.progress import progress_bar
+from search_spaces import SearchSpace
+
+
+class Suggester:
+    """Suggests architectures from the rows of finished trials.
+
+    What is suggested depends on earlier suggestions, since the pool of candidates grows with them. Those that
+    another process made are therefore repeated first, so that a study that is opened again continues as it
+    would have.
+
+    Args:
+        space: the search space.
+        rlm: the model, whose surrogates are sources of transfer.
+        settings: settings of the study.
+
+    Raises:
+        ValueError: the model does not know an objective that it is to predict.
+    """
+
+    def __init__(self, space: SearchSpace[Any], rlm: RLM, settings: StudySettings) -> None:
+        self.space, self.rlm, self.settings = space, rlm, settings
+        self.predictor = ObjectivePredictor(rlm)
+        if settings.predicted:
+            self.predictor.check(settings.predicted)
+        self._past: list[Ask] = []
+        # Predictions have a surrogate of their own: their architectures do not become candidates.
+        self._suggesting, self._predicting = self._new_surrogate(), self._new_surrogate()
+
+    def suggest(
+        self, rows: Sequence[Row], pending: Sequence[str], count: int, past: Sequence[Ask] = ()
+    ) -> list[Suggestion]:
+        """Return architectures to evaluate next.
+
+        Args:
+            rows: finished trials in order, with the learned objectives; one without them is a failure.
+            pending: architectures of running trials.
+            count: number of architectures.
+            past: the earlier suggestions of the study, in order.
+
+        Returns:
+            As many, or fewer where the space has no others.
+        """
+        self._repeat(rows, past)
+        surrogate = self._suggesting.updated(rows)
+        names = self._propose(surrogate, count, pending)
+        self._past.append(Ask(len(rows), tuple(pending), len(names)))
+        if not surrogate.is_ready or not names:
+            return [Suggestion(name) for name in names]
+        objectives = self.settings.search.all_objectives
+        values = surrogate.predict(self.space, [self.space.parse(name) for name in names], objectives)
+        return [
+            Suggestion(name, dict(zip(objectives, quantiles.tolist(), strict=True)))
+            for name, quantiles in zip(names, values, strict=True)
+        ]
+
+    def predict(
+        self,
+        rows: Sequence[Row],
+        architectures: Sequence[str],
+        objectives: Sequence[str],
+        quantiles: Sequence[float] = QUANTILE_LEVELS,
+    ) -> np.ndarray:
+        """Return quantiles of objectives: float64 [N, K, Q]; values of trials are as they were told.
+
+        Args:
+            rows: see `suggest`.
+            architectures: N architectures in the space's notation.
+            objectives: K names.
+            quantiles: Q levels.
+
+        Raises:
+            ValueError: there are too few trials, and the model does not know the objectives.
+        """
+        surrogate = self._predicting.updated(rows)
+        parsed = [self.space.parse(name) for name in architectures]
+        if surrogate.is_ready:
+            return surrogate.predict(self.space, parsed, objectives, quantiles)
+        try:
+            self.predictor.check(objectives)
+        except ValueError as error:
+            num_labels = sum(bool(row.targets) for row in rows)
+            raise ValueError(
+                f"{num_labels} trials are complete, and predictions need {MIN_LABELS}; without them the"
+                f" model predicts, but: {error}"
+            ) from None
+        return self.predictor.predict(self.space, parsed, objectives, quantiles)
+
+    def _repeat(self, rows: Sequence[Row], past: Sequence[Ask]) -> None:
+        """Repeat the suggestions of other processes."""
+        if list(past[: len(self._past)]) != self._past:
+            self._past, self._suggesting = [], self._new_surrogate()
+        missing = past[len(self._past) :]
+        for ask in progress_bar(missing, "earlier suggestions", unit="trial", delay=2, disable=not missing):
+            surrogate = self._suggesting.updated(rows[: ask.num_finished])
+            self._propose(surrogate, ask.count, ask.pending)
+            self._past.append(ask)
+
+    def _propose(self, surrogate: OnlineSurrogate, count: int, pending: Sequence[str]) -> list[str]:
+        """Select candidates, without the warnings of predictions for spaces that have no labels yet."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return propose(surrogate, self.settings.search, count, pending=pending)
+
+    def _new_surrogate(self) -> GrowingSurrogate:
+        learned = self.settings.learned or self.settings.objectives
+        return GrowingSurrogate(self.space, self.rlm, self.predictor, learned)
+
+
+class GrowingSurrogate:
+    """A surrogate of rows of which there are more each time.
+
+    Args:
+        space: the search space.
+        rlm: the model, whose surrogates are sources of transfer.
+        predictor: predicts objectives that are not learned.
+        learned: the learned objectives.
+    """
+
+    def __init__(
+        self, space: SearchSpace[Any], rlm: RLM, predictor: ObjectivePredictor, learned: Sequence[str]
+    ) -> None:
+        self.cached_predictor = CachedPredictor(predictor, space)
+        self.learned, self.sources = tuple(learned), graph_surrogates(rlm.surrogates)
+        self._rows: list[Row] = []
+        self._surrogate = OnlineSurrogate(self.cached_predictor, self.learned, self.sources)
+
+    def updated(self, rows: Sequence[Row]) -> OnlineSurrogate:
+        """Return the surrogate of rows.
+
+        They are added one by one, so that the surrogate does not depend on how many arrived at a time.
+        """
+        if list(rows[: len(self._rows)]) != self._rows:
+            self._rows = []
+            self._surrogate = OnlineSurrogate(self.cached_predictor, self.learned, self.sources)
+        for row in rows[len(self._rows) :]:
+            self._surrogate.update([row])
+            self._rows.append(row)
+        return self._surrogate

@@ -1,0 +1,145 @@
+"""The trials of a study's directory, to look at: front, table, picture and report page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from nas_rlm.plotting.style import check_picture_path, save_figure
+from nas_rlm.study.files import StudyFiles
+from nas_rlm.study.results import draw_trials, front_of, trial_records
+from nas_rlm.study.settings import StudySettings, read_settings
+from nas_rlm.study.store import TrialStore
+from nas_rlm.study.trial import RUNNING, Trial
+from nas_rlm.utils.validation import is_whole_number
+from search_spaces import SearchSpace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class StudyView:
+    """A study without its model; `nas_rlm.Study` adds what changes it.
+
+    Attributes:
+        directory: directory of the study.
+        settings: its settings.
+        space: its search space.
+    """
+
+    directory: Path
+    settings: StudySettings
+    space: SearchSpace[Any]
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
+        """Open the study of a directory with its own settings.
+
+        Args:
+            directory: the directory.
+
+        Raises:
+            FileNotFoundError: it has no study.
+            ValueError: a file is damaged.
+        """
+        study, settings = cls.__new__(cls), read_settings(Path(directory))
+        study._open(Path(directory), settings, settings.load_space())
+        study._store.refresh()
+        return study
+
+    def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
+        self.directory, self.settings, self.space = directory, settings, space
+        self._store = TrialStore(directory, space, settings.seed)
+        self._files = StudyFiles(directory, space, settings)
+
+    def __repr__(self) -> str:
+        settings, trials = self.settings, self.trials
+        return (
+            f"{type(self).__name__}({settings.space!r}, {list(settings.objectives)},"
+            f" {str(self.directory)!r}: {len(trials)} trials, {len(self.front)} on the front)"
+        )
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials by number, also those of other processes."""
+        self._store.refresh()
+        return list(self._store.trials)
+
+    @property
+    def pending(self) -> list[Trial]:
+        """The trials that were asked for and have no result yet, also those of a process that was killed."""
+        return [trial for trial in self.trials if trial.state == RUNNING]
+
+    @property
+    def front(self) -> list[Trial]:
+        """The complete trials on the Pareto front that meet the constraints, by the first objective."""
+        self._store.refresh()
+        return front_of(self.settings, self._store.finished)
+
+    @property
+    def best(self) -> Trial:
+        """The complete trial that is best in the first objective and meets the constraints.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        if not (found := self.front):
+            bounds = " and ".join(self.settings.constraints)
+            condition = f" that meets {bounds}" if bounds else ""
+            raise ValueError(f"none of {len(self.trials)} trials is complete{condition}")
+        return found[0]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one record per trial, for example for pandas.
+
+        Returns:
+            `number`, `architecture`, `state`, a value of each objective, `is_on_front`, `cost`, `seed` and
+            `error`.
+        """
+        self._store.refresh()
+        return trial_records(self.settings, self._store.trials)
+
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, pairs: Sequence[tuple[str, str]] = ()
+    ) -> Figure:
+        """Draw the trials and the front; running trials at their predictions.
+
+        Args:
+            path: picture to write (.png, .svg, .pdf or .jpg); None writes none.
+            pairs: x and y objective of each panel; by default each other objective against the first.
+
+        Returns:
+            The figure, which a notebook displays.
+
+        Raises:
+            ValueError: no trial is complete, the path has another suffix, or a pair has an unknown objective.
+        """
+        if path is not None:
+            check_picture_path(Path(path))
+        figure = draw_trials(self.settings, self.trials, pairs)
+        if path is not None:
+            save_figure(figure, Path(path))
+        return figure
+
+    def report(self) -> Path:
+        """Write the results into the directory, also of a study that is not finished.
+
+        These are report.html (a page with all trials), trials.csv, and for the front front.csv, pareto.png
+        and front/: for each network an ONNX file, a Python file with the torch module and the command that
+        trains it again, and the trained weights if the evaluation returned any.
+
+        Returns:
+            The path of the page.
+        """
+        self._store.refresh()
+        return self._files.write(self._store)
+
+    def _trial(self, trial: Trial | int) -> Trial:
+        """The trial of a number, or of an object of this study."""
+        self._store.refresh()
+        number = trial.number if isinstance(trial, Trial) else trial
+        if not is_whole_number(number) or not 0 <= number < len(self._store.trials):
+            raise ValueError(f"there is no trial {number!r}: the study has {len(self._store.trials)}")
+        return self._store.trials[number]

@@ -1,0 +1,279 @@
+"""Workers of a study: this process, or processes with a GPU or a set of cores each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from nas_rlm.devices.processors import num_processors
+from nas_rlm.study.evaluation import EvaluateFunction, Outcome, load_evaluation, location_of, run_evaluation
+from nas_rlm.study.ray_workers import RayWorkers
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.trial import ERROR, OUTPUT, Trial
+from nas_rlm.study.worker import OUTCOME
+from nas_rlm.utils.validation import is_whole_number
+
+POLL_SECONDS = 0.05
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+MAX_OUTPUT_LINES = 3  # of a worker that died, in its error
+
+Finished = list[tuple[Trial, Outcome]]
+
+
+class Workers(Protocol):
+    """Evaluates trials, a limited number at a time."""
+
+    @property
+    def num_busy(self) -> int:
+        """Number of trials that are evaluated now."""
+
+    @property
+    def num_free(self) -> int:
+        """Number of trials that can be started now."""
+
+    def start(self, trial: Trial) -> None:
+        """Start the evaluation of a trial."""
+
+    def wait(self) -> Finished:
+        """Wait until some trials are finished, and return them with their outcomes."""
+
+    def close(self) -> None:
+        """End all evaluations."""
+
+
+class ThisProcess:
+    """This process as the only worker.
+
+    Args:
+        function: evaluates a trial.
+        settings: settings of the study.
+    """
+
+    def __init__(self, function: EvaluateFunction, settings: StudySettings) -> None:
+        self.function, self.settings = function, settings
+        self._waiting: list[Trial] = []
+
+    @property
+    def num_busy(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def num_free(self) -> int:
+        return 1 - len(self._waiting)
+
+    def start(self, trial: Trial) -> None:
+        self._waiting.append(trial)
+
+    def wait(self) -> Finished:
+        trial = self._waiting.pop()
+        return [(trial, run_evaluation(self.function, trial, self.settings))]
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+
+@dataclass
+class _Running:
+    """A worker process.
+
+    Args:
+        trial: the trial that it evaluates.
+        process: the process, the leader of a process group.
+        slot: its number among the workers, which decides its GPU and cores.
+        start: when it was started, in monotonic seconds.
+    """
+
+    trial: Trial
+    process: subprocess.Popen[bytes]
+    slot: int
+    start: float
+
+
+class ProcessWorkers:
+    """Processes of this machine, a new one for each trial, whose output goes to output.txt of the trial.
+
+    Args:
+        directory: directory of the study.
+        function: evaluates a trial: a function at the top level of a module or script, or its location.
+        count: number of processes at a time.
+        time_limit: seconds that an evaluation may take; None for no limit.
+
+    Raises:
+        ValueError: the function cannot be loaded in another process.
+    """
+
+    def __init__(
+        self, directory: Path, function: EvaluateFunction | str, count: int, time_limit: float | None
+    ) -> None:
+        self.directory, self.count, self.time_limit = directory, count, time_limit
+        self.location = function if isinstance(function, str) else location_of(function)
+        if not self.location:
+            name = getattr(function, "__qualname__", repr(function))
+            raise ValueError(
+                f"worker processes cannot import the function {name}: define it at the top level of a file"
+                " and give it as 'FILE.py:FUNCTION', or use workers=0"
+            )
+        self._running: list[_Running] = []
+        self._environments = worker_environments(count)
+
+    @property
+    def num_busy(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_free(self) -> int:
+        return self.count - len(self._running)
+
+    def start(self, trial: Trial) -> None:
+        trial.directory.mkdir(parents=True, exist_ok=True)
+        for name in (OUTCOME, ERROR):
+            (trial.directory / name).unlink(missing_ok=True)
+        slot = min(set(range(self.count)) - {running.slot for running in self._running})
+        command = [sys.executable, "-u", "-m", "nas_rlm.study.worker"]
+        command += [str(self.directory.resolve()), str(trial.number), self.location]
+        with open(trial.directory / OUTPUT, "ab") as output:
+            process = self._popen(command, self._environments[slot], output)
+        self._running.append(_Running(trial, process, slot, time.monotonic()))
+
+    def _popen(
+        self, command: Sequence[str], environment: Mapping[str, str], output: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+
+    def wait(self) -> Finished:
+        while True:
+            finished = [running for running in self._running if self._is_finished(running)]
+            if finished:
+                break
+            time.sleep(POLL_SECONDS)
+        self._running = [running for running in self._running if running not in finished]
+        return [(running.trial, self._outcome(running)) for running in finished]
+
+    def _is_finished(self, running: _Running) -> bool:
+        """Whether a process has ended, or was ended because its time was over."""
+        if running.process.poll() is not None:
+            return True
+        is_late = self.time_limit is not None and time.monotonic() - running.start > self.time_limit
+        if is_late:
+            kill(running.process)
+        return is_late
+
+    def _outcome(self, running: _Running) -> Outcome:
+        """The outcome of a process that has ended."""
+        kill(running.process)  # processes that it started may still run
+        directory, seconds = running.trial.directory, time.monotonic() - running.start
+        if (directory / OUTCOME).is_file():
+            outcome = Outcome.read(directory / OUTCOME)
+            (directory / OUTCOME).unlink()
+            return outcome
+        if self.time_limit is not None and seconds > self.time_limit:
+            error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
+        else:
+            code = running.process.returncode
+            reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            lines = (directory / OUTPUT).read_text(errors="replace").splitlines()[-MAX_OUTPUT_LINES:]
+            error = f"the worker process ended with {reason}: {' | '.join(lines) or 'it printed nothing'}"
+        (directory / ERROR).write_text(f"{error}\n")
+        return Outcome(error=error, cost=seconds)
+
+    def close(self) -> None:
+        for running in self._running:
+            kill(running.process)
+        self._running.clear()
+
+
+def make_workers(
+    directory: Path,
+    settings: StudySettings,
+    evaluate: EvaluateFunction | str,
+    count: int,
+    time_limit: float | None,
+    ray: str = "",
+) -> Workers:
+    """Return the workers of a study.
+
+    Args:
+        directory: directory of the study.
+        settings: its settings.
+        evaluate: evaluates a trial, or the location of a function that does.
+        count: number of processes; 0 for this process.
+        time_limit: seconds that an evaluation may take; None for no limit.
+        ray: address of a Ray cluster that runs the evaluations; empty for processes of this machine.
+
+    Raises:
+        ValueError: an argument is invalid, or the function cannot be loaded.
+    """
+    if not is_whole_number(count) or count < 0:
+        raise ValueError(f"workers is {count!r}, expected a whole number of at least 0")
+    if time_limit is not None and not time_limit > 0:
+        raise ValueError(f"time_limit is {time_limit!r}, expected a positive number of seconds")
+    if ray and not count:
+        raise ValueError("a cluster needs the number of evaluations at a time: expected workers=1 or more")
+    if time_limit is not None and not count:
+        raise ValueError("a time limit ends a worker process: expected workers=1 or more")
+    function = load_evaluation(evaluate) if isinstance(evaluate, str) else evaluate
+    if not callable(function):
+        raise ValueError(f"evaluate is {function!r}, expected a function of a trial")
+    if ray:
+        return RayWorkers(ray, evaluate, settings, count, time_limit)
+    if count:
+        return ProcessWorkers(directory, evaluate, count, time_limit)
+    return ThisProcess(function, settings)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started, and wait for its end."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdin:
+        process.stdin.close()
+    process.wait()
+
+
+def worker_environments(count: int) -> list[dict[str, str]]:
+    """Return the environment variables of each worker: its number of threads, its GPU and its cores.
+
+    The processors of this process are divided among the workers, and the GPUs are assigned in turn.
+
+    Args:
+        count: number of workers.
+    """
+    threads = max(1, num_processors() // count)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    gpus = _visible_gpus()
+    environments = []
+    for slot in range(count):
+        variables = dict.fromkeys(THREAD_VARIABLES, str(threads))
+        if len(cores) >= threads * count:
+            own_cores = cores[slot * threads : (slot + 1) * threads]
+            variables["NAS_RLM_CORES"] = ",".join(map(str, own_cores))
+        if gpus:
+            variables["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
+        environments.append(variables)
+    return environments
+
+
+def _visible_gpus() -> list[str]:
+    """Identifiers of the GPUs that this process sees."""
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [gpu for gpu in visible.split(",") if gpu]
+    return [str(i) for i in range(torch.cuda.device_count())]

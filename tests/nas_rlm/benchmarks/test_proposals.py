@@ -1,0 +1,58 @@
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from nas_rlm.benchmarks import proposals
+from nas_rlm.benchmarks.proposals import METHODS, ProposalBenchmark, mean_and_worst, proposal_benchmark
+from nas_rlm.data import Table
+from nas_rlm.search import active_search
+from nas_rlm.utils.extras import is_installed
+from tests.nas_rlm.search.test_propose import NAMES, rows
+
+OBJECTIVES = ("accuracy", "latency/mine")
+
+
+@dataclass(frozen=True)
+class Rlm:
+    """A model that predicts nothing, with surrogates."""
+
+    surrogates: dict = field(default_factory=dict)
+
+    def predict(self, *args, **kwargs):
+        raise ValueError("unknown objective")
+
+    objectives = ()
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 40)
+    return ProposalBenchmark(Table("mine", rows(NAMES[:40], OBJECTIVES)), OBJECTIVES, Rlm())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_method_evaluates_different_architectures_of_the_table(method, benchmark):
+    if method in proposals.OPTUNA and not is_installed("optuna"):
+        pytest.skip("optuna is not installed")
+    names = benchmark.run(method, 0, 14)
+    assert len(set(names)) == len(names) == 14 and set(names) <= set(NAMES[:40])
+    assert method in ("propose", "gp") or benchmark.run(method, 0, 14) == names
+
+
+def test_all_architectures_have_no_regret_and_the_full_hypervolume(benchmark):
+    everything = benchmark.evaluate(NAMES[:40])
+    assert (everything.regret, everything.relative_hypervolume) == (0, 1)
+    some = benchmark.evaluate(NAMES[:3])
+    accuracies = [row.targets["accuracy"] for row in rows(NAMES[:40], OBJECTIVES)]
+    assert some.regret == pytest.approx(max(accuracies) - max(accuracies[:3]))
+    assert some.relative_hypervolume < 1
+
+
+def test_finished_searches_are_skipped(benchmark):
+    found = dict(proposal_benchmark(benchmark, ["random"], [0, 1], (5, 12)))
+    assert len(found) == 4
+    assert not dict(proposal_benchmark(benchmark, ["random"], [0, 1], (5, 12), finished=found))
+    mean, worst = mean_and_worst(found, "regret")["accuracy x latency/mine", "random", 5]
+    regrets = [found["accuracy x latency/mine", "random", seed, 5].regret for seed in (0, 1)]
+    assert (mean, worst) == (np.mean(regrets), max(regrets))

@@ -1,0 +1,82 @@
+import csv
+import json
+
+import pytest
+
+from nas_rlm import Study
+from nas_rlm.cli import main
+from nas_rlm.data import Row, write
+from tests.nas_rlm.cli.commands import ARCHS, refused
+from tests.nas_rlm.study.conftest import quick_suggestions  # noqa: F401 - a fixture
+
+MINE = """
+import torch
+
+def train(trial):
+    print("loss of", trial.number)
+    if trial.number == 1:
+        raise RuntimeError("diverged")
+    return {"accuracy": 60.0 + trial.seed % 7}, {"w": torch.ones(1)}
+"""
+
+
+@pytest.fixture
+def command(tmp_path, model, quick_suggestions):  # noqa: F811
+    (tmp_path / "mine.py").write_text(MINE)
+    return [
+        *("search", "--space", "nasbench201", "--objectives", "accuracy,flops", *model),
+        *("--train", f"{tmp_path / 'mine.py'}:train", "--out", str(tmp_path / "run")),
+    ]
+
+
+def test_search_trains_networks_and_continues(command, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main([*command, "--trials", "2", "--workers", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 trials complete, 1 on the front" in printed
+    assert "1 failed, the last one: RuntimeError: diverged" in printed
+    assert (run / "trials" / "00000" / "output.txt").read_text() == "loss of 0\n"
+    assert main([*command, "--trials", "3"]) == 0
+    assert [t.state for t in Study.load(run).trials] == ["complete", "failed", "complete"]
+    before = (run / "front.csv").read_text()
+    (run / "front.csv").unlink()
+    assert main(["report", str(run)]) == 0
+    assert (run / "front.csv").read_text() == before
+    assert main(["plot", str(run), "--pair", "flops,accuracy", "--out", str(tmp_path / "a.png")]) == 0
+    with open(run / "front.csv", newline="") as file:
+        row = next(csv.DictReader(file))
+    capsys.readouterr()
+    assert main(row["command"].split()[1:]) == 0
+    value = float(row["accuracy"])
+    assert f"accuracy {value:g}, {value:g} before" in capsys.readouterr().out
+    name = f"{int(row['number']):05d}"
+    assert (run / "retrained" / name / "weights.safetensors").is_file()
+    assert "is not empty" in refused(capsys, *row["command"].split()[1:])
+    assert "the training failed: RuntimeError: diverged" in refused(capsys, "retrain", run, "--trial", "1")
+
+
+def test_labels_are_the_first_trials(command, tmp_path):
+    rows = [Row("nasbench201", name, {"accuracy": 60.0 + i}) for i, name in enumerate(ARCHS)]
+    write(tmp_path / "table.parquet", rows)
+    assert main([*command, "--trials", str(len(ARCHS)), "--data", str(tmp_path / "table.parquet")]) == 0
+    trials = Study.load(tmp_path / "run").trials
+    assert [t.architecture for t in trials] == ARCHS
+    assert trials[2].values["accuracy"] == 62 and trials[2].values["flops"] > 0
+
+
+def test_options_that_do_not_fit_are_refused(command, tmp_path, capsys):
+    assert "--algorithm is of a search by predictions" in refused(capsys, *command, "--algorithm", "random")
+    no_train = [*command[:7], "--out", tmp_path / "run", "--trials", "3"]
+    assert "need --train" in refused(capsys, *no_train)
+    assert "has no function 'trian'" in refused(
+        capsys, *command[:-3], f"{tmp_path / 'mine.py'}:trian", *command[-2:]
+    )
+    assert not (tmp_path / "run").exists()
+    assert main([*command, "--trials", "1"]) == 0
+    assert "seed 0 instead of 1" in refused(capsys, *command, "--seed", "1")
+    assert "there is no trial 9" in refused(capsys, "retrain", tmp_path / "run", "--trial", "9")
+    assert "--data is for searches by predictions" in refused(
+        capsys, "plot", tmp_path / "run", "--data", "x.parquet"
+    )
+    settings = json.loads((tmp_path / "run" / "study.json").read_text())
+    assert settings["objectives"] == ["accuracy", "flops"]

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from nas_rlm.study.suggestion import Suggester
+from tests.nas_rlm.stubs import CELLS
+from tests.nas_rlm.study.conftest import accuracy, quick_suggestions, tiny_rlm  # noqa: F401 - fixtures
+
+optuna = pytest.importorskip("optuna", reason="needs Optuna")
+
+from nas_rlm.integrations.optuna import RLMSampler, labels, suggest_architecture  # noqa: E402
+
+DIRECTIONS = ("maximize", "minimize")
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@pytest.fixture
+def sampler(tiny_rlm, quick_suggestions):  # noqa: F811
+    return RLMSampler(CELLS, ["accuracy", "latency/mine"], model=tiny_rlm)
+
+
+def objective(trial):
+    cell = suggest_architecture(trial, CELLS)
+    rate = trial.suggest_float("rate", 0.01, 0.1)
+    if trial.number == 2:
+        raise optuna.TrialPruned
+    return accuracy(cell)["accuracy"], 1 + str(cell).count("conv") + rate
+
+
+def test_the_sampler_suggests_new_architectures_from_all_trials(sampler, monkeypatch):
+    seen, suggest = [], Suggester.suggest
+
+    def recorded(self, rows, pending, count):
+        seen.append((list(rows), list(pending)))
+        return suggest(self, rows, pending, count)
+
+    monkeypatch.setattr(Suggester, "suggest", recorded)
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    study.optimize(objective, n_trials=6)
+    cells = [str(CELLS.decode(np.array([t.params[f"gene{i}"] for i in range(6)]))) for t in study.trials]
+    assert len(set(cells)) == 6
+    rows, pending = seen[-1]
+    assert [row.arch_str for row in rows] == cells[:5] and pending == []
+    assert rows[2].targets == {}  # pruned
+    assert rows[4].targets == dict(zip(("accuracy", "latency/mine"), study.trials[4].values, strict=True))
+    study.ask().suggest_int("gene0", 0, 4)
+    pending_trial = study.ask()
+    cell = suggest_architecture(pending_trial, CELLS)
+    study.ask().suggest_int("gene0", 0, 4)
+    assert str(cell) in seen[-1][1]
+
+
+def test_another_direction_is_refused(sampler):
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
+    with pytest.raises(ValueError, match=r"are \['maximize', 'minimize'\]: create the study with them"):
+        study.optimize(objective, n_trials=1)
+
+
+def test_finished_studies_are_labels():
+    study = optuna.create_study(directions=DIRECTIONS, sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=5)
+
+    def to_cell(params):
+        return CELLS.decode(np.array([params[f"gene{i}"] for i in range(6)]))
+
+    rows = labels(study, "nasbench201", ["accuracy", "latency/mine"], to_cell)
+    assert [row.targets["accuracy"] for row in rows] == [t.values[0] for t in study.trials if t.values]
+    assert rows[0].space == "nasbench201" and rows[0].arch_str == str(to_cell(study.trials[0].params))
+    with pytest.raises(ValueError, match="has 2 values, and there are 1 names: accuracy"):
+        labels(study, CELLS, ["accuracy"], to_cell)
+    with pytest.raises(ValueError, match="none of 5 trials is complete and an architecture"):
+        labels(study, CELLS, ["accuracy", "latency/mine"], lambda params: "no cell")
+
+
+def test_labels_are_added_to_a_study(open_study_of_labels):
+    study, rows = open_study_of_labels
+    study.add_table(rows)
+    assert [t.values["accuracy"] for t in study.trials] == [row.targets["accuracy"] for row in rows]
+
+
+@pytest.fixture
+def open_study_of_labels(tiny_rlm, quick_suggestions, tmp_path):  # noqa: F811
+    from nas_rlm import Study
+
+    finished = optuna.create_study(directions=DIRECTIONS, sampler=optuna.samplers.RandomSampler(seed=0))
+    finished.optimize(objective, n_trials=4)
+    rows = labels(
+        finished,
+        CELLS,
+        ["accuracy", "latency/mine"],
+        lambda params: CELLS.decode(np.array([params[f"gene{i}"] for i in range(6)])),
+    )
+    return Study(CELLS, ["accuracy", "latency/mine"], tmp_path / "study", model=tiny_rlm), rows

@@ -1,0 +1,132 @@
+"""Proposals of `nas_rlm.search.active_search.propose`, on cells whose values are made up."""
+
+import numpy as np
+import pytest
+
+import search_spaces
+from nas_rlm.data import Row
+from nas_rlm.search import active_search
+from nas_rlm.search.active_search import propose
+from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
+from nas_rlm.search.settings import SearchSettings
+from tests.nas_rlm.stubs import StubPredictor
+
+SPACE = search_spaces.get("nasbench201")
+RNG = np.random.default_rng(11)
+NAMES = list(dict.fromkeys(str(SPACE.sample(RNG)) for _ in range(90)))
+MINE = "latency/mine"
+
+
+class Model(StubPredictor):
+    """The stub, which does not know the objectives of `mine`."""
+
+    def predict(self, space, architectures, objectives, quantiles=(0.5,)):
+        if any(name.endswith("/mine") for name in objectives):
+            raise ValueError("unknown objective")
+        return np.sort(super().predict(space, architectures, objectives, quantiles), axis=-1)
+
+
+PREDICTOR = CachedPredictor(Model(), SPACE)
+PREDICTOR.raw_features(NAMES)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 60)
+
+
+def rows(names, objectives):
+    values = Model().medians(names, ["accuracy", "latency/pixel3", "flops"]).tolist()
+    by_objective = dict(zip(("accuracy", MINE, "energy/mine"), np.array(values).T, strict=True))
+    return [
+        Row("nasbench201", name, {o: float(by_objective[o][i]) for o in objectives})
+        for i, name in enumerate(names)
+    ]
+
+
+def surrogate_of(names, objectives=("accuracy", MINE)):
+    surrogate = OnlineSurrogate(PREDICTOR, objectives, {})
+    if names:
+        surrogate.update(rows(names, objectives))
+    return surrogate
+
+
+def settings_of(objectives=("accuracy", MINE), constraints=(), seed=0):
+    return SearchSettings("nasbench201", objectives, constraints, seed=seed)
+
+
+@pytest.mark.parametrize("num_labels", [0, 4, 14])
+@pytest.mark.parametrize(
+    "objectives", [("accuracy",), ("accuracy", MINE), ("accuracy", MINE, "energy/mine")], ids=len
+)
+def test_as_many_new_architectures_as_asked_for(objectives, num_labels):
+    labelled, pending = NAMES[:num_labels], NAMES[50:55]
+    surrogate = surrogate_of(labelled, objectives)
+    names = propose(surrogate, settings_of(objectives), 7, False, pending, NAMES[:70])
+    assert len(set(names)) == len(names) == 7
+    assert set(names) <= set(NAMES[:70]) - {*labelled, *pending}
+    again = surrogate_of(labelled, objectives)
+    assert propose(again, settings_of(objectives), 7, False, pending, NAMES[:70]) == names
+
+
+def test_the_seed_decides_the_random_half_of_the_first_design():
+    surrogate = surrogate_of([])
+    first, other = (set(propose(surrogate, settings_of(seed=seed), 10, candidates=NAMES)) for seed in (0, 1))
+    assert first != other
+
+
+def test_the_first_design_has_architectures_that_the_model_ranks_high():
+    names = propose(surrogate_of([], ["accuracy"]), settings_of(("accuracy",)), 8, candidates=NAMES)
+    accuracies = Model().medians(NAMES, ["accuracy"])[:, 0]
+    best = [NAMES[i] for i in np.argsort(-accuracies)[:4]]
+    assert set(names[:4]) == set(best)
+
+
+def test_constraints_that_nothing_meets_are_approached():
+    settings = settings_of(constraints=(f"{MINE}<=0.1",))
+    names = propose(surrogate_of(NAMES[:14]), settings, 6, candidates=NAMES[:70])
+    assert len(names) == 6
+    latencies = [row.targets[MINE] for row in rows(names, [MINE])]
+    assert np.mean(latencies) < np.median([row.targets[MINE] for row in rows(NAMES[14:70], [MINE])])
+
+
+def test_a_constraint_is_met_with_high_probability():
+    settings = settings_of(("accuracy",), (f"{MINE}<=10",))
+    names = propose(surrogate_of(NAMES[:30]), settings, 6, candidates=NAMES)
+    assert np.mean([row.targets[MINE] <= 10 for row in rows(names, [MINE])]) > 0.8
+
+
+def test_an_exhausted_space_gives_what_is_left():
+    surrogate = surrogate_of(NAMES[:14])
+    left = propose(surrogate, settings_of(), 9, candidates=NAMES[:20])
+    assert sorted(left) == sorted(NAMES[14:20])
+    assert propose(surrogate, settings_of(), 9, pending=NAMES[14:20], candidates=NAMES[:20]) == []
+
+
+def test_predictions_of_pending_architectures_count():
+    surrogate = surrogate_of(NAMES[:14])
+    first = propose(surrogate, settings_of(), 1, candidates=NAMES)
+    second = propose(surrogate, settings_of(), 1, pending=first, candidates=NAMES)
+    assert first != second
+    assert list(surrogate.measurements) == NAMES[:14]
+
+
+def test_failed_architectures_are_not_proposed_again():
+    surrogate = surrogate_of(NAMES[:14])
+    surrogate.update([Row("nasbench201", name, {}) for name in NAMES[14:20]])
+    names = propose(surrogate, settings_of(), 20, candidates=NAMES[:40])
+    assert set(names) == set(NAMES[20:40])
+
+
+def test_it_learns_what_is_good():
+    objectives = ("accuracy",)
+    surrogate = surrogate_of(NAMES[:12], objectives)
+    for _ in range(3):
+        names = propose(surrogate, settings_of(objectives), 4, candidates=NAMES)
+        surrogate.update(rows(names, objectives))
+    everything, proposed = (
+        [row.targets["accuracy"] for row in rows(some, objectives)]
+        for some in (NAMES, list(surrogate.measurements)[12:])
+    )
+    assert np.median(proposed) > np.quantile(everything, 0.8)
+    assert max(proposed) >= sorted(everything)[-3]

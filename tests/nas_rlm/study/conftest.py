@@ -1,0 +1,57 @@
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nas_rlm import RLM, Study
+from nas_rlm.data import Row
+from nas_rlm.study.store import Suggestion
+from nas_rlm.study.suggestion import Suggester
+from tests.nas_rlm.stubs import CELLS
+
+PAIR = ("accuracy", "flops")
+
+
+@pytest.fixture(scope="session")
+def tiny_rlm(tiny_checkpoint: Path) -> RLM:
+    """Return the untrained model."""
+    return RLM.load(tiny_checkpoint)
+
+
+@pytest.fixture
+def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suggest random new cells that depend on all rows, pending cells and the seed, without surrogates."""
+
+    def suggest(
+        self: Suggester, rows: Sequence[Row], pending: Sequence[str], count: int, past: Sequence[Any] = ()
+    ) -> list[Suggestion]:
+        state = [round(100 * sum(row.targets.values())) for row in rows]
+        rng = np.random.default_rng([self.settings.seed, len(pending), *state])
+        known = {*pending, *(row.arch_str for row in rows)}
+        names: list[str] = []
+        while len(names) < count:
+            name = str(self.space.sample(rng))
+            if name not in known:
+                names.append(name)
+                known.add(name)
+        return [Suggestion(name) for name in names]
+
+    monkeypatch.setattr(Suggester, "suggest", suggest)
+
+
+@pytest.fixture
+def open_study(tiny_rlm: RLM, tmp_path: Path, quick_suggestions: None) -> Callable[..., Study]:
+    """Return a function that opens a study with quick suggestions in a directory of the test."""
+
+    def open_(name: str = "study", objectives: Sequence[str] = PAIR, **options: Any) -> Study:
+        return Study(CELLS, objectives, tmp_path / name, model=tiny_rlm, **options)
+
+    return open_
+
+
+def accuracy(trial: Any) -> dict[str, float]:
+    """A made-up accuracy of a cell."""
+    name = str(getattr(trial, "architecture", trial))
+    return {"accuracy": 50.0 + 5 * name.count("conv") + name.count("3x3") + name.index("~") / 10}

@@ -1,0 +1,59 @@
+import csv
+import runpy
+
+import onnx.reference
+import torch
+from safetensors.torch import load_file
+
+from nas_rlm.study.front_files import with_weights
+from tests.nas_rlm.study.conftest import accuracy
+
+
+def trained(trial):
+    """Random weights instead of trained ones, also of batch normalization."""
+    network = trial.network()
+    with torch.no_grad():
+        for tensor in network.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.rand_like(tensor) * 0.1)
+    weights = network.state_dict()
+    return accuracy(trial), {"w": torch.zeros(1)} if trial.number == 1 else weights
+
+
+def test_each_network_of_the_front_is_usable(open_study):
+    study = open_study()
+    study.optimize(trained, trials=4)
+    study.optimize(accuracy, trials=6)
+    front = study.directory / "front"
+    stems = {f"{trial.number:05d}" for trial in study.front}
+    assert {path.stem for path in front.glob("*.onnx")} == stems == {p.stem for p in front.glob("*.py")}
+    # The weights of trial 1 are of another module.
+    usable = next(trial for trial in study.front if trial.number in (0, 2, 3))
+    for trial in study.front:
+        path = front / f"{trial.number:05d}"
+        module = runpy.run_path(str(path.with_suffix(".py")))
+        assert "nas-rlm retrain" in module["__doc__"] and f"--trial {trial.number}" in module["__doc__"]
+        assert path.with_suffix(".safetensors").is_file() == (trial.number < 4)
+    network = runpy.run_path(str(front / f"{usable.number:05d}.py"))["network"]().eval()
+    session = onnx.reference.ReferenceEvaluator(onnx.load(front / f"{usable.number:05d}.onnx"))
+    x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    (output,) = session.run(None, {session.input_names[0]: x.numpy()})
+    assert torch.allclose(network(x), torch.from_numpy(output), atol=1e-5)
+    weights = load_file(front / f"{usable.number:05d}.safetensors")
+    assert weights.keys() == network.state_dict().keys()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in network.named_parameters())
+    with open(study.directory / "front.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["number"]) for row in rows] == [trial.number for trial in study.front]
+    assert all(row["command"].startswith("nas-rlm retrain") for row in rows)
+    with open(study.directory / "trials.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 6
+
+
+def test_weights_of_another_module_are_not_taken(open_study):
+    trial = open_study().ask()
+    weights = trial.network().state_dict()
+    assert with_weights(trial.onnx(), weights) is not None
+    name = next(iter(weights))
+    assert with_weights(trial.onnx(), {**weights, name: torch.zeros(3)}) is None
+    assert with_weights(trial.onnx(), {"w": torch.zeros(1)}) is None

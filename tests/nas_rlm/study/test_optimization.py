@@ -1,0 +1,243 @@
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nas_rlm import Study
+from nas_rlm.study.evaluation import load_evaluation, location_of
+from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING, WEIGHTS
+from nas_rlm.study.workers import worker_environments
+from tests.nas_rlm.study.conftest import accuracy
+from tests.nas_rlm.study.test_study import summary
+
+MINE = """
+import os, signal, sys, time, torch
+
+def train(trial):
+    print("training", trial.architecture)
+    print("threads", os.environ["OMP_NUM_THREADS"], file=sys.stderr)
+    trial.report(0, 40.0)
+    trial.report(1, {"accuracy": 50.0 + trial.number})
+    (trial.directory / "checkpoint").write_text("here")
+    if trial.number == 1:
+        raise RuntimeError("CUDA out of memory")
+    if trial.number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return None, {"weight": torch.full((2,), float(trial.number))}
+
+def slow(trial):
+    time.sleep(300)
+
+def once(trial):
+    marker = trial.directory / "tried"
+    if not marker.exists():
+        marker.touch()
+        sys.exit("no luck")
+    return 70.0
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def test_trials_are_evaluated_until_there_are_enough(open_study):
+    study, seen = open_study(), []
+    study.optimize(accuracy, trials=3, callbacks=[lambda s, t: seen.append((s, t.number))])
+    assert seen == [(study, 0), (study, 1), (study, 2)]
+    study.optimize(accuracy, trials=5)  # those of the first call count
+    assert len(study.trials) == 5
+    assert all(t.values["accuracy"] == accuracy(t)["accuracy"] for t in study.trials)
+    assert 0 < study.trials[0].cost < 5
+    assert study.trials[0].environment["torch"]
+    study.optimize(accuracy, trials=20, callbacks=[lambda s, t: s.stop() if t.number == 6 else None])
+    assert len(study.trials) == 7
+    study.optimize(accuracy, timeout=0.3, callbacks=[lambda s, t: time.sleep(0.31)])
+    assert len(study.trials) == 8
+
+
+def test_failures_are_rows_and_the_study_goes_on(open_study):
+    results = [
+        lambda: 1 / 0,
+        lambda: {"acuracy": 3.0},
+        lambda: {"accuracy": math.nan},
+        lambda: {"accuracy": math.inf},
+        lambda: "high",
+        lambda: None,
+        lambda: (70.0, "weights"),
+        lambda: sys.exit("no data"),
+        lambda: 72.0,
+    ]
+    study = open_study()
+    study.optimize(lambda trial: results[trial.number](), trials=len(results))
+    errors = [t.error for t in study.trials]
+    assert [t.state for t in study.trials] == [FAILED] * 8 + [COMPLETE]
+    assert errors[0] == "ZeroDivisionError: division by zero"
+    assert "'acuracy'" in errors[1] and "did you mean accuracy" in errors[1]
+    assert "accuracy is nan" in errors[2] and "accuracy is inf" in errors[3]
+    assert "'high'" in errors[4] and "gave no accuracy" in errors[5] and "type str" in errors[6]
+    assert errors[7] == "SystemExit: no data"
+    traceback = (study.trials[0].directory / ERROR).read_text()
+    assert "1 / 0" in traceback and "ZeroDivisionError" in traceback
+    assert not (study.trials[8].directory / ERROR).exists()
+
+
+def test_an_evaluation_that_always_fails_ends_the_study(open_study):
+    with pytest.raises(RuntimeError, match="the first 10 trials failed, the last one with KeyError: "):
+        open_study().optimize(lambda trial: {}["labels"], trials=100)
+
+
+def test_failed_trials_are_evaluated_again(open_study):
+    study, calls = open_study(), []
+
+    def flaky(trial):
+        calls.append((trial.number, trial.architecture, trial.seed))
+        trial.report(len(calls), 10.0)
+        if len(calls) % 3:
+            raise OSError("the disk is full")
+        return 70.0
+
+    study.optimize(flaky, trials=2, retries=2)
+    assert [number for number, *_ in calls] == [0, 0, 0, 1, 1, 1]
+    assert len(set(calls)) == 2
+    first = study.trials[0]
+    assert (first.state, first.attempts, first.error) == (COMPLETE, 3, "")
+    assert list(first.steps) == [3]  # of the last attempt
+    study.optimize(flaky, trials=3, retries=1)
+    assert study.trials[2].state == FAILED and study.trials[2].attempts == 2
+
+
+def test_an_interrupted_study_continues_with_the_same_trial(open_study):
+    def interrupted(trial):
+        if trial.number == 2:
+            raise KeyboardInterrupt
+        return accuracy(trial)
+
+    study = open_study()
+    with pytest.raises(KeyboardInterrupt):
+        study.optimize(interrupted, trials=4)
+    assert [t.state for t in study.trials] == [COMPLETE, COMPLETE, RUNNING]
+    again = open_study()
+    again.optimize(accuracy, trials=4)
+    uninterrupted = open_study("other")
+    uninterrupted.optimize(accuracy, trials=4)
+    assert summary(again) == summary(uninterrupted)
+    assert [t.attempts for t in again.trials] == [1, 1, 2, 1]
+
+
+def test_workers_evaluate_in_processes(open_study, mine):
+    study = open_study()
+    study.optimize(f"{mine}:train", trials=4, workers=2)
+    trials = study.trials
+    assert [t.state for t in trials] == [COMPLETE, FAILED, FAILED, COMPLETE]
+    assert trials[3].values["accuracy"] == 53 and trials[3].steps[0] == {"accuracy": 40}
+    weights = load_file(trials[3].weights_file)
+    assert torch.equal(weights["weight"], torch.full((2,), 3.0))
+    assert trials[1].weights_file is None and not (trials[1].directory / WEIGHTS).exists()
+    assert trials[1].error == "RuntimeError: CUDA out of memory"
+    assert "mine.py" in (trials[1].directory / ERROR).read_text()
+    assert "ended with SIGKILL" in trials[2].error
+    output = (trials[0].directory / OUTPUT).read_text()
+    assert f"training {trials[0].architecture}" in output and "threads 1" in output
+    assert (trials[0].directory / "checkpoint").read_text() == "here"
+    assert trials[0].evaluation == f"{mine}:train"
+
+
+def test_an_evaluation_that_takes_too_long_is_ended(open_study, mine):
+    study = open_study()
+    study.optimize(f"{mine}:slow", trials=2, workers=2, time_limit=1)
+    assert [t.error for t in study.trials] == ["TimeoutError: the evaluation took longer than 1 s"] * 2
+    assert "longer than 1 s" in (study.trials[1].directory / ERROR).read_text()
+    assert study.trials[0].cost >= 1
+
+
+def test_a_worker_retries_after_exit(open_study, mine):
+    study = open_study()
+    study.optimize(f"{mine}:once", trials=1, workers=1, retries=1)
+    assert (study.trials[0].state, study.trials[0].attempts) == (COMPLETE, 2)
+
+
+def test_workers_end_with_the_process_that_started_them(open_study, mine, tmp_path):
+    """After SIGKILL of that process nothing runs on, and the trial is evaluated again."""
+    study = open_study()
+    mine.write_text(
+        "import os, time\ndef train(trial):\n    (trial.directory / 'pid').write_text(str(os.getpid()))\n"
+        "    time.sleep(300)\n"
+    )
+    code = (
+        "from nas_rlm import Study\nfrom nas_rlm.study.suggestion import Suggester\n"
+        f"study = Study.load({str(study.directory)!r})\n"
+        f"Suggester.suggest = lambda *_: None\n"
+        f"study.optimize({f'{mine}:train'!r}, trials=1, workers=1)\n"
+    )
+    with study._store.owner() as owner:  # this process asks, and leaves the trial behind
+        study._store.claim(study._suggest, 1, owner)
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    pid_file = study.trials[0].directory / "pid"
+    deadline = time.monotonic() + 120
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert time.monotonic() < deadline and parent.poll() is None
+        time.sleep(0.05)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    pid = int(pid_file.read_text())
+    status = Path(f"/proc/{pid}/status")
+    while status.exists() and "State:\tZ" not in status.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    study.optimize(accuracy, trials=1)
+    assert study.trials[0].state == COMPLETE and study.trials[0].attempts == 3
+
+
+def test_functions_are_found_by_workers_where_they_can_be_imported(mine):
+    assert location_of(accuracy) == "tests.nas_rlm.study.conftest:accuracy"
+    train = load_evaluation(f"{mine}:train")
+    assert location_of(train) == f"{mine}:train"
+    assert location_of(lambda trial: 1) == ""
+
+
+def test_arguments_that_make_no_sense_are_refused(open_study, mine):
+    study = open_study()
+    for options, reason in [
+        ({"workers": 1}, "worker processes cannot import the function"),
+        ({"workers": -1}, "workers is -1"),
+        ({"trials": 0}, "trials is 0"),
+        ({"retries": -1}, "retries is -1"),
+        ({"timeout": 0}, "timeout is 0"),
+        ({"time_limit": 5}, "expected workers=1"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            study.optimize(lambda trial: 1.0, **options)
+    with pytest.raises(ValueError, match=r"mine\.py has no function 'trian'; did you mean train"):
+        study.optimize(f"{mine}:trian", trials=1)
+    with pytest.raises(ValueError, match=r"is not FILE\.py:FUNCTION"):
+        study.optimize("mine", trials=1)
+    with pytest.raises(ValueError, match="expected a function of a trial"):
+        study.optimize(3, trials=1)
+    assert not study.trials
+
+
+def test_workers_share_processors_and_gpus(monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.workers.num_processors", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    environments = worker_environments(3)
+    assert [e["OMP_NUM_THREADS"] for e in environments] == ["2"] * 3
+    assert [e["NAS_RLM_CORES"] for e in environments] == ["0,1", "2,3", "4,5"]
+    assert [e["CUDA_VISIBLE_DEVICES"] for e in environments] == ["2", "5", "2"]
+
+
+def test_the_function_of_a_trial_is_recorded(open_study):
+    study = open_study()
+    study.optimize(accuracy, trials=1)
+    assert Study.load(study.directory).trials[0].evaluation == "tests.nas_rlm.study.conftest:accuracy"

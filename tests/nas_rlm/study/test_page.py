@@ -1,0 +1,95 @@
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nas_rlm.search.pareto import hypervolume
+from nas_rlm.study.page import StudyPage
+from tests.nas_rlm.stubs import CELLS
+from tests.nas_rlm.study.conftest import PAIR, accuracy
+
+
+@pytest.fixture
+def study(open_study):
+    study = open_study(constraints=["accuracy>=60"])
+    for trial in study.ask(8):
+        trial.report(0, 10.0)
+        trial.report(5, 30.0)
+        if trial.number == 3:
+            study.tell(trial, failure="<b>no memory</b>", cost=2)
+        elif trial.number < 7:
+            study.tell(trial, accuracy(trial), cost=1 + trial.number)
+    return study
+
+
+def page_data(page):
+    return json.loads(re.search(r'type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_the_page_shows_all_trials(study):
+    data = page_data(study.report().read_text())
+    assert "6 trials complete, 1 failed, 1 running" in data["subtitle"]
+    trials = data["trials"]
+    assert [t["state"] for t in trials] == ["complete"] * 3 + ["failed"] + ["complete"] * 3 + ["running"]
+    for entry, trial in zip(trials, study.trials, strict=True):
+        assert entry["genes"] == CELLS.encode(trial.parsed).tolist()
+        assert entry["steps"] == [[0, {"accuracy": 10}], [5, {"accuracy": 30}]]
+        assert entry["graph"][""]["nodes"]
+        assert entry["on_front"] == (trial in study.front)
+    assert [t["total_cost"] for t in trials] == [1, 3, 6, 8, 13, 19, 26, None]
+    assert trials[2]["values"] == [study.trials[2].values[name] for name in PAIR]
+
+
+def test_the_hypervolume_grows_over_the_cost(study):
+    data = page_data(study.report().read_text())
+    costs, volumes = zip(*data["hypervolume"], strict=True)
+    assert costs == (1, 3, 6, 13, 19, 26)
+    assert sorted(volumes) == list(volumes) and volumes[-1] > 0
+    reference = [o["reference"] for o in data["objectives"]]
+    values = [[t.values[name] for name in PAIR] for t in study.front]
+    assert volumes[-1] == pytest.approx(hypervolume(values, PAIR, reference))
+
+
+def test_the_page_reloads_while_the_study_runs(study):
+    page = StudyPage(study.space, study.settings)
+    running, finished = (page.render(study.trials, study._store.finished, flag) for flag in (True, False))
+    assert '<meta http-equiv="refresh"' in running and "refresh" not in finished
+    pages = []
+    study.optimize(
+        accuracy,
+        trials=8,
+        callbacks=[lambda s, t: pages.append((s.directory / "report.html").read_text())],
+    )
+    assert '<meta http-equiv="refresh"' in pages[0]
+    assert "refresh" not in (study.directory / "report.html").read_text()
+
+
+def test_errors_are_data_and_no_markup(study):
+    page = study.report().read_text()
+    assert "<b>no memory" not in page and "\\u003cb>no memory" in page
+
+
+def test_a_study_without_complete_trials_has_a_page(open_study):
+    study = open_study()
+    study.ask()
+    assert "0 trials complete" in study.report().read_text()
+    assert not (study.directory / "front.csv").exists()
+
+
+def test_the_script_of_the_page_draws_all_charts(study):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node is not installed")
+    path, page = study.report(), study.directory / "report.html"
+    assert path == page
+    command = [node, str(Path(__file__).with_name("dom.js")), str(page)]
+    drawn = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert drawn["title"] == "nasbench201: accuracy, flops"
+    assert drawn["front"] == 6 and drawn["trials"] == 6 and drawn["selected"] == 1
+    assert drawn["volume"] == 1 and drawn["genes"] == 6
+    assert drawn["curves"] == 0  # no trial reported steps of the selected objective, flops
+    assert "value" in drawn["tip"] and "trial" in drawn["details"]
+    assert not drawn["nan"]

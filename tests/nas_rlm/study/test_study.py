@@ -1,0 +1,313 @@
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import nas_rlm
+from nas_rlm import Study
+from nas_rlm.search.pareto import nondominated
+from nas_rlm.study import free_values
+from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING
+from tests.nas_rlm.stubs import CELLS
+from tests.nas_rlm.study.conftest import PAIR, accuracy
+
+
+def summary(study):
+    """What must not depend on interruptions."""
+    return [(t.number, t.architecture, t.seed, t.state, t.values, t.steps, t.error) for t in study.trials]
+
+
+def test_ask_and_tell(open_study):
+    study = open_study()
+    trial, others = study.ask(), study.ask(3)
+    assert [t.number for t in (trial, *others)] == [0, 1, 2, 3]
+    assert len({t.architecture for t in study.trials}) == 4
+    assert [t.state for t in study.pending] == [RUNNING] * 4
+    study.tell(trial, {"accuracy": 91.5}, cost=12.0)
+    study.tell(2, 80)
+    assert trial.state == COMPLETE and trial.cost == 12
+    assert trial.values == {"accuracy": 91.5, "flops": CELLS.flops(trial.parsed)}
+    assert study.trials[2].values["accuracy"] == 80
+    assert [t.number for t in study.pending] == [1, 3]
+    with pytest.raises(ValueError, match="trial 0 is complete already"):
+        study.tell(trial, {"accuracy": 90.0})
+    with pytest.raises(ValueError, match="there is no trial 4: the study has 4"):
+        study.tell(4, {"accuracy": 90.0})
+    with pytest.raises(ValueError, match="number of trials is 0"):
+        study.ask(0)
+
+
+def test_the_front_has_the_best_trials_that_meet_the_constraints(open_study):
+    study = open_study(constraints=["accuracy<=75"])
+    with pytest.raises(ValueError, match="none of 0 trials is complete that meets accuracy<=75"):
+        study.best  # noqa: B018
+    for trial in study.ask(12):
+        study.tell(trial, accuracy(trial))
+    values = np.array([[t.values[name] for name in PAIR] for t in study.trials])
+    feasible = [t for t in study.trials if t.values["accuracy"] <= 75]
+    assert len(feasible) < 12
+    points = np.array([[t.values[name] for name in PAIR] for t in feasible])
+    expected = {t.number for t, is_on in zip(feasible, nondominated(points, PAIR), strict=True) if is_on}
+    assert {t.number for t in study.front} == expected
+    assert study.best is study.front[0]
+    assert study.best.values["accuracy"] == max(points[:, 0]) < max(values[:, 0])
+    records = study.to_records()
+    assert {r["number"] for r in records if r["is_on_front"]} == expected
+    assert records[3]["accuracy"] == study.trials[3].values["accuracy"]
+    assert "12 trials" in repr(study)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"acuracy": 90.0}, "'acuracy', expected accuracy, loss; did you mean accuracy"),
+        ({"accuracy": 90.0}, "gave no loss, expected accuracy, loss"),
+        ({"accuracy": 90.0, "loss": 0.1, "flops": 1.0}, "gave 'flops'"),
+        ({"accuracy": 120.0, "loss": 0.1}, r"accuracy is 120\.0, expected a percentage"),
+        ({"accuracy": "high", "loss": 0.1}, "accuracy is 'high'"),
+        (90.0, "expected values of accuracy, loss"),
+        (None, "no values of any step"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_and_nothing_is_recorded(open_study, values, reason):
+    study = open_study(objectives=("accuracy", "loss", "flops"))
+    trial = study.ask()
+    with pytest.raises(ValueError, match=reason):
+        study.tell(trial, values)
+    assert trial.state == RUNNING
+    study.tell(trial, {"accuracy": np.float32(90), "loss": torch.tensor(-0.5)})
+    assert trial.values["accuracy"] == 90 and trial.values["loss"] == -0.5
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32("nan"), torch.tensor(float("nan"))])
+def test_values_that_are_not_finite_are_failures(open_study, value):
+    study = open_study()
+    trial = study.ask()
+    study.tell(trial, {"accuracy": value})
+    assert trial.state == FAILED and trial.error.startswith("accuracy is ")
+    assert study.front == []
+
+
+def test_failures_are_told(open_study):
+    study = open_study()
+    first, second = study.ask(2)
+    study.tell(first, failure=MemoryError("no memory"), cost=3)
+    study.tell(second, failure="diverged")
+    assert (first.state, first.error, first.cost) == (FAILED, "MemoryError: no memory", 3)
+    assert second.error == "diverged"
+    assert [t.error for t in open_study().trials] == ["MemoryError: no memory", "diverged"]
+
+
+def test_values_of_steps_are_a_learning_curve(open_study):
+    study = open_study()
+    trial = study.ask()
+    study.tell(trial, {"accuracy": 40.0}, step=0)
+    trial.report(2, 60.0)
+    trial.report(1, {"accuracy": 50.0})
+    with pytest.raises(ValueError, match="accuracy is nan"):
+        trial.report(3, {"accuracy": float("nan")})
+    assert study.pending == [trial]
+    assert open_study().trials[0].steps == {0: {"accuracy": 40}, 2: {"accuracy": 60}, 1: {"accuracy": 50}}
+    study.tell(trial)  # the last step counts
+    assert trial.values["accuracy"] == 60
+    with pytest.raises(ValueError, match="trial 0 is complete"):
+        trial.report(4, 70.0)
+
+
+def test_a_study_is_opened_again_with_the_same_settings_only(open_study, tmp_path):
+    study = open_study(constraints=["accuracy>=60"])
+    study.tell(study.ask(), 70.0)
+    assert summary(open_study(constraints=["accuracy>=60"])) == summary(study)
+    loaded = Study.load(tmp_path / "study")
+    assert summary(loaded) == summary(study) and loaded.settings == study.settings
+    with pytest.raises(ValueError, match=r"seed 0 instead of 1.* open it with its own settings"):
+        open_study(constraints=["accuracy>=60"], seed=1)
+    with pytest.raises(
+        ValueError, match=r"objectives \('accuracy', 'flops'\) instead of \('accuracy',\), const"
+    ):
+        open_study(objectives=["accuracy"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    with pytest.raises(ValueError, match="not empty and holds no study"):
+        open_study("other")
+    with pytest.raises(FileNotFoundError, match=r"there is no study\.json"):
+        Study.load(tmp_path / "other")
+
+
+def test_damaged_files_are_refused(open_study, tmp_path):
+    study = open_study()
+    study.ask()
+    log = tmp_path / "study" / "trials.jsonl"
+    log.write_bytes(log.read_bytes() + b'{"event": "tell"}\n')
+    with pytest.raises(ValueError, match=r"trials\.jsonl line 2 is not an event"):
+        open_study()
+    (tmp_path / "study" / "study.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"study\.json is not what a study writes: space is missing"):
+        Study.load(tmp_path / "study")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"device": "onnxruntime"}, "no objective of onnxruntime-cpu-1t is among"),
+        ({"predicted": ["latency/pixel3"]}, "to be predicted, but is no objective"),
+        ({"predicted": ["flops"]}, "is exact or measured"),
+        (
+            {"objectives": ["accuracy", "latency/x"], "predicted": ["latency/x"]},
+            "unknown objective 'latency/x'",
+        ),
+        ({"objectives": []}, "at least one objective"),
+        ({"maximise": ["score"]}, "'score' is to be maximised"),
+        ({"constraints": ["accuracy=3"]}, "constraint 'accuracy=3'"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(open_study, tmp_path, options, reason):
+    with pytest.raises(ValueError, match=reason):
+        open_study(**options)
+    assert not (tmp_path / "study").exists()
+
+
+def test_predicted_objectives_need_not_be_told(open_study, tiny_rlm):
+    study = open_study(objectives=("accuracy", "latency/pixel3"), predicted=["latency/pixel3"])
+    trial = study.ask()
+    study.tell(trial, {"accuracy": 70.0})
+    predicted = tiny_rlm.predict(CELLS, [trial.parsed], ["latency/pixel3"])[0, 0]
+    assert trial.values == {"accuracy": 70, "latency/pixel3": pytest.approx(predicted)}
+
+
+def test_latency_is_measured_when_a_trial_is_told(open_study, monkeypatch):
+    def measured(space, architecture, settings, python):
+        if "none" in str(architecture):
+            raise ValueError("onnxruntime-cpu-1t cannot run it: no kernel")
+        return {"latency/onnxruntime-cpu-1t": 3.25}, {"spread": 0.01}
+
+    monkeypatch.setattr(free_values, "measured_values", measured)
+    study = open_study(objectives=("accuracy", "latency/onnxruntime-cpu-1t"), device="onnxruntime")
+    for trial in study.ask(8):
+        study.tell(trial, 70.0)
+    for trial in study.trials:
+        if "none" in trial.architecture:
+            assert trial.state == FAILED and "no kernel" in trial.error
+            assert trial.values == {"accuracy": 70}  # the training is not lost
+        else:
+            assert trial.values == {"accuracy": 70, "latency/onnxruntime-cpu-1t": 3.25}
+            assert trial.details == {"spread": 0.01}
+    assert len({t.state for t in study.trials}) == 2
+
+
+def test_a_network_is_measured_on_a_device(open_study):
+    pytest.importorskip("onnxruntime")
+    name = "latency/onnxruntime-cpu-1t"
+    study = open_study(objectives=("accuracy", name), device="onnxruntime-cpu-1t")
+    study.tell(study.ask(), 70.0)
+    assert study.trials[0].values[name] > 0
+    assert study.trials[0].details["processor"]
+
+
+def test_latencies_near_zero_are_refused(open_study):
+    study = open_study(objectives=("accuracy", "latency/mine"))
+    trial = study.ask()
+    with pytest.raises(ValueError, match=r"latency/mine is 0\.004 ms, and less than 0\.02 ms counts as not"):
+        study.tell(trial, {"accuracy": 70.0, "latency/mine": 0.004})
+    study.tell(trial, {"accuracy": 70.0, "latency/mine": 0.04})
+
+
+def test_earlier_trials_are_added(open_study):
+    study = open_study()
+    cell = CELLS.sample(np.random.default_rng(0))
+    trial = study.add(cell, {"accuracy": 71.0})
+    assert trial.state == COMPLETE and trial.values == {"accuracy": 71, "flops": CELLS.flops(cell)}
+    with pytest.raises(ValueError, match="gave no accuracy"):
+        study.add(cell, {})
+    with pytest.raises(ValueError):
+        study.add("no cell", {"accuracy": 71.0})
+    assert len(study.trials) == 1
+
+
+def test_each_trial_has_a_network_with_weights_of_its_seed(open_study):
+    study = open_study()
+    first, second = study.ask(2)
+    network = first.network()
+    assert network.training and network(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+    weights = dict(network.named_parameters())
+    for name, weight in open_study().trials[0].network().named_parameters():
+        assert torch.equal(weight, weights[name])
+    assert first.seed != second.seed
+    assert first.onnx().graph.initializer
+
+
+def continue_to(study, count):
+    """Ask, report and tell until `count` trials are finished, as a user's loop does."""
+    while sum(t.state != RUNNING for t in study.trials) < count:
+        trial = (study.pending or study.ask(2))[0]
+        trial.report(0, accuracy(trial)["accuracy"] - 10)
+        if trial.number % 4 == 2:
+            study.tell(trial, failure="out of memory")
+        else:
+            study.tell(trial, accuracy(trial))
+
+
+def test_a_log_that_ends_at_any_byte_is_continued_identically(open_study, tmp_path):
+    study = open_study()
+    continue_to(study, 7)
+    expected, log = summary(study), (tmp_path / "study" / "trials.jsonl").read_bytes()
+    for size in [*range(0, len(log), 61), len(log) - 1]:
+        cut = tmp_path / f"cut{size}"
+        cut.mkdir()
+        shutil.copy(tmp_path / "study" / "study.json", cut)
+        (cut / "trials.jsonl").write_bytes(log[:size])
+        again = open_study(cut.name)
+        continue_to(again, 7)
+        assert summary(again) == expected
+        for line in (cut / "trials.jsonl").read_bytes().splitlines():
+            json.loads(line)
+
+
+def ask_and_tell(study, count):
+    for _ in range(count):
+        trial = study.ask()
+        time.sleep(0.002)
+        study.tell(trial, accuracy(trial))
+
+
+def test_processes_share_a_directory(open_study):
+    """None gets an architecture of another one, and no value is lost."""
+    context = multiprocessing.get_context("fork")
+    processes = []
+    for _ in range(3):
+        process = context.Process(target=ask_and_tell, args=(open_study(), 8))
+        process.start()
+        processes.append(process)
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    trials = open_study().trials
+    assert len({t.architecture for t in trials}) == len(trials) == 24
+    assert all(t.values["accuracy"] == accuracy(t)["accuracy"] for t in trials)
+
+
+def test_a_killed_process_leaves_a_study_that_goes_on(open_study):
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=ask_and_tell, args=(open_study(), 10_000))
+    process.start()
+    study = open_study()
+    while len(study.trials) < 5:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    number = len(study.trials)
+    trial = study.ask()
+    assert trial.number >= number
+    study.tell(trial, 70.0)
+    assert open_study().trials[trial.number].values["accuracy"] == 70
+
+
+def test_public_names():
+    assert nas_rlm.Study is Study
+    assert nas_rlm.SearchRun.__name__ == "SearchRun"
