@@ -77,8 +77,9 @@ VERBS = (
     *("profile", "data", "measure", "snas", "bench"),
 )
 BENCHMARKS = (
-    *("few-shot", "search", "propose", "devices", "measure", "networks", "accuracy", "given", "programs"),
-    *("in-context", "reliability", "ablation", "speed", "text", "reading", "fuzz", "foreign", "references"),
+    *("few-shot", "new-spaces", "given", "search", "propose", "devices", "measure", "networks", "accuracy"),
+    *("programs", "in-context", "reliability", "ablation", "speed", "text", "reading", "fuzz", "foreign"),
+    "references",
 )
 for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):
     for _position, _name in enumerate(_names):
