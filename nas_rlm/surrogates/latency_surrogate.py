@@ -53,6 +53,7 @@ MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
 TRUST = 0.7  # in the evidence for models, of which there are many
 MAX_LOG_ERROR = 1.0  # of one sample that counts in the evidence for a model
 TRANSFER_PRIOR = 5.0  # prior weight of models that use known devices, beside 1 for each other one
+EXTRAPOLATION_STD, EXTRAPOLATION_EXPONENT = 1.5, 4  # relative to labelled networks, above which weights fall
 EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
 FITTED_PARAMETERS = 8  # by which variances of few labels are increased
 OTHER_NETWORKS_STD = 3.0  # for networks of another space than the labelled ones
@@ -265,9 +266,21 @@ class LatencySurrogate:
         return (means * scale).log().numpy(), (stds / means).clamp(max=MAX_LOG_STD).numpy()
 
     def _mixture(self, means: np.ndarray, stds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and standard deviation of the mixture of all models, each [N]."""
-        mean = self.weights @ means
-        return mean, np.sqrt(self.weights @ (stds**2 + (means - mean) ** 2))
+        """Return mean and standard deviation of the mixture of all models, each [N].
+
+        A model that is less certain of a network than of the labelled ones extrapolates: its weight is less.
+        """
+        certainty = np.minimum(1, EXTRAPOLATION_STD * self._left_out_stds[:, None] / stds)
+        weights = self.weights[:, None] * certainty**EXTRAPOLATION_EXPONENT
+        weights /= weights.sum(0)
+        mean: np.ndarray = (weights * means).sum(0)
+        return mean, np.sqrt((weights * (stds**2 + (means - mean) ** 2)).sum(0))
+
+    @cached_property
+    def _left_out_stds(self) -> np.ndarray:
+        """Median standard deviation of the logarithm of a label that each model predicts, [V + W + R]."""
+        median: np.ndarray = np.median(self._left_out_by_model[1], 1)
+        return median
 
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of the latency of N networks.

@@ -18,7 +18,7 @@ RELATIVE_NOISE = 0.03  # standard deviation of a latency
 RELATIVE_SPREAD = 0.3  # of the coefficients of a group
 SHRINKAGE = 0.03  # weight of the contribution of groups to a latency in the objective
 NUM_ROUNDS = 3  # in which the spread of coefficients follows from the coefficients of groups
-MIN_SHARE = 1e-3  # of the latency, that the spread of an unimportant coefficient allows
+MIN_SHARE = 1e-3  # of the latency of a network, that the spread of an unimportant coefficient allows
 SMALLEST = 1e-12  # avoids division by zero
 
 
@@ -54,11 +54,12 @@ def fit_nonnegative(
     weighted, members = costs[:, is_used] / latencies[:, None], membership[is_used]
     constant, targets = 1 / latencies[:, None], np.ones(len(latencies))
     num_used, shares = weighted.shape[1], weighted.mean(0)
+    own_shares = weighted.sum(0) / (weighted > 0).sum(0)  # in the networks that have the cost
     ridge = np.diag(SHRINKAGE * (shares @ members))
     pooled = _solve([[constant, weighted @ members], [np.zeros((len(names), 1)), ridge]], targets)
     of_groups, own = pooled[1:], pooled[:1]
     for _ in range(NUM_ROUNDS):
-        spreads = relative_spread * np.maximum(members @ of_groups, MIN_SHARE / shares)
+        spreads = relative_spread * np.maximum(members @ of_groups, MIN_SHARE / own_shares)
         precisions = RELATIVE_NOISE / spreads
         blocks = [
             [constant, weighted, np.zeros((len(latencies), len(names)))],
