@@ -29,7 +29,7 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.splits import is_held_out
 from nas_rlm.data.tables import Row, Table
-from nas_rlm.devices.measurements import network_key
+from nas_rlm.devices.measurements import repeated_measurements
 from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
@@ -310,10 +310,7 @@ def repeatability(first: Table, second: Table, target: str) -> tuple[int, float,
         The number of networks, the Spearman correlation, and the median absolute difference relative to the
         first measurement; NaN without networks.
     """
-    first_rows = {network_key(row): row for row in first.where_measured(target).rows}
-    repeated = [row for row in second.where_measured(target).rows if network_key(row) in first_rows]
-    a = np.array([first_rows[network_key(row)].targets[target] for row in repeated])
-    b = np.array([row.targets[target] for row in repeated])
+    a, b = repeated_measurements(first, second, target)
     return len(a), spearman(a, b), float(np.median(np.abs(b / a - 1))) if len(a) else math.nan
 
 

@@ -14,6 +14,7 @@ from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import split
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
+from nas_rlm.devices.measurements import repeated_measurements
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.latency_features import LatencyFeatures
@@ -23,6 +24,7 @@ from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, LogTransform, PredictiveDistribution
 
 KNOWN, FAMILIES = "known families", "other families"  # and numbers of labels of networks of all families
+AGAIN, MEASUREMENT = "again", "second measurement"  # protocol and method of networks that were measured twice
 VALIDATION_SHARE = 0.15
 MAX_FOLDS = 12  # more families are left out in groups
 NUM_TEST_NETWORKS = 1000  # of few labels
@@ -208,6 +210,26 @@ class NetworkLatencies:
                 predicted[LAYERS] = fit_layer_sums(raw_train, labels, raw_test)
             for method, values_of_method in predicted.items():
                 yield (name, protocol, case, method, seed), LatencyResult.of(values_of_method, true)
+
+
+def results_of_second_measurements(
+    first: Table, second: Table, objectives: Sequence[str]
+) -> Iterator[tuple[Key, LatencyResult]]:
+    """Yield how well second measurements agree with the first ones, which no prediction can exceed.
+
+    Args:
+        first: measured networks.
+        second: measurements of some of the same networks.
+        objectives: names of the latencies.
+
+    Raises:
+        ValueError: no network has two measurements of a latency.
+    """
+    for name in objectives:
+        true, repeated = repeated_measurements(first, second, name)
+        if not len(true):
+            raise ValueError(f"no network of {first.name} has a second {name} in {second.name}")
+        yield (name, AGAIN, "", MEASUREMENT, 0), LatencyResult.of(repeated, true)
 
 
 def format_results(results: Mapping[Key, LatencyResult]) -> str:

@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.onnx_files import content_digest, load_with_weights
@@ -205,6 +207,24 @@ def network_key(row: Row) -> tuple[str, str]:
     content = _metainformation(row).get(FILE)
     file_key = json.dumps(content, sort_keys=True) if content else row.identifier
     return row.space, row.arch_str or file_key
+
+
+def repeated_measurements(first: Table, second: Table, objective: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of the networks that two tables measured, each float64 [M].
+
+    Args:
+        first: the first measurements.
+        second: measurements of some of the same networks.
+        objective: name of a latency or memory.
+    """
+    first_rows = {network_key(row): row for row in first.where_measured(objective).rows}
+    pairs = [
+        (first_rows[network_key(row)].targets[objective], row.targets[objective])
+        for row in second.where_measured(objective).rows
+        if network_key(row) in first_rows
+    ]
+    values = np.array(pairs, dtype=float).reshape(-1, 2)
+    return values[:, 0], values[:, 1]
 
 
 def measurement_details(row: Row) -> dict[str, Any]:

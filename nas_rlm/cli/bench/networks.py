@@ -20,6 +20,7 @@ def bench_networks(
     rows: Integer = 100_000,
     per_family: Integer = 400,
     seeds: Integer = 5,
+    again: Path | None = None,
     out: Path | None = None,
 ) -> None:
     """Predict latencies of real networks: of known families, of families left out, and from few labels.
@@ -37,15 +38,18 @@ def bench_networks(
         rows: maximum number of networks of the table, drawn at random.
         per_family: maximum number of networks of a family for 'other families'.
         seeds: number of draws of few labels.
+        again: a table of second measurements of some of the networks, to compare with the first ones.
         out: file of JSON lines to which results are added; cases that it has are not computed again.
     """
     from nas_rlm.benchmarks.networks import (
+        AGAIN,
         FAMILIES,
         KEY_NAMES,
         KNOWN,
         LatencyResult,
         NetworkLatencies,
         format_results,
+        results_of_second_measurements,
     )
     from nas_rlm.data import read
     from nas_rlm.data.omissions import Omissions
@@ -68,9 +72,12 @@ def bench_networks(
     omissions.warn()
     for key, result in networks.run(protocols, seeds, [*results.records]):
         results.add(key, result)
+    if again:
+        for key, result in results_of_second_measurements(table, read(again), objectives):
+            results.add(key, result)
     shown = {
         key: result
         for key, result in results.records.items()
-        if key[0] in objectives and key[1] in protocols and key[4] < seeds
+        if key[0] in objectives and key[1] in (*protocols, AGAIN) and key[4] < seeds
     }
     print(format_results(shown))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ from nas_rlm.benchmarks.networks import (
     LatencyResult,
     NetworkLatencies,
     format_results,
+    results_of_second_measurements,
 )
 from nas_rlm.cli import main
-from nas_rlm.data import Row, write
+from nas_rlm.data import Row, Table, write
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.graph.executed_layers import ALL, layers_of
 from nas_rlm.surrogates import layer_network
@@ -91,3 +94,16 @@ def test_the_command_continues_and_refuses(rows, quick, tmp_path, capsys):
         assert main([*arguments, *wrong]) == 2
     assert main(["bench", "networks", str(table), "--objectives", "latency/x"]) == 2
     assert "no network has latency/x" in capsys.readouterr().err
+
+
+def test_second_measurements_are_compared_with_the_first_ones(rows):
+    second = [
+        replace(row, targets={NAME: row.targets[NAME] * factor})
+        for row, factor in zip(rows, (1.02, 1.3), strict=False)
+    ]
+    ((key, result),) = results_of_second_measurements(Table("a", rows), Table("b", second), [NAME])
+    assert key == (NAME, "again", "", "second measurement", 0)
+    assert (result.networks, result.within_5_percent, result.within_20_percent) == (2, 0.5, 0.5)
+    assert result.mape == pytest.approx(0.16)
+    with pytest.raises(ValueError, match=r"no network of a has a second latency/mine in b"):
+        [*results_of_second_measurements(Table("a", rows), Table("b"), [NAME])]
