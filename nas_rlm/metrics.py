@@ -44,7 +44,7 @@ def partial_spearman(predicted: np.ndarray, true: np.ndarray, known: np.ndarray)
     Examples:
         >>> size, rest = np.array([1, 2, 3, 4, 5, 6]), np.array([0, 1, 0, 0, 1, 0])
         >>> round(partial_spearman(size + 1.5 * rest, size + 2.5 * rest, size), 2)
-        0.98
+        0.88
 
     Args:
         predicted: predictions [N].

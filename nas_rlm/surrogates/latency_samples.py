@@ -156,9 +156,9 @@ def fit_without_outliers(
 ) -> tuple[Model, list[Outlier]]:
     """Fit a model to samples, and again without each outlier that leave-one-out predictions reveal.
 
-    A sample is an outlier if a model of the others predicts a latency that is `MIN_OUTLIER_FACTOR` times
-    larger or smaller, and far outside of their own errors. An outlier spoils the predictions of the others
-    as well, so that the sample with the largest error is left out before its error is judged.
+    A sample is an outlier if it took `MIN_OUTLIER_FACTOR` times as long as a model of the others predicts, far
+    outside of their own errors: what disturbs a measurement makes it longer. It spoils the predictions of the
+    others as well, so that the sample with the largest error is left out before its error is judged.
 
     Args:
         fit: returns a model that is fitted to the samples with given indices.
@@ -174,7 +174,7 @@ def fit_without_outliers(
     kept = np.arange(len(values))
     model = fit(kept)
     while len(outliers) < int(MAX_OUTLIER_SHARE * len(values)):
-        errors = np.abs(log_left_out(model) - logs[kept])
+        errors = logs[kept] - log_left_out(model)
         suspect = int(kept[errors.argmax()])
         if errors.max() < np.log(MIN_OUTLIER_FACTOR):
             break
@@ -183,7 +183,7 @@ def fit_without_outliers(
         other_errors = np.abs(log_left_out(model_of_others) - logs[others])
         expected = log_predicted(model_of_others, suspect)
         threshold = MIN_OUTLIER_DEVIATIONS * MAD_TO_STD * float(np.median(other_errors))
-        if abs(expected - logs[suspect]) < max(threshold, np.log(MIN_OUTLIER_FACTOR)):
+        if logs[suspect] - expected < max(threshold, np.log(MIN_OUTLIER_FACTOR)):
             break
         outliers.append(Outlier(suspect, float(values[suspect]), float(np.exp(expected))))
         kept, model = others, model_of_others

@@ -167,7 +167,7 @@ def spread(
     best = (np.inf, float(stds[-1]), 0.0, float(stds[-1]))
     for exponent, factor in product(EXPONENTS, KNOWN_FACTORS):
         known_std = factor * smallest
-        low, high = int(np.searchsorted(stds, known_std)), NUM_STDS - 1
+        low, high = min(int(np.searchsorted(stds, known_std)), NUM_STDS - 1), NUM_STDS - 1
         while low < high:  # the smallest standard deviation whose intervals are wide enough
             middle = (low + high) // 2
             logs = log_stds(novelties, stds[middle], exponent, known_std)

@@ -121,7 +121,7 @@ def test_surrogates_of_other_spaces_are_transferred(table, tiny_checkpoint):
     unlabelled = {name: methods[name] for name in ZERO_LABEL_METHODS}
     scores = {name: score.spearman for name, _, score in run_few_shot(table, 0, unlabelled, [0])}
     assert scores["params"] > 0.99
-    assert scores["zero-label"] > 0.9
+    assert scores["zero-label"] > 0.85  # which weighs width and depth as well
     with pytest.raises(
         ValueError, match=r"without labels the methods are flops, params, zero-label; got .*trees"
     ):

@@ -26,7 +26,8 @@ def test_a_calibrated_model_has_the_right_coverage(test_table, tiny_checkpoint, 
 
     def decode_texts(texts, decode, shape, batch_size, progress):
         spread = np.where(np.arange(600) % 2, 1, 5)[:, None, None] * width
-        return 100 + spread * norm.ppf(QUANTILE_LEVELS)[None, None]
+        quantiles = 100 + spread * norm.ppf(QUANTILE_LEVELS)[None, None]
+        return np.concatenate([quantiles, np.full((600, 1, 1), np.nan)], 2)  # no novelties
 
     monkeypatch.setattr(rlm, "decode_texts", decode_texts)
     (found,) = measure_reliability(rlm, test_table, ["latency/pixel3"])

@@ -57,7 +57,8 @@ def test_a_quiet_fine_tuning_writes_only_its_result(tuning, without_delay, capsy
     captured = capsys.readouterr()
     assert stages(captured.err) == {} and "|" not in captured.err
     assert all(line.startswith("nas-rlm: warning: ") for line in captured.err.splitlines())
-    assert captured.out.startswith("model: ")
+    evidence, result = captured.out.splitlines()
+    assert "5-fold cross-validation on" in evidence and result.startswith("model: ")
 
 
 def test_bars_are_drawn_on_request(tuning, capsys):

@@ -339,10 +339,9 @@ def test_a_network_unlike_all_labelled_ones_is_named_with_its_devices(
     command = ["predict", "--model", str(layer_checkpoint), "--quantiles", ".1,.9", "--objectives"]
     assert main([*command, "latency/cortexA76cpu", str(cell_files[0]), str(novel)]) == 0
     output = capsys.readouterr()
-    assert output.err.splitlines() == [
-        f"nas-rlm: warning: no labelled network of latency/cortexA76cpu is like {novel}: the predicted"
-        " interval is wide"
-    ]
+    (warning,) = output.err.splitlines()
+    assert warning.startswith("nas-rlm: warning: no labelled network of latency/cortexA76cpu is like /")
+    assert warning.endswith(f"{novel.name}: the predicted interval is wide")
     assert output.out.startswith(
         "arch,latency/cortexA76cpu,latency/cortexA76cpu@0.1,latency/cortexA76cpu@0.9\n"
     )

@@ -26,7 +26,7 @@ def test_features_that_hardly_vary_and_duplicates_are_left_out():
     networks[1] |= {"flops": 4.0}
     found = GraphFeatures.fit(networks)
     assert found.names == ("flops", "Gemm:macs")
-    assert found.group_sizes == [1, 0, 0, 0, 0, 1, 0]
+    assert found.group_sizes == [1, 0, 0, 0, 0, 0, 1, 0]
     assert found.transform([]).shape == (0, 2)
 
 

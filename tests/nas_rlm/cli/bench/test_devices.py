@@ -38,7 +38,10 @@ def test_bench_devices_learns_new_ones_and_continues(tmp_path, tiny_checkpoint, 
     given = {"--model": tmp_path / "model", "--data": tmp_path / "mine.parquet", "--samples": "10"}
     for wrong, message in (
         ({"--split": "help"}, "mine has no latency/1080ti_1"),
-        ({"--split": "half"}, "--split is 'half': expected one-out, help, new, or the name of another space"),
+        (
+            {"--split": "half"},
+            "--split is 'half': expected one-out, out, help, new, or the name of another space",
+        ),
         ({"--split": "nasbench201"}, "has no device of mine from nasbench201 as another space"),
         ({"--samples": "0"}, "--samples is 0, expected at least 10"),
         ({"--samples": "9"}, "--samples is 9, expected at least 10"),

@@ -19,7 +19,7 @@ def test_bench_few_shot_prints_a_line_for_each_method(tmp_path, model, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("40 rows of nasbench201, 12 labels, seeds 0 to 1")
     assert [line.split()[0] for line in lines[2:]] == ["flops", "gcn"]
-    assert all(line.count("±") == 2 for line in lines[2:])
+    assert all(line.count("±") == 3 for line in lines[2:])
     assert "seeds is 0" in refused(capsys, *command, "--labels", "12", "--seeds", "0")
     assert "no method 'gcm'" in refused(capsys, *command, "--labels", "12", "--methods", "gcm")
     assert "--source-spaces has nasbench201 itself" in refused(
