@@ -31,7 +31,12 @@ def benchmark(monkeypatch):
     return ProposalBenchmark(Table("mine", rows(NAMES[:40], OBJECTIVES)), OBJECTIVES, Rlm())
 
 
-@pytest.mark.parametrize("method", METHODS)
+SLOW = "evolution", "nsga2"
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=pytest.mark.long) if m in SLOW else m for m in METHODS]
+)
 def test_each_method_evaluates_different_architectures_of_the_table(method, benchmark):
     if method in proposals.OPTUNA and not is_installed("optuna"):
         pytest.skip("optuna is not installed")
