@@ -14,7 +14,7 @@ from nas_rlm.metrics import kendall, spearman
 MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
 MAX_DIFFERENCE = 0.1  # of measurements of one network, relative to their median
 MAX_OUTLIER_SHARE = 0.1  # of the samples
-MIN_OUTLIER_FACTOR = 2.0  # between the measured and the expected latency of an outlier
+MIN_OUTLIER_FACTOR = 4.0  # between the measured and the expected latency of an outlier
 MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
 MAD_TO_STD = 1.4826  # of a normal distribution
 MAX_IN_SECONDS = 0.1  # latencies above it are taken for milliseconds
