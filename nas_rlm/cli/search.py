@@ -243,4 +243,6 @@ def _train(
     print(f"{num_complete:,} trials complete, {len(front)} on the front: {out / 'front.csv'}")
     if failed:
         print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
+    if failed and not num_complete:
+        raise ValueError(f"no trial is complete, {len(failed):,} failed: see the error above")
     print(f"networks: {out / 'front'}; report: {out / 'report.html'}")

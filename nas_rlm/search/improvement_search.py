@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.search.expected_improvement import expected_improvement
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
@@ -156,7 +157,13 @@ def predicted_distributions(
     samples = means[:, :, None] + std * normal_quantiles(LEVELS)
     status = surrogate.status(names)
     feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
-    return CostDistributions(samples, means, feasibility, 1 - feasibility)
+    violation = 1 - feasibility
+    for constraint in settings.parsed_constraints:
+        if constraint.objective in EXACT_OBJECTIVES:
+            exact = surrogate.prior_medians(names, constraint.objective)
+            violation += 0 if exact is None else constraint.violation(exact).clip(min=0)
+    feasibility[violation > 0] = 0
+    return CostDistributions(samples, means, feasibility, violation)
 
 
 def first_design(
@@ -181,7 +188,8 @@ def first_design(
     is_known = np.arange(len(predicted.medians)) >= len(names)
     order = predicted.subset(~is_known).rank(num_promising, predicted.medians[is_known])
     promising = [names[i] for i in order[:num_promising]]
-    others = [name for name in names if name not in promising]
+    by_violation = np.argsort(predicted.violation[~is_known], kind="stable").tolist()
+    others = [names[i] for i in by_violation if i not in order[:num_promising]]
     return [*promising, *others][:count]
 
 

@@ -379,11 +379,12 @@ def propose_architectures(
         rows = select_labels(table, search_space, settings.all_objectives)
     learned = list(rows[0].targets) if rows else []
     predictor = ObjectivePredictor(rlm)
-    if rows and (predicted := [name for name in settings.all_objectives if name not in learned]):
+    own = learned or settings.objectives
+    if predicted := [name for name in settings.all_objectives if name not in own]:
         predictor.check(predicted)
     surrogate = OnlineSurrogate(
         CachedPredictor(predictor, search_space),
-        learned or settings.objectives,
+        own,
         graph_surrogates(rlm.surrogates),
     )
     surrogate.update(rows)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from search_spaces import SearchSpace
 
 FILE = "study.json"
 MAY_DIFFER = ("location", "model_name")  # when a study is opened again
+COMMON_OBJECTIVES = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
 
 
 class NotFiniteError(ValueError):
@@ -68,6 +70,10 @@ class StudySettings:
         for name in names:
             if not is_storable(name):
                 raise ValueError(f"{name!r} is not an objective's name: expected KIND or KIND/NAME")
+            if name not in COMMON_OBJECTIVES and (
+                close := get_close_matches(name, COMMON_OBJECTIVES, 1, 0.85)
+            ):
+                raise ValueError(f"{name!r} is no known objective; did you mean {close[0]}?")
         for name in self.predicted:
             if name not in names:
                 raise ValueError(f"{name!r} is to be predicted, but is no objective: {suggest(name, names)}")

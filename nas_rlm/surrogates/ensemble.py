@@ -322,6 +322,7 @@ class Ensemble:
             ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
+        self._check_surrogates(space, objectives)
         texts, given = as_list(texts, "texts"), given or {}
         conditional = self._conditional_surrogates(space, objectives, tuple(given))
         index = {text: i for i, text in enumerate(texts)} if given else {}
@@ -522,6 +523,7 @@ class Ensemble:
         genomes: Sequence[Genome],
     ) -> np.ndarray:
         """Return samples and last the novelties [N, S + 1, K] of objectives in decoding order."""
+        self._check_surrogates(space, objectives)
         conditional = self._conditional_surrogates(space, objectives, tuple(given))
         temperatures = self.network_temperatures(space, objectives)
         index = {text: i for i, text in enumerate(texts)} if given else {}
@@ -569,6 +571,26 @@ class Ensemble:
                 own = by_objective[name].network_temperatures
                 temperatures[k] = own.get(name, temperatures[k])
         return temperatures
+
+    def _check_surrogates(self, space: str, objectives: Sequence[str]) -> None:
+        """Refuse objectives that the network has not learnt, where no surrogate predicts them.
+
+        Raises:
+            ValueError: an objective was learnt by surrogates of other spaces alone.
+        """
+        known = surrogate_by_objective(self.surrogates_of(space))
+        for name in objectives:
+            found = {
+                other: surrogate.network_temperatures.get(name, 1.0)
+                for other, group in self.surrogates.items()
+                for surrogate in group
+                if name in surrogate.objectives
+            }
+            if name not in known and found and min(found.values()) >= WITHOUT_NETWORK:
+                raise ValueError(
+                    f"{name} cannot be predicted for {space or 'networks without a space'}: the model"
+                    f" learnt it for {', '.join(sorted(found))} alone"
+                )
 
     def surrogates_of(self, space: str) -> list[AnySurrogate]:
         """Return the surrogates of a space; of several with the same objective, the last one predicts it.
@@ -761,7 +783,8 @@ class Ensemble:
         Raises:
             ValueError: the model learnt an objective for another task alone.
         """
-        task = LANGUAGE_MODELLING if any(map(reads_tokens, texts)) else search_spaces.task_of(space)
+        is_language_model = any(map(reads_tokens, texts))
+        task = LANGUAGE_MODELLING if is_language_model else search_spaces.task_of(space)
         for name in filter(depends_on_task, objectives if task else ()):
             labels = [name, ACCURACY] if is_accuracy(name) else [name]
             learnt = {other for label in labels for other in self._spaces_with(label)}
@@ -771,6 +794,11 @@ class Ensemble:
                     f"{name} cannot be predicted for {task}: the model learnt it for"
                     f" {', '.join(sorted(tasks))} alone. Costs and"
                     " latencies can be, or fine-tune the model on labels of your own"
+                )
+            if is_language_model and not space and "" not in self._spaces_with(name):
+                raise ValueError(
+                    f"{name} cannot be predicted for a language model of no space: name a space of language"
+                    " models, or fine-tune the model on labels of your own. Costs and latencies can be"
                 )
 
     def _spaces_with(self, objective: str) -> list[str]:

@@ -156,9 +156,9 @@ def fit_without_outliers(
 ) -> tuple[Model, list[Outlier]]:
     """Fit a model to samples, and again without each outlier that leave-one-out predictions reveal.
 
-    A sample is an outlier if it took `MIN_OUTLIER_FACTOR` times as long as a model of the others predicts, far
-    outside of their own errors: what disturbs a measurement makes it longer. It spoils the predictions of the
-    others as well, so that the sample with the largest error is left out before its error is judged.
+    A sample is an outlier if it took `MIN_OUTLIER_FACTOR` times as long as a model of the others predicts,
+    far outside of their own errors: what disturbs a measurement makes it longer. It spoils the predictions
+    of the others as well, so that the sample with the largest error is left out before its error is judged.
 
     Args:
         fit: returns a model that is fitted to the samples with given indices.

@@ -20,6 +20,7 @@ from nas_rlm.graph.executed_layers import TERMS, Layer
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CLASSES
 from nas_rlm.surrogates.layer_calibration import (
+    MAX_NOVELTY,
     FamilyEvidence,
     LeftOutPredictions,
     factor_weights,
@@ -51,6 +52,7 @@ NUM_FOLDS = 10  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
 HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
 MAX_LOG_STD = 1.0
+NOVEL_STD = 0.3  # smallest one of the log latency of a network that is unlike all labelled ones
 CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
 CALIBRATION = ("threshold", "strength", "std", "exponent", "known std", "strength for unlike networks")
 ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
@@ -327,6 +329,7 @@ class LayerSurrogate:
         """Return the result of `transform` for the layers of N networks."""
         mean, novelties = self._predict(counts)
         log_std = log_stds(novelties, *self.calibration[:, 2:5].T)
+        log_std = np.maximum(log_std, np.where(novelties > MAX_NOVELTY, np.log(NOVEL_STD), -np.inf))
         std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
         return torch.from_numpy(np.stack([mean, std, novelties], 2))
 

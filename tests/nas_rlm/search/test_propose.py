@@ -130,3 +130,10 @@ def test_it_learns_what_is_good():
     )
     assert np.median(proposed) > np.quantile(everything, 0.8)
     assert max(proposed) >= sorted(everything)[-3]
+
+
+def test_a_first_design_keeps_exact_constraints():
+    flops = PREDICTOR.predict(NAMES, ["flops"], [0.5])[:, 0, 0]
+    bound = float(np.median(flops))
+    names = propose(surrogate_of([]), settings_of(constraints=(f"flops<={bound}",)), 8, candidates=NAMES)
+    assert len(names) == 8 and (PREDICTOR.predict(names, ["flops"], [0.5])[:, 0, 0] <= bound).all()

@@ -163,6 +163,8 @@ def test_damaged_files_are_refused(open_study, tmp_path):
             "unknown objective 'latency/x'",
         ),
         ({"objectives": []}, "at least one objective"),
+        ({"objectives": ["acuracy"]}, "did you mean accuracy"),
+        ({"constraints": ["flop<=3"]}, "did you mean flops"),
         ({"maximise": ["score"]}, "'score' is to be maximised"),
         ({"constraints": ["accuracy=3"]}, "constraint 'accuracy=3'"),
     ],

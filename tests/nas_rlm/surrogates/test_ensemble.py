@@ -258,3 +258,20 @@ def test_files_without_a_space_are_predicted_by_the_surrogate_of_a_table_of_file
     tuned.check_space("", ["accuracy/data"])
     assert np.array_equal(tuned.predict_text(texts[:3], ["accuracy/data"], LEVELS), expected)
     assert "accuracy/data" not in surrogate_by_objective(tuned.surrogates_of("fbnet"))
+
+
+def test_the_shipped_model_refuses_what_it_cannot_know_of_a_file(shipped_rlm, tmp_path):
+    gpt, cell = tmp_path / "gpt.onnx", tmp_path / "cell.onnx"
+    for path, name in ((gpt, "gpt_s"), (cell, "nasbench201")):
+        space = search_spaces.get(name)
+        onnx.save(space.to_onnx(space.sample(np.random.default_rng(0))), path)
+    for objective in ("accuracy", "accuracy/imagenet"):
+        with pytest.raises(
+            ValueError, match=f"{objective} cannot be predicted for a language model of no space"
+        ):
+            shipped_rlm.predict_onnx([gpt], [objective])
+    for path in (gpt, cell):
+        with pytest.raises(ValueError, match=r"learnt it for gpt_l, gpt_m, gpt_s alone|model of no space"):
+            shipped_rlm.predict_onnx([path], ["perplexity"])
+        with pytest.raises(ValueError, match="learnt it for gpt_l, gpt_m, gpt_s alone"):
+            shipped_rlm.predict_onnx([path], ["memory/a100"])
