@@ -343,7 +343,7 @@ def _select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
         if name not in measured:
             raise ValueError(
                 f"none of {len(rows)} rows has a value for {name}{_near_zero(name)};"
-                f" {suggest(name, measured)}"
+                f" {_in_milliseconds(rows, name) or suggest(name, measured)}"
             )
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
@@ -354,6 +354,12 @@ def _select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
             )
     selected = [row.select(objectives) for row in rows]
     return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
+
+
+def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:
+    """Return a hint at the unit of latencies that are all too short; empty if there are none."""
+    has_values = any(objective in row.targets for row in rows)
+    return "expected milliseconds, are they seconds?" if has_values else ""
 
 
 def _near_zero(objective: str) -> str:

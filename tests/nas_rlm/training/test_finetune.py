@@ -411,3 +411,9 @@ def test_latencies_near_zero_are_left_out_with_a_warning(rlm):
     some = [replace(row, targets={"latency/mine": float(i > 2)}) for i, row in enumerate(rows(20))]
     with pytest.warns(UserWarning, match=r"3 of 20 values of latency/mine are left out: .* below 0\.02 ms"):
         rlm.fine_tune(some, ["latency/mine"], QUICK, surrogates=False)
+
+
+def test_latencies_in_seconds_have_a_hint(rlm):
+    some = [replace(row, targets={"latency/mine": 0.004}) for row in rows(12)]
+    with pytest.raises(ValueError, match=r"of at least 0.02 ms; expected milliseconds, are they seconds\?"):
+        rlm.fine_tune(some, ["latency/mine"])
