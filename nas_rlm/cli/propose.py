@@ -65,7 +65,6 @@ def propose(
         seed=seed,
         maximise=maximise,
         candidates=read_candidates(candidates),
-        progress=True,
     )
     text = "".join(f"{name}\n" for name in names)
     if out:

@@ -114,7 +114,6 @@ def propose(
     surrogate: OnlineSurrogate,
     settings: SearchSettings,
     max_candidates: int,
-    progress: bool = False,
     pending: Sequence[str] = (),
     candidates: Sequence[str] | None = None,
 ) -> list[str]:
@@ -126,7 +125,6 @@ def propose(
             later calls are faster.
         settings: objectives, constraints and seed.
         max_candidates: select as many; fewer only where no others are left.
-        progress: show a progress bar.
         pending: architectures whose measurements are under way. They are not selected, and their predicted
             values count as if they were measured.
         candidates: select among these; by default among all of the space.

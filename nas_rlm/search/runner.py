@@ -334,7 +334,6 @@ def propose_architectures(
     seed: int = 0,
     maximise: Sequence[str] = (),
     candidates: Sequence[str] | None = None,
-    progress: bool = False,
 ) -> list[str]:
     """Select the architectures to train or measure next: those that may add most to the front.
 
@@ -354,7 +353,6 @@ def propose_architectures(
         seed: seed of all random choices.
         maximise: objectives that are maximised although their kind is not.
         candidates: select among these architectures; by default among all of the space.
-        progress: show a progress bar.
 
     Returns:
         Architectures in the space's notation, the most promising first.
@@ -398,6 +396,6 @@ def propose_architectures(
             stacklevel=2,
         )
     with without_novelty_warnings():
-        names = propose(surrogate, settings, max_architectures, progress, candidates=candidates)
+        names = propose(surrogate, settings, max_architectures, candidates=candidates)
     _warn_of_novel(rlm, search_space, names, [o for o in settings.all_objectives if o not in learned])
     return names

@@ -67,8 +67,8 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
     """Call an evaluation function, and store the weights or the traceback in the trial's directory.
 
     Args:
-        function: the function. It returns a value of each objective of `settings.told`, or a pair of these
-            and a `state_dict` or module. Where it returns no values, the last reported ones count.
+        function: the function. It returns a value of each objective of `settings.evaluated`, or a pair of
+            these and a `state_dict` or module. Where it returns no values, the last reported ones count.
         trial: its argument.
         settings: settings of the study.
 

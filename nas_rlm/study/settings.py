@@ -106,7 +106,7 @@ class StudySettings:
         return tuple(name for name in self.search.all_objectives if name in measurable)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def evaluated(self) -> tuple[str, ...]:
         """The objectives that an evaluation has to give: those neither exact nor measured nor predicted."""
         given = (*EXACT_OBJECTIVES, *self.measured, *self.predicted)
         return tuple(name for name in self.search.all_objectives if name not in given)
@@ -114,7 +114,7 @@ class StudySettings:
     @property
     def learned(self) -> tuple[str, ...]:
         """The objectives that surrogates learn from trials."""
-        return (*self.told, *self.measured)
+        return (*self.evaluated, *self.measured)
 
     def load_space(self) -> SearchSpace[Any]:
         """Return the search space."""
@@ -125,22 +125,23 @@ class StudySettings:
 
         Args:
             values: a mapping from objectives to numbers, or a number where there is a single one to give.
-            complete: whether all objectives of `told` have to be there.
+            complete: whether all objectives of `evaluated` have to be there.
 
         Raises:
             NotFiniteError: a value is infinite or NaN.
             ValueError: an objective is missing or unknown, or a value is not a number in its range.
         """
-        expected = ", ".join(self.told) or "no value"
+        expected = ", ".join(self.evaluated) or "no value"
         if not isinstance(values, Mapping):
-            if len(self.told) != 1:
+            if len(self.evaluated) != 1:
                 raise ValueError(f"the evaluation gave {_short(values)}, expected values of {expected}")
-            values = {self.told[0]: values}
+            values = {self.evaluated[0]: values}
         numbers: dict[str, float] = {}
         for name, value in values.items():
-            if name not in self.told:
+            if name not in self.evaluated:
                 raise ValueError(
-                    f"the evaluation gave {str(name)!r}, expected {expected}; {suggest(str(name), self.told)}"
+                    f"the evaluation gave {str(name)!r}, expected {expected};"
+                    f" {suggest(str(name), self.evaluated)}"
                 )
             number = to_number(value)
             if number is None and _is_not_finite(value):
@@ -149,7 +150,7 @@ class StudySettings:
                 raise ValueError(f"{name} is {_short(value)}, expected {expected_value(name)}")
             check_latency(name, number)
             numbers[name] = number
-        missing = [name for name in self.told if name not in numbers]
+        missing = [name for name in self.evaluated if name not in numbers]
         if complete and missing:
             raise ValueError(f"the evaluation gave no {' and no '.join(missing)}, expected {expected}")
         return numbers

@@ -183,7 +183,7 @@ class Study(StudyView):
             self._store.report(found, int(step), self.settings.checked_values(values, complete=False))
             return
         if values is None:
-            if not found.steps and self.settings.told:
+            if not found.steps and self.settings.evaluated:
                 raise ValueError(f"trial {found.number} has no values of any step: expected its values")
             values = found.last_values
         try:
@@ -210,8 +210,8 @@ class Study(StudyView):
             values = {name: value for name, value in values.items() if name not in measured}
         if missing := [name for name in settings.measured if name not in measured]:
             raise ValueError(f"the values have no {' and no '.join(missing)}: expected the measured values")
-        told = settings.checked_values(values, complete=True)
-        result = Result({**told, **measured, **self._free_values(parsed)})
+        checked = settings.checked_values(values, complete=True)
+        result = Result({**checked, **measured, **self._free_values(parsed)})
         return self._store.add(Suggestion(str(parsed)), result)
 
     def add_table(self, labels: Labels) -> list[Trial]:

@@ -81,7 +81,7 @@ class Suggester:
         objectives: Sequence[str],
         quantiles: Sequence[float] = QUANTILE_LEVELS,
     ) -> np.ndarray:
-        """Return quantiles of objectives: float64 [N, K, Q]; values of trials are as they were told.
+        """Return quantiles of objectives: float64 [N, K, Q]; values of trials are as recorded.
 
         Args:
             rows: see `suggest`.

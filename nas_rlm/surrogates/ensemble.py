@@ -67,6 +67,9 @@ from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_l
 from search_spaces import LANGUAGE_MODELLING, SearchSpace
 
 Item = TypeVar("Item")
+DistributionsOf = Callable[
+    [Sequence[str], Sequence[str]], tuple[dict[str, np.ndarray], list[PredictiveDistribution | None]]
+]
 
 
 @dataclass
@@ -189,10 +192,8 @@ class Ensemble:
         names = [str(architecture) for architecture in parsed]
         if given is not None:
             with gc_paused(), named_texts(names):
-                texts, genomes = (
-                    from_architectures(search_space, parsed),
-                    model.genomes_of(search_space, parsed),
-                )
+                texts = from_architectures(search_space, parsed)
+                genomes = model.genomes_of(search_space, parsed)
                 return model.predict_text(
                     texts, objectives, quantiles, batch_size, progress, search_space.name, given, genomes
                 )
@@ -281,7 +282,7 @@ class Ensemble:
         self.check(objectives)
         numbers = check_given(given, len(texts), objectives, self.objectives)
         values = np.empty((len(texts), len(objectives), len(levels) + 1))
-        groups = rows_by_given(texts, numbers) if numbers else [(list(range(len(texts))), [])]
+        groups = rows_by_given(texts, numbers)
         for rows, names in groups:
             of_rows = {name: numbers[name][rows] for name in names}
             own = [genomes[k] for k in rows if genomes]
@@ -324,19 +325,14 @@ class Ensemble:
         self.check(objectives)
         self._check_surrogates(space, objectives)
         texts, given = as_list(texts, "texts"), given or {}
-        conditional = self._conditional_surrogates(space, objectives, tuple(given))
-        index = {text: i for i, text in enumerate(texts)} if given else {}
+        distributions_of = self._distributions_of_batches(space, texts, objectives, given, genomes)
         temperatures = self.network_temperatures(space, objectives)
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
         names = [objectives[k] for k in by_network]
-        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
-            distributions = predictive_distributions(
-                self.surrogates_of(space), batch, names, conditional, of_batch, genome_of
-            )
+            of_batch, distributions = distributions_of(batch, names)
             network = [temperatures[k] for k in by_network]
             arguments = self.network, memory, names, levels
             if given:
@@ -352,9 +348,36 @@ class Ensemble:
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
-                texts, names_of_surrogates, levels, space, progress, conditional, given, genome_of
+                texts, names_of_surrogates, levels, progress, distributions_of
             )
         return predictions
+
+    def _distributions_of_batches(
+        self,
+        space: str,
+        texts: Sequence[str],
+        objectives: Sequence[str],
+        given: Mapping[str, np.ndarray],
+        genomes: Sequence[Genome],
+    ) -> DistributionsOf:
+        """Return a function from some of the texts and objectives to what surrogates predict.
+
+        It returns the given numbers of these texts, and the distributions of these objectives.
+        """
+        conditional = self._conditional_surrogates(space, objectives, tuple(given))
+        index = {text: i for i, text in enumerate(texts)} if given else {}
+        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
+
+        def distributions_of(
+            batch: Sequence[str], names: Sequence[str]
+        ) -> tuple[dict[str, np.ndarray], list[PredictiveDistribution | None]]:
+            of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
+            surrogates = self.surrogates_of(space)
+            return of_batch, predictive_distributions(
+                surrogates, batch, names, conditional, of_batch, genome_of
+            )
+
+        return distributions_of
 
     def _conditional_surrogates(
         self, space: str, objectives: Sequence[str], given: tuple[str, ...]
@@ -391,11 +414,8 @@ class Ensemble:
         texts: Sequence[str],
         objectives: Sequence[str],
         levels: Sequence[float],
-        space: str,
         progress: bool,
-        conditional: Mapping[str, Conditional],
-        given: Mapping[str, np.ndarray],
-        genome_of: Mapping[str, Genome],
+        distributions_of: DistributionsOf,
     ) -> np.ndarray:
         """Return quantiles and novelties of objectives that the network does not predict."""
         distinct = list(dict.fromkeys(texts))
@@ -404,10 +424,7 @@ class Ensemble:
         chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
 
         def predict_chunk(chunk: Sequence[str]) -> np.ndarray:
-            of_chunk = {name: values[[index[text] for text in chunk]] for name, values in given.items()}
-            found = predictive_distributions(
-                self.surrogates_of(space), chunk, objectives, conditional, of_chunk, genome_of
-            )
+            _, found = distributions_of(chunk, objectives)
             values = np.stack([d.quantiles(levels) for d in found if d is not None], 1)
             return _with_novelties(values, found)
 
@@ -499,7 +516,7 @@ class Ensemble:
         order = self._decoding_order(objectives)
         texts = as_list(texts, "texts")
         numbers = check_given(given, len(texts), objectives, self.objectives)
-        groups = rows_by_given(texts, numbers) if numbers else [(list(range(len(texts))), [])]
+        groups = rows_by_given(texts, numbers)
         samples = np.empty((len(texts), num_samples + 1, len(objectives)))
         for rows, names in groups:
             of_rows = {name: numbers[name][rows] for name in names}
@@ -524,16 +541,11 @@ class Ensemble:
     ) -> np.ndarray:
         """Return samples and last the novelties [N, S + 1, K] of objectives in decoding order."""
         self._check_surrogates(space, objectives)
-        conditional = self._conditional_surrogates(space, objectives, tuple(given))
+        distributions_of = self._distributions_of_batches(space, texts, objectives, given, genomes)
         temperatures = self.network_temperatures(space, objectives)
-        index = {text: i for i, text in enumerate(texts)} if given else {}
-        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
-            distributions = predictive_distributions(
-                self.surrogates_of(space), batch, objectives, conditional, of_batch, genome_of
-            )
+            of_batch, distributions = distributions_of(batch, objectives)
             arguments = self.network, memory, objectives, num_samples, generator
             if given:
                 samples = conditioning.sample(*arguments, of_batch, temperatures, distributions)
@@ -781,7 +793,8 @@ class Ensemble:
             texts: texts of networks; those that read token ids are language models.
 
         Raises:
-            ValueError: the model learnt an objective for another task alone.
+            ValueError: the model learnt an objective for another task alone, or for spaces of language models
+                while the network is one of no space.
         """
         is_language_model = any(map(reads_tokens, texts))
         task = LANGUAGE_MODELLING if is_language_model else search_spaces.task_of(space)
@@ -795,7 +808,7 @@ class Ensemble:
                     f" {', '.join(sorted(tasks))} alone. Costs and"
                     " latencies can be, or fine-tune the model on labels of your own"
                 )
-            if is_language_model and not space and "" not in self._spaces_with(name):
+            if is_language_model and not space and learnt and "" not in learnt:
                 raise ValueError(
                     f"{name} cannot be predicted for a language model of no space: name a space of language"
                     " models, or fine-tune the model on labels of your own. Costs and latencies can be"

@@ -216,7 +216,7 @@ def fit_latency_surrogate(
     Warns:
         UserWarning: measurements contradict each other, or are implausible.
     """
-    labelled = Table("", [row for row in rows if row.is_measured(objective)]).rows
+    labelled = [row for row in rows if row.is_measured(objective)]
     texts, names = texts_of_rows(labelled), [row.arch_str or row.identifier or "network" for row in labelled]
     distinct, values = merge_duplicates(texts, Table("", labelled).column(objective), names, objective)
     if len(distinct) < MIN_LABELS:

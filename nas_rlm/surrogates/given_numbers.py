@@ -80,7 +80,7 @@ def rows_by_given(texts: Sequence[str], given: Mapping[str, np.ndarray]) -> list
         given: numbers by name, float64 [N], NaN where one is missing.
 
     Returns:
-        Pairs of indices of rows and names of the numbers that all of them have.
+        Pairs of indices of rows and names of the numbers that all of them have; one at least.
     """
     groups: dict[tuple[tuple[str, ...], int], list[int]] = {}
     counts: dict[tuple[tuple[str, ...], str], int] = {}
@@ -89,4 +89,4 @@ def rows_by_given(texts: Sequence[str], given: Mapping[str, np.ndarray]) -> list
         repeats = counts.get((names, text), 0) if names else 0
         counts[names, text] = repeats + 1
         groups.setdefault((names, repeats), []).append(i)
-    return [(rows, list(names)) for (names, _), rows in groups.items()]
+    return [(rows, list(names)) for (names, _), rows in groups.items()] or [([], [])]

@@ -62,11 +62,11 @@ def settings_of(objectives=("accuracy", MINE), constraints=(), seed=0):
 def test_as_many_new_architectures_as_asked_for(objectives, num_labels):
     labelled, pending = NAMES[:num_labels], NAMES[50:55]
     surrogate = surrogate_of(labelled, objectives)
-    names = propose(surrogate, settings_of(objectives), 7, False, pending, NAMES[:70])
+    names = propose(surrogate, settings_of(objectives), 7, pending, NAMES[:70])
     assert len(set(names)) == len(names) == 7
     assert set(names) <= set(NAMES[:70]) - {*labelled, *pending}
     again = surrogate_of(labelled, objectives)
-    assert propose(again, settings_of(objectives), 7, False, pending, NAMES[:70]) == names
+    assert propose(again, settings_of(objectives), 7, pending, NAMES[:70]) == names
 
 
 def test_the_seed_decides_the_random_half_of_the_first_design():
