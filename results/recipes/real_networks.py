@@ -62,9 +62,12 @@ def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """Return a model with random values for the weights whose external data is missing."""
     rng = np.random.default_rng(seed)
     uses: dict[str, tuple[str, int]] = {}
-    for node in model.graph.node:
+    for node in reversed(model.graph.node):  # users of an Identity come before it
         for position, name in enumerate(node.input):
-            uses.setdefault(name, (node.op_type, position))
+            use = node.op_type, position
+            use = uses.get(node.output[0], use) if node.op_type == "Identity" else use
+            if name not in uses or _is_one(*use):  # a variance must be positive, whatever else reads it
+                uses[name] = use
     for tensor in model.graph.initializer:
         if tensor.data_location == TensorProto.EXTERNAL:
             dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -73,13 +76,18 @@ def fill(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     return model
 
 
+def _is_one(operator: str, position: int) -> bool:
+    """Return whether a weight that an operator reads at a position is 1."""
+    return position in ONES.get(operator, ())
+
+
 def _values(
     shape: tuple[int, ...], dtype: np.dtype, operator: str, position: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return the values of a weight that an operator reads at a position."""
     if dtype.kind != "f":
         return np.zeros(shape, dtype)
-    if position in ONES.get(operator, ()):
+    if _is_one(operator, position):
         return np.ones(shape, dtype)
     if len(shape) <= 1:
         return np.asarray(0.01 * rng.standard_normal(shape)).astype(dtype)
