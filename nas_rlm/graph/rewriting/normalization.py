@@ -40,8 +40,8 @@ from nas_rlm.graph.onnx_graphs.tensors import (
 )
 from nas_rlm.graph.rewriting.control_flow import OpenSizeError, infer_subgraphs, inline_constant_branch
 from nas_rlm.graph.rewriting.operator_versions import upgrade
-from nas_rlm.graph.rewriting.rewrite_rules import RULES
 from nas_rlm.graph.rewriting.rewriter import Rewriter
+from nas_rlm.graph.rewriting.rules import RULES
 
 _RANDOM = {
     "RandomNormal",

@@ -79,3 +79,7 @@ def text_of(*args, **options):
     onnx.checker.check_model(parsed)
     assert from_onnx(parsed) == text
     return text
+
+
+def vectors(**values):
+    return {name: np.array(value, np.int64) for name, value in values.items()}

@@ -9,17 +9,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from nas_rlm.text import from_onnx
-from tests.nas_rlm.graph.small_models import small_model
+from tests.nas_rlm.graph.small_models import small_model, vectors
 
 X = "float[2,3,4,6] x"
 ROWS = "float[2,5,8] x"
 FLAG = {"yes": np.array([True]), "no": np.array([False])}
 NUMBERS = {f"k{n}": np.array(n, np.float32) for n in (0, 1, 2, 3)} | {"half": np.array(0.5, np.float32)}
 ROOT = {"root": np.array(2**0.5, np.float32), "inverse": np.array(0.5**0.5, np.float32)}
-
-
-def vectors(**values):
-    return {name: np.array(value, np.int64) for name, value in values.items()}
 
 
 # By rule: inputs, weights, bodies of one text, and bodies each of which has another text.
@@ -356,107 +352,6 @@ def test_variants_have_one_text_and_other_computations_have_others(rule):
     assert from_onnx(parsed) == expected
 
 
-def test_a_bias_that_broadcasts_the_product_is_no_gemm():
-    weights = {"w": (8, 1), "b": (5,)}
-    text = from_onnx(small_model("m = MatMul(x, w) y = Add(m, b)", "float[4,8] x", weights))
-    assert "=>(float[4,5] x1)" in text and "MatMul" in text and "Gemm" not in text
-
-
-GELU = "d = Div(x, {root}) e = Erf(d) f = Add(e, {one}) h = Mul(x, f) y = Mul(h, {half})"
-
-
-def gelu(root=2**0.5, one=1.0, half=0.5, shape=(), kind="float", body=GELU):
-    """Return the text of the operators of a Gelu; the constant of 0.5 has the given shape."""
-    number = TensorProto.DataType.Value(kind.upper())
-    values = {
-        "root": helper.make_tensor("root", number, (), [root]),
-        "one": helper.make_tensor("one", number, (), [one]),
-        "half": helper.make_tensor("half", number, shape, [half]),
-    }
-    return from_onnx(
-        small_model(body.format(root="root", one="one", half="half"), f"{kind}[2,4] x", values, f"{kind} y")
-    )
-
-
-@pytest.mark.parametrize("kind", ["float", "float16", "double", "bfloat16"])
-@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
-def test_a_gelu_has_rounded_constants_of_any_type(kind, shape):
-    assert "=Gelu(x0)" in gelu(kind=kind, shape=shape)
-
-
-def test_the_constant_of_a_gelu_may_be_the_first_factor():
-    body = "d = Mul({root}, x) e = Erf(d) f = Add({one}, e) h = Mul({half}, x) y = Mul(f, h)"
-    assert "=Gelu(x0)" in gelu(0.5**0.5, body=body)
-
-
-@pytest.mark.parametrize(
-    "changed", [{"root": 1.4153}, {"root": 1.41421}, {"one": 1.0005}, {"half": 0.5004}, {"half": 0.500001}]
-)
-def test_other_constants_are_no_gelu(changed):
-    assert "Gelu" not in gelu(**changed)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 1, 1, 1)])
-@pytest.mark.parametrize("name", ["root", "one", "half"])
-def test_constants_that_add_dimensions_are_no_gelu(name, shape):
-    body = GELU.replace(f"{{{name}}}", "wide")
-    weights = {"root": ROOT["root"], "one": NUMBERS["k1"], "half": NUMBERS["half"]}
-    weights["wide"] = weights[name].reshape(shape)
-    text = from_onnx(
-        small_model(body.format(root="root", one="one", half="half"), "float[2,4] x", weights, "float y")
-    )
-    assert "Gelu" not in text and f"=>(float[{','.join(['1'] * (len(shape) - 2))},2,4] x" in text
-
-
-@pytest.mark.parametrize(("alpha", "is_swish"), [(1 / 6, True), (0.16667, False), (0.166667, False)])
-def test_a_hard_swish_has_a_slope_of_one_sixth(alpha, is_swish):
-    body = f"h = HardSigmoid<alpha={alpha}, beta=0.5>(x) y = Mul(x, h)"
-    assert ("HardSwish" in from_onnx(small_model(body, X))) == is_swish
-
-
-@pytest.mark.parametrize("leading", [(6, 1), (1, 6), (2, 3)])
-@pytest.mark.parametrize("bias", [(5,), (1, 5), (1, 1), (6, 5), (6, 1)])
-def test_the_shape_of_a_product_of_merged_rows_stays(leading, bias):
-    weights = vectors(s=[6, 4]) | {"w": (4, 5), "b": bias}
-    text = from_onnx(
-        small_model("r = Reshape(x, s) y = Gemm(r, w, b)", f"float[{leading[0]},{leading[1]},4] x", weights)
-    )
-    assert "=>(float[6,5] x" in text and ("Gemm" in text) == (bias[0] == 6)
-
-
-@pytest.mark.parametrize("kind", ["int32", "int64"])
-def test_a_mean_of_integers_is_no_global_pool(kind):
-    weights = vectors(a=[2, 3])
-    text = from_onnx(small_model("y = ReduceMean(x, a)", f"{kind}[1,2,4,4] x", weights, f"{kind} y"))
-    assert "ReduceMean" in text
-
-
-@pytest.mark.parametrize("scale", [1.0, 1.05, 1.1])
-def test_a_resize_that_keeps_the_shape_is_only_dropped_for_scales_of_one(scale):
-    scales = {"s": np.array([1, 1, scale, scale], np.float32)}
-    text = from_onnx(small_model('y = Resize<mode="linear">(x, , s)', "float[1,2,6,6] x", scales))
-    assert ("Resize" in text) == (scale != 1) and "=>(float[1,2,6,6] x1)" in text
-
-
-@pytest.mark.parametrize("kernel", [1, 2, 3])
-@pytest.mark.parametrize("ceil", [0, 1])
-@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
-def test_the_shape_of_a_pool_with_auto_pad_stays(mode, ceil, kernel):
-    attributes = f'kernel_shape=[{kernel},{kernel}], strides=[4,4], auto_pad="{mode}", ceil_mode={ceil}'
-    text = from_onnx(small_model(f"y = MaxPool<{attributes}>(x)", "float[1,2,6,6] x"))
-    assert "=>(float[1,2,2,2] x1)" in text and text == from_onnx(onnx.parser.parse_model(text))
-
-
-@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
-def test_the_value_of_a_pad_counts_for_the_mode_constant_only(mode):
-    weights = vectors(p=[0, 0, 1, 1]) | {"v": np.array(3, np.float32)}
-    plain, padded = (
-        from_onnx(small_model(f'y = Pad<mode="{mode}">({args})', "float[4,4] x", weights))
-        for args in ("x, p", "x, p, v")
-    )
-    assert plain == padded
-
-
 # Bounds of slices of x[2,8] along the last axis: start, end and step; each row selects the same elements.
 SLICES = [
     [(7, 8, 1), (-1, 8, 1), (-1, 2**31 - 1, 1), (7, 2**63 - 1, 1), (7, 100, 3), (7, 6, -1), (-1, -2, -1)],
@@ -469,82 +364,6 @@ SLICES = [
     [(3, 2, 1), (8, 100, 1), (0, 0, 1), (5, -5, 2), (2, 5, -1)],
     [(0, 8, 1), (-8, 8, 1), (0, 2**63 - 1, 1), (-100, 100, 1)],
 ]
-
-
-def slice_text(bounds, axis=1, inputs="float[2,8] x", statement="y = Slice(x, s, e, a, k)"):
-    start, end, step = bounds
-    weights = vectors(s=[start], e=[end], a=[axis], k=[step])
-    used = {n: v for n, v in weights.items() if f", {n}" in statement}
-    return from_onnx(small_model(statement, inputs, used))
-
-
-def test_slices_of_the_same_elements_have_one_text():
-    texts = [{slice_text(bounds, axis) for bounds in row for axis in (1, -1)} for row in SLICES]
-    assert [len(row) for row in texts] == [1] * len(SLICES)
-    assert len(set.union(*texts)) == len(SLICES)
-    for (text,) in texts:
-        assert from_onnx(onnx.parser.parse_model(text)) == text
-
-
-def test_optional_inputs_of_a_slice_that_change_nothing_are_left_out():
-    statements = ("y = Slice(x, s, e, a, k)", "y = Slice(x, s, e, a)", "y = Slice(x, s, e)")
-    assert len({slice_text((1, 4, 1), 0, "float[8,2] x", text) for text in statements}) == 1
-
-
-def test_the_order_and_type_of_the_axes_of_a_slice_do_not_matter():
-    x, body = "float[4,8] x", "y = Slice(x, s, e, a)"
-    first = from_onnx(small_model(body, x, vectors(s=[1, 2], e=[3, 5], a=[0, 1])))
-    turned = vectors(s=[2, 1], e=[5, 3], a=[1, 0])
-    small = {name: value.astype(np.int32) for name, value in turned.items()}
-    assert first == from_onnx(small_model(body, x, turned)) == from_onnx(small_model(body, x, small))
-
-
-@pytest.mark.parametrize("bounds", [(-3, 2**31 - 1, 1), (2, -1, 1), (-1, -5, -1), (0, 4, 2)])
-def test_bounds_of_a_slice_of_unknown_size_stay(bounds):
-    other = (bounds[0] + 1, *bounds[1:])
-    assert slice_text(bounds, 1, "float[2,n] x") != slice_text(other, 1, "float[2,n] x")
-
-
-@pytest.mark.parametrize(
-    ("body", "weights"),
-    [
-        ("y = ArgMax<axis={a}>(x)", {}),
-        ("y = Softmax<axis={a}>(x)", {}),
-        ("y = LpNormalization<axis={a}>(x)", {}),
-        ("y = GatherElements<axis={a}>(x, i)", vectors(i=np.zeros((2, 3, 4, 6)))),
-        ("y = ScatterElements<axis={a}>(x, i, x)", vectors(i=np.zeros((2, 3, 4, 6)))),
-        ("y = Compress<axis={a}>(x, c)", {"c": np.array([True, False])}),
-        ("y = Unique<axis={a}>(x)", {}),
-        ("s = SplitToSequence<axis={a}>(x) y = SequenceAt(s, z)", {"z": np.array(0)}),
-        ("q = QuantizeLinear<axis={a}>(x, s, z) y = DequantizeLinear<axis={a}>(q, s, z)", {}),
-        ("y = MeanVarianceNormalization<axes=[{a}]>(x)", {}),
-        ("y = CenterCropPad<axes=[{a}]>(x, t)", vectors(t=[2])),
-        ("y = CumSum(x, a)", {}),
-        ("y = ReduceL2(x, v)", {}),
-        ("y = ReduceLogSumExp<keepdims=0>(x, v)", {}),
-        ("y = ReduceSumSquare(x, v)", {}),
-    ],
-)
-def test_axes_are_counted_from_one_end(body, weights):
-    def text(axis):
-        size = (2, 3, 4, 6)[axis]
-        own = {"a": np.array(axis), "v": np.array([axis])} if "a)" in body or "v)" in body else {}
-        scales = {"s": (size,), "z": np.zeros(size, np.int8)} if "Quantize" in body else {}
-        own = {n: v for n, v in own.items() if f", {n})" in body}
-        return from_onnx(small_model(body.format(a=axis), X, weights | own | scales))
-
-    texts = [{text(axis), text(axis - 4)} for axis in range(4)]
-    assert [len(same) for same in texts] == [1] * 4
-    assert len(set.union(*texts)) == 4
-
-
-def test_the_new_axis_of_one_hot_vectors_counts():
-    weights = {"d": np.array(5), "v": np.array([0, 1], np.float32)}
-    same, other = (
-        {from_onnx(small_model(f"y = OneHot<axis={a}>(x, d, v)", "int64[2,3] x", weights)) for a in axes}
-        for axes in ((-1, 2), (-3, 0))
-    )
-    assert len(same) == len(other) == 1 and same != other
 
 
 class Chain:
