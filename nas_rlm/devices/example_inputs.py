@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from nas_rlm.graph.onnx_graphs.flat_graph import mark_of_name, type_name, weight_name
 from nas_rlm.graph.onnx_graphs.input_shapes import check_input_shapes, input_shapes, subgraphs
+from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name, type_name, weight_name
 
 MAX_INFERRED_ELEMENTS = 4096  # larger weights are not read by shape inference
 Inputs = dict[str, np.ndarray]  # by name

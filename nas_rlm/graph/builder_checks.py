@@ -16,7 +16,7 @@ import onnx
 
 from nas_rlm.graph.multiplications import multiply_accumulates
 from nas_rlm.graph.onnx_graphs.evaluation import evaluate
-from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, OPSET, Op, type_name
+from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, OPSET, Op
 from nas_rlm.graph.onnx_graphs.operator_checks import check_operator, schema_of
 from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
 from nas_rlm.graph.onnx_graphs.tensors import (
@@ -30,6 +30,7 @@ from nas_rlm.graph.onnx_graphs.tensors import (
     num_elements,
     shape_text,
 )
+from nas_rlm.graph.onnx_graphs.weight_names import type_name
 from search_spaces.nodes import Inferred, TensorInfo
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, TypeProto
 
 from nas_rlm.graph.cache import memoized
 from nas_rlm.graph.ir import GROUP, UNKNOWN_VALUE, Block, Leaf, Node, Pattern, Spec, leaf, spec
-from nas_rlm.graph.onnx_graphs.flat_graph import LARGE_MODELS, MAX_OPSET, OPSET, FlatGraph, Op, type_name
+from nas_rlm.graph.onnx_graphs.flat_graph import LARGE_MODELS, MAX_OPSET, OPSET, FlatGraph, Op
 from nas_rlm.graph.onnx_graphs.operator_checks import schema_of
 from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
 from nas_rlm.graph.onnx_graphs.tensors import (
@@ -23,6 +23,7 @@ from nas_rlm.graph.onnx_graphs.tensors import (
     Tensor,
     num_elements,
 )
+from nas_rlm.graph.onnx_graphs.weight_names import type_name
 from nas_rlm.graph.rewriting.normalization import Normalizer
 from nas_rlm.graph.rewriting.shared_weights import weight_marks
 

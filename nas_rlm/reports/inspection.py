@@ -17,11 +17,11 @@ import onnx
 import search_spaces
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, time_limit
-from nas_rlm.graph.onnx_graphs.flat_graph import type_name
 from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes, check_input_shapes, inputs_only
 from nas_rlm.graph.onnx_graphs.loading import load
 from nas_rlm.graph.onnx_graphs.quantization import INTEGER_WEIGHTS, QUANTIZATION_PARAMETERS
 from nas_rlm.graph.onnx_graphs.tensors import FLOATS, NOT_A_TENSOR, Tensor, num_elements
+from nas_rlm.graph.onnx_graphs.weight_names import type_name
 from nas_rlm.graph.rewriting.normalization import Normalizer, normalize_model
 from nas_rlm.rlm import RLM
 from nas_rlm.text import from_architectures, from_onnx

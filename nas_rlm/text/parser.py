@@ -18,10 +18,11 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from nas_rlm.graph.costs import graph_costs, operator_costs
-from nas_rlm.graph.onnx_graphs.flat_graph import attribute_value, mark_of_name
 from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
 from nas_rlm.graph.onnx_graphs.shapes.layers import CONVOLUTIONS, convolution_inputs
+from nas_rlm.graph.onnx_graphs.stored_tensors import attribute_value
 from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
+from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
 from nas_rlm.graph.reader import FUNCTION_DOMAIN
 from nas_rlm.graph.rewriting.normalization import normalize_model

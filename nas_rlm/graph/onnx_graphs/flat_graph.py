@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
-import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, TypeProto, numpy_helper
+from onnx import AttributeProto, TypeProto
 
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
-from nas_rlm.graph.onnx_graphs.input_shapes import apply_input_shapes, inputs_only
+from nas_rlm.graph.onnx_graphs.stored_tensors import (
+    _ELEMENT_TYPES,
+    attribute_value,
+    declared_tensor,
+    input_types,
+    stored_tensor,
+)
 from nas_rlm.graph.onnx_graphs.tensors import (
-    COMPUTED,
-    MAX_FOLDED_ELEMENTS,
-    NOT_A_TENSOR,
-    NOT_LEARNT,
     STORED,
-    Dim,
     Tensor,
     check_shape,
-    constant,
 )
 
 OPSET = 21  # operator set of the text
@@ -31,7 +28,6 @@ MIN_OPSET, MAX_OPSET = 6, onnx.defs.onnx_opset_version()  # operator sets that a
 STANDARD_DOMAINS = ("", "ai.onnx")
 LARGE_MODELS = "large.ai.onnx.ml"  # domain of classical models whose tables are not part of the text
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-_A = AttributeProto
 _UNDECLARED = ("SimplifiedLayerNormalization",)  # operators that onnxruntime writes without their domain
 
 
@@ -348,7 +344,7 @@ class _Reader:
         resolved = self._resolved(attribute, scope)
         if resolved is None:
             return None
-        if resolved.type == _A.GRAPH:
+        if resolved.type == AttributeProto.GRAPH:
             return self._subgraph(resolved.g, scope, depth)
         return attribute_value(resolved)
 
@@ -396,9 +392,9 @@ def _names_read(proto: onnx.NodeProto) -> Iterator[str]:
     """Yield the names that a node and its subgraphs read."""
     yield from proto.input
     for a in proto.attribute:
-        for inner in a.g.node if a.type == _A.GRAPH else ():
+        for inner in a.g.node if a.type == AttributeProto.GRAPH else ():
             yield from _names_read(inner)
-        if a.type == _A.GRAPH:
+        if a.type == AttributeProto.GRAPH:
             yield from (o.name for o in a.g.output)
 
 
@@ -421,223 +417,3 @@ def _operator_sets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
             " with onnx.version_converter"
         )
     return versions
-
-
-def attribute_value(attribute: AttributeProto) -> Any:
-    """Return the value of an attribute: int, float, bytes, a tuple of them, an array, or a type."""
-    kind = attribute.type
-    if kind == _A.INT:
-        return attribute.i
-    if kind == _A.INTS:
-        return tuple(attribute.ints)
-    if kind == _A.FLOAT:
-        return attribute.f
-    if kind == _A.STRING:
-        return attribute.s
-    if kind == _A.FLOATS:
-        return tuple(attribute.floats)
-    if kind == _A.STRINGS:
-        return tuple(attribute.strings)
-    if kind == _A.TENSOR:
-        return _small_array(attribute.t, attribute.name)
-    if kind == _A.SPARSE_TENSOR:
-        return attribute.sparse_tensor
-    if kind == _A.TYPE_PROTO:
-        return attribute.tp
-    if kind == _A.UNDEFINED:
-        raise ValueError(f"the attribute {attribute.name!r} has no type")
-    raise ValueError(
-        f"the attribute {attribute.name!r} is a list of tensors or graphs, which no operator has"
-    )
-
-
-def _small_array(tensor: TensorProto, name: str) -> np.ndarray | TensorProto:
-    """Return the values of a tensor; the message itself if it is large or elsewhere."""
-    if _num_elements(tensor.dims) > MAX_FOLDED_ELEMENTS or tensor.data_location == TensorProto.EXTERNAL:
-        check_shape(tuple(tensor.dims), f"the attribute {name!r}")
-        return tensor
-    return to_array(tensor, f"the attribute {name!r}")
-
-
-def _num_elements(dims: Iterable[int]) -> int:
-    total = 1
-    for d in dims:
-        total *= d
-    return total
-
-
-def to_array(tensor: TensorProto, what: str) -> np.ndarray:
-    """Return the values of a tensor.
-
-    Raises:
-        ValueError: its values do not fit its type and shape.
-    """
-    try:
-        return numpy_helper.to_array(tensor)
-    except (ArithmeticError, LookupError, TypeError, ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{what} has no valid values: {error}") from None
-
-
-def stored_tensor(tensor: TensorProto) -> Tensor:
-    """Return what is known of an initialiser; its values are read when they are needed."""
-    shape, dtype = tuple(tensor.dims), tensor.data_type
-    origin = COMPUTED if any(p.key == NOT_LEARNT for p in tensor.metadata_props) else STORED
-    if dtype not in _ELEMENT_TYPES:
-        raise ValueError(f"the initialiser {tensor.name!r} has the shape {list(shape)} and the type {dtype}")
-    total = 1
-    for d in shape:
-        total *= d
-    if total > MAX_FOLDED_ELEMENTS or tensor.data_location == TensorProto.EXTERNAL:
-        check_shape(shape, f"the initialiser {tensor.name!r}")
-        return Tensor(dtype, shape, source=tensor, origin=origin)
-    if min(shape, default=0) < 0:
-        raise ValueError(f"the initialiser {tensor.name!r} has the shape {list(shape)} and the type {dtype}")
-    _check_size(tensor, total)
-    return Tensor(dtype, shape, source=tensor, origin=origin)
-
-
-_ELEMENT_TYPES = frozenset(v for name, v in TensorProto.DataType.items() if name != "UNDEFINED")
-
-
-def _check_size(tensor: TensorProto, total: int) -> None:
-    """Refuse an initialiser that does not have as many values as its shape says."""
-    if tensor.HasField("raw_data") and tensor.data_type in _ITEM_BITS:
-        expected = -(-total * _ITEM_BITS[tensor.data_type] // 8)
-        if len(tensor.raw_data) != expected:
-            raise ValueError(
-                f"the initialiser {tensor.name!r} of shape {list(tensor.dims)} has"
-                f" {len(tensor.raw_data)} bytes: expected {expected}"
-            )
-
-
-@lru_cache(maxsize=1)
-def _item_bits() -> dict[int, int]:
-    """Return the number of bits of an element by type."""
-    bits = {}
-    for name, value in TensorProto.DataType.items():
-        if name in ("UNDEFINED", "STRING"):
-            continue
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(value)
-        bits[value] = (
-            4
-            if name.endswith("INT4") or name == "FLOAT4E2M1"
-            else 2
-            if name.endswith("INT2")
-            else dtype.itemsize * 8
-        )
-    return bits
-
-
-_ITEM_BITS = _item_bits()
-
-
-def declared_tensor(type_: TypeProto) -> Tensor:
-    """Return what a declared type says of a tensor; open sizes keep their names."""
-    kind = type_.WhichOneof("value")
-    if kind != "tensor_type":
-        return Tensor(NOT_A_TENSOR if kind else 0, None, elements=type_ if kind else None)
-    tensor = type_.tensor_type
-    if not tensor.HasField("shape"):
-        return Tensor(tensor.elem_type, None)
-    dims: list[Dim] = []
-    for d in tensor.shape.dim:
-        is_known = d.HasField("dim_value") and d.dim_value > 0
-        dims.append(d.dim_value if is_known else d.dim_param or None)
-    return Tensor(tensor.elem_type, tuple(dims))
-
-
-def input_types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]] | None) -> dict[str, Tensor]:
-    """Return what is known of each input that is no initialiser, with given shapes and a batch of 1.
-
-    Raises:
-        ValueError: a shape is given for no input, or contradicts the file; or an input has no type.
-    """
-    bare = inputs_only(model)
-    types = {value.name: stored for value in bare.graph.input if (stored := _stored_input(value)) is not None}
-    for value in apply_input_shapes(bare, shapes).graph.input:
-        if value.name in types:
-            continue
-        tensor = declared_tensor(value.type)
-        if tensor.dtype == 0:
-            raise ValueError(
-                f"input {value.name!r} has no type: expected a tensor, sequence, map or optional value"
-            )
-        if tensor.shape is not None:
-            named = [f"?{value.name} {k}" if d is None else d for k, d in enumerate(tensor.shape)]
-            check_shape(tuple(named), f"input {value.name!r}")
-            tensor = Tensor(tensor.dtype, tuple(named))
-        types[value.name] = tensor
-    return types
-
-
-def weight_name(type_name: str, shape: Sequence[int], tie: int = 0, learnt: int = 0) -> str:
-    """Return the name of a weight in the text: its shape, and its type unless that is float.
-
-    Args:
-        type_name: name of the element type.
-        shape: shape of the weight.
-        tie: see `nas_rlm.graph.ir.Leaf`.
-        learnt: see `nas_rlm.graph.ir.Leaf`.
-    """
-    name = ("W" if type_name == "float" else f"{type_name}_") + ("_".join(map(str, shape)) or "scalar")
-    return name + (f"_t{tie}" if tie else "") + (f"_p{learnt}" if learnt else "")
-
-
-def constant_name(type_name: str, shape: Sequence[int]) -> str:
-    """Return the name in the text of a computed constant whose values are not part of the text."""
-    return f"C{'' if type_name == 'float' else type_name}_{'_'.join(map(str, shape)) or 'scalar'}"
-
-
-_MARK = re.compile(r"(?:_t(\d+))?(?:_p(\d+))?$", re.ASCII)
-
-
-def mark_of_name(name: str) -> tuple[int, int]:
-    """Return `tie` and `learnt` of a weight of a text, see `nas_rlm.graph.ir.Leaf`."""
-    match = _MARK.search(name)
-    return (int(match[1] or 0), int(match[2] or 0)) if match else (0, 0)
-
-
-def type_name(dtype: int) -> str:
-    """Return the name of an ONNX element type, such as `float`."""
-    return TensorProto.DataType.Name(dtype).lower()
-
-
-def _stored_input(value: onnx.ValueInfoProto) -> Tensor | None:
-    """Return an input of a text that is a weight or computed constant; None for others."""
-    tensor = value.type.tensor_type
-    if tensor.elem_type not in _ELEMENT_TYPES or not all(d.HasField("dim_value") for d in tensor.shape.dim):
-        return None
-    kind, shape = type_name(tensor.elem_type), tuple([d.dim_value for d in tensor.shape.dim])
-    mark = mark_of_name(value.name)
-    if value.name == weight_name(kind, shape, *mark):
-        return Tensor(tensor.elem_type, shape, origin=STORED, mark=mark)
-    if value.name == constant_name(kind, shape):
-        return Tensor(tensor.elem_type, shape, origin=COMPUTED)
-    return None
-
-
-def constant_value(attributes: Mapping[str, Any]) -> Tensor:
-    """Return the tensor of a Constant operator.
-
-    Raises:
-        ValueError: it has not exactly one value.
-    """
-    values = [(k, v) for k, v in attributes.items() if k != "doc_string"]
-    if len(values) != 1:
-        raise ValueError("a Constant: expected exactly one value")
-    name, value = values[0]
-    if name == "value":
-        if isinstance(value, TensorProto):
-            return stored_tensor(value)
-        if not isinstance(value, np.ndarray):
-            raise ValueError("a Constant whose value is no tensor")
-        return constant(value, STORED)
-    if name == "sparse_value":
-        if value.values.data_type not in _ELEMENT_TYPES:
-            raise ValueError(f"a sparse Constant of the type {value.values.data_type}")
-        return Tensor(value.values.data_type, tuple(value.dims), origin=STORED)
-    kinds = {"value_int": np.int64, "value_float": np.float32, "value_string": object}
-    dtype = kinds.get(name.removesuffix("s"))
-    if dtype is None:
-        raise ValueError(f"a Constant with {name!r}: expected a tensor, integers, floats or strings")
-    return constant(np.array(value, dtype=dtype), STORED)

@@ -17,17 +17,10 @@ import onnx
 
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits, TimeLimitError, check_time
 from nas_rlm.graph.onnx_graphs.evaluation import evaluate
-from nas_rlm.graph.onnx_graphs.flat_graph import (
-    CONTROL_FLOW,
-    MAX_OPSET,
-    FlatGraph,
-    Network,
-    Op,
-    constant_value,
-    read_network,
-)
+from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, MAX_OPSET, FlatGraph, Network, Op, read_network
 from nas_rlm.graph.onnx_graphs.operator_checks import check_operator, schema_of
 from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
+from nas_rlm.graph.onnx_graphs.stored_tensors import constant_value
 from nas_rlm.graph.onnx_graphs.tensors import (
     COMPUTED,
     MAX_FOLDED_ELEMENTS,

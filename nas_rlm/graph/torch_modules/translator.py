@@ -12,7 +12,7 @@ import torch
 from onnx import NodeProto, numpy_helper
 from torch import fx, nn
 
-from nas_rlm.graph.onnx_graphs.flat_graph import mark_of_name, type_name, weight_name
+from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name, type_name, weight_name
 from nas_rlm.graph.torch_modules.registry import Constant, Operation, Sizes, Translate, Value
 
 DOMAINS = ("", "ai.onnx")

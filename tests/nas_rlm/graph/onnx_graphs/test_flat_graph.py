@@ -5,7 +5,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from nas_rlm.graph.onnx_graphs.flat_graph import mark_of_name, weight_name
 from nas_rlm.text import from_onnx
 from tests.nas_rlm.graph.small_models import small_model, text_of
 
@@ -232,10 +231,3 @@ def test_a_given_size_holds_for_all_inputs_that_name_it():
     assert "(float[2,5] v0,float[2,5] v1)=>(float[2,5] v2)" in text
     with pytest.raises(ValueError, match="have the same symbolic name 'N', the given sizes are 6 and 5"):
         from_onnx(model, {"x": [2, 5], "z": [2, 6]})
-
-
-@pytest.mark.parametrize("tie", [0, 3])
-@pytest.mark.parametrize("learnt", [0, 4096])
-def test_the_name_of_a_weight_tells_what_it_shares(tie, learnt):
-    for kind, shape in (("float", (8, 3, 3, 3)), ("int8", (5,)), ("float16", ())):
-        assert mark_of_name(weight_name(kind, shape, tie, learnt)) == (tie, learnt)
