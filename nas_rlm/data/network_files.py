@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from nas_rlm.data.disk_cache import cached_strings
 from nas_rlm.text import from_onnx
-from nas_rlm.text.parser import is_network_text
+from nas_rlm.text.declarations import is_network_text
 from nas_rlm.utils.progress import progress_bar
 
 NETWORK_COLUMNS = ("identifier", "onnx")  # a file with both has networks

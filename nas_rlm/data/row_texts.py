@@ -12,7 +12,8 @@ import search_spaces
 from nas_rlm.data.disk_cache import MIN_CACHED_ITEMS, cached_strings
 from nas_rlm.data.tables import Row
 from nas_rlm.text import from_architectures, from_onnx
-from nas_rlm.text.parser import is_network_text, is_onnx_text
+from nas_rlm.text.declarations import is_network_text
+from nas_rlm.text.parser import is_onnx_text
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
 from search_spaces.loading import fingerprint

@@ -21,6 +21,7 @@ from nas_rlm.graph.costs import compute_costs
 from nas_rlm.graph.executed_layers import executed_layers
 from nas_rlm.graph.paths import path_features
 from nas_rlm.text import from_architectures
+from nas_rlm.text.declarations import input_batch
 from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
@@ -30,7 +31,9 @@ CACHE_VERSION = 6  # raise it when the graph features change
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 
 
-def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = False) -> dict[str, float]:
+def graph_features(
+    text: str, max_chain_length: int = 0, with_layers: bool = False, batch: int | None = None
+) -> dict[str, float]:
     """Return the graph features of a network: the value of each feature by its name.
 
     Examples:
@@ -49,6 +52,7 @@ def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = Fal
         max_chain_length: count chains of up to this many operators, and the costs of each layer type as well;
             0 for neither.
         with_layers: add the sums over executed layers, see `nas_rlm.graph.executed_layers`.
+        batch: number of inputs for which the costs are; by default as many as the network reads at once.
 
     Returns:
         Costs of the network: `flops` (multiply-accumulates), `params`, and `activations`, the number of
@@ -73,7 +77,8 @@ def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = Fal
         ValueError: the text is not that of a network.
     """
     network = parse_network(text)
-    costs = compute_costs(network)
+    own_batch = input_batch(text) if batch else None
+    costs = compute_costs(network, batch / own_batch if batch and own_batch else 1.0)
     features = costs.totals()
     if max_chain_length:
         features |= costs.layer_totals()
@@ -83,7 +88,7 @@ def graph_features(text: str, max_chain_length: int = 0, with_layers: bool = Fal
 
 
 def graph_features_of_texts(
-    texts: Iterable[str], max_chain_length: int = 0, with_layers: bool = False
+    texts: Iterable[str], max_chain_length: int = 0, with_layers: bool = False, batch: int | None = None
 ) -> list[dict[str, float]]:
     """Return the graph features of each text, with a progress bar if it takes long.
 
@@ -91,10 +96,11 @@ def graph_features_of_texts(
         texts: texts of networks, see `nas_rlm.text`.
         max_chain_length: see `graph_features`.
         with_layers: see `graph_features`.
+        batch: see `graph_features`.
     """
     with gc_paused():
         bar = progress_bar(texts, "graph features", unit="net", delay=2)
-        return [graph_features(text, max_chain_length, with_layers) for text in bar]
+        return [graph_features(text, max_chain_length, with_layers, batch) for text in bar]
 
 
 def distinct_architectures(space: SearchSpace[Any], count: int, seed: int = 0) -> dict[str, Any]:

@@ -37,6 +37,10 @@ def operator_kind(op: Operator) -> int | None:
 class Costs:
     """Running sums of costs over operators, for all inputs of the batch.
 
+    Args:
+        scale: factor of the multiply-accumulates and activations in totals, such as 1/8 for those of one
+            input of a batch of 8.
+
     Attributes:
         network_sums: multiply-accumulates, parameters and activations of all operators, as exact integers.
         shared: elements of each weight that several operators read.
@@ -47,7 +51,8 @@ class Costs:
         max_side: longest image side in pixels.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
         self.network_sums = [0] * 3
         self.shared: dict[str, int] = {}
         self.problem = ""
@@ -58,7 +63,7 @@ class Costs:
     def add_operator(self, op: Operator) -> None:
         """Add the costs of one operator."""
         costs, kind = op.costs, operator_kind(op)
-        macs, activations = float(costs.macs or 0), float(costs.activations)
+        macs, activations = self.scale * float(costs.macs or 0), self.scale * float(costs.activations)
         if costs.macs is None:
             self.problem = self.problem or costs.problem
         self.shared |= dict(costs.shared)
@@ -87,7 +92,7 @@ class Costs:
         self.max_side = max(self.max_side, costs.max_side)
 
     def sums(self) -> tuple[int | None, int, int]:
-        """Return multiply-accumulates, None if they are not known, parameters and activations."""
+        """Return multiply-accumulates, None if they are not known, parameters and activations, unscaled."""
         macs, params, activations = self.network_sums
         return None if self.problem else macs, params + sum(self.shared.values()), activations
 
@@ -103,8 +108,12 @@ class Costs:
         """
         if self.problem:
             raise ValueError(self.problem)
-        sums_of_all = zip(("flops", "params", "activations"), self.sums(), strict=True)
-        totals = {name: float(total or 0) for name, total in sums_of_all}
+        macs, params, activations = self.sums()
+        totals = {
+            "flops": self.scale * float(macs or 0),
+            "params": float(params),
+            "activations": self.scale * float(activations),
+        }
         for kind, sums in zip(OPERATOR_KINDS, self.kind_sums, strict=True):
             totals |= {f"{kind}/{cost}": value for cost, value in zip(COST_NAMES, sums, strict=True)}
         return totals
@@ -134,9 +143,14 @@ def _add(sums: list[_Number], terms: Sequence[_Number], times: int = 1) -> None:
         sums[k] += value * times
 
 
-def compute_costs(body: Body) -> Costs:
-    """Return the costs of a network or function, including the functions that it calls."""
-    costs = Costs()
+def compute_costs(body: Body, scale: float = 1.0) -> Costs:
+    """Return the costs of a network or function, including the functions that it calls.
+
+    Args:
+        body: the network or function.
+        scale: factor of the multiply-accumulates and activations in totals, see `Costs`.
+    """
+    costs = Costs(scale)
     num_calls: Counter[Body] = Counter()
     for step in body.steps:
         if isinstance(step, Call):
@@ -144,7 +158,7 @@ def compute_costs(body: Body) -> Costs:
         else:
             costs.add_operator(step)
     for function, times in num_calls.items():
-        costs.add_costs(_function_costs(function), times)
+        costs.add_costs(_function_costs(function, scale), times)
     return costs
 
 

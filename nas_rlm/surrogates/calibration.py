@@ -22,6 +22,7 @@ from nas_rlm.model import decoding
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
 from nas_rlm.surrogates.ensemble import Ensemble
+from nas_rlm.surrogates.features import other_batch
 from nas_rlm.surrogates.predictive import DEFAULT_COMBINED_TEMPERATURE, DEFAULT_NETWORK_TEMPERATURE
 from nas_rlm.surrogates.registry import Surrogate, predictive_distributions
 from nas_rlm.utils.progress import progress_bar
@@ -68,9 +69,10 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
             if any(n in surrogate.objectives for surrogate in space_surrogates)
         }
         if covered:
-            network = fit_network_temperatures(rlm, texts, covered, space_surrogates, genomes)
+            batch = other_batch(space, texts, [*covered])
+            network = fit_network_temperatures(rlm, texts, covered, space_surrogates, genomes, batch)
             network = _shrink(DEFAULT_NETWORK_TEMPERATURE, network, covered, max(prior_rows, PRIOR_ROWS))
-            combined = fit_temperatures(rlm, texts, covered, space_surrogates, network, genomes)
+            combined = fit_temperatures(rlm, texts, covered, space_surrogates, network, genomes, batch)
             combined = _shrink(DEFAULT_COMBINED_TEMPERATURE, combined, covered, prior_rows)
             surrogates[space] = [
                 _with_temperatures(surrogate, combined, network) for surrogate in space_surrogates
@@ -110,6 +112,7 @@ def fit_temperatures(
     surrogates: Sequence[Surrogate] = (),
     network_temperatures: Mapping[str, float] | None = None,
     genomes: Mapping[str, Genome] | None = None,
+    batch: int | None = None,
 ) -> dict[str, float]:
     """Fit temperatures at which 80 % of true values lie between the quantiles at 0.1 and 0.9.
 
@@ -120,13 +123,14 @@ def fit_temperatures(
         surrogates: surrogates for all of the objectives; empty to fit the temperatures of the network alone.
         network_temperatures: network temperature of each objective in combination with the surrogates.
         genomes: genome features by text, where the architecture is known.
+        batch: see `nas_rlm.surrogates.registry.predictive_distributions`.
 
     Returns:
         The combined temperature of each objective, or without surrogates that of the network.
     """
     names, fixed = list(values), network_temperatures
     grid = [([fixed[name] for name in names] if fixed else [t] * len(names), t) for t in TEMPERATURES]
-    bounds = _quantiles_on_grid(rlm, texts, names, INTERVAL, grid, surrogates, genomes)
+    bounds = _quantiles_on_grid(rlm, texts, names, INTERVAL, grid, surrogates, genomes, batch)
     fitted = {}
     for (name, true), intervals in zip(values.items(), bounds.transpose(1, 2, 3, 0), strict=True):
         measured = np.isfinite(true)
@@ -142,6 +146,7 @@ def fit_network_temperatures(
     values: Mapping[str, np.ndarray],
     surrogates: Sequence[Surrogate],
     genomes: Mapping[str, Genome] | None = None,
+    batch: int | None = None,
 ) -> dict[str, float]:
     """Fit network temperatures in combination with surrogates: those whose medians rank true values best.
 
@@ -153,13 +158,14 @@ def fit_network_temperatures(
         values: measured values of each objective, float64 [N], NaN where there is none.
         surrogates: surrogates for all of the objectives.
         genomes: genome features by text, where the architecture is known.
+        batch: see `nas_rlm.surrogates.registry.predictive_distributions`.
 
     Returns:
         The network temperature of each objective.
     """
     names = list(values)
     grid = [([t] * len(names), DEFAULT_COMBINED_TEMPERATURE) for t in NETWORK_TEMPERATURES]
-    medians = _quantiles_on_grid(rlm, texts, names, MEDIAN, grid, surrogates, genomes)[..., 0]
+    medians = _quantiles_on_grid(rlm, texts, names, MEDIAN, grid, surrogates, genomes, batch)[..., 0]
     fitted = {}
     for (name, true), predictions in zip(values.items(), medians.transpose(1, 2, 0), strict=True):
         measured = np.isfinite(true)
@@ -176,6 +182,7 @@ def _quantiles_on_grid(
     grid: Sequence[tuple[Sequence[float], float]],
     surrogates: Sequence[Surrogate],
     genomes: Mapping[str, Genome] | None,
+    batch: int | None,
 ) -> np.ndarray:
     """Return quantiles of the model's predictions at several temperatures.
 
@@ -187,13 +194,14 @@ def _quantiles_on_grid(
         grid: G pairs of the network temperatures of the objectives and the combined temperature.
         surrogates: surrogates that are combined with the network.
         genomes: genome features by text, where the architecture is known.
+        batch: see `nas_rlm.surrogates.registry.predictive_distributions`.
 
     Returns:
         float64 [N, K, G, Q].
     """
 
-    def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-        distributions = predictive_distributions(surrogates, batch, names, genomes=genomes)
+    def decode(memory: Memory, of_batch: list[str]) -> np.ndarray:
+        distributions = predictive_distributions(surrogates, of_batch, names, genomes=genomes, batch=batch)
         results = []
         for network, combined in grid:
             tempered = [replace(d, temperature=combined) if d else None for d in distributions]

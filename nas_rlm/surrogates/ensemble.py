@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -34,10 +34,12 @@ from nas_rlm.model.checkpoint import AnyTokenizer, Checkpoint, Temperatures, Tra
 from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.conditional import Conditional, conditional_surrogate
+from nas_rlm.surrogates.features import other_batch
 from nas_rlm.surrogates.given_numbers import Given, check_given, rows_by_given
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.network_sizes import NetworkSizes, warn_of_other_sizes
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
 from nas_rlm.surrogates.registry import (
     AnySurrogate,
@@ -60,7 +62,7 @@ from nas_rlm.surrogates.zero_label import (
     zero_label_surrogates,
 )
 from nas_rlm.text import from_architectures
-from nas_rlm.text.parser import reads_tokens
+from nas_rlm.text.declarations import reads_tokens, with_input_batch
 from nas_rlm.utils import process_pool
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, check_model_objectives, quantile_levels, suggest
@@ -277,6 +279,8 @@ class Ensemble:
 
         Warns:
             NoveltyWarning: a text is unlike all labelled networks of a latency.
+            UserWarning: a text reads other images, or has other classes, than all labelled networks of an
+                accuracy.
         """
         texts, levels = as_list(texts, "texts"), quantile_levels(quantiles)
         self.check(objectives)
@@ -290,6 +294,7 @@ class Ensemble:
                 [texts[i] for i in rows], objectives, levels, batch_size, progress, space, of_rows, own
             )
         warn_of_novel_networks(values[:, :, -1], objectives, names_of_texts(len(texts)))
+        warn_of_other_sizes(self._labelled_sizes(space, objectives), texts, names_of_texts(len(texts)))
         return values[:, :, :-1] if quantiles is not None else values[:, :, 0]
 
     def predict_with_novelties(
@@ -325,15 +330,16 @@ class Ensemble:
         self.check(objectives)
         self._check_surrogates(space, objectives)
         texts, given = as_list(texts, "texts"), given or {}
+        training_batch = other_batch(space, texts, objectives)
         distributions_of = self._distributions_of_batches(space, texts, objectives, given, genomes)
         temperatures = self.network_temperatures(space, objectives)
         by_surrogate = [k for k, t in enumerate(temperatures) if t >= WITHOUT_NETWORK]
         by_network = [k for k in range(len(objectives)) if k not in by_surrogate]
-        names = [objectives[k] for k in by_network]
 
-        def decode(memory: Memory, batch: list[str]) -> np.ndarray:
+        def decode(columns: Sequence[int], memory: Memory, batch: list[str]) -> np.ndarray:
+            names = [objectives[k] for k in columns]
             of_batch, distributions = distributions_of(batch, names)
-            network = [temperatures[k] for k in by_network]
+            network = [temperatures[k] for k in columns]
             arguments = self.network, memory, names, levels
             if given:
                 values = conditioning.quantile(*arguments, of_batch, network, distributions)
@@ -342,9 +348,14 @@ class Ensemble:
             return _with_novelties(values, distributions)
 
         predictions = np.empty((len(texts), len(objectives), len(levels) + 1))
-        if by_network or not objectives:
-            shape = len(names), len(levels) + 1
-            predictions[:, by_network] = self.decode_texts(texts, decode, shape, batch_size, progress)
+        learnt = [k for k in by_network if training_batch and depends_on_task(objectives[k])]
+        rest = [k for k in by_network if k not in learnt]
+        for columns, read in [(learnt, training_batch), (rest, None)] if learnt else [(rest, None)]:
+            if columns or not objectives:
+                shape = len(columns), len(levels) + 1
+                predictions[:, columns] = self.decode_texts(
+                    texts, partial(decode, columns), shape, batch_size, progress, input_batch=read
+                )
         if by_surrogate:
             names_of_surrogates = [objectives[k] for k in by_surrogate]
             predictions[:, by_surrogate] = self._quantiles_of_surrogates(
@@ -365,6 +376,7 @@ class Ensemble:
         It returns the given numbers of these texts, and the distributions of these objectives.
         """
         conditional = self._conditional_surrogates(space, objectives, tuple(given))
+        training_batch = other_batch(space, texts, objectives)
         index = {text: i for i, text in enumerate(texts)} if given else {}
         genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
 
@@ -374,7 +386,7 @@ class Ensemble:
             of_batch = {name: values[[index[text] for text in batch]] for name, values in given.items()}
             surrogates = self.surrogates_of(space)
             return of_batch, predictive_distributions(
-                surrogates, batch, names, conditional, of_batch, genome_of
+                surrogates, batch, names, conditional, of_batch, genome_of, training_batch
             )
 
         return distributions_of
@@ -508,6 +520,8 @@ class Ensemble:
 
         Warns:
             NoveltyWarning: a text is unlike all labelled networks of a latency.
+            UserWarning: a text reads other images, or has other classes, than all labelled networks of an
+                accuracy.
         """
         self.check(objectives)
         if num_samples < 1:
@@ -526,6 +540,7 @@ class Ensemble:
                 of_group, order, num_samples, generator, progress, space, of_rows, own
             )
         warn_of_novel_networks(samples[:, -1], order, names_of_texts(len(samples)))
+        warn_of_other_sizes(self._labelled_sizes(space, objectives), texts, names_of_texts(len(texts)))
         return samples[:, :-1, [order.index(name) for name in objectives]]
 
     def _samples(
@@ -541,6 +556,7 @@ class Ensemble:
     ) -> np.ndarray:
         """Return samples and last the novelties [N, S + 1, K] of objectives in decoding order."""
         self._check_surrogates(space, objectives)
+        training_batch = other_batch(space, texts, objectives)
         distributions_of = self._distributions_of_batches(space, texts, objectives, given, genomes)
         temperatures = self.network_temperatures(space, objectives)
 
@@ -554,7 +570,10 @@ class Ensemble:
             return np.concatenate([samples, novelties(distributions, len(batch))[:, None]], 1)
 
         shape = (num_samples + 1, len(objectives))
-        return self.decode_texts(texts, decode, shape, DEFAULT_BATCH_SIZE, progress, in_parallel=False)
+        is_learnt = all(map(depends_on_task, objectives))  # latencies need the batch that the network has
+        read = training_batch if is_learnt else None
+        arguments = texts, decode, shape, DEFAULT_BATCH_SIZE, progress
+        return self.decode_texts(*arguments, in_parallel=False, input_batch=read)
 
     def genomes_of(self, space: SearchSpace[Any], architectures: Sequence[Any]) -> list[Genome]:
         """Return the genome features of architectures for `predict_text`; none where no surrogate uses them.
@@ -603,6 +622,12 @@ class Ensemble:
                     f"{name} cannot be predicted for {space or 'networks without a space'}: the model"
                     f" learnt it for {', '.join(sorted(found))} alone"
                 )
+
+    def _labelled_sizes(self, space: str, objectives: Sequence[str]) -> dict[str, NetworkSizes]:
+        """Return the sizes of the labelled networks of objectives of training, where they are known."""
+        by_objective = surrogate_by_objective(self.surrogates_of(space))
+        selected = {name: by_objective.get(name) for name in objectives if depends_on_task(name)}
+        return {n: s.sizes for n, s in selected.items() if isinstance(s, GraphSurrogate) and s.sizes}
 
     def surrogates_of(self, space: str) -> list[AnySurrogate]:
         """Return the surrogates of a space; of several with the same objective, the last one predicts it.
@@ -885,6 +910,7 @@ class Ensemble:
         batch_size: int,
         progress: bool,
         in_parallel: bool = True,
+        input_batch: int | None = None,
     ) -> np.ndarray:
         """Encode each distinct text once, in batches of similar length, and apply a function to each batch.
 
@@ -896,12 +922,13 @@ class Ensemble:
             progress: show a progress bar.
             in_parallel: distribute batches over processes; not allowed where the result of a batch depends on
                 the batches before it.
+            input_batch: see `in_batches`.
 
         Returns:
             float64 [N, *shape].
         """
         texts = as_list(texts, "texts")
-        batches = self.in_batches(texts, batch_size)
+        batches = self.in_batches(texts, batch_size, input_batch)
 
         def decode_batch(batch: Batch) -> np.ndarray:
             ids = torch.from_numpy(pad([row for _, row in batch])).to(self.network.kinds.device)
@@ -917,14 +944,22 @@ class Ensemble:
         is_on_cpu = self.network.kinds.device.type == "cpu"
         return process_pool.map_in_processes(function, items, key) if is_on_cpu else map(function, items)
 
-    def in_batches(self, texts: Sequence[str], batch_size: int = DEFAULT_BATCH_SIZE) -> list[Batch]:
+    def in_batches(
+        self, texts: Sequence[str], batch_size: int = DEFAULT_BATCH_SIZE, input_batch: int | None = None
+    ) -> list[Batch]:
         """Return the distinct texts with their token ids in batches of similar length.
 
         Args:
             texts: the texts.
             batch_size: number of texts in a batch.
+            input_batch: number of inputs that the networks read at once in the token ids; by default as many
+                as in the texts.
         """
-        return make_batches(texts, self.tokenizer.encode, self.network.config.max_length, batch_size)
+
+        def encode(text: str) -> list[int]:
+            return self.tokenizer.encode(with_input_batch(text, input_batch) if input_batch else text)
+
+        return make_batches(texts, encode, self.network.config.max_length, batch_size)
 
 
 def _with_novelties(

@@ -21,10 +21,12 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import GENE_PREFIX, Genome, genome_features_of_rows
+from nas_rlm.data.objective_kinds import depends_on_task
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.graph.costs import COST_NAMES
 from nas_rlm.graph.paths import MERGE_OPERATORS
+from nas_rlm.text.declarations import has_other_batch
 
 NUM_NETWORKS = 1000  # random networks that features are standardised on
 MAX_CHAIN_LENGTH = 4  # operators
@@ -146,25 +148,27 @@ class GraphFeatures:
         predictions = source_predictions(self.sources, raw_features)
         return torch.cat([own, *(predicted[:, None] for predicted in predictions)], 1)
 
-    def of_rows(self, rows: Sequence[Row]) -> Tensor:
+    def of_rows(self, rows: Sequence[Row], batch: int | None = None) -> Tensor:
         """Return the features of N rows of networks, see `transform`.
 
         Args:
             rows: N rows.
+            batch: see `nas_rlm.data.synthetic.graph_features`.
 
         Returns:
             float64 [N, D + S].
         """
-        return self.transform(raw_features_of_rows(rows))
+        return self.transform(raw_features_of_rows(rows, batch))
 
 
-def raw_features_of_rows(rows: Sequence[Row]) -> list[Mapping[str, float]]:
+def raw_features_of_rows(rows: Sequence[Row], batch: int | None = None) -> list[Mapping[str, float]]:
     """Return the raw features of rows of networks, with the genome where the architecture is known.
 
     Args:
         rows: the rows.
+        batch: see `nas_rlm.data.synthetic.graph_features`.
     """
-    graphs = synthetic.graph_features_of_texts(texts_of_rows(rows), MAX_CHAIN_LENGTH)
+    graphs = synthetic.graph_features_of_texts(texts_of_rows(rows), MAX_CHAIN_LENGTH, batch=batch)
     return [{**graph, **genome} for graph, genome in zip(graphs, genome_features_of_rows(rows), strict=True)]
 
 
@@ -198,17 +202,46 @@ def graph_features_of_space(space: str, with_genome: bool = False) -> GraphFeatu
     return GraphFeatures.fit(sampled_raw_features(space))
 
 
-def sampled_raw_features(space: str, rows: Sequence[Row] = ()) -> list[Mapping[str, float]]:
+def batch_of_training(space: str) -> int:
+    """Return the number of inputs for which features of accuracies and other objectives of training are.
+
+    They do not depend on how many inputs a network reads at once, as latencies do.
+
+    Args:
+        space: name of a space. Networks of registered spaces read `batch_size` inputs; for others, features
+            are those of one input.
+    """
+    return search_spaces.get(space).batch_size if space in search_spaces.names() else 1
+
+
+def other_batch(space: str, texts: Sequence[str], objectives: Sequence[str]) -> int | None:
+    """Return `batch_of_training` of a space where a network reads another number of inputs, else None.
+
+    Args:
+        space: name of the space.
+        texts: texts of networks.
+        objectives: names of objectives; None is returned where none of them is one of training.
+    """
+    if not any(map(depends_on_task, objectives)):
+        return None
+    batch = batch_of_training(space)
+    return batch if any(has_other_batch(text, batch) for text in texts) else None
+
+
+def sampled_raw_features(
+    space: str, rows: Sequence[Row] = (), batch: int | None = None
+) -> list[Mapping[str, float]]:
     """Return the raw features of `NUM_NETWORKS` random networks of a space.
 
     Args:
         space: name of the space.
         rows: networks that are used instead of random ones where the space is not registered.
+        batch: of these networks, see `nas_rlm.data.synthetic.graph_features`.
     """
     if space in search_spaces.names():
         return _sampled_raw_features(space)
     sample = Table("", list(rows)).sample(NUM_NETWORKS)
-    return [*synthetic.graph_features_of_texts(texts_of_rows(sample.rows), MAX_CHAIN_LENGTH)]
+    return [*synthetic.graph_features_of_texts(texts_of_rows(sample.rows), MAX_CHAIN_LENGTH, batch=batch)]
 
 
 @lru_cache(maxsize=4)  # each entry takes some megabytes

@@ -13,7 +13,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import genome_features_of_rows
-from nas_rlm.data.objective_kinds import is_accuracy
+from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
@@ -21,6 +21,7 @@ from nas_rlm.surrogates.features import (
     GENOME,
     MAX_CHAIN_LENGTH,
     GraphFeatures,
+    batch_of_training,
     graph_features_of_space,
     sampled_raw_features,
     source_predictions,
@@ -43,6 +44,7 @@ from nas_rlm.surrogates.latency_samples import (
 )
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import (
@@ -132,10 +134,14 @@ def fit_graph_surrogates(
         networks = [row for row in group if not row.is_program]
         names = objectives_with_enough_labels(networks, objectives)
         names = [name for name in names if not is_few_label_latency(networks, name)]
-        if space not in search_spaces.names():
+        groups = [names]
+        if space not in search_spaces.names():  # networks that may read several inputs at once
             names = [name for name in names if not name.startswith(LATENCY_PREFIX)]
-        if space and names:
-            surrogates[space] = _fit_space(space, networks, names, existing or {}, objectives)
+            learnt = [name for name in names if depends_on_task(name)]
+            groups = [learnt, [name for name in names if name not in learnt]]
+        for group_names in filter(None, groups if space else ()):
+            fitted = _fit_space(space, networks, group_names, existing or {}, objectives)
+            surrogates.setdefault(space, []).extend(fitted)
     return surrogates
 
 
@@ -162,14 +168,23 @@ def _fit_space(
         *(([name], sources) for name, sources in accuracy_sources_of.items()),
     ]
     return [
-        fit_graph_surrogate(graph_features_of(space, rows, sources, group[0] in few), rows, group, measured)
+        fit_graph_surrogate(
+            graph_features_of(space, rows, sources, group[0] in few, _batch_of(space, group)),
+            rows,
+            group,
+            measured,
+        )
         for group, sources in groups
         if group
     ]
 
 
 def graph_features_of(
-    space: str, rows: Sequence[Row], sources: Sequence[SourceSurrogate], is_few: bool
+    space: str,
+    rows: Sequence[Row],
+    sources: Sequence[SourceSurrogate],
+    is_few: bool,
+    batch: int | None = None,
 ) -> GraphFeatures:
     """Return the features of a graph surrogate of a space.
 
@@ -178,11 +193,18 @@ def graph_features_of(
         rows: labelled networks, on which features are standardised where the space is not registered.
         sources: source surrogates.
         is_few: whether labels are few, so that the genome is among the features, if all rows have one.
+        batch: see `nas_rlm.data.synthetic.graph_features`.
     """
     if space not in search_spaces.names():
-        return replace(GraphFeatures.fit(sampled_raw_features(space, rows)), sources=tuple(sources))
+        fitted = GraphFeatures.fit(sampled_raw_features(space, rows, batch))
+        return replace(fitted, sources=tuple(sources))
     with_genome = is_few and all(genome_features_of_rows(rows))
     return replace(graph_features_of_space(space, with_genome), sources=tuple(sources))
+
+
+def _batch_of(space: str, objectives: Sequence[str]) -> int | None:
+    """Return the number of inputs for which features are; None for as many as the networks read at once."""
+    return batch_of_training(space) if all(map(depends_on_task, objectives)) else None
 
 
 def is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:
@@ -323,7 +345,7 @@ def space_sources(
     candidates = _surrogates_of_other_spaces(space, existing, objective)
     if not candidates:
         return ()
-    raw_features = sampled_raw_features(space, rows)
+    raw_features = sampled_raw_features(space, rows, _batch_of(space, [objective]))
     sources = [surrogate.source_for_space(objective, raw_features) for surrogate in candidates]
     return tuple(source for source in sources if source is not None)
 
@@ -347,7 +369,8 @@ def accuracy_sources(
     if sources or objective == ACCURACY:
         return sources
     surrogate = surrogate_by_objective(existing.get(space, ())).get(ACCURACY)
-    own = surrogate and surrogate.source_for_space(ACCURACY, sampled_raw_features(space, rows))
+    raw_features = sampled_raw_features(space, rows, _batch_of(space, [objective]))
+    own = surrogate and surrogate.source_for_space(ACCURACY, raw_features)
     return (*((own,) if own else ()), *space_sources(space, rows, existing))
 
 
@@ -421,8 +444,11 @@ def fit_graph_surrogate(
     used = {id(row) for labelled_rows in labelled for row in labelled_rows}
     table = Table("", [row for row in shuffled if id(row) in used])
     values = np.stack([table.column(name) for name in objectives], 1)
-    fitted = fit_features(graph_features, graph_features.of_rows(table.rows), values, objectives)
-    return replace(fitted, others=_other_labels(table, measured, objectives))
+    features = graph_features.of_rows(table.rows, _batch_of(rows[0].space, objectives))
+    fitted = fit_features(graph_features, features, values, objectives)
+    is_registered = rows[0].space in search_spaces.names()
+    sizes = None if is_registered else NetworkSizes.of_texts(texts_of_rows(table.rows))
+    return replace(fitted, others=_other_labels(table, measured, objectives), sizes=sizes)
 
 
 def fit_features(

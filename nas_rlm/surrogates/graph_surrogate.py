@@ -40,6 +40,7 @@ from nas_rlm.surrogates.gaussian_process import (
     fit_hyperparameters,
     fit_to_subsets,
 )
+from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     NormalScoreTransform,
@@ -86,6 +87,7 @@ class GraphSurrogate:
         evidence: weights of the Gaussian processes of an objective; by default equal ones.
         others: labels of objectives that other surrogates predict, by name, float64 [M], NaN where a network
             has none; see `nas_rlm.surrogates.conditional`.
+        sizes: sizes of the labelled networks, where they need not be of one space.
     """
 
     graph_features: GraphFeatures
@@ -98,6 +100,7 @@ class GraphSurrogate:
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
     evidence: Mapping[str, MixtureWeights] = field(default_factory=dict)
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sizes: NetworkSizes | None = None
 
     @classmethod
     def fit(
@@ -357,6 +360,7 @@ class GraphSurrogate:
                 for name, evidence in self.evidence.items()
                 if name in self.objectives
             },
+            **({"sizes": self.sizes.description()} if self.sizes else {}),
         }
 
     @classmethod
@@ -414,6 +418,7 @@ class GraphSurrogate:
             dict(network_temperatures),
             evidence,
             labels_from_saved(tensors, description, m),
+            NetworkSizes.from_saved(description["sizes"]) if "sizes" in description else None,
         )
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,6 +115,7 @@ def predictive_distributions(
     conditional: Mapping[str, Conditional] | None = None,
     given: Mapping[str, np.ndarray] | None = None,
     genomes: Mapping[str, Genome] | None = None,
+    batch: int | None = None,
 ) -> list[PredictiveDistribution | None]:
     """Return the predictive distribution of each objective, or None where no surrogate predicts it.
 
@@ -124,30 +126,39 @@ def predictive_distributions(
         conditional: surrogates by objective that are used where other numbers are given.
         given: the given numbers by name, float64 [N].
         genomes: genome features by text, of networks whose architecture is known.
+        batch: number of inputs for which the features of objectives of training are, see
+            `nas_rlm.surrogates.features.batch_of_training`; by default as many as each network reads at once.
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
     uses_layers = any(isinstance(surrogate, LatencySurrogate) for surrogate in selected)
-    uses_graphs = any(surrogate and not isinstance(surrogate, TextSurrogate) for surrogate in selected)
     known = genomes or {}
-    raw_features = [
-        synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers) | known.get(text, {})
-        for text in texts
-        if uses_graphs
-    ]
-    distinct = {id(surrogate): surrogate for surrogate in selected if surrogate}
-    features = {
-        key: surrogate.transform(texts)
-        if isinstance(surrogate, TextSurrogate)
-        else surrogate.graph_features.transform(raw_features)
-        for key, surrogate in distinct.items()
-    }
+
+    @cache
+    def raw_features(size: int | None) -> list[dict[str, float]]:
+        return [
+            synthetic.graph_features(text, MAX_CHAIN_LENGTH, uses_layers, size) | known.get(text, {})
+            for text in texts
+        ]
+
+    features: dict[tuple[int, int | None], Tensor] = {}
     distributions: list[PredictiveDistribution | None] = []
     for surrogate, name in zip(selected, objectives, strict=True):
-        if surrogate and conditional and given and name in conditional:
-            distributions.append(conditional[name].predict(features[id(surrogate)], given))
+        if surrogate is None:
+            distributions.append(None)
+            continue
+        size = batch if depends_on_task(name) else None
+        key = id(surrogate), size
+        if key not in features:
+            features[key] = (
+                surrogate.transform(texts)
+                if isinstance(surrogate, TextSurrogate)
+                else surrogate.graph_features.transform(raw_features(size))
+            )
+        if conditional and given and name in conditional:
+            distributions.append(conditional[name].predict(features[key], given))
         else:
-            distributions.append(surrogate.predict(features[id(surrogate)], name) if surrogate else None)
+            distributions.append(surrogate.predict(features[key], name))
     return distributions
 
 

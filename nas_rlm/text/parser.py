@@ -26,34 +26,14 @@ from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
 from nas_rlm.graph.reader import FUNCTION_DOMAIN
 from nas_rlm.graph.rewriting.normalization import normalize_model
+from nas_rlm.text.declarations import DECLARED, MAIN, VARIABLE_NAME
 
-_MAIN = re.compile(r"<ir_version:10,opset_import:\[\"\":(\d+)[^\n]*\]>\nmain\(([^\n]*)\)=>\(([^\n]*)\)\n")
 _HEAD = re.compile(r"(\w+)(?:<[\w,]*>)?\(([\w,]*)\)=>\(([\w,]*)\)")
 _STATEMENT = re.compile(r"([\w,]+)=([\w.]+)(<.*>)?\(([\w,]*)\)")
-_DECLARED = re.compile(r"((?:seq|map|optional)\([^ ]*\)|\w+)(\[[^\]]*\])? (\w+)(?:,|$)")
 _GROUP_ARGUMENT = re.compile(r"(g\d+)=(\d+)")
 _GROUP = re.compile(r":int=@(g\d+)")
-_VALUE = re.compile(r"[xvd]\d+")  # the name of an input other than a weight
 _PREFIX = f"{FUNCTION_DOMAIN}."
 HEADER_CHARACTERS = 200  # ONNX text names its version within them
-
-
-def is_network_text(text: str) -> bool:
-    """Return True for canonical text, as `from_onnx` writes it."""
-    return _MAIN.match(text) is not None and text.rstrip().endswith("}")
-
-
-def reads_tokens(text: str) -> bool:
-    """Return whether a network reads token ids: an input of integers, and no images.
-
-    Args:
-        text: text of a network.
-    """
-    main = _MAIN.match(text)
-    declared = _DECLARED.findall(main[2]) if main else []
-    inputs = [(element, shape.count(",") + 1) for element, shape, name in declared if _VALUE.fullmatch(name)]
-    has_images = any(element.startswith("float") and rank == 4 for element, rank in inputs)
-    return not has_images and any(element in ("int32", "int64") for element, _ in inputs)
 
 
 def is_onnx_text(text: str) -> bool:
@@ -190,16 +170,16 @@ class _Signature(NamedTuple):
 def _read_network(text: str) -> Body:
     """Parse a text and infer all shapes; `parse_network` adds the text to its errors."""
     main, *functions = text.split(f'\n<domain:"{FUNCTION_DOMAIN}",')
-    head = _MAIN.match(main)
+    head = MAIN.match(main)
     if head is None:
         raise ValueError("expected text as from_onnx writes it")
-    arguments = [_declared_value(*d) for d in _DECLARED.findall(head[2])]
-    outputs = tuple([d[2] for d in _DECLARED.findall(head[3])])
+    arguments = [_declared_value(*d) for d in DECLARED.findall(head[2])]
+    outputs = tuple([d[2] for d in DECLARED.findall(head[3])])
     definition = _Definition("", (), outputs, _parse_statements(main[head.end() :]))
     definitions = {d.name: d for d in map(_parse_definition, functions)}
     function = _Function(definition, {name: _link(name, definitions) for name in definition.calls})
     names = {v.name: v for v in arguments}
-    if len(names) < len(arguments) or sum(len(d[0]) for d in _DECLARED.findall(head[2])) == 0 < len(head[2]):
+    if len(names) < len(arguments) or sum(len(d[0]) for d in DECLARED.findall(head[2])) == 0 < len(head[2]):
         raise ValueError("expected inputs with types and different names")
     body, _ = _infer_body(function, names, {}, int(head[1]))
     return body
@@ -294,7 +274,7 @@ def _declared_value(element: str, shape: str, name: str) -> _Value:
         return _Value(name, _Type(NOT_A_TENSOR, None))
     sizes = shape.strip("[]").split(",")
     dims = None if shape == "[]" else tuple([int(d) if d.isdigit() else d for d in sizes if d])
-    weight = "" if _VALUE.fullmatch(name) else TABLE if name.startswith("C") else WEIGHT
+    weight = "" if VARIABLE_NAME.fullmatch(name) else TABLE if name.startswith("C") else WEIGHT
     if weight == WEIGHT and any(mark_of_name(name)):
         tie, learnt = mark_of_name(name)
         weight = f"{WEIGHT}{tie or ''}:{learnt}"

@@ -149,3 +149,13 @@ def _random_block(graph: Graph, x: Value, seed: int, depth: int = 0) -> Value:
         else:
             values.append(graph.op("Concat", a, b, channels=a.channels + b.channels, axis=1))
     return values[-1]
+
+
+def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """Return a copy of a model with one input that reads another number of examples at once."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for value in (copy.graph.input[0], *copy.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    del copy.graph.value_info[:]
+    return copy

@@ -1,3 +1,4 @@
+import re
 import warnings
 from dataclasses import replace
 
@@ -15,11 +16,13 @@ from nas_rlm.model.batching import TruncationWarning, chunk_size
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates import ensemble
-from nas_rlm.text import Tokenizer, from_architecture
+from nas_rlm.text import Tokenizer, from_architecture, from_onnx
 from nas_rlm.training.recipe import Recipe, TableRecipe
+from tests.nas_rlm.onnx_models import with_batch
 
 SPACE = search_spaces.get("nasbench201")
 OBJECTIVES = ["accuracy", "latency/pixel3"]
+LEVELS = (0.1, 0.5, 0.9)
 
 
 def architectures(n: int) -> list:
@@ -347,3 +350,31 @@ def test_samples_are_conditioned_on_given_numbers(rlm):
     assert not np.array_equal(drawn, without)
     missing = rlm.sample(SPACE, archs, ["latency/eyeriss", "accuracy"], 5, given={"latency/pixel3": np.nan})
     assert np.array_equal(missing, without)
+
+
+def test_an_accuracy_does_not_depend_on_the_batch_of_a_file(shipped_rlm):
+    ofa = search_spaces.get("ofa_mbv3")
+    model = ofa.to_onnx(ofa.sample(np.random.default_rng(0)))
+    models = [model, with_batch(model, 8), with_batch(model, 3)]
+    of_file = shipped_rlm.predict_onnx(models, ["accuracy/imagenet", "latency/cortexA76cpu"], LEVELS)
+    np.testing.assert_allclose(of_file[1:, 0], of_file[[0, 0], 0], rtol=1e-5)
+    assert (of_file[1, 1] > 4 * of_file[0, 1]).all()  # of eight images
+    of_space = shipped_rlm.predict_onnx(models, ["accuracy", "flops"], LEVELS, space="ofa_mbv3")
+    np.testing.assert_allclose(of_space[1:, 0], of_space[[0, 0], 0], rtol=1e-3)  # the fourth digit
+    assert of_space[1, 1, 0] == 8 * of_space[0, 1, 0]
+    samples = shipped_rlm.sample_text(
+        [from_onnx(m) for m in models[:2]], ["accuracy"], 8, seed=1, space="ofa_mbv3"
+    )
+    np.testing.assert_allclose(samples[0], samples[1], rtol=0.2)
+
+
+def test_files_unlike_the_labelled_networks_of_an_accuracy_are_named(shipped_rlm, tmp_path, recwarn):
+    file = tmp_path / "cell.onnx"
+    onnx.save(SPACE.to_onnx(SPACE.sample(np.random.default_rng(0))), file)
+    shipped_rlm.predict_onnx([file], ["accuracy/imagenet"])
+    expected = (
+        r"accuracy/imagenet of .*cell.onnx is unreliable: it was learnt from other networks \(images of"
+    )
+    assert any(
+        re.match(expected + r" 32x32 pixels instead of 106 to 576, 10 cl", str(w.message)) for w in recwarn
+    )

@@ -14,7 +14,9 @@ from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.text.declarations import with_input_batch
 from tests.nas_rlm.stubs import counted_cells as rows
 
 SPACE = search_spaces.get("nasbench201")
@@ -188,3 +190,18 @@ def test_the_same_accuracy_in_other_spaces_is_preferred_as_source(accuracies):
     found, plain = fit_surrogates(labelled, names, both)["nasbench201"]
     assert (plain.objectives, plain.graph_features.sources) == (("latency/x",), ())
     assert found.objectives == ("accuracy/mydata",) and len(found.graph_features.sources) == 1
+
+
+def test_features_of_objectives_of_training_are_of_one_input(accuracies):
+    labelled = [
+        Row("mine", "", {"loss": 1.0 + i % 5, "memory/box": 10.0 + i}, text)
+        for i, text in enumerate(texts_of_rows(accuracies[2][:20]))
+    ]
+    of_eight = [replace(row, input=with_input_batch(row.input, 8)) for row in labelled]
+    one, eight = (fit_graph_surrogates(rows, ["loss", "memory/box"])["mine"] for rows in (labelled, of_eight))
+    assert [s.objectives for s in one] == [s.objectives for s in eight] == [("loss",), ("memory/box",)]
+    np.testing.assert_allclose(one[0].features, eight[0].features, atol=2e-3)
+    assert np.log(8) == pytest.approx(
+        (eight[1].graph_features.mean - one[1].graph_features.mean).max(), rel=0.01
+    )
+    assert one[0].sizes == NetworkSizes(32, 32, (10,))

@@ -7,7 +7,8 @@ import pytest
 import search_spaces
 from nas_rlm.graph.operators import Call
 from nas_rlm.text import from_architecture, from_onnx
-from nas_rlm.text.parser import is_network_text, parse_network
+from nas_rlm.text.declarations import is_network_text
+from nas_rlm.text.parser import parse_network
 from search_spaces.graph import Graph
 
 
