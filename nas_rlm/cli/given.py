@@ -59,7 +59,8 @@ def given_numbers(
         A number for all inputs, or float64 [N] with NaN where the table has none, by name.
 
     Raises:
-        ValueError: a number has no value, or the table lacks a column or all inputs.
+        ValueError: a number has no value, or the table lacks a column or all inputs, or has several numbers
+            of one network.
     """
     from_table = [name for name, value in given if value is None]
     if from_table and data is None:
@@ -78,7 +79,15 @@ def given_numbers(
         except ValueError:  # a network of another space
             return name
 
-    found = {name: {canonical(key): v for key, v in column.items()} for name, column in columns.items()}
+    found: dict[str, dict[str, float]] = {name: {} for name in columns}
+    for name, column in columns.items():
+        for key, value in column:
+            first = found[name].setdefault(canonical(key), value)
+            if first != value:
+                raise ValueError(
+                    f"{data} has {first:g} and {value:g} as {name} of {key!r}: expected one number for each"
+                    " network"
+                )
     keys = [canonical(name) for name in names]
     if not any(key in column for column in found.values() for key in keys):
         raise ValueError(f"{data} has none of the {len(keys)} networks, such as {names[0]!r}")
@@ -86,8 +95,8 @@ def given_numbers(
     return {name: of_inputs[name] if value is None else value for name, value in given}
 
 
-def _read_table(data: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the columns of a parquet table by name, each a mapping from architecture or identifier."""
+def _read_table(data: Path, names: Sequence[str]) -> dict[str, list[tuple[str, float]]]:
+    """Return the columns of a parquet table by name, as pairs of architecture or identifier and number."""
     from nas_rlm.data import read
 
     table = read(data)
@@ -95,13 +104,13 @@ def _read_table(data: Path, names: Sequence[str]) -> dict[str, dict[str, float]]
         if name not in table.objectives:
             raise ValueError(f"{data} has no {name!r}; {suggest(name, table.objectives)}")
     return {
-        name: {r.arch_str or r.identifier: r.targets[name] for r in table.rows if r.is_measured(name)}
+        name: [(r.arch_str or r.identifier, r.targets[name]) for r in table.rows if r.is_measured(name)]
         for name in names
     }
 
 
-def _read_csv(data: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the columns of a CSV file by name; empty values are left out."""
+def _read_csv(data: Path, names: Sequence[str]) -> dict[str, list[tuple[str, float]]]:
+    """Return the columns of a CSV file by name, as `_read_table`; empty values are left out."""
     lines = read_text(data, "a CSV file with the columns arch and numbers").splitlines()
     records = csv.DictReader(lines)
     header = records.fieldnames or []
@@ -111,13 +120,13 @@ def _read_csv(data: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
     for name in names:
         if name not in header:
             raise ValueError(f"{data} has no column {name!r}; {suggest(name, header)}")
-    columns: dict[str, dict[str, float]] = {name: {} for name in names}
+    columns: dict[str, list[tuple[str, float]]] = {name: [] for name in names}
     for record in records:
         for name in names:
             text = (record[name] or "").strip()
             try:
                 if text:
-                    columns[name][record[key]] = float(text)
+                    columns[name].append((record[key], float(text)))
             except ValueError:
                 raise ValueError(
                     f"{data} line {records.line_num}: {name} is {text!r}: expected a number, or nothing"

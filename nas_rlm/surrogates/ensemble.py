@@ -35,7 +35,7 @@ from nas_rlm.model.network import Memory, Network, weight_versions
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.conditional import Conditional, conditional_surrogate
 from nas_rlm.surrogates.features import other_batch
-from nas_rlm.surrogates.given_numbers import Given, check_given, rows_by_given
+from nas_rlm.surrogates.given_numbers import Given, check_given, check_range, rows_by_given
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -286,6 +286,7 @@ class Ensemble:
         self.check(objectives)
         numbers = check_given(given, len(texts), objectives, self.objectives)
         values = np.empty((len(texts), len(objectives), len(levels) + 1))
+        check_range(numbers, self._labels(space, objectives))
         groups = rows_by_given(texts, numbers)
         for rows, names in groups:
             of_rows = {name: numbers[name][rows] for name in names}
@@ -530,6 +531,7 @@ class Ensemble:
         order = self._decoding_order(objectives)
         texts = as_list(texts, "texts")
         numbers = check_given(given, len(texts), objectives, self.objectives)
+        check_range(numbers, self._labels(space, objectives))
         groups = rows_by_given(texts, numbers)
         samples = np.empty((len(texts), num_samples + 1, len(objectives)))
         for rows, names in groups:
@@ -622,6 +624,13 @@ class Ensemble:
                     f"{name} cannot be predicted for {space or 'networks without a space'}: the model"
                     f" learnt it for {', '.join(sorted(found))} alone"
                 )
+
+    def _labels(self, space: str, objectives: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return all labels by name, float64 [M], that the surrogates of some objectives store."""
+        by_objective = surrogate_by_objective(self.surrogates_of(space))
+        selected = [by_objective.get(name) for name in objectives]
+        known = [s.labels for s in selected if isinstance(s, GraphSurrogate | LatencySurrogate)]
+        return {name: values for labels in known for name, values in labels.items()}
 
     def _labelled_sizes(self, space: str, objectives: Sequence[str]) -> dict[str, NetworkSizes]:
         """Return the sizes of the labelled networks of objectives of training, where they are known."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from nas_rlm.data.objective_kinds import expected_value
+from nas_rlm.data.objective_kinds import expected_value, is_accuracy
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.utils.validation import suggest
+
+MAX_BEYOND_LABELS = 0.5  # of their range, by which a number may be beyond all labels without a warning
+MAX_LATENCY_FACTOR = 5.0  # the same of latencies, times the longest or the shortest one
+LATENCY_PREFIX = "latency/"
 
 Given = Mapping[str, float | Sequence[float] | np.ndarray]
 
@@ -66,6 +71,48 @@ def check_given(
                 raise ValueError(f"given {name} is {value:g}: expected {expected_value(name)}")
         checked[name] = np.broadcast_to(numbers, num_rows).copy()
     return checked
+
+
+def check_range(given: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray]) -> None:
+    """Compare given numbers with the labels of the same objective that a model has learnt.
+
+    Examples:
+        >>> check_range({"accuracy/a": np.array([0.9])}, {"accuracy/a": np.array([60.0, 90.0])})
+        Traceback (most recent call last):
+        ValueError: given accuracy/a is 0.9, its labels are 60 to 90: expected a percentage, not a fraction
+
+    Args:
+        given: numbers by name, float64 [N], NaN where one is missing.
+        labels: labels by name, float64 [M], NaN where a network has none.
+
+    Raises:
+        ValueError: an accuracy is a fraction or 0, and the labels are percentages.
+
+    Warns:
+        UserWarning: a number is far from all labels, as in another unit.
+    """
+    for name, numbers in given.items():
+        known = labels.get(name, np.empty(0))
+        known, values = known[np.isfinite(known)], numbers[np.isfinite(numbers)]
+        if not len(known) or not len(values):
+            continue
+        low, high = float(known.min()), float(known.max())
+        of_labels = f"its labels are {low:.4g} to {high:.4g}"
+        if is_accuracy(name) and values.min() <= 1 < low:
+            raise ValueError(
+                f"given {name} is {values.min():g}, {of_labels}: expected a percentage, not a fraction"
+            )
+        margin = MAX_BEYOND_LABELS * (high - low)
+        bounds = (low - margin, high + margin)
+        if name.startswith(LATENCY_PREFIX):
+            bounds = (low / MAX_LATENCY_FACTOR, high * MAX_LATENCY_FACTOR)
+        far = values[(values < bounds[0]) | (values > bounds[1])]
+        if len(far):
+            warnings.warn(
+                f"given {name} is {far[0]:.4g}, {of_labels}: predictions rest on the nearest labels, is it in"
+                " another unit?",
+                stacklevel=4,
+            )
 
 
 def rows_by_given(texts: Sequence[str], given: Mapping[str, np.ndarray]) -> list[tuple[list[int], list[str]]]:

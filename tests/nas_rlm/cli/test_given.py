@@ -62,3 +62,6 @@ def test_numbers_that_cannot_be_used_are_refused(tmp_path, model, archs, capsys)
     assert "none of the columns arch" in refused(capsys, *command, "--given", NAME, "--given-data", data)
     data.write_text(f"arch,{NAME}\nsomething else,1\n")
     assert "none of the 6 networks" in refused(capsys, *command, "--given", NAME, "--given-data", data)
+    data.write_text(f"arch,{NAME}\n{ARCHS[0]},1\n{ARCHS[1]},3\n{ARCHS[0]},2\n")
+    several = refused(capsys, *command, "--given", NAME, "--given-data", data)
+    assert f"has 1 and 2 as {NAME} of '{ARCHS[0]}': expected one number for each network" in several

@@ -1,7 +1,9 @@
+import warnings
+
 import numpy as np
 import pytest
 
-from nas_rlm.surrogates.given_numbers import check_given, rows_by_given
+from nas_rlm.surrogates.given_numbers import check_given, check_range, rows_by_given
 
 KNOWN = ["accuracy", "accuracy/cifar10_4ep", "latency/pixel3", "flops"]
 
@@ -39,3 +41,35 @@ def test_rows_with_the_same_numbers_are_grouped_without_repeated_texts():
     given = {"a": np.array([1, 2, np.nan, np.nan, 3]), "b": np.array([1, 1, 1, np.nan, 1])}
     groups = rows_by_given(["x", "y", "x", "x", "x"], given)
     assert groups == [([0, 1], ["a", "b"]), ([2], ["b"]), ([3], []), ([4], ["a", "b"])]
+
+
+LABELS = {"accuracy/cifar10_4ep": np.array([30.0, np.nan, 80.0]), "latency/pixel3": np.array([2.0, 10.0])}
+
+
+@pytest.mark.parametrize("value", [0.93, 0.0, 1.0])
+def test_accuracies_as_fractions_are_refused_where_labels_are_percentages(value):
+    given = {"accuracy/cifar10_4ep": np.array([61.0, value])}
+    with pytest.raises(
+        ValueError, match=rf"cifar10_4ep is {value:g}, its labels are 30 to 80: expected a perc"
+    ):
+        check_range(given, LABELS)
+    check_range(given, {"accuracy/cifar10_4ep": np.array([0.2, 0.9])})  # labels that are fractions
+    check_range(given, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("latency/pixel3", 0.004), ("latency/pixel3", 6000.0), ("accuracy/cifar10_4ep", 3.0)]
+)
+def test_numbers_far_from_all_labels_are_named(name, value):
+    with pytest.warns(
+        UserWarning, match=rf"given {name} is {value:.4g}, its labels are .*: predictions rest"
+    ):
+        check_range({name: np.array([np.nan, value])}, LABELS)
+
+
+def test_numbers_near_the_labels_have_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_range(
+            {"accuracy/cifar10_4ep": np.array([20.0, 95.0]), "latency/pixel3": np.array([0.5])}, LABELS
+        )
