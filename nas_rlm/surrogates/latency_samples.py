@@ -19,6 +19,8 @@ MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
 MAD_TO_STD = 1.4826  # of a normal distribution
 MAX_IN_SECONDS = 0.1  # latencies above it are taken for milliseconds
 MAX_MACS_PER_MS = 5e9  # of a network that is executed on its own; beyond it latencies look like seconds
+MIN_IN_MICROSECONDS = 100.0  # latencies below it are taken for milliseconds
+MIN_MACS_PER_MS = 3e5  # of a network on a slow processor; below it latencies look like microseconds
 MAX_LISTED = 3  # networks in a warning
 
 Model = TypeVar("Model")
@@ -59,7 +61,12 @@ class LeaveOneOutEvidence:
 
     @property
     def is_weak(self) -> bool:
-        """Whether the labels explain little: their error is not much below the one of the median."""
+        """Whether the labels explain little: their error is not much below the one of the median.
+
+        Equal labels explain nothing either, of which `check_plausible` warns.
+        """
+        if self.spread == 0:
+            return False
         return self.relative_error > MAX_UNEXPLAINED * self.spread or self.spearman < MIN_SPEARMAN
 
     def __str__(self) -> str:
@@ -124,7 +131,7 @@ def merge_duplicates(
 
 
 def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> None:
-    """Warn of latencies that do not depend on the network, or that look like seconds.
+    """Warn of latencies that do not depend on the network, or that look like another unit.
 
     Args:
         values: latencies of M networks in milliseconds, float64 [M].
@@ -132,7 +139,7 @@ def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> Non
         objective: name of the latency.
 
     Warns:
-        UserWarning: all latencies are equal, or too short for the multiply-accumulates.
+        UserWarning: all latencies are equal, or too short or too long for the multiply-accumulates.
     """
     if np.ptp(values) == 0:
         warnings.warn(
@@ -144,6 +151,13 @@ def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> Non
         warnings.warn(
             f"{objective} is between {values.min():.3g} and {values.max():.3g} for networks of"
             f" {np.median(macs):.2g} multiply-accumulates, which looks like seconds: expected milliseconds",
+            stacklevel=2,
+        )
+    elif values.min() > MIN_IN_MICROSECONDS and np.median(macs / values) < MIN_MACS_PER_MS:
+        warnings.warn(
+            f"{objective} is between {values.min():.3g} and {values.max():.3g} for networks of"
+            f" {np.median(macs):.2g} multiply-accumulates, which looks like microseconds: expected"
+            " milliseconds",
             stacklevel=2,
         )
 

@@ -8,6 +8,7 @@ from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import random_networks
 from nas_rlm.surrogates.fitting import fit_latency_surrogate
 from nas_rlm.surrogates.latency_samples import (
+    LeaveOneOutEvidence,
     Outlier,
     check_plausible,
     fit_without_outliers,
@@ -105,6 +106,23 @@ def test_equal_latencies_and_seconds_have_one_message(networks):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_plausible(np.array([0.05, 0.08]), np.array([4e6, 8e6]), NAME)
+
+
+def test_equal_latencies_are_not_called_badly_explained_as_well():
+    assert not LeaveOneOutEvidence.of(np.array([1.99, 2.01, 2.0]), np.full(3, 2.0)).is_weak
+
+
+def test_latencies_that_look_like_microseconds_have_a_message():
+    milliseconds, macs = np.array([2.0, 30.0]), np.array([4e7, 6e8])
+    with pytest.warns(
+        UserWarning, match="between 2e\\+03 and 3e\\+04 .* looks like microseconds: expected milli"
+    ):
+        check_plausible(1000 * milliseconds, macs, NAME)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_plausible(milliseconds, macs, NAME)
+        check_plausible(50 * milliseconds, macs, NAME)  # of a slow processor
+        check_plausible(np.array([20.0, 40.0]), np.array([1e5, 2e5]), NAME)  # of small networks
 
 
 def test_samples_whose_errors_are_all_large_are_no_outliers():
