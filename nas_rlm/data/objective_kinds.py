@@ -85,6 +85,18 @@ def depends_on_task(objective: str) -> bool:
     return objective.split("/")[0].lower() not in DEVICE_KINDS + COST_KINDS
 
 
+def is_of_training(objective: str) -> bool:
+    """Return whether an objective is of a known kind that is learnt in training, such as a loss.
+
+    It does not depend on how many inputs a network reads at once.
+
+    Examples:
+        >>> [is_of_training(name) for name in ("accuracy/cifar100", "loss/val", "latency/pixel3", "my_count")]
+        [True, True, False, False]
+    """
+    return is_known_kind(objective) and depends_on_task(objective)
+
+
 def is_accuracy(objective: str) -> bool:
     """Return whether an objective is `accuracy` or the accuracy on one data set."""
     return objective.split("/")[0] == "accuracy"

@@ -17,7 +17,7 @@ import torch
 
 import search_spaces
 from nas_rlm.data.genome import Genome, genome_features
-from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
+from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy, is_of_training
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model import checkpoint, conditioning, decoding
 from nas_rlm.model.batching import (
@@ -349,7 +349,7 @@ class Ensemble:
             return _with_novelties(values, distributions)
 
         predictions = np.empty((len(texts), len(objectives), len(levels) + 1))
-        learnt = [k for k in by_network if training_batch and depends_on_task(objectives[k])]
+        learnt = [k for k in by_network if training_batch and is_of_training(objectives[k])]
         rest = [k for k in by_network if k not in learnt]
         for columns, read in [(learnt, training_batch), (rest, None)] if learnt else [(rest, None)]:
             if columns or not objectives:
@@ -572,7 +572,7 @@ class Ensemble:
             return np.concatenate([samples, novelties(distributions, len(batch))[:, None]], 1)
 
         shape = (num_samples + 1, len(objectives))
-        is_learnt = all(map(depends_on_task, objectives))  # latencies need the batch that the network has
+        is_learnt = all(map(is_of_training, objectives))  # latencies need the batch that the network has
         read = training_batch if is_learnt else None
         arguments = texts, decode, shape, DEFAULT_BATCH_SIZE, progress
         return self.decode_texts(*arguments, in_parallel=False, input_batch=read)
@@ -635,7 +635,7 @@ class Ensemble:
     def _labelled_sizes(self, space: str, objectives: Sequence[str]) -> dict[str, NetworkSizes]:
         """Return the sizes of the labelled networks of objectives of training, where they are known."""
         by_objective = surrogate_by_objective(self.surrogates_of(space))
-        selected = {name: by_objective.get(name) for name in objectives if depends_on_task(name)}
+        selected = {name: by_objective.get(name) for name in objectives if is_of_training(name)}
         return {n: s.sizes for n, s in selected.items() if isinstance(s, GraphSurrogate) and s.sizes}
 
     def surrogates_of(self, space: str) -> list[AnySurrogate]:

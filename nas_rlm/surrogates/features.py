@@ -21,7 +21,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import GENE_PREFIX, Genome, genome_features_of_rows
-from nas_rlm.data.objective_kinds import depends_on_task
+from nas_rlm.data.objective_kinds import is_of_training
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.graph.costs import COST_NAMES
@@ -222,7 +222,7 @@ def other_batch(space: str, texts: Sequence[str], objectives: Sequence[str]) -> 
         texts: texts of networks.
         objectives: names of objectives; None is returned where none of them is one of training.
     """
-    if not any(map(depends_on_task, objectives)):
+    if not any(map(is_of_training, objectives)):
         return None
     batch = batch_of_training(space)
     return batch if any(has_other_batch(text, batch) for text in texts) else None

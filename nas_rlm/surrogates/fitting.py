@@ -13,7 +13,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import genome_features_of_rows
-from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
+from nas_rlm.data.objective_kinds import is_accuracy, is_of_training
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
@@ -137,7 +137,7 @@ def fit_graph_surrogates(
         groups = [names]
         if space not in search_spaces.names():  # networks that may read several inputs at once
             names = [name for name in names if not name.startswith(LATENCY_PREFIX)]
-            learnt = [name for name in names if depends_on_task(name)]
+            learnt = [name for name in names if is_of_training(name)]
             groups = [learnt, [name for name in names if name not in learnt]]
         for group_names in filter(None, groups if space else ()):
             fitted = _fit_space(space, networks, group_names, existing or {}, objectives)
@@ -204,7 +204,7 @@ def graph_features_of(
 
 def _batch_of(space: str, objectives: Sequence[str]) -> int | None:
     """Return the number of inputs for which features are; None for as many as the networks read at once."""
-    return batch_of_training(space) if all(map(depends_on_task, objectives)) else None
+    return batch_of_training(space) if all(map(is_of_training, objectives)) else None
 
 
 def is_few_label_latency(rows: Sequence[Row], objective: str) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import Genome
-from nas_rlm.data.objective_kinds import depends_on_task
+from nas_rlm.data.objective_kinds import depends_on_task, is_of_training
 from nas_rlm.surrogates.conditional import Conditional
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
@@ -147,7 +147,7 @@ def predictive_distributions(
         if surrogate is None:
             distributions.append(None)
             continue
-        size = batch if depends_on_task(name) else None
+        size = batch if is_of_training(name) else None
         key = id(surrogate), size
         if key not in features:
             features[key] = (
