@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from nas_rlm.cli.app import Flag, app, check_model, load
+from nas_rlm.utils.validation import suggest
 
 if TYPE_CHECKING:
     from nas_rlm.devices.known import KnownDevice, LabelSource
@@ -51,6 +52,9 @@ def devices(
     from nas_rlm.devices.known import known_devices
 
     known = known_devices(load(model))
+    known_spaces = sorted({source.space for device in known for source in device.sources})
+    if known and space and space not in known_spaces:
+        raise ValueError(f"{model} knows no device of the space {space!r}; {suggest(space, known_spaces)}")
     found = [device for device in known if _is_selected(device, pattern, space, kind)]
     if known and not found:
         options = " ".join([pattern, f"--space {space}" * bool(space), f"--kind {kind}" * bool(kind)]).strip()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
+import search_spaces
 from nas_rlm.cli.app import app
+from nas_rlm.utils.validation import suggest
 
 if TYPE_CHECKING:
     from nas_rlm.data import Table
@@ -23,12 +25,22 @@ def read_space_table(space: str, data: Path | None = None) -> Table:
     Args:
         space: name of the space.
         data: the table; by default that of the space in the data directory.
+
+    Raises:
+        FileNotFoundError: there is no table.
+        ValueError: there is no such space, or the table has no row of it.
     """
     from nas_rlm.data import data_directory, read
 
+    if space and data is None:
+        search_spaces.get(space)  # an unknown one is refused with a suggestion
     path = data_directory() / "architectures" / f"{TABLE_NAMES.get(space, space)}.parquet"
     table = read(data or path)
-    table.rows = [row for row in table.rows if row.space == space]
+    rows = [row for row in table.rows if row.space == space]
+    if not rows:
+        spaces = dict.fromkeys(row.space for row in table.rows)
+        raise ValueError(f"no row of {data or path} is of the space {space!r}; {suggest(space, spaces)}")
+    table.rows = rows
     return table
 
 

@@ -35,6 +35,9 @@ def test_devices_are_selected(capsys, shipped_rlm):
     assert names_of(capsys, "--kind", "phone gpu") == {"adreno630gpu", "adreno640gpu"}
     both = names_of(capsys, "v100*", "--space", "ofa_mbv3", "--kind", "GPU")
     assert both == {"v100_1", "v100_32", "v100_64"}
+    assert "knows no device of the space 'fbnt'; did you mean fbnet" in refused(
+        capsys, "devices", "--space", "fbnt"
+    )
     assert "no device of nas is one of x* --space fbnet" in refused(
         capsys, "devices", "x*", "--space", "fbnet"
     )

@@ -10,6 +10,17 @@ from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from tests.nas_rlm.cli.commands import SPACE, refused
 
 
+def test_unknown_spaces_are_refused_with_a_suggestion(tmp_path, capsys):
+    command = ("bench", "devices", "--space")
+    assert "no search space 'fbnt'; did you mean 'fbnet'" in refused(capsys, *command, "fbnt")
+    assert "did you mean 'fbnet'" in refused(
+        capsys, "bench", "propose", "--space", "fbnt", "--objectives", "accuracy"
+    )
+    write(tmp_path / "mine.parquet", [Row("nasbench201", str(SPACE.sample(np.random.default_rng(0))), {})])
+    other = refused(capsys, *command, "fbnet", "--data", str(tmp_path / "mine.parquet"))
+    assert "no row of" in other and "is of the space 'fbnet'; known: nasbench201" in other
+
+
 def test_bench_devices_learns_new_ones_and_continues(tmp_path, tiny_checkpoint, capsys):
     rng = np.random.default_rng(0)
     cells = [SPACE.sample(rng) for _ in range(60)]
