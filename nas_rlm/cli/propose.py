@@ -27,8 +27,8 @@ def propose(
 
     They are those with the largest expected hypervolume improvement over the measured front; with one
     objective, the largest expected improvement. Surrogates learn from a table of labels. Add measurements to
-    the table and propose again. While the table has fewer than ten rows, half of the architectures are those
-    that the model ranks high, and half are random.
+    the table and propose again. While the table has fewer than ten rows, the architectures are a first
+    design: half are those that the model ranks high, and half are random.
 
     Args:
         space: the search space: its name, or FILE.py:CLASS or MODULE:CLASS of your own.

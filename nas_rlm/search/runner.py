@@ -391,8 +391,9 @@ def propose_architectures(
     if not surrogate.is_ready:
         warnings.warn(
             f"{len(rows)} labels of {','.join(surrogate.objectives)} for {search_space.name}: the"
-            " architectures are an initial design, not predictions. Add their labels to a table and"
-            f" give it with --data; predictions need {MIN_LABELS} labels, and {NUM_LABELS_TO_LEARN} do more",
+            " architectures are a first design, of which half are those that the model ranks high and half"
+            " are random. Add their labels to a table and give it with --data: surrogates learn from"
+            f" {MIN_LABELS} labels, better from {NUM_LABELS_TO_LEARN}",
             stacklevel=2,
         )
     with without_novelty_warnings():

@@ -288,10 +288,10 @@ def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys, 
     assert len(set(first)) == 12
     rows = [Row("nasbench201", a, {"latency/mine": 1.0 + a.count("3x3")}) for a in first]
     write(tmp_path / "mine.parquet", [*rows, Row("nasbench201", "x", {"params": 1.0})])
-    assert "are an initial design, not predictions" in capsys.readouterr().err
+    assert "half are those that the model ranks high and half are random" in capsys.readouterr().err
     assert main([*command, "--count", "3", "--data", str(tmp_path / "mine.parquet")]) == 0
     shown = capsys.readouterr()
-    assert "initial design" not in shown.err
+    assert "first design" not in shown.err
     named = shown.out.splitlines()
     assert len(set(named)) == 3 and not set(named) & set(first)
     SPACE.parse(named[0])
