@@ -250,12 +250,12 @@ def read_settings(directory: Path) -> SearchSettings:
     Settings that a file of an earlier version lacks have their defaults.
 
     Raises:
-        FileNotFoundError: there is no settings.json.
+        FileNotFoundError: the directory has no search.
         ValueError: the file is damaged.
     """
     path = directory / "settings.json"
     if not path.is_file():
-        raise FileNotFoundError(f"{directory} holds no search: there is no settings.json")
+        raise FileNotFoundError(f"{directory} holds no search: expected the --out of nas-rlm search")
     try:
         return TypeAdapter(SearchSettings).validate_python(json.loads(path.read_text()))
     except ValidationError as error:
