@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,9 @@ class Study(StudyView):
 
         Raises:
             ValueError: the number is not positive, or each architecture of the space has a trial.
+
+        Warns:
+            UserWarning: the space has fewer architectures without a trial; these are returned.
         """
         count = 1 if n is None else n
         if not is_whole_number(count) or count < 1:
@@ -145,6 +149,12 @@ class Study(StudyView):
         trials = self._store.ask(self._suggest, int(count))
         if not trials:
             raise ValueError(f"each architecture of {self.settings.space} has a trial: there are no others")
+        if len(trials) < count:
+            warnings.warn(
+                f"{count} trials were asked for, and {self.settings.space} has only {len(trials)}"
+                " architectures without a trial",
+                stacklevel=2,
+            )
         return trials[0] if n is None else trials
 
     def tell(

@@ -13,6 +13,8 @@ import nas_rlm
 from nas_rlm import Study
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.study import free_values
+from nas_rlm.study.store import Suggestion
+from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy
@@ -313,3 +315,18 @@ def test_a_killed_process_leaves_a_study_that_goes_on(open_study):
 def test_public_names():
     assert nas_rlm.Study is Study
     assert nas_rlm.SearchRun.__name__ == "SearchRun"
+
+
+def test_asking_for_more_trials_than_there_are_warns_and_then_fails(open_study, monkeypatch):
+    study = open_study()
+    rest = [Suggestion(str(cell)) for cell in (CELLS.sample(np.random.default_rng(i)) for i in range(3))]
+
+    def suggest(self, rows, pending, count, past=()):
+        return [s for s in rest if s.architecture not in pending][:count]
+
+    monkeypatch.setattr(Suggester, "suggest", suggest)
+    with pytest.warns(UserWarning, match="5 trials were asked for, and nasbench201 has only 3 architectures"):
+        trials = study.ask(5)
+    assert [str(trial.architecture) for trial in trials] == [s.architecture for s in rest]
+    with pytest.raises(ValueError, match="each architecture of nasbench201 has a trial"):
+        study.ask(2)
