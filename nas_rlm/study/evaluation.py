@@ -84,9 +84,11 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
         returned = function(trial)
         cost = time.perf_counter() - start
         values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-        checked = settings.checked_values(trial.last_values if values is None else values, complete=True)
+        source = f"the training function {getattr(function, '__name__', type(function).__name__)}"
+        given = trial.last_values if values is None else values
+        checked = settings.checked_values(given, complete=True, source=source)
         if weights is not None:
-            save_weights(weights, trial.directory / WEIGHTS)
+            save_weights(weights, trial.directory / WEIGHTS, source)
         return Outcome(checked, cost=cost, environment=environment())
     except (Exception, SystemExit) as error:  # user code may raise anything
         write_text(trial.directory / ERROR, traceback.format_exc())
@@ -101,12 +103,13 @@ def error_text(error: BaseException) -> str:
     return (reason if reason == kind else f"{kind}: {reason}")[:MAX_ERROR_LENGTH]
 
 
-def save_weights(weights: Any, path: Path) -> None:
+def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> None:
     """Write trained weights as safetensors.
 
     Args:
         weights: a `state_dict`, or a torch module.
         path: the file.
+        source: what returned the weights, for messages.
 
     Raises:
         ValueError: it is something else.
@@ -118,9 +121,7 @@ def save_weights(weights: Any, path: Path) -> None:
         weights = weights.state_dict()
     is_dict = isinstance(weights, Mapping) and all(isinstance(t, torch.Tensor) for t in weights.values())
     if not is_dict:
-        raise ValueError(
-            f"the evaluation returned weights of type {type(weights).__name__}, expected a state_dict"
-        )
+        raise ValueError(f"{source} returned weights of type {type(weights).__name__}, expected a state_dict")
     tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
     with atomic_write(path) as temporary:
         save_file(tensors, temporary)

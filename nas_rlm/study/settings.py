@@ -120,12 +120,15 @@ class StudySettings:
         """Return the search space."""
         return self.search.load_space()
 
-    def checked_values(self, values: object, complete: bool) -> dict[str, float]:
+    def checked_values(
+        self, values: object, complete: bool, source: str = "the evaluation"
+    ) -> dict[str, float]:
         """Return values that an evaluation gave, as numbers by objective.
 
         Args:
             values: a mapping from objectives to numbers, or a number where there is a single one to give.
             complete: whether all objectives of `evaluated` have to be there.
+            source: what gave the values, for messages.
 
         Raises:
             NotFiniteError: a value is infinite or NaN.
@@ -134,14 +137,13 @@ class StudySettings:
         expected = ", ".join(self.evaluated) or "no value"
         if not isinstance(values, Mapping):
             if len(self.evaluated) != 1:
-                raise ValueError(f"the evaluation gave {_short(values)}, expected values of {expected}")
+                raise ValueError(f"{source} gave {_short(values)}, expected values of {expected}")
             values = {self.evaluated[0]: values}
         numbers: dict[str, float] = {}
         for name, value in values.items():
             if name not in self.evaluated:
                 raise ValueError(
-                    f"the evaluation gave {str(name)!r}, expected {expected};"
-                    f" {suggest(str(name), self.evaluated)}"
+                    f"{source} gave {str(name)!r}, expected {expected}; {suggest(str(name), self.evaluated)}"
                 )
             number = to_number(value)
             if number is None and _is_not_finite(value):
@@ -152,7 +154,7 @@ class StudySettings:
             numbers[name] = number
         missing = [name for name in self.evaluated if name not in numbers]
         if complete and missing:
-            raise ValueError(f"the evaluation gave no {' and no '.join(missing)}, expected {expected}")
+            raise ValueError(f"{source} gave no {' and no '.join(missing)}, expected {expected}")
         return numbers
 
 
@@ -185,12 +187,15 @@ def read_settings(directory: Path) -> StudySettings:
     """Return the settings of a study's directory.
 
     Raises:
-        FileNotFoundError: there is no study.json.
+        FileNotFoundError: the directory has no study.
         ValueError: the file is damaged.
     """
     path = directory / FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{directory} holds no study: there is no {FILE}")
+        raise FileNotFoundError(
+            f"{directory} holds no study: expected the directory of a Study, or the --out of nas-rlm search"
+            " --train"
+        )
     try:
         return TypeAdapter(StudySettings).validate_python(json.loads(path.read_text()))
     except ValidationError as error:

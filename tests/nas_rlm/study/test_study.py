@@ -330,3 +330,14 @@ def test_asking_for_more_trials_than_there_are_warns_and_then_fails(open_study, 
     assert [str(trial.architecture) for trial in trials] == [s.architecture for s in rest]
     with pytest.raises(ValueError, match="each architecture of nasbench201 has a trial"):
         study.ask(2)
+
+
+@pytest.mark.parametrize("returned", [{"acc": 1.0}, {}, ({"accuracy": 90.0}, "weights")])
+def test_errors_of_values_name_the_training_function(open_study, returned):
+    def train_cell(trial):
+        return returned
+
+    study = open_study()
+    study.optimize(train_cell, trials=1)
+    assert study.trials[0].state == FAILED
+    assert "the training function train_cell " in study.trials[0].error
