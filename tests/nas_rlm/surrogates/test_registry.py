@@ -56,9 +56,9 @@ def test_features_of_each_text_are_computed_once(graph_features, monkeypatch):
     texts_with_features, graph_features_of_text = [], synthetic.graph_features
     texts = texts_of_rows(rows(5, seed=2))
 
-    def recorded(text, chains, with_layers):
+    def recorded(text, *arguments):
         texts_with_features.append(text)
-        return graph_features_of_text(text, chains, with_layers)
+        return graph_features_of_text(text, *arguments)
 
     monkeypatch.setattr(synthetic, "graph_features", recorded)
     predictive_distributions(surrogates, texts, ["accuracy", "latency/a", "latency/none"])
