@@ -94,7 +94,7 @@ def test_a_study_is_loaded_from_its_run_directory(study, cli_directory, tmp_path
     (copy / "report.html").unlink()
     nas_rlm.SearchRun.load(copy).report()
     assert (copy / "report.html").read_bytes() == (cli_directory / "report.html").read_bytes()
-    with pytest.raises(FileNotFoundError, match="holds no search"):
+    with pytest.raises(FileNotFoundError, match="holds no search: expected the --out of nas-rlm search"):
         nas_rlm.SearchRun.load(tmp_path)
 
 

@@ -138,7 +138,7 @@ def test_a_study_is_opened_again_with_the_same_settings_only(open_study, tmp_pat
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(ValueError, match="not empty and holds no study"):
         open_study("other")
-    with pytest.raises(FileNotFoundError, match=r"there is no study\.json"):
+    with pytest.raises(FileNotFoundError, match=r"holds no study: expected the directory"):
         Study.load(tmp_path / "other")
 
 
