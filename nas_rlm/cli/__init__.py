@@ -121,7 +121,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nas-rlm: error: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("nas-rlm: interrupted; search and train continue with --resume", file=sys.stderr)
+        print(
+            "nas-rlm: interrupted; search and train continue with --resume, others wrote no result",
+            file=sys.stderr,
+        )
         return 130
     finally:
         set_mode("auto")

@@ -54,7 +54,8 @@ def compare(
     Args:
         files: ONNX files.
         objectives: objectives to predict, such as latency/cortexA76cpu,accuracy/imagenet. By default the
-            latencies that are predicted for networks of any family, and what the model knows of --space.
+            latencies that are predicted for networks of any family, but those that were learnt from networks
+            unlike all files, and what the model knows of --space.
         input_shape: shape of an input with open sizes in the files, such as images:1x3x224x224. May be
             repeated. An open first size is a batch of 1.
         space: the space as part of which the files are predicted: its name, or FILE.py:CLASS or MODULE:CLASS
@@ -87,9 +88,7 @@ def compare(
         if chosen:
             rlm.check(chosen)
         check_block_latency(block_latency(rlm, chosen, space_name), chosen)
-    found = compare_networks(
-        files, objectives or chosen, rlm, dict(input_shape), space_name, limits.checked()
-    )
+    found = compare_networks(files, objectives, rlm, dict(input_shape), space_name, limits.checked())
     print(_text(found))
     if out:
         _write(found, out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
 from nas_rlm.model.batching import named_texts
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.latency_features import CLASSES, class_of
+from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
 from nas_rlm.surrogates.layer_surrogate import CONSTANT, LayerSurrogate
 from nas_rlm.surrogates.registry import surrogate_by_objective, warn_of_novel_networks
 from nas_rlm.text.canonical import costed_text, shapes_of_models
@@ -126,8 +128,8 @@ def compare_networks(
 
     Args:
         files: paths of ONNX files.
-        objectives: objectives to predict; by default those of `default_objectives`. flops and params are
-            among the costs.
+        objectives: objectives to predict; by default those of `default_objectives`, without latencies that
+            were learnt from networks unlike all files. flops and params are among the costs.
         rlm: the model; also the name of a shipped model, or a checkpoint directory.
         shapes: shapes of inputs that have open sizes in the files, by name.
         space: name of the space as part of which the files are predicted; empty for none.
@@ -139,7 +141,7 @@ def compare_networks(
             unknown.
 
     Warns:
-        UserWarning: a prediction is unreliable.
+        UserWarning: a prediction is unreliable, or latencies are left out.
     """
     if isinstance(rlm, str | os.PathLike):
         rlm = RLM.load(rlm)
@@ -165,6 +167,8 @@ def compare_networks(
     if learned:
         with named_texts(names):
             values = model.predict_with_novelties(texts, learned, LEVELS, space=space)
+        if not objectives:
+            learned, values = _without_unlike(learned, values)
         warn_of_novel_networks(values[:, :, -1], learned, names)
     block_objective = block_latency(rlm, learned, space)
     by_layers = surrogate_by_objective(surrogates).get(block_objective)
@@ -196,6 +200,30 @@ def default_objectives(rlm: RLM, space: str = "") -> tuple[str, ...]:
     latencies = rlm.latencies_of_any_network or {name for name in trained if name.startswith("latency/")}
     chosen = {*latencies, *(name for name in trained if space and is_accuracy(name))}
     return tuple([name for name in rlm.objectives if name in chosen])
+
+
+def _without_unlike(objectives: tuple[str, ...], values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Leave out the latencies that were learnt from networks unlike all files, unless all latencies were.
+
+    Args:
+        objectives: the K objectives.
+        values: quantiles and last the novelties of N files, float64 [N, K, Q + 1].
+
+    Returns:
+        The objectives that stay, and their values.
+
+    Warns:
+        UserWarning: latencies are left out.
+    """
+    is_unlike = (values[:, :, -1] > MAX_NOVELTY).all(0)
+    if not is_unlike.any() or is_unlike.all():
+        return objectives, values
+    warnings.warn(
+        f"{is_unlike.sum()} of the latencies are left out, which were learnt from networks unlike all files;"
+        f" name them to see them: {', '.join(np.array(objectives)[is_unlike])}",
+        stacklevel=3,
+    )
+    return tuple(np.array(objectives)[~is_unlike].tolist()), values[:, ~is_unlike]
 
 
 def block_latency(rlm: RLM, objectives: Sequence[str], space: str = "") -> str:

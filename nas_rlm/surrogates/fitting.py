@@ -41,6 +41,7 @@ from nas_rlm.surrogates.latency_samples import (
     fit_without_outliers,
     merge_duplicates,
     warn_of_outliers,
+    warn_of_short_samples,
 )
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -260,8 +261,10 @@ def fit_latency_surrogate(
     )
     warn_of_outliers(outliers, names, objective)
     left_out = {outlier.sample for outlier in outliers}
-    kept = Table("", [row for i, row in enumerate(samples) if i not in left_out])
-    return replace(surrogate, others=_other_labels(kept, measured, [objective]))
+    kept = [i for i in range(len(samples)) if i not in left_out]
+    warn_of_short_samples(surrogate.log_left_out, values[kept], [names[i] for i in kept], objective)
+    table = Table("", [samples[i] for i in kept])
+    return replace(surrogate, others=_other_labels(table, measured, [objective]))
 
 
 def _other_labels(table: Table, names: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:

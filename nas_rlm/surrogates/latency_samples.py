@@ -224,6 +224,35 @@ def warn_of_outliers(outliers: Sequence[Outlier], names: Sequence[str], objectiv
         )
 
 
+def warn_of_short_samples(
+    log_left_out: np.ndarray, values: np.ndarray, names: Sequence[str], objective: str
+) -> None:
+    """Warn of samples that took much less time than the others predict.
+
+    They stay, since a device may skip what a network need not compute.
+
+    Args:
+        log_left_out: logarithms of the latency of each sample, predicted from the others, float64 [M].
+        values: measured latencies, float64 [M].
+        names: names of the samples.
+        objective: name of the latency.
+
+    Warns:
+        UserWarning: there are such samples.
+    """
+    is_short = log_left_out - np.log(values) > np.log(MIN_OUTLIER_FACTOR)
+    found = [
+        f"{names[i]}: {values[i]:.4g} ms, expected {np.exp(log_left_out[i]):.4g} ms"
+        for i in np.flatnonzero(is_short)
+    ]
+    if found:
+        warnings.warn(
+            f"measurements of {objective} are much shorter than the other networks let expect; measure again,"
+            f" unless the device can skip most of these networks: {_listed(found)}",
+            stacklevel=2,
+        )
+
+
 def _listed(items: Sequence[str]) -> str:
     """Return the first items as text, and how many more there are."""
     num_others = len(items) - MAX_LISTED

@@ -10,6 +10,7 @@ since they are mostly those of the first layers.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -349,8 +350,8 @@ def zero_label_messages(
         if not space:
             messages.append(f"{message} Name the space if the model knows it")
             continue
-        own = f" --space {location}" if location else ""
-        propose = f"nas-rlm propose --space {location or space} --objectives {names}"
+        own = f" --space {shlex.quote(location)}" if location else ""
+        propose = f"nas-rlm propose --space {shlex.quote(location or space)} --objectives {names}"
         finetune = f"nas-rlm finetune --data TABLE --objectives {names} --learn none{own} --out MODEL"
         messages.append(
             f"{message} Labels of {NUM_LABELS_TO_LEARN} architectures improve it:"

@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from nas_rlm import compare_networks, from_onnx
+from nas_rlm import RLM, compare_networks, from_onnx
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.reports.comparison import BLOCK_CLASSES, LEVELS, default_objectives
@@ -76,6 +76,24 @@ def test_a_novel_network_is_reported_with_its_devices(layer_rlm, cell_files, tmp
         found = compare_networks([cell_files[0], novel], (), layer_rlm)
     known, unlike = (network.predictions[LAYER_OBJECTIVES[0]].novelty for network in found.networks)
     assert known < 2 < unlike
+
+
+def test_latencies_of_unlike_networks_are_left_out_by_default(layer_rlm, cell_files, monkeypatch):
+    predict = RLM.predict_with_novelties
+
+    def predict_with_unlike(*arguments, **options):
+        values = predict(*arguments, **options)
+        values[:, -1, -1] = 9.0
+        return values
+
+    monkeypatch.setattr(RLM, "predict_with_novelties", predict_with_unlike)
+    like, unlike = LAYER_OBJECTIVES[0], LAYER_OBJECTIVES[-1]
+    with pytest.warns(UserWarning, match=f"1 of the latencies are left out.*: {unlike}$"):
+        found = compare_networks(cell_files, (), layer_rlm)
+    assert unlike not in found.objectives and like in found.objectives
+    assert [set(network.predictions) for network in found.networks] == [set(found.objectives)] * 2
+    with pytest.warns(UserWarning, match="is like"):
+        assert compare_networks(cell_files, [unlike], layer_rlm).objectives == (unlike,)
 
 
 def test_accuracies_are_predicted_by_default_where_they_are_known(layer_rlm):

@@ -125,6 +125,17 @@ def test_latencies_that_look_like_microseconds_have_a_message():
         check_plausible(np.array([20.0, 40.0]), np.array([1e5, 2e5]), NAME)  # of small networks
 
 
+def test_a_measurement_that_is_much_too_short_is_named_and_stays(networks):
+    longest = max(networks[:COUNT], key=lambda row: row.targets[NAME])
+    short = with_latency(longest, longest.targets[NAME] / 8)
+    rows = [short if row is longest else row for row in networks[:COUNT]]
+    with pytest.warns(UserWarning, match=r"much shorter than the other networks.* expected") as caught:
+        surrogate = fit_latency_surrogate("nasbench201", rows, NAME)
+    (message,) = [str(w.message) for w in caught if "much shorter" in str(w.message)]
+    assert message.count(" ms, expected ") == 1 and longest.arch_str in message
+    assert len(surrogate.values) == COUNT
+
+
 def test_samples_whose_errors_are_all_large_are_no_outliers():
     values = np.exp(np.random.default_rng(0).normal(0, 1.0, 40))
 
