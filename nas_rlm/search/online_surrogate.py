@@ -170,6 +170,11 @@ class OnlineSurrogate:
         rows = self.measurements.values()
         return [row for row in rows if all(row.is_measured(name) for name in self.objectives)]
 
+    @property
+    def failed_names(self) -> set[str]:
+        """The architectures that were measured and lack an objective."""
+        return set(self.measurements).difference(row.arch_str for row in self.successful_rows)
+
     def update(self, rows: Sequence[Row]) -> None:
         """Add measurements and learn from them.
 
@@ -261,8 +266,7 @@ class OnlineSurrogate:
         An architecture is expected to fail if it has an operator or layer that at least `MIN_FAILURES` failed
         networks have and no running one.
         """
-        running = {row.arch_str for row in self.successful_rows}
-        failed = [name for name in self.measurements if name not in running]
+        running, failed = {row.arch_str for row in self.successful_rows}, self.failed_names
         failure_counts = Counter(operator for name in failed for operator in self._operators(name))
         unsupported = {operator for operator, count in failure_counts.items() if count >= MIN_FAILURES}
         if unsupported:
@@ -271,7 +275,7 @@ class OnlineSurrogate:
         for name in names:
             if name in running:
                 status[name] = MEASURED
-            elif name in self.measurements or (unsupported and unsupported & self._operators(name)):
+            elif name in failed or (unsupported and unsupported & self._operators(name)):
                 status[name] = FAILED
         return status
 
