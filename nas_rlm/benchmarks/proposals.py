@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
+from search_spaces import SearchSpace
 
 if TYPE_CHECKING:
     import optuna
@@ -157,14 +158,33 @@ class ProposalBenchmark:
         found: list[str] = []
         for _ in range(min(count, len(genomes))):
             trial = study.ask()
-            genes = [_suggest(trial, i, size, is_ordered) for i, size in enumerate(self.space.genes)]
-            differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
-            distances = np.where(is_new, differences.sum(1), np.inf)
-            nearest = int(distances.argmin())
-            is_new[nearest] = False
+            nearest = nearest_new(genomes, optuna_genes(trial, self.space), is_new, is_ordered)
             found.append(self.space.names[nearest])
             study.tell(trial, self.true_values.measured_values(found[-1:], self.objectives)[0].tolist())
         return found
+
+
+def optuna_genes(trial: optuna.Trial, space: SearchSpace[Any]) -> list[int]:
+    """Return the genome that Optuna suggests."""
+    is_ordered = space.name in ORDERED_SPACES
+    return [_suggest(trial, i, size, is_ordered) for i, size in enumerate(space.genes)]
+
+
+def nearest_new(
+    genomes: np.ndarray, genes: Sequence[int], is_new: np.ndarray, is_ordered: bool = False
+) -> int:
+    """Return the index of the nearest genome that is new, and mark it as not new.
+
+    Args:
+        genomes: int [N, G].
+        genes: the genome to which it is near.
+        is_new: bool [N], changed in place.
+        is_ordered: whether genes are numbers.
+    """
+    differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
+    nearest = int(np.where(is_new, differences.sum(1), np.inf).argmin())
+    is_new[nearest] = False
+    return nearest
 
 
 def _suggest(trial: optuna.Trial, gene: int, size: int, is_ordered: bool) -> int:

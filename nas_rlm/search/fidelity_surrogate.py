@@ -235,7 +235,7 @@ class FidelitySurrogate(OnlineSurrogate):
         if not is_unknown.any():
             return fitted.predict(features, given)
         unknown = np.flatnonzero(is_unknown)
-        unknown_names = [names[i] for i in unknown]
+        unknown_names = [names[i] for i in unknown.tolist()]
         before = self._at_level(objective, unknown_names, features[unknown], level - 1)
         given[unknown] = before.median
         predicted = fitted.predict(features, given)

@@ -49,10 +49,17 @@ class CachedPredictor:
     Args:
         model: the predictor.
         space: the search space.
+        computed: raw features by architecture that several predictors share; new ones are added to it.
     """
 
-    def __init__(self, model: SamplingPredictor, space: SearchSpace[Any]) -> None:
+    def __init__(
+        self,
+        model: SamplingPredictor,
+        space: SearchSpace[Any],
+        computed: dict[str, Mapping[str, float]] | None = None,
+    ) -> None:
         self.model, self.space = model, space
+        self._computed = {} if computed is None else computed
         self._predictions: dict[tuple[str, str], np.ndarray] = {}
         self._raw_features: dict[str, Mapping[str, float]] = {}
 
@@ -104,13 +111,14 @@ class CachedPredictor:
 
         See `nas_rlm.data.synthetic.graph_features` and `nas_rlm.data.genome`.
         """
-        new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
+        new = [name for name in dict.fromkeys(names) if name not in self._computed]
         architectures = [self.space.parse(name) for name in new]
         texts = from_architectures(self.space, architectures)
         graphs = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
         genomes = [genome_features(self.space, architecture) for architecture in architectures]
         features = [graph | genome for graph, genome in zip(graphs, genomes, strict=True)]
-        self._raw_features.update(zip(new, features, strict=True))
+        self._computed.update(zip(new, features, strict=True))
+        self._raw_features |= {name: self._computed[name] for name in names}
         return [self._raw_features[name] for name in names]
 
 
