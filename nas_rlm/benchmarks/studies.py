@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
+from search_spaces import SearchSpace
 
 ACCURACY = "accuracy"
 # By space, epochs to the objective of the accuracy after as many.
@@ -42,6 +44,8 @@ STUDY, FULL, HALVING, TPE = "study", "full", "halving", "tpe"
 METHODS = (STUDY, FULL, HALVING, TPE, "random", "evolution")
 COSTS = (25, 50, 100)  # in full trainings, after which a method is judged
 POPULATION = 10  # of evolution
+NUM_NEIGHBOURS = 20  # architectures of a table that count as mutations
+MIN_SHARE = 0.5  # of a space that a table needs for mutations of the space
 
 Key = tuple[str, int, int]
 KEY_NAMES = ("method", "seed", "cost")
@@ -61,6 +65,23 @@ class StudyEvaluation:
     regret: float
     complete: int
     started: int
+
+
+class NeighbourSpace(TableSpace):
+    """A table that is a small part of its space, so that mutations hardly ever lead to one of its rows.
+
+    A mutation is one of the `NUM_NEIGHBOURS` architectures of the table that have most genes in common.
+    """
+
+    def __init__(self, full_space: SearchSpace[Any], names: Sequence[str]) -> None:
+        super().__init__(full_space, names)
+        self._genomes = np.array([full_space.encode(full_space.parse(name)) for name in names])
+
+    def mutate(self, architecture: Any, rng: np.random.Generator) -> Any:
+        """Return a random neighbour."""
+        distances = (self._genomes != self.encode(architecture)).sum(1)
+        nearest = distances.argsort(kind="stable")[1 : NUM_NEIGHBOURS + 1]
+        return self.parse(self.names[rng.choice(nearest)])
 
 
 class Trainings:
@@ -129,7 +150,9 @@ class StudyBenchmark:
         self.budgets = tuple(budgets)
         objectives = [epochs[budget] for budget in budgets]
         self.values = TablePredictor(table, objectives).values
-        self.space = TableSpace(search_spaces.get(table.rows[0].space), list(self.values))
+        full_space = search_spaces.get(table.rows[0].space)
+        is_large = full_space.size is not None and len(self.values) >= MIN_SHARE * full_space.size
+        self.space = (TableSpace if is_large else NeighbourSpace)(full_space, list(self.values))
         others = {name: group for name, group in rlm.surrogates.items() if name != self.space.name}
         self.rlm = replace(rlm, surrogates=others)
         self.best = max(of_architecture[-1] for of_architecture in self.values.values())
@@ -217,16 +240,16 @@ class StudyBenchmark:
         while is_new.any():
             trial = study.ask()
             nearest = nearest_new(genomes, optuna_genes(trial, self.space), is_new)
-            value, state = None, optuna.trial.TrialState.COMPLETE
             for budget in trainings.budgets:
                 value = trainings.train(self.space.names[nearest])
                 if value is None:
                     return
                 trial.report(value, budget)
                 if budget < trainings.budgets[-1] and trial.should_prune():
-                    state = optuna.trial.TrialState.PRUNED
+                    study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                     break
-            study.tell(trial, value, state)
+            else:
+                study.tell(trial, value)
 
 
 def promoted(trainings: Trainings) -> str | None:
