@@ -34,7 +34,7 @@ def choose_next(
     """
     if surrogate.predicts_full_budget:
         return _largest_improvement(surrogate, settings, pending)
-    if surrogate.is_ready and (promoted := _promoted(surrogate, settings, pending)):
+    if promoted := _promoted(surrogate, settings, pending):
         return promoted
     return next(iter(propose(surrogate, settings, 1, pending)), None)
 
@@ -46,11 +46,12 @@ def _promoted(surrogate: FidelitySurrogate, settings: SearchSettings, pending: S
     """
     budgets, levels = surrogate.budgets, surrogate.levels
     for level in reversed(range(len(budgets) - 1)):
-        reached = [name for name, highest in levels.items() if highest >= level]
+        at_level = surrogate.with_target(level)
+        reached = [row.arch_str for row in at_level.successful_rows]
         count = int(len(reached) * budgets[level] / budgets[level + 1])
         if count:
-            predicted = cost_distributions(surrogate.with_target(level), settings, reached)
-            best = predicted.rank(count, predicted.medians[:0])[:count]
+            measured = cost_distributions(at_level, settings, reached)
+            best = measured.rank(count, measured.medians[:0])[:count]
             for name in (reached[i] for i in best):
                 if levels[name] == level and name not in pending:
                     return name

@@ -49,18 +49,19 @@ class _Level:
     """A Gaussian process of the values of one budget.
 
     Args:
-        surrogate: predicts them from graph features and, beyond the first budget, the value of the budget
-            before.
-        transform: transform of the value of the budget before to its score; None at the first budget.
+        surrogate: predicts them from graph features and the value of a smaller budget.
+        before: position of the smaller budget, the next one with enough labels; None if there is none.
+        transform: transform of the value of the smaller budget to its score.
         num_fitted: number of labels that hyperparameters were fitted to.
     """
 
     surrogate: GraphSurrogate
+    before: int | None
     transform: NormalScoreTransform | None
     num_fitted: int
 
     def predict(self, features: Tensor, given: np.ndarray | None) -> PredictiveDistribution:
-        """Predict N networks from their features [N, D] and the values of the budget before, float64 [N]."""
+        """Predict N networks from their features [N, D] and the values of the smaller budget, float64 [N]."""
         if self.transform is not None and given is not None:
             features = _extended(features, self.transform, given)
         return self.surrogate.predict(features, self.surrogate.objectives[0])
@@ -94,6 +95,7 @@ class FidelitySurrogate(OnlineSurrogate):
         self.varying, self.budgets, self.target = tuple(varying), tuple(budgets), 0
         self.observed: dict[str, Row] = {}
         self._levels: dict[tuple[str, int], _Level] = {}
+        self._definitions: dict[str, GraphFeatures] = {}
         self._distributions: dict[tuple[str, int, tuple[str, ...]], PredictiveDistribution] = {}
 
     def update(self, rows: Sequence[Row]) -> None:
@@ -119,8 +121,8 @@ class FidelitySurrogate(OnlineSurrogate):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there are enough labels at the first budget."""
-        return all((objective, 0) in self._levels for objective in self.varying) and all(
+        """Whether there are enough labels at a budget."""
+        return all((objective, self.target) in self._levels for objective in self.varying) and all(
             name in self.surrogates for name in self.objectives if name not in self.varying
         )
 
@@ -171,24 +173,25 @@ class FidelitySurrogate(OnlineSurrogate):
     def _update_level(self, objective: str, level: int) -> None:
         """Fit the Gaussian process of a budget again if it has other labels than before."""
         rows, name = self._labelled(objective, level), level_name(objective, self.budgets, level)
-        if len(rows) < MIN_LABELS or (level and (objective, level - 1) not in self._levels):
+        if len(rows) < MIN_LABELS:
             return
-        former = self._levels.get((objective, level))
-        values = np.array([row.targets[name] for row in rows])
+        before = max((other for other in range(level) if (objective, other) in self._levels), default=None)
+        former, values = self._levels.get((objective, level)), np.array([row.targets[name] for row in rows])
+        if former and former.before != before:
+            former = None
         if former and np.array_equal(former.surrogate.values[:, 0], values.astype(np.float32)):
             return
         names = [row.arch_str for row in rows]
-        graph_features = self._graph_features_at(objective, rows)
+        graph_features = self._definition(objective, rows)
         features, transform = self._transform(graph_features, objective, names), None
-        if level:
-            before = level_name(objective, self.budgets, level - 1)
-            given = self._values(before, names)
+        if before is not None:
+            given_name = level_name(objective, self.budgets, before)
+            given = self._values(given_name, names)
             if np.isnan(given).any():  # trials that were trained with a larger budget at once
-                given = np.where(
-                    np.isnan(given), self._at_level(objective, names, features, level - 1).median, given
-                )
-            transform = given_transform(before, given)
-            graph_features = replace(graph_features, given=(before,))
+                predicted = self._at_level(objective, names, features, before)
+                given = np.where(np.isnan(given), predicted.median, given)
+            transform = given_transform(given_name, given)
+            graph_features = replace(graph_features, given=(given_name,))
             features = _extended(features, transform, given)
         if former is None or len(rows) >= REFIT_GROWTH * former.num_fitted:
             fitted = self._fit_level(graph_features, features, values, name)
@@ -196,7 +199,7 @@ class FidelitySurrogate(OnlineSurrogate):
         else:
             surrogate = former.surrogate.conditioned(features, values[:, None], weighted=False)
             num_fitted = former.num_fitted
-        self._levels[objective, level] = _Level(surrogate, transform, num_fitted)
+        self._levels[objective, level] = _Level(surrogate, before, transform, num_fitted)
 
     def _fit_level(
         self, graph_features: GraphFeatures, features: Tensor, values: np.ndarray, name: str
@@ -206,10 +209,11 @@ class FidelitySurrogate(OnlineSurrogate):
         views = (*VIEWS, GENOME_VIEW) if graph_features.group_sizes[GENOME] else VIEWS
         return GraphSurrogate.fit(graph_features, features, values[:, None], [name], views)
 
-    def _graph_features_at(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
-        """The graph features of all budgets, those that were selected for the first one."""
-        first = self._levels.get((objective, 0))
-        return first.surrogate.graph_features if first else self._graph_features(objective, rows)
+    def _definition(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
+        """The graph features of all budgets, selected at the first call."""
+        if objective not in self._definitions:
+            self._definitions[objective] = self._graph_features(objective, rows)
+        return self._definitions[objective]
 
     def _predictive_distribution(self, names: Sequence[str], objective: str) -> PredictiveDistribution:
         """The predictive distribution of values at the target budget."""
@@ -217,10 +221,8 @@ class FidelitySurrogate(OnlineSurrogate):
             return super()._predictive_distribution(names, objective)
         key = objective, self.target, tuple(names)
         if key not in self._distributions:
-            features = self._transform(self._graph_features_at(objective, ()), objective, names)
-            # Where a budget has too few labels, those that there are replace predictions.
-            level = max(level for level in range(self.target + 1) if (objective, level) in self._levels)
-            self._distributions[key] = self._at_level(objective, names, features, level)
+            features = self._transform(self._definitions[objective], objective, names)
+            self._distributions[key] = self._at_level(objective, names, features, self.target)
         return self._distributions[key]
 
     def _at_level(
@@ -228,15 +230,15 @@ class FidelitySurrogate(OnlineSurrogate):
     ) -> PredictiveDistribution:
         """The predictive distribution of values at a budget."""
         fitted = self._levels[objective, level]
-        if not level:
+        if fitted.before is None:
             return fitted.predict(features, None)
-        given = self._values(level_name(objective, self.budgets, level - 1), names)
+        given = self._values(level_name(objective, self.budgets, fitted.before), names)
         is_unknown = np.isnan(given)
         if not is_unknown.any():
             return fitted.predict(features, given)
         unknown = np.flatnonzero(is_unknown)
         unknown_names = [names[i] for i in unknown.tolist()]
-        before = self._at_level(objective, unknown_names, features[unknown], level - 1)
+        before = self._at_level(objective, unknown_names, features[unknown], fitted.before)
         given[unknown] = before.median
         predicted = fitted.predict(features, given)
         # The score of the given value is a linear feature.

@@ -316,7 +316,9 @@ class OnlineSurrogate:
             )
         for k, objective in enumerate(objectives):
             if objective in self.objectives:
-                values[:, k] = self._predictive_distribution(names, objective).quantiles(quantiles)
+                rows = [self.measurements.get(name) for name in names]
+                if not all(row and row.is_measured(objective) for row in rows):
+                    values[:, k] = self._predictive_distribution(names, objective).quantiles(quantiles)
                 insert_measurements(values[:, k], names, objective, self.measurements)
         return values
 

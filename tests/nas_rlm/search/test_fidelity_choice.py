@@ -9,8 +9,23 @@ SETTINGS = SearchSettings("nasbench201", ("accuracy",))
 
 
 def test_new_architectures_come_first():
-    surrogate = surrogate_of(*(row(name, 0) for name in NAMES[:9]))
-    assert choose_next(surrogate, SETTINGS, [NAMES[20]]) not in NAMES[:9]
+    surrogate = surrogate_of(*(row(name, 0) for name in NAMES[:3]))
+    assert choose_next(surrogate, SETTINGS, [NAMES[20]]) not in NAMES[:3]
+
+
+def test_successive_halving_needs_no_surrogate():
+    surrogate = surrogate_of(*(row(name, 0) for name in NAMES[:4]))
+    assert not surrogate.is_ready
+    assert choose_next(surrogate, SETTINGS) == max(NAMES[:4], key=lambda name: value(name, 1))
+
+
+def test_trainings_with_the_full_budget_at_once_are_learned_and_are_in_no_rung():
+    added = [Row("nasbench201", name, {"accuracy": value(name, 16)}) for name in NAMES[20:40]]
+    surrogate = surrogate_of(*(row(name, 0) for name in NAMES[:12]), *added[:9])
+    assert choose_next(surrogate, SETTINGS) in NAMES[:12]
+    surrogate.update(added[9:])
+    assert surrogate.predicts_full_budget
+    assert choose_next(surrogate, SETTINGS) not in NAMES[20:40]
 
 
 def test_successive_halving_continues_the_best_share_of_each_budget():

@@ -65,7 +65,7 @@ def test_the_largest_budget_with_enough_labels_is_predicted():
     values = predicted(surrogate, NAMES[:20])[:, 1]
     assert values[:12] == pytest.approx([value(name, 4) for name in NAMES[:12]])
     assert spearman(values[12:], np.array([value(name, 4) for name in NAMES[12:20]])) > 0.8
-    at_full_budget = surrogate.with_target(2)
+    at_full_budget = surrogate.with_target(2)  # those that have values
     assert predicted(at_full_budget, NAMES[:4])[:, 1] == pytest.approx([value(n, 16) for n in NAMES[:4]])
     assert surrogate.target == 1
     surrogate.update([row(name, 2) for name in NAMES[4:10]])
