@@ -7,13 +7,13 @@ costs the epochs between. All methods choose among the architectures of the tabl
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import search_spaces
-from nas_rlm.benchmarks.proposals import nearest_new, optuna_genes
+from nas_rlm.benchmarks.proposals import nearest_new, optuna_genes, without_network
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
@@ -133,7 +133,8 @@ class StudyBenchmark:
     Args:
         table: rows of one space of `EPOCHS`; only those with all accuracies are used.
         budgets: some of its epochs, ascending, the last one among them.
-        rlm: a model, whose surrogates of other spaces are sources of transfer, without those of the space.
+        rlm: a model, whose surrogates of other spaces are sources of transfer. Neither its network nor its
+            surrogates of the space are used.
 
     Raises:
         ValueError: the table has no accuracies after these epochs.
@@ -153,8 +154,7 @@ class StudyBenchmark:
         full_space = search_spaces.get(table.rows[0].space)
         is_large = full_space.size is not None and len(self.values) >= MIN_SHARE * full_space.size
         self.space = (TableSpace if is_large else NeighbourSpace)(full_space, list(self.values))
-        others = {name: group for name, group in rlm.surrogates.items() if name != self.space.name}
-        self.rlm = replace(rlm, surrogates=others)
+        self.rlm = without_network(rlm, self.space.name)
         self.best = max(of_architecture[-1] for of_architecture in self.values.values())
         self._raw_features: dict[str, Mapping[str, float]] = {}
 
