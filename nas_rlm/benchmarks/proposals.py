@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,9 +24,10 @@ from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
+from search_spaces import SearchSpace
 
 if TYPE_CHECKING:
     import optuna
@@ -58,14 +59,40 @@ class ProposalEvaluation:
     relative_hypervolume: float
 
 
+class _WithoutNetwork:
+    """A model that predicts nothing and has surrogates by space."""
+
+    objectives = ()
+
+    def __init__(self, surrogates: Mapping[str, Sequence[Surrogate]]) -> None:
+        self.surrogates = surrogates
+
+    def predict(self, *args: Any, **options: Any) -> np.ndarray:
+        raise ValueError("the model knows no objective")
+
+    sample = predict
+
+
+def without_network(rlm: RLM, space: str, knows_others: bool = True) -> RLM:
+    """Return a model without all that was learnt from a space: its network, and the surrogates of the space.
+
+    Args:
+        rlm: the model.
+        space: name of the space.
+        knows_others: keep the surrogates of other spaces.
+    """
+    others = {name: group for name, group in rlm.surrogates.items() if name != space}
+    return cast("RLM", _WithoutNetwork(others if knows_others else {}))
+
+
 class ProposalBenchmark:
     """A table with the objectives of a search.
 
     Args:
         table: measurements of one space; only rows with all objectives are used.
         objectives: objectives of the search.
-        rlm: the model of `propose`.
-        knows_others: use its surrogates of other spaces. Those of the table's own space are never used.
+        rlm: the model of `propose`. Neither its network nor its surrogates of the table's own space are used.
+        knows_others: use its surrogates of other spaces.
 
     Raises:
         ValueError: no row has all objectives.
@@ -75,8 +102,7 @@ class ProposalBenchmark:
         self.objectives = tuple(objectives)
         self.true_values = TablePredictor(table, objectives)
         self.space = TableSpace(search_spaces.get(table.rows[0].space), list(self.true_values.values))
-        others = {name: group for name, group in rlm.surrogates.items() if name != self.space.name}
-        self.rlm = replace(rlm, surrogates=others if knows_others else {})
+        self.rlm = without_network(rlm, self.space.name, knows_others)
         values = self.true_values.measured_values(self.space.names, objectives)
         published = published_reference_values(self.space.name)
         worst = [
@@ -157,14 +183,33 @@ class ProposalBenchmark:
         found: list[str] = []
         for _ in range(min(count, len(genomes))):
             trial = study.ask()
-            genes = [_suggest(trial, i, size, is_ordered) for i, size in enumerate(self.space.genes)]
-            differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
-            distances = np.where(is_new, differences.sum(1), np.inf)
-            nearest = int(distances.argmin())
-            is_new[nearest] = False
+            nearest = nearest_new(genomes, optuna_genes(trial, self.space), is_new, is_ordered)
             found.append(self.space.names[nearest])
             study.tell(trial, self.true_values.measured_values(found[-1:], self.objectives)[0].tolist())
         return found
+
+
+def optuna_genes(trial: optuna.Trial, space: SearchSpace[Any]) -> list[int]:
+    """Return the genome that Optuna suggests."""
+    is_ordered = space.name in ORDERED_SPACES
+    return [_suggest(trial, i, size, is_ordered) for i, size in enumerate(space.genes)]
+
+
+def nearest_new(
+    genomes: np.ndarray, genes: Sequence[int], is_new: np.ndarray, is_ordered: bool = False
+) -> int:
+    """Return the index of the nearest genome that is new, and mark it as not new.
+
+    Args:
+        genomes: int [N, G].
+        genes: the genome to which it is near.
+        is_new: bool [N], changed in place.
+        is_ordered: whether genes are numbers.
+    """
+    differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
+    nearest = int(np.where(is_new, differences.sum(1), np.inf).argmin())
+    is_new[nearest] = False
+    return nearest
 
 
 def _suggest(trial: optuna.Trial, gene: int, size: int, is_ordered: bool) -> int:

@@ -29,7 +29,13 @@ class Training:
     Args:
         train: a training function, FILE.py:FUNCTION or MODULE:FUNCTION, of a trial: it returns a value of
             each objective, or a pair of these and the trained weights.
-        trials: number of trainings, with those that the run directory has.
+        trials: number of trainings, with those that the run directory has; by default 100, or any number with
+            --cost.
+        budgets: ascending budgets of a training, such as 1,4,16 epochs. The function is then called with a
+            trial, the budget to reach, and the directory of the trial's training with the budget before, or
+            None. A training goes on to the next budget only if its predicted final values are worth it.
+        cost: sum of the budgets of all trainings, or without budgets of their seconds, at which the run ends;
+            0 for no limit.
         workers: trainings at a time, each in a process with a GPU or a set of processors.
         time_limit: seconds that a training may take; 0 for no limit.
         retries: how many times a failed training is repeated.
@@ -37,13 +43,16 @@ class Training:
     """
 
     train: str = ""
-    trials: Integer = 100
+    trials: Integer = 0
+    budgets: CommaList = ()
+    cost: float = 0.0
     workers: Integer = 1
     time_limit: float = 0.0
     retries: Integer = 0
     predicted: CommaList = ()
 
 
+DEFAULT_TRIALS = 100
 NO_TRAINING = Training()
 # Options of a search by predictions, which one with trainings has not.
 DEFAULTS = {
@@ -225,12 +234,14 @@ def _train(
     from nas_rlm.study.study import Study
 
     load_evaluation(training.train)  # an error in it leaves no run directory behind
-    study = Study(space, objectives, out, predicted=training.predicted, **settings)
+    budgets = [_budget(text) for text in training.budgets]
+    study = Study(space, objectives, out, predicted=training.predicted, budgets=budgets, **settings)
     if data and not study.trials:
         study.add_table(data)
     study.optimize(
         training.train,
-        training.trials,
+        training.trials or (None if training.cost else DEFAULT_TRIALS),
+        cost=training.cost or None,
         workers=training.workers,
         time_limit=training.time_limit or None,
         retries=training.retries,
@@ -241,8 +252,18 @@ def _train(
     num_complete = sum(trial.state == "complete" for trial in trials)
     failed = [trial for trial in trials if trial.state == "failed"]
     print(f"{num_complete:,} trials complete, {len(front)} on the front: {out / 'front.csv'}")
+    if budgets:
+        print(f"{sum(t.state == 'paused' for t in trials):,} trials paused; cost {study.cost:g}")
     if failed:
         print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
     if failed and not num_complete:
         raise ValueError(f"no trial is complete, {len(failed):,} failed: see the error above")
     print(f"networks: {out / 'front'}; report: {out / 'report.html'}")
+
+
+def _budget(text: str) -> int | float:
+    """A number of --budgets."""
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise ValueError(f"--budgets has {text!r}: expected ascending numbers such as 1,4,16") from None

@@ -49,10 +49,17 @@ class CachedPredictor:
     Args:
         model: the predictor.
         space: the search space.
+        computed: raw features by architecture that several predictors share; new ones are added to it.
     """
 
-    def __init__(self, model: SamplingPredictor, space: SearchSpace[Any]) -> None:
+    def __init__(
+        self,
+        model: SamplingPredictor,
+        space: SearchSpace[Any],
+        computed: dict[str, Mapping[str, float]] | None = None,
+    ) -> None:
         self.model, self.space = model, space
+        self._computed = {} if computed is None else computed
         self._predictions: dict[tuple[str, str], np.ndarray] = {}
         self._raw_features: dict[str, Mapping[str, float]] = {}
 
@@ -104,13 +111,14 @@ class CachedPredictor:
 
         See `nas_rlm.data.synthetic.graph_features` and `nas_rlm.data.genome`.
         """
-        new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
+        new = [name for name in dict.fromkeys(names) if name not in self._computed]
         architectures = [self.space.parse(name) for name in new]
         texts = from_architectures(self.space, architectures)
         graphs = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
         genomes = [genome_features(self.space, architecture) for architecture in architectures]
         features = [graph | genome for graph, genome in zip(graphs, genomes, strict=True)]
-        self._raw_features.update(zip(new, features, strict=True))
+        self._computed.update(zip(new, features, strict=True))
+        self._raw_features |= {name: self._computed[name] for name in names}
         return [self._raw_features[name] for name in names]
 
 
@@ -169,6 +177,11 @@ class OnlineSurrogate:
         """The measurements that have all objectives."""
         rows = self.measurements.values()
         return [row for row in rows if all(row.is_measured(name) for name in self.objectives)]
+
+    @property
+    def failed_names(self) -> set[str]:
+        """The architectures that were measured and lack an objective."""
+        return set(self.measurements).difference(row.arch_str for row in self.successful_rows)
 
     def update(self, rows: Sequence[Row]) -> None:
         """Add measurements and learn from them.
@@ -261,8 +274,7 @@ class OnlineSurrogate:
         An architecture is expected to fail if it has an operator or layer that at least `MIN_FAILURES` failed
         networks have and no running one.
         """
-        running = {row.arch_str for row in self.successful_rows}
-        failed = [name for name in self.measurements if name not in running]
+        running, failed = {row.arch_str for row in self.successful_rows}, self.failed_names
         failure_counts = Counter(operator for name in failed for operator in self._operators(name))
         unsupported = {operator for operator, count in failure_counts.items() if count >= MIN_FAILURES}
         if unsupported:
@@ -271,7 +283,7 @@ class OnlineSurrogate:
         for name in names:
             if name in running:
                 status[name] = MEASURED
-            elif name in self.measurements or (unsupported and unsupported & self._operators(name)):
+            elif name in failed or (unsupported and unsupported & self._operators(name)):
                 status[name] = FAILED
         return status
 
@@ -304,7 +316,9 @@ class OnlineSurrogate:
             )
         for k, objective in enumerate(objectives):
             if objective in self.objectives:
-                values[:, k] = self._predictive_distribution(names, objective).quantiles(quantiles)
+                rows = [self.measurements.get(name) for name in names]
+                if not all(row and row.is_measured(objective) for row in rows):
+                    values[:, k] = self._predictive_distribution(names, objective).quantiles(quantiles)
                 insert_measurements(values[:, k], names, objective, self.measurements)
         return values
 

@@ -27,7 +27,7 @@ from nas_rlm.study.trial import ERROR, WEIGHTS, Trial
 from nas_rlm.utils.validation import suggest
 from search_spaces.loading import load_module
 
-EvaluateFunction = Callable[[Trial], Any]
+EvaluateFunction = Callable[..., Any]  # of a trial, and in a study with budgets of more, see `run_evaluation`
 PACKAGES = ("nas-rlm", "numpy", "onnx", "torch")  # whose versions are recorded
 MAX_ERROR_LENGTH = 500  # characters of an error in the log
 
@@ -67,8 +67,10 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
     """Call an evaluation function, and store the weights or the traceback in the trial's directory.
 
     Args:
-        function: the function. It returns a value of each objective of `settings.evaluated`, or a pair of
-            these and a `state_dict` or module. Where it returns no values, the last reported ones count.
+        function: the function, of the trial; in a study with budgets of the trial, the budget to reach, and
+            the directory of the evaluation with the budget before, or None. It returns a value of each
+            objective of `settings.evaluated`, or a pair of these and a `state_dict` or module. Where it
+            returns no values, the last reported ones count.
         trial: its argument.
         settings: settings of the study.
 
@@ -81,7 +83,9 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
     _seed_all(trial.seed)
     start = time.perf_counter()
     try:
-        returned = function(trial)
+        returned = (
+            function(trial) if trial.budget is None else function(trial, trial.budget, trial.resume_from)
+        )
         cost = time.perf_counter() - start
         values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
         source = f"the training function {getattr(function, '__name__', type(function).__name__)}"

@@ -57,7 +57,7 @@ class StudyFiles:
 
     def _write_page(self, store: TrialStore, is_running: bool) -> Path:
         path = self.directory / "report.html"
-        write_text(path, self._page.render(store.trials, store.finished, is_running))
+        write_text(path, self._page.render(store.trials, store.results, is_running))
         self._last_page = time.monotonic()
         return path
 

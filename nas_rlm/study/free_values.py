@@ -13,6 +13,7 @@ from nas_rlm.devices.profiler import Failure, Plan, measure
 from nas_rlm.study.settings import StudySettings, check_latency
 from nas_rlm.study.store import Result
 from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.trial import Trial
 from search_spaces import SearchSpace
 
 
@@ -29,20 +30,22 @@ def predicted_values(suggester: Suggester, architecture: Any, settings: StudySet
     return dict(zip(settings.predicted, values.tolist(), strict=True))
 
 
-def with_measurement(
-    result: Result, space: SearchSpace[Any], architecture: Any, settings: StudySettings, python: str = ""
-) -> Result:
+def with_measurement(result: Result, trial: Trial, settings: StudySettings, python: str = "") -> Result:
     """Return the result of a trial with the values that are measured; a failure where that fails.
+
+    A network that was measured after an evaluation with a smaller budget is not measured again.
 
     Args:
         result: result of the evaluation.
-        space: the search space.
-        architecture: architecture of the trial.
+        trial: the trial.
         settings: settings of the study.
         python: command that starts Python where the network runs.
     """
+    for former in trial.budget_values.values():
+        measured = {name: former[name] for name in settings.measured}
+        return replace(result, values={**result.values, **measured}, details=trial.details)
     try:
-        values, details = measured_values(space, architecture, settings, python)
+        values, details = measured_values(trial.space, trial.parsed, settings, python)
     except ValueError as error:
         return replace(result, error=str(error))
     return replace(result, values={**result.values, **values}, details=details)

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 
 from nas_rlm.study.evaluation import Outcome
-from nas_rlm.study.trial import COMPLETE, FAILED, Trial
+from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
 from nas_rlm.study.workers import Workers
 from nas_rlm.utils.validation import is_whole_number
 
 MAX_FIRST_FAILURES = 10  # failed trials without a complete one, after which the evaluation counts as broken
 
 
-def check_counts(trials: int | None, timeout: float | None, retries: int) -> None:
+def check_counts(trials: int | None, timeout: float | None, retries: int, cost: float | None = None) -> None:
     """Check the limits of a loop.
 
     Raises:
@@ -24,6 +24,8 @@ def check_counts(trials: int | None, timeout: float | None, retries: int) -> Non
             raise ValueError(f"{name} is {value!r}, expected a whole number of at least {minimum}")
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout is {timeout!r}, expected a positive number of seconds")
+    if cost is not None and not cost > 0:
+        raise ValueError(f"cost is {cost!r}, expected a positive number")
 
 
 def run_trials(
@@ -34,12 +36,12 @@ def run_trials(
     retries: int = 0,
     timeout: float | None = None,
 ) -> Iterator[Trial]:
-    """Evaluate trials until there is no further one, and yield each when it is finished.
+    """Evaluate trials until there is no further one, and yield each when it is finished or paused.
 
     Args:
         workers: evaluate trials.
         claim: returns the next trial, or None if there are enough.
-        finish: records the final outcome of a trial.
+        finish: records the outcome of a trial.
         retry: records an outcome of a trial that is evaluated again.
         retries: how many times a failed trial is evaluated again.
         timeout: seconds after which no further trial is started; None for no limit.
@@ -65,7 +67,7 @@ def run_trials(
                 finish(trial, outcome)
                 states.append(trial.state)
                 yield trial
-                if states.count(FAILED) >= MAX_FIRST_FAILURES and COMPLETE not in states:
+                if states.count(FAILED) >= MAX_FIRST_FAILURES and not {COMPLETE, PAUSED} & set(states):
                     raise RuntimeError(
                         f"the first {len(states)} trials failed, the last one with {trial.error}"
                     )

@@ -7,12 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nas_rlm.search.report import graph_view, render_report
 from nas_rlm.study.results import front_of, search_result
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING, WEIGHTS, Trial
+from nas_rlm.study.store import TrialResult
+from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING, WEIGHTS, Trial
 from nas_rlm.text import from_architecture
 from nas_rlm.utils.axes import axis_label
 from search_spaces import SearchSpace
@@ -33,24 +32,27 @@ class StudyPage:
         self.space, self.settings = space, settings
         self._graphs: dict[int, dict[str, Any]] = {}  # by trial, since they take time
 
-    def render(self, trials: Sequence[Trial], finished: Sequence[Trial], is_running: bool) -> str:
+    def render(self, trials: Sequence[Trial], results: Sequence[TrialResult], is_running: bool) -> str:
         """Return the page as HTML.
 
         Args:
             trials: all trials.
-            finished: those that are complete or failed, in the order in which they finished.
+            results: the results of evaluations in the order in which they arrived.
             is_running: whether the page is to reload itself.
         """
         refresh = f'<meta http-equiv="refresh" content="{RELOAD_SECONDS}">' if is_running else ""
-        page = render_report(self.info(trials, finished), TEMPLATE)
+        page = render_report(self.info(trials, results), TEMPLATE)
         return page.replace("REFRESH\n", f"{refresh}\n" if refresh else "", 1)
 
-    def info(self, trials: Sequence[Trial], finished: Sequence[Trial]) -> dict[str, Any]:
+    def info(self, trials: Sequence[Trial], results: Sequence[TrialResult]) -> dict[str, Any]:
         """Return the data that the page shows, ready for JSON; see `render`."""
         settings, names = self.settings, self.settings.search.all_objectives
+        total_cost = {result.trial.number: result.total_cost for result in results}
+        # Each trial once, at its last result.
+        finished = [
+            result.trial for result in results if result.total_cost == total_cost[result.trial.number]
+        ]
         complete = [trial for trial in finished if trial.state == COMPLETE]
-        total_costs = np.cumsum([trial.cost for trial in finished]).tolist()
-        total_cost = {trial.number: cost for trial, cost in zip(finished, total_costs, strict=True)}
         result = search_result(settings, complete)
         feasible = {t.number for t, is_met in zip(complete, result.feasible.tolist(), strict=True) if is_met}
         on_front = {trial.number for trial in front_of(settings, finished)}
@@ -60,12 +62,13 @@ class StudyPage:
             for i, trial in enumerate(complete, 1)
             if reference
         ]
-        num_running = sum(trial.state == RUNNING for trial in trials)
+        num_running, num_paused = (sum(t.state == state for t in trials) for state in (RUNNING, PAUSED))
+        paused = f" {num_paused} paused," if settings.budgets else ""
         failures = [trial.error for trial in finished if trial.state == FAILED]
         return {
             "title": f"{settings.space}: {', '.join(settings.objectives)}",
-            "subtitle": f"{len(complete):,} trials complete, {len(failures)} failed, {num_running} running;"
-            f" {len(on_front)} on the front",
+            "subtitle": f"{len(complete):,} trials complete, {len(failures)} failed,{paused}"
+            f" {num_running} running; {len(on_front)} on the front",
             "failures": f"{len(failures)} failed, the last one: {failures[-1]}" if failures else "",
             "objectives": [
                 {
@@ -76,6 +79,7 @@ class StudyPage:
                 }
                 for name in names
             ],
+            "cost_unit": "epochs, or other units of the budget," if settings.budgets else "seconds",
             "genes": list(self.space.genes),
             "hypervolume": hypervolume,
             "trials": [
@@ -84,7 +88,7 @@ class StudyPage:
                 for trial in trials
             ],
             "settings": {
-                name: ", ".join(value) if isinstance(value, tuple) else value
+                name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
                 for name, value in asdict(settings).items()
                 if value
             },
@@ -92,18 +96,22 @@ class StudyPage:
 
     def _entry(self, trial: Trial, total_cost: float | None) -> dict[str, Any]:
         """The data of a trial."""
-        names, is_complete = self.settings.search.all_objectives, trial.state == COMPLETE
-        directory = f"trials/{trial.directory.name}"
+        names, has_values = self.settings.search.all_objectives, trial.state in (COMPLETE, PAUSED)
+        directory = trial.directory.relative_to(
+            trial.directory.parents[0 if trial.budget is None else 1].parent
+        )
         files = [name for name in (OUTPUT, ERROR, WEIGHTS) if (trial.directory / name).is_file()]
         return {
             "number": trial.number,
             "architecture": trial.architecture,
             "state": trial.state,
             "seed": trial.seed,
-            "values": [trial.values[name] for name in names] if is_complete else [],
+            "values": [trial.values[name] for name in names] if has_values else [],
             "predicted": [trial.predicted[name] for name in names] if trial.predicted else [],
-            "steps": sorted(trial.steps.items()),
+            "steps": sorted((trial.budget_values or trial.steps).items()),
+            "budget": max(trial.budget_values, default=None),
             "cost": trial.cost,
+            "seconds": trial.seconds,
             "total_cost": total_cost,
             "error": trial.error,
             "genes": self.space.encode(trial.parsed).tolist(),

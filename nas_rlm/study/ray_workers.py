@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,7 +80,8 @@ class RayWorkers:
 
     def start(self, trial: Trial) -> None:
         """Submit the evaluation of a trial."""
-        request = trial.number, trial.architecture, trial.seed, self.settings
+        resume_files = _read_files(trial.resume_from) if trial.resume_from else None
+        request = trial.number, trial.architecture, trial.seed, self.settings, trial.budget, resume_files
         self._running[self._task.remote(self.function, *request)] = trial, time.monotonic()
 
     def wait(self) -> Finished:
@@ -109,10 +111,7 @@ class RayWorkers:
             evaluation: _Evaluation = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             return trial, Outcome(error=error_text(error), cost=time.monotonic() - start)
-        for name, content in evaluation.files.items():
-            path = trial.directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        _write_files(trial.directory, evaluation.files)
         for step, values in evaluation.steps:
             trial.report(step, values)
         return trial, evaluation.outcome
@@ -126,7 +125,13 @@ class RayWorkers:
 
 
 def _evaluate(
-    function: EvaluateFunction | str, number: int, architecture: str, seed: int, settings: StudySettings
+    function: EvaluateFunction | str,
+    number: int,
+    architecture: str,
+    seed: int,
+    settings: StudySettings,
+    budget: float | None,
+    resume_files: Mapping[str, bytes] | None,
 ) -> _Evaluation:
     """Evaluate a trial in a process of the cluster.
 
@@ -136,13 +141,17 @@ def _evaluate(
         architecture: its architecture.
         seed: its seed.
         settings: settings of the study.
+        budget: budget to reach, in a study with budgets.
+        resume_files: files of the evaluation with the budget before by relative path, if there is one.
     """
     steps: list[tuple[int, dict[str, float]]] = []
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as former:
         directory = Path(name)
+        _write_files(Path(former), resume_files or {})
         with open(directory / OUTPUT, "w") as output, redirect_stdout(output), redirect_stderr(output):
             try:
                 trial = Trial(number, architecture, seed, settings.load_space(), directory)
+                trial.budget, trial.resume_from = budget, None if resume_files is None else Path(former)
                 loaded = load_evaluation(function) if isinstance(function, str) else function
             except ValueError as error:
                 return _Evaluation(Outcome(error=error_text(error)))
@@ -154,9 +163,18 @@ def _evaluate(
 
             trial.reporter = report
             outcome = run_evaluation(loaded, trial, settings)
-        files = {
-            str(path.relative_to(directory)): path.read_bytes()
-            for path in directory.rglob("*")
-            if path.is_file()
-        }
-        return _Evaluation(outcome, steps, files)
+        return _Evaluation(outcome, steps, _read_files(directory))
+
+
+def _read_files(directory: Path) -> dict[str, bytes]:
+    """Return the contents of the files in a directory by relative path."""
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
+
+
+def _write_files(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a directory by relative path."""
+    for name, content in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

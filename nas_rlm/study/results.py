@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 
 from nas_rlm.data.tables import Row
 from nas_rlm.plotting.front import draw_front, front_info
+from nas_rlm.search.fidelity_surrogate import level_name
 from nas_rlm.search.result import MEASURED, PREDICTED, SearchResult
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.store import TrialResult
 from nas_rlm.study.trial import COMPLETE, RUNNING, Trial
 
 
@@ -37,16 +39,32 @@ def search_result(settings: StudySettings, trials: Sequence[Trial]) -> SearchRes
     return SearchResult(settings.search, [t.architecture for t in trials], values, status)
 
 
-def labelled_rows(settings: StudySettings, trials: Sequence[Trial]) -> list[Row]:
-    """Return finished trials as rows of the learned objectives; failed ones have no values."""
-    return [
-        Row(
-            settings.space,
-            trial.architecture,
-            {name: trial.values[name] for name in settings.learned} if trial.state == COMPLETE else {},
-        )
-        for trial in trials
-    ]
+def result_rows(settings: StudySettings, results: Sequence[TrialResult]) -> list[Row]:
+    """Return results as rows of the learned objectives; those of failed trials have no values.
+
+    In a study with budgets, a row has all values that the trial had so far, with the names of
+    `nas_rlm.search.fidelity_surrogate.level_name`.
+
+    Args:
+        settings: settings of the study.
+        results: results in the order in which they arrived.
+    """
+    return [Row(settings.space, r.trial.architecture, _learned_values(settings, r)) for r in results]
+
+
+def _learned_values(settings: StudySettings, result: TrialResult) -> dict[str, float]:
+    """The learned objectives of a trial when a result arrived."""
+    trial = result.trial
+    if result.is_failure:
+        return {}
+    if result.budget is None:
+        return {name: trial.values[name] for name in settings.learned}
+    values = {name: trial.budget_values[result.budget][name] for name in settings.measured}
+    for level, budget in enumerate(settings.budgets):
+        if budget <= result.budget and budget in trial.budget_values:
+            of_budget = trial.budget_values[budget]
+            values |= {level_name(n, settings.budgets, level): of_budget[n] for n in settings.evaluated}
+    return values
 
 
 def front_of(settings: StudySettings, trials: Sequence[Trial]) -> list[Trial]:
@@ -84,7 +102,9 @@ def trial_records(settings: StudySettings, trials: Sequence[Trial]) -> list[dict
             "state": trial.state,
             **{name: trial.values.get(name) for name in settings.search.all_objectives},
             "is_on_front": trial in front,
+            **({"budget": max(trial.budget_values, default=0)} if settings.budgets else {}),
             "cost": trial.cost,
+            **({"seconds": trial.seconds} if settings.budgets else {}),
             "seed": trial.seed,
             "error": trial.error,
         }

@@ -47,6 +47,7 @@ class StudySettings:
         model: fingerprint of the model and of the space's file.
         model_name: name or directory of the model.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that is not registered; otherwise empty.
+        budgets: budgets of evaluations, such as epochs, ascending; empty if a trial has one evaluation.
 
     Raises:
         ValueError: a setting is invalid, or two settings contradict each other.
@@ -62,6 +63,7 @@ class StudySettings:
     model: str = ""
     model_name: str = ""
     location: str = ""
+    budgets: tuple[int | float, ...] = ()
 
     __pydantic_config__: ClassVar[ConfigDict] = NO_OTHER_KEYS  # applies where pydantic reads settings
 
@@ -79,10 +81,21 @@ class StudySettings:
                 raise ValueError(f"{name!r} is to be predicted, but is no objective: {suggest(name, names)}")
             if name in (*EXACT_OBJECTIVES, *self.measured):
                 raise ValueError(f"{name!r} is to be predicted, but is exact or measured")
+        if self.budgets:
+            self._check_budgets()
         if self.device and not self.measured:
             raise ValueError(
                 f"no objective of {self.device} is among {', '.join(names)}:"
                 f" expected latency/{self.device} or memory/{self.device}"
+            )
+
+    def _check_budgets(self) -> None:
+        numbers = [b for b in self.budgets if isinstance(b, int | float) and 0 < b < math.inf]
+        if len(numbers) < len(self.budgets) or len(numbers) < 2 or sorted(set(numbers)) != numbers:
+            raise ValueError(f"budgets are {list(self.budgets)}, expected ascending numbers such as 1, 4, 16")
+        if not self.evaluated:
+            raise ValueError(
+                "budgets without an objective that an evaluation gives: expected one such as accuracy"
             )
 
     @cached_property

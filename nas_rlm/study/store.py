@@ -1,13 +1,14 @@
 """The trials of a study in its directory: an append-only log that several processes share.
 
 The file trials.jsonl is the whole state. Each line is an event and is on disk before the work goes on: `ask`,
-`add`, `start`, `report`, `complete`, `retry` and `fail`. Processes append under a lock of the directory. A
-line that a killed process left incomplete is removed by the next process that writes.
+`add`, `continue`, `start`, `report`, `pause`, `complete`, `retry` and `fail`. Processes append under a lock
+of the directory. A line that a killed process left incomplete is removed by the next process that writes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import socket
@@ -22,10 +23,11 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING, Trial, Values
+from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, RUNNING, Trial, Values
 from nas_rlm.utils.json_lines import append_records
 from search_spaces import SearchSpace
 
+RESULTS = {"pause": PAUSED, "complete": COMPLETE, "fail": FAILED, "retry": RUNNING}  # event to state
 LOG, LOCK, OWNERS, TRIALS = "trials.jsonl", ".lock", ".owners", "trials"
 
 
@@ -47,14 +49,31 @@ class Ask:
     """What architectures were suggested from.
 
     Args:
-        num_finished: number of finished trials.
+        num_results: number of results, see `TrialStore.results`.
         pending: architectures of running trials.
         count: number of suggested architectures.
     """
 
-    num_finished: int
+    num_results: int
     pending: tuple[str, ...]
     count: int
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A result in the order in which they arrived.
+
+    Args:
+        trial: the trial.
+        budget: the budget of the evaluation; None in a study without budgets.
+        total_cost: cost of all evaluations of the study up to this one, see `Trial.cost`.
+        is_failure: whether the evaluation failed.
+    """
+
+    trial: Trial
+    budget: float | None
+    total_cost: float
+    is_failure: bool
 
 
 @dataclass(frozen=True)
@@ -86,19 +105,26 @@ class TrialStore:
         directory: the directory of the study, which exists.
         space: its search space.
         seed: its seed.
+        budgets: budgets of its evaluations, ascending; empty if they have none.
 
     Attributes:
         trials: all trials by number, as of the last `refresh`.
         finished: the trials that are complete or failed, in the order in which they finished.
+        results: the results of evaluations in the order in which they arrived, also those of paused trials.
+        cost: cost of all evaluations, see `Trial.cost`.
         asks: what the trials were suggested from, in order.
         reporter: records the values of a step of a trial, for `Trial.report`.
     """
 
-    def __init__(self, directory: Path, space: SearchSpace[Any], seed: int) -> None:
-        self.directory, self.space, self.seed = directory, space, seed
+    def __init__(
+        self, directory: Path, space: SearchSpace[Any], seed: int, budgets: Sequence[float] = ()
+    ) -> None:
+        self.directory, self.space, self.seed, self.budgets = directory, space, seed, tuple(budgets)
         self.path = directory / LOG
         self.trials: list[Trial] = []
         self.finished: list[Trial] = []
+        self.results: list[TrialResult] = []
+        self.cost = 0.0
         self.asks: list[Ask] = []
         self.reporter: Callable[[Trial, int, Values], None] | None = None
         self._size = self._num_lines = 0  # of the log that was read
@@ -129,11 +155,11 @@ class TrialStore:
         return [trial for trial in self.trials if trial.state == RUNNING]
 
     def ask(self, suggest: Suggest, count: int, owner: str = "") -> list[Trial]:
-        """Add trials with suggested architectures.
+        """Add trials with suggested architectures, or continue the paused trials that have them.
 
         Args:
-            suggest: returns at most as many new architectures; is called under the lock with the current
-                trials, so that no two processes get the same architecture.
+            suggest: returns at most as many architectures that no trial has, or a paused one; is called under
+                the lock with the current trials, so that no two processes get the same architecture.
             count: number of trials.
             owner: see `Trial`.
 
@@ -143,22 +169,27 @@ class TrialStore:
         with self._locked():
             return self._ask(suggest, count, owner)
 
-    def claim(self, suggest: Suggest, limit: float, owner: str, evaluation: str = "") -> Trial | None:
+    def claim(
+        self, suggest: Suggest, limit: float, owner: str, evaluation: str = "", max_cost: float = math.inf
+    ) -> Trial | None:
         """Return the next trial to evaluate, or None if there are enough.
 
-        It is one whose process died, or else a new one.
+        It is one whose process died, or else a new or a paused one.
 
         Args:
             suggest: see `ask`.
             limit: number of finished trials that is wanted.
             owner: the process that evaluates it.
             evaluation: location of the function that evaluates it, if it has one.
+            max_cost: cost of the study, with that of trials that are running, which is not to be exceeded.
         """
         with self._locked():
             owned = [trial for trial in self.running() if trial.owner]
             trial = next((trial for trial in owned if not self._is_alive(trial.owner)), None)
-            if trial is None and len(self.finished) + len(owned) < limit:
-                trial = next(iter(self._ask(suggest, 1, owner)), None)
+            is_last = [trial.budget is None or trial.budget == self.budgets[-1] for trial in owned]
+            if trial is None and len(self.finished) + sum(is_last) < limit:
+                cost = self.cost + sum(trial.next_cost for trial in owned)
+                trial = next(iter(self._ask(suggest, 1, owner, max_cost - cost)), None)
             if trial is not None:
                 self._start(trial, owner, evaluation)
             return trial
@@ -167,7 +198,7 @@ class TrialStore:
         """Add a trial that was evaluated before."""
         with self._locked():
             (trial,) = self._ask(lambda count: [suggestion], 1, "", is_suggested=False)
-            self._append(_finished(trial, result))
+            self._append(self._result_event(trial, result, is_added=True))
             return trial
 
     def report(self, trial: Trial, step: int, values: Mapping[str, float]) -> None:
@@ -181,27 +212,29 @@ class TrialStore:
             self._append({"event": "report", "trial": trial.number, "step": step, "values": dict(values)})
 
     def finish(self, trial: Trial, result: Result) -> None:
-        """Record the result of a running trial, which is final.
+        """Record the result of a running trial, which is final unless it has less than the full budget.
 
         Raises:
             ValueError: the trial is not running.
         """
         with self._locked():
             self.check_running(trial)
-            self._append(_finished(trial, result))
+            self._append(self._result_event(trial, result))
 
     def restart(self, trial: Trial, result: Result, owner: str) -> None:
         """Record a failed attempt of a trial and the start of the next one."""
         with self._locked():
-            self._append({**_finished(trial, result), "event": "retry"})
+            self._append({**self._result_event(trial, result), "event": "retry"})
             self._start(trial, owner, trial.evaluation)
 
     def check_running(self, trial: Trial) -> None:
-        """Refuse a trial that is finished.
+        """Refuse a trial that is paused or finished.
 
         Raises:
             ValueError: it is.
         """
+        if trial.state == PAUSED:
+            raise ValueError(f"trial {trial.number} is paused: it runs again once `ask` returns it")
         if trial.state != RUNNING:
             raise ValueError(f"trial {trial.number} is {trial.state} already: its result is final")
 
@@ -241,9 +274,22 @@ class TrialStore:
                 os.truncate(self.path, self._size)  # the incomplete line of a process that was killed
             yield
 
-    def _ask(self, suggest: Suggest, count: int, owner: str, is_suggested: bool = True) -> list[Trial]:
-        suggestions = suggest(count)
-        first = len(self.trials)
+    def _ask(
+        self, suggest: Suggest, count: int, owner: str, max_cost: float = math.inf, is_suggested: bool = True
+    ) -> list[Trial]:
+        """Add or continue trials whose evaluations cost at most as much; none if nothing is left to spend."""
+        if max_cost <= 0:
+            return []
+        suggestions, first = suggest(count), len(self.trials)
+        if self.budgets and is_suggested and suggestions:
+            name = suggestions[0].architecture
+            paused = next((t for t in self.trials if t.state == PAUSED and t.architecture == name), None)
+            reached = max(paused.budget_values) if paused else 0
+            if next(budget for budget in self.budgets if budget > reached) - reached > max_cost:
+                return []
+            if paused:
+                self._append({"event": "continue", "trial": paused.number, "owner": owner})
+                return [paused]
         entries = [
             {"architecture": s.architecture, "seed": self._trial_seed(first + i)}
             | ({"predicted": s.predicted} if s.predicted else {})
@@ -253,6 +299,26 @@ class TrialStore:
             kind = "ask" if is_suggested else "add"
             self._append({"event": kind, "trials": entries, "owner": owner})
         return self.trials[first:]
+
+    def _evaluation_directory(self, number: int, budget: float | None) -> Path:
+        """The directory of the evaluation of a trial with a budget."""
+        directory = self.directory / TRIALS / f"{number:05d}"
+        return directory if budget is None else directory / f"budget{budget:g}"
+
+    def _result_event(self, trial: Trial, result: Result, is_added: bool = False) -> dict[str, Any]:
+        """The event of a result."""
+        is_paused = trial.budget is not None and trial.budget < self.budgets[-1]
+        event = {
+            "event": "fail" if result.error else "pause" if is_paused else "complete",
+            "trial": trial.number,
+            "values": dict(result.values),
+            "cost": round(result.cost, 6),
+            "environment": dict(result.environment),
+            "details": dict(result.details),
+        }
+        if trial.budget is not None:
+            event["budget_cost"] = 0 if is_added else trial.next_cost
+        return event | ({"error": result.error} if result.error else {})
 
     def _start(self, trial: Trial, owner: str, evaluation: str) -> None:
         self._append({"event": "start", "trial": trial.number, "owner": owner, "evaluation": evaluation})
@@ -270,12 +336,14 @@ class TrialStore:
         kind = event["event"]
         if kind in ("ask", "add"):
             if kind == "ask":
-                pending = tuple(trial.architecture for trial in self.running())
-                self.asks.append(Ask(len(self.finished), pending, len(event["trials"])))
+                self._remember_ask(len(event["trials"]))
             for entry in event["trials"]:
-                number = len(self.trials)
-                directory = self.directory / TRIALS / f"{number:05d}"
+                number, budget = len(self.trials), None
+                if self.budgets:
+                    budget = self.budgets[0 if kind == "ask" else -1]
+                directory = self._evaluation_directory(number, budget)
                 trial = Trial(number, str(entry["architecture"]), int(entry["seed"]), self.space, directory)
+                trial.budget = budget
                 trial.owner, trial.predicted = event["owner"], entry.get("predicted", {})
                 if self.reporter:
                     trial.reporter = partial(self.reporter, trial)
@@ -285,27 +353,38 @@ class TrialStore:
         if kind == "start":
             trial.owner, trial.evaluation, trial.steps = event["owner"], event["evaluation"], {}
             trial.attempts += 1
+        elif kind == "continue":
+            self._remember_ask(1)
+            reached = max(trial.budget_values)
+            trial.state, trial.owner, trial.resume_from = RUNNING, event["owner"], trial.directory
+            trial.budget = next(budget for budget in self.budgets if budget > reached)
+            trial.directory = self._evaluation_directory(trial.number, trial.budget)
+            trial.steps, trial.attempts = {}, 0
         elif kind == "report":
             trial.steps[int(event["step"])] = event["values"]
-        elif kind in ("complete", "fail", "retry"):
-            trial.cost += event["cost"]
-            trial.values, trial.error = event["values"], event.get("error", "")
-            trial.environment, trial.details = event["environment"], event["details"]
-            if kind != "retry":
-                trial.state = COMPLETE if kind == "complete" else FAILED
-                self.finished.append(trial)
+        elif kind in RESULTS:
+            self._apply_result(trial, event)
         else:
             raise ValueError(kind)
 
+    def _remember_ask(self, count: int) -> None:
+        """Keep what a number of architectures were suggested from."""
+        pending = tuple(trial.architecture for trial in self.running())
+        self.asks.append(Ask(len(self.results), pending, count))
 
-def _finished(trial: Trial, result: Result) -> dict[str, Any]:
-    """The event of a result."""
-    event = {
-        "event": "fail" if result.error else "complete",
-        "trial": trial.number,
-        "values": dict(result.values),
-        "cost": round(result.cost, 6),
-        "environment": dict(result.environment),
-        "details": dict(result.details),
-    }
-    return event | ({"error": result.error} if result.error else {})
+    def _apply_result(self, trial: Trial, event: Mapping[str, Any]) -> None:
+        """Change a trial, and the lists of results, as the event of a result says."""
+        kind, cost = event["event"], event.get("budget_cost", event["cost"])
+        trial.seconds += event["cost"]
+        trial.cost += cost
+        self.cost += cost
+        trial.values, trial.error = event["values"], event.get("error", "")
+        trial.environment, trial.details = event["environment"], event["details"]
+        if kind == "retry":
+            return
+        trial.state = RESULTS[kind]
+        if trial.budget is not None and kind != "fail":
+            trial.budget_values[trial.budget] = event["values"]
+        self.results.append(TrialResult(trial, trial.budget, self.cost, kind == "fail"))
+        if kind != "pause":
+            self.finished.append(trial)

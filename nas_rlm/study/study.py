@@ -29,11 +29,11 @@ from nas_rlm.study.evaluation import (
 )
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
 from nas_rlm.study.optimization import check_counts, run_trials
-from nas_rlm.study.results import labelled_rows
+from nas_rlm.study.results import result_rows
 from nas_rlm.study.settings import NotFiniteError, StudySettings, open_directory
 from nas_rlm.study.store import Result, Suggestion
 from nas_rlm.study.suggestion import Suggester
-from nas_rlm.study.trial import Trial, Values
+from nas_rlm.study.trial import PAUSED, Trial, Values
 from nas_rlm.study.view import StudyView
 from nas_rlm.study.workers import make_workers
 from nas_rlm.utils.progress import progress_bar
@@ -76,6 +76,9 @@ class Study(StudyView):
         predicted: objectives that are not evaluated: their values are the model's predictions.
         maximise: objectives that are maximised although their kind is not.
         python: command that starts Python where networks are measured, such as `ssh box .venv/bin/python`.
+        budgets: ascending budgets of a training, such as 1, 4 and 16 epochs. A trial is evaluated with the
+            first one, and is continued to the next ones only if its predicted final values are worth the
+            cost. `best` and `front` have trials with the last budget.
 
     Raises:
         ValueError: an argument is invalid, or the directory holds other files or a study with other settings.
@@ -96,6 +99,7 @@ class Study(StudyView):
         predicted: Sequence[str] = (),
         maximise: Sequence[str] = (),
         python: str = "",
+        budgets: Sequence[float] = (),
     ) -> None:
         search_space = search_spaces.get(space) if isinstance(space, str) else space
         if not search_space.is_built_in:
@@ -110,6 +114,7 @@ class Study(StudyView):
             seed,
             model_name="" if isinstance(model, RLM) else str(model),
             location=search_spaces.location_of(search_space),
+            budgets=tuple(budgets),
         )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         settings = replace(settings, model=fingerprint(search_space) + rlm.fingerprint)
@@ -134,6 +139,9 @@ class Study(StudyView):
     def ask(self, n: int | None = None) -> Trial | list[Trial]:
         """Return trials to evaluate: architectures that no trial has.
 
+        In a study with budgets, they are to be evaluated with `trial.budget`, and may be paused trials that
+        are continued, from the files in `trial.resume_from`.
+
         Args:
             n: number of trials, for a list; by default one trial.
 
@@ -146,7 +154,10 @@ class Study(StudyView):
         count = 1 if n is None else n
         if not is_whole_number(count) or count < 1:
             raise ValueError(f"the number of trials is {n!r}, expected a positive whole number")
-        trials = self._store.ask(self._suggest, int(count))
+        if self.settings.budgets:
+            trials = [trial for _ in range(count) for trial in self._store.ask(self._suggest, 1)]
+        else:
+            trials = self._store.ask(self._suggest, int(count))
         if not trials:
             raise ValueError(f"each architecture of {self.settings.space} has a trial: there are no others")
         if len(trials) < count:
@@ -167,6 +178,8 @@ class Study(StudyView):
         cost: float = 0.0,
     ) -> None:
         """Record the values of a trial, the values of a step of its training, or its failure.
+
+        In a study with budgets, a trial with less than the full budget is paused.
 
         Values of `flops`, `params`, of `device` and of `predicted` are added and not given.
 
@@ -247,6 +260,7 @@ class Study(StudyView):
         workers: int = 0,
         callbacks: Iterable[Callback] = (),
         *,
+        cost: float | None = None,
         time_limit: float | None = None,
         retries: int = 0,
         ray: str = "",
@@ -260,13 +274,17 @@ class Study(StudyView):
 
         Args:
             evaluate: function of a trial that returns its values, or a pair of values and trained weights
-                (a `state_dict` or module), which are stored; or its location, such as `mine.py:train`.
+                (a `state_dict` or module), which are stored; or its location, such as `mine.py:train`. In a
+                study with budgets it is a function of the trial, the budget to reach, and the directory of
+                its evaluation with the budget before, where it stored the state of the training, or None.
             trials: number of finished trials of the study, with those of earlier calls, at which it ends;
                 None for no limit.
             timeout: seconds after which no further trial is started; None for no limit.
             workers: number of processes that evaluate trials, with a GPU or a set of cores each; 0 evaluates
                 in this process.
-            callbacks: functions of the study and a finished trial. They may call `stop`.
+            callbacks: functions of the study and a finished or paused trial. They may call `stop`.
+            cost: cost of the study, with that of earlier calls, which is not exceeded; see `Study.cost`. In
+                seconds, the last evaluation may exceed it. None for no limit.
             time_limit: seconds that one evaluation may take, for workers.
             retries: how many times a failed trial is evaluated again.
             ray: address of a Ray cluster that evaluates trials, `workers` at a time: auto, HOST:6379,
@@ -279,11 +297,11 @@ class Study(StudyView):
         """
         if self.settings.device:
             check_device(Device.parse(self.settings.device), self.python)
-        check_counts(trials, timeout, retries)
+        check_counts(trials, timeout, retries, cost)
         pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
         location = evaluate if isinstance(evaluate, str) else location_of(evaluate)
         self._is_stopped = False
-        limit = math.inf if trials is None else trials
+        limit, max_cost = (math.inf if value is None else value for value in (trials, cost))
         with (
             self._store.owner() as owner,
             progress_bar(
@@ -298,13 +316,13 @@ class Study(StudyView):
             def claim() -> Trial | None:
                 if self._is_stopped:
                     return None
-                return self._store.claim(self._suggest, limit, owner, location)
+                return self._store.claim(self._suggest, limit, owner, location, max_cost)
 
             def retry(trial: Trial, outcome: Outcome) -> None:
                 self._store.restart(trial, outcome.result, owner)
 
             for trial in run_trials(pool, claim, self._finish, retry, retries, timeout):
-                bar.update()
+                bar.update(trial.state != PAUSED)
                 self._files.write_page_if_due(self._store)
                 for callback in callbacks:
                     callback(self, trial)
@@ -333,10 +351,11 @@ class Study(StudyView):
         function = evaluate or found.evaluation
         if not function:
             raise ValueError(f"the function of trial {found.number} is not known: give its location")
-        target = Path(directory or self.directory / "retrained" / found.directory.name)
+        target = Path(directory or self.directory / "retrained" / f"{found.number:05d}")
         check_new_directory(target)
         loaded = load_evaluation(function) if isinstance(function, str) else function
         copy = Trial(found.number, found.architecture, found.seed, self.space, target)
+        copy.budget = max(self.settings.budgets, default=None)
         copy.reporter = lambda step, values: copy.steps.update(
             {step: self.settings.checked_values(values, complete=False)}
         )
@@ -369,7 +388,7 @@ class Study(StudyView):
         objectives = objectives or self.settings.search.all_objectives
         self._store.refresh()
         return self._suggester.predict(
-            labelled_rows(self.settings, self._store.finished), names, objectives, quantiles
+            result_rows(self.settings, self._store.results), names, objectives, quantiles
         )
 
     @property
@@ -387,7 +406,7 @@ class Study(StudyView):
     def _suggest(self, count: int) -> list[Suggestion]:
         """Architectures without a trial, by the trials that the store has read."""
         store = self._store
-        rows = labelled_rows(self.settings, store.finished)
+        rows = result_rows(self.settings, store.results)
         pending = [trial.architecture for trial in store.running()]
         return self._suggester.suggest(rows, pending, count, store.asks)
 
@@ -398,7 +417,7 @@ class Study(StudyView):
             values = {**result.values, **self._free_values(trial.parsed)}
             result = replace(result, values=values)
         if not result.error and self.settings.measured:
-            result = with_measurement(result, self.space, trial.parsed, self.settings, self.python)
+            result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
 
     def _free_values(self, architecture: Any) -> dict[str, float]:

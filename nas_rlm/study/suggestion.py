@@ -11,6 +11,8 @@ import numpy as np
 from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
+from nas_rlm.search.fidelity_choice import choose_next
+from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
@@ -50,10 +52,11 @@ class Suggester:
     def suggest(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, past: Sequence[Ask] = ()
     ) -> list[Suggestion]:
-        """Return architectures to evaluate next.
+        """Return architectures to evaluate next; in a study with budgets one, which may be a paused one.
 
         Args:
-            rows: finished trials in order, with the learned objectives; one without them is a failure.
+            rows: results in order, with the learned objectives, see `nas_rlm.study.results.result_rows`; one
+                without them is a failure.
             pending: architectures of running trials.
             count: number of architectures.
             past: the earlier suggestions of the study, in order.
@@ -65,7 +68,7 @@ class Suggester:
         surrogate = self._suggesting.updated(rows)
         names = self._propose(surrogate, count, pending)
         self._past.append(Ask(len(rows), tuple(pending), len(names)))
-        if not surrogate.is_ready or not names:
+        if not _can_predict(surrogate) or not names:
             return [Suggestion(name) for name in names]
         objectives = self.settings.search.all_objectives
         values = surrogate.predict(self.space, [self.space.parse(name) for name in names], objectives)
@@ -94,7 +97,7 @@ class Suggester:
         """
         surrogate = self._predicting.updated(rows)
         parsed = [self.space.parse(name) for name in architectures]
-        if surrogate.is_ready:
+        if _can_predict(surrogate):
             return surrogate.predict(self.space, parsed, objectives, quantiles)
         try:
             self.predictor.check(objectives)
@@ -112,7 +115,7 @@ class Suggester:
             self._past, self._suggesting = [], self._new_surrogate()
         missing = past[len(self._past) :]
         for ask in progress_bar(missing, "earlier suggestions", unit="trial", delay=2, disable=not missing):
-            surrogate = self._suggesting.updated(rows[: ask.num_finished])
+            surrogate = self._suggesting.updated(rows[: ask.num_results])
             self._propose(surrogate, ask.count, ask.pending)
             self._past.append(ask)
 
@@ -120,11 +123,20 @@ class Suggester:
         """Select candidates, without the warnings of predictions for spaces that have no labels yet."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
+            if isinstance(surrogate, FidelitySurrogate):
+                chosen = choose_next(surrogate, self.settings.search, pending)
+                return [chosen] if chosen else []
             return propose(surrogate, self.settings.search, count, pending=pending)
 
     def _new_surrogate(self) -> GrowingSurrogate:
-        learned = self.settings.learned or self.settings.objectives
-        return GrowingSurrogate(self.space, self.rlm, self.predictor, learned)
+        return GrowingSurrogate(self.space, self.rlm, self.predictor, self.settings)
+
+
+def _can_predict(surrogate: OnlineSurrogate) -> bool:
+    """Whether a surrogate can predict the values of complete trials."""
+    if isinstance(surrogate, FidelitySurrogate):
+        return surrogate.predicts_full_budget
+    return surrogate.is_ready
 
 
 class GrowingSurrogate:
@@ -134,16 +146,23 @@ class GrowingSurrogate:
         space: the search space.
         rlm: the model, whose surrogates are sources of transfer.
         predictor: predicts objectives that are not learned.
-        learned: the learned objectives.
+        settings: settings of the study.
     """
 
     def __init__(
-        self, space: SearchSpace[Any], rlm: RLM, predictor: ObjectivePredictor, learned: Sequence[str]
+        self, space: SearchSpace[Any], rlm: RLM, predictor: ObjectivePredictor, settings: StudySettings
     ) -> None:
         self.cached_predictor = CachedPredictor(predictor, space)
-        self.learned, self.sources = tuple(learned), graph_surrogates(rlm.surrogates)
+        self.settings, self.sources = settings, graph_surrogates(rlm.surrogates)
         self._rows: list[Row] = []
-        self._surrogate = OnlineSurrogate(self.cached_predictor, self.learned, self.sources)
+        self._surrogate = self._without_rows()
+
+    def _without_rows(self) -> OnlineSurrogate:
+        settings = self.settings
+        arguments = self.cached_predictor, settings.learned or settings.objectives, self.sources
+        if settings.budgets:
+            return FidelitySurrogate(*arguments, settings.evaluated, settings.budgets)
+        return OnlineSurrogate(*arguments)
 
     def updated(self, rows: Sequence[Row]) -> OnlineSurrogate:
         """Return the surrogate of rows.
@@ -152,7 +171,7 @@ class GrowingSurrogate:
         """
         if list(rows[: len(self._rows)]) != self._rows:
             self._rows = []
-            self._surrogate = OnlineSurrogate(self.cached_predictor, self.learned, self.sources)
+            self._surrogate = self._without_rows()
         for row in rows[len(self._rows) :]:
             self._surrogate.update([row])
             self._rows.append(row)

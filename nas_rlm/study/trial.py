@@ -14,7 +14,7 @@ from search_spaces import SearchSpace
 if TYPE_CHECKING:
     from torch import fx
 
-RUNNING, COMPLETE, FAILED = "running", "complete", "failed"
+RUNNING, PAUSED, COMPLETE, FAILED = "running", "paused", "complete", "failed"
 WEIGHTS, ERROR, OUTPUT = "weights.safetensors", "error.txt", "output.txt"  # files in a trial's directory
 
 Values = Mapping[str, float] | float  # by objective; a number where there is a single objective to give
@@ -38,15 +38,20 @@ class Trial:
         seed: seed of the initial weights; `numpy`, `random` and `torch` are seeded with it as well before the
             evaluation.
         space: the search space.
-        directory: a directory of the trial's own, for checkpoints and other files.
+        directory: a directory of the trial's own, for checkpoints and other files; in a study with budgets
+            that of the present or last evaluation.
 
     Attributes:
-        state: `running`, `complete` or `failed`.
-        values: value of each objective and constrained objective, of a trial that is complete.
+        state: `running`, `complete` or `failed`; `paused` after an evaluation with less than the full budget.
+        values: value of each objective and constrained objective, of a trial that is complete or paused.
+        budget: budget of the present or last evaluation, in a study with budgets; otherwise None.
+        budget_values: by budget, the values of evaluations so far, in a study with budgets.
+        resume_from: directory of the evaluation with the budget before, or None if it starts from scratch.
         steps: by step, the values that were reported during the evaluation.
         predicted: by objective, the quantiles at .1, .5 and .9 that were predicted when the trial was asked
             for; empty while there were too few trials to predict.
-        cost: seconds that its evaluations took.
+        cost: budget that its evaluations used in total, in a study with budgets; otherwise seconds.
+        seconds: seconds that its evaluations took.
         error: why it failed; error.txt in its directory has the traceback.
         attempts: number of evaluations that were started.
         environment: description of the machine and the packages of the evaluation.
@@ -62,9 +67,13 @@ class Trial:
     directory: Path = field(repr=False)
     state: str = RUNNING
     values: dict[str, float] = field(default_factory=dict)
+    budget: float | None = None
+    budget_values: dict[float, dict[str, float]] = field(default_factory=dict, repr=False)
+    resume_from: Path | None = field(default=None, repr=False)
     steps: dict[int, dict[str, float]] = field(default_factory=dict, repr=False)
     predicted: dict[str, list[float]] = field(default_factory=dict, repr=False)
     cost: float = 0.0
+    seconds: float = field(default=0.0, repr=False)
     error: str = ""
     attempts: int = field(default=0, repr=False)
     environment: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -82,6 +91,11 @@ class Trial:
     def last_values(self) -> dict[str, float]:
         """The values of the last step that was reported; empty if there is none."""
         return self.steps[max(self.steps)] if self.steps else {}
+
+    @property
+    def next_cost(self) -> float:
+        """The budget that its present evaluation adds; 0 in a study without budgets."""
+        return (self.budget or 0) - max(self.budget_values, default=0)
 
     @property
     def weights_file(self) -> Path | None:

@@ -51,7 +51,7 @@ class StudyView:
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         self.directory, self.settings, self.space = directory, settings, space
-        self._store = TrialStore(directory, space, settings.seed)
+        self._store = TrialStore(directory, space, settings.seed, settings.budgets)
         self._files = StudyFiles(directory, space, settings)
 
     def __repr__(self) -> str:
@@ -71,6 +71,12 @@ class StudyView:
     def pending(self) -> list[Trial]:
         """The trials that were asked for and have no result yet, also those of a process that was killed."""
         return [trial for trial in self.trials if trial.state == RUNNING]
+
+    @property
+    def cost(self) -> float:
+        """Cost of all evaluations: in a study with budgets the budget that they used, otherwise seconds."""
+        self._store.refresh()
+        return self._store.cost
 
     @property
     def front(self) -> list[Trial]:
@@ -96,7 +102,8 @@ class StudyView:
 
         Returns:
             `number`, `architecture`, `state`, a value of each objective, `is_on_front`, `cost`, `seed` and
-            `error`.
+            `error`; in a study with budgets also `budget`, the largest one that the trial reached, and
+            `seconds`.
         """
         self._store.refresh()
         return trial_records(self.settings, self._store.trials)

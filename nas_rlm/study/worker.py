@@ -30,7 +30,7 @@ def evaluate_trial(directory: Path, number: int, location: str) -> None:
         location: `FILE.py:FUNCTION` or `MODULE:FUNCTION`.
     """
     settings = read_settings(directory)
-    store = TrialStore(directory, settings.load_space(), settings.seed)
+    store = TrialStore(directory, settings.load_space(), settings.seed, settings.budgets)
     store.reporter = lambda trial, step, values: store.report(
         trial, step, settings.checked_values(values, complete=False)
     )

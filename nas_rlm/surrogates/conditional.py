@@ -94,7 +94,7 @@ class ConditionalSurrogate:
             ValueError: fewer than `MIN_LABELS` networks have labels of the objective and all given numbers.
         """
         rows, predicted = _complete_rows(values, objective, given)[:MAX_FEW_LABELS], predicted or {}
-        transforms = {name: _transform(name, values[name]) for name in given}
+        transforms = {name: given_transform(name, values[name]) for name in given}
         of_rows = {name: values[name][rows] for name in given}
         inputs = _with_given(features[rows], of_rows, transforms, predicted)
         names, labels = (*given, *(f"{name} predicted" for name in predicted)), values[objective][rows]
@@ -172,7 +172,7 @@ class CorrectedSurrogate:
         predicted = self.surrogate.predict(features, self.objective)
         mean = predicted.mean.copy()
         for name, coefficient in self.coefficients.items():
-            scores = _scores(self.surrogate.transforms[name], given[name])
+            scores = given_scores(self.surrogate.transforms[name], given[name])
             residuals = scores - self.surrogate.predict(features, name).mean
             mean += coefficient * np.clip(residuals, -self.limits[name], self.limits[name])
         return replace(predicted, mean=mean, std=self.std_factor * predicted.std)
@@ -221,13 +221,13 @@ def _complete_rows(values: Mapping[str, np.ndarray], objective: str, given: Sequ
     return rows
 
 
-def _transform(name: str, values: np.ndarray) -> NormalScoreTransform:
+def given_transform(name: str, values: np.ndarray) -> NormalScoreTransform:
     """Return the transform of a given number to its score."""
     kind = kind_of(name)
     return NormalScoreTransform(values[np.isfinite(values)], kind.maximum, minimum=kind.minimum)
 
 
-def _scores(transform: NormalScoreTransform, values: np.ndarray) -> np.ndarray:
+def given_scores(transform: NormalScoreTransform, values: np.ndarray) -> np.ndarray:
     """Return the scores of given numbers, with bounds, since the slope of the tails may be 0."""
     low, high = transform.scores.min() - MAX_EXTRAPOLATION, transform.scores.max() + MAX_EXTRAPOLATION
     return np.clip(transform.forward(values), low, high)
@@ -240,7 +240,7 @@ def _with_given(
     predicted: Mapping[str, SourceSurrogate],
 ) -> Tensor:
     """Return features of N networks with the scores of given numbers and with predictions of them."""
-    scores = [torch.from_numpy(_scores(t, given[name])) for name, t in transforms.items()]
+    scores = [torch.from_numpy(given_scores(t, given[name])) for name, t in transforms.items()]
     predictions = [source.predict(features.nan_to_num()) for source in predicted.values()]
     return torch.cat([features, *(column[:, None] for column in (*scores, *predictions))], 1)
 

@@ -139,7 +139,7 @@ class GraphSurrogate:
                 evidence[name] = cross_validate(features[labelled], transform, of_folds, num_linear)
         return replace(unfitted, hyperparameters=hyperparameters, evidence=evidence)._with_alpha()
 
-    def conditioned(self, features: Tensor, values: np.ndarray) -> GraphSurrogate:
+    def conditioned(self, features: Tensor, values: np.ndarray, weighted: bool = True) -> GraphSurrogate:
         """Return a surrogate of other labels with the same hyperparameters, which takes milliseconds.
 
         Cross-validation weights the Gaussian processes again, without fitting hyperparameters for each fold.
@@ -147,9 +147,12 @@ class GraphSurrogate:
         Args:
             features: features of M labelled networks, float64 [M, D].
             values: labels of the K objectives, float64 [M, K], NaN where a network is not labelled.
+            weighted: whether it does; otherwise the weights stay as they are.
         """
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = replace(self, features=features, values=values)
+        if not weighted:
+            return unfitted._with_alpha()
         evidence = {}
         for name, labelled in zip(self.objectives, unfitted._labelled, strict=True):
             of_folds = self.hyperparameters[name][:, None].expand(-1, NUM_FOLDS, -1)

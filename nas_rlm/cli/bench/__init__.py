@@ -19,6 +19,7 @@ from nas_rlm.cli.bench import (
     reliability,
     search,
     speed,
+    study,
     text,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "reliability",
     "search",
     "speed",
+    "study",
     "text",
 ]

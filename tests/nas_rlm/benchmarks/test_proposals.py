@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from nas_rlm import RLM
 from nas_rlm.benchmarks import proposals
 from nas_rlm.benchmarks.proposals import METHODS, ProposalBenchmark, mean_and_worst, proposal_benchmark
 from nas_rlm.data import Table
@@ -61,3 +62,13 @@ def test_finished_searches_are_skipped(benchmark):
     mean, worst = mean_and_worst(found, "regret")["accuracy x latency/mine", "random", 5]
     regrets = [found["accuracy x latency/mine", "random", seed, 5].regret for seed in (0, 1)]
     assert (mean, worst) == (np.mean(regrets), max(regrets))
+
+
+def test_the_network_of_the_model_is_not_used(monkeypatch, tiny_checkpoint):
+    """It may have been trained on the table."""
+    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 40)
+    rlm = RLM.load(tiny_checkpoint)
+    table = Table("mine", rows(NAMES[:40], ("accuracy",)))
+    expected = ProposalBenchmark(table, ["accuracy"], rlm).run("propose", 0, 10)
+    monkeypatch.setattr(RLM, "predict", lambda *args, **options: pytest.fail("the network was used"))
+    assert ProposalBenchmark(table, ["accuracy"], rlm).run("propose", 0, 10) == expected

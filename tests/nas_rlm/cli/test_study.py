@@ -80,3 +80,27 @@ def test_options_that_do_not_fit_are_refused(command, tmp_path, capsys):
     )
     settings = json.loads((tmp_path / "run" / "study.json").read_text())
     assert settings["objectives"] == ["accuracy", "flops"]
+
+
+RESUMABLE = """
+def train(trial, budget, resume_from):
+    (trial.directory / "epochs").write_text(str(budget))
+    return 50.0 + trial.number + (int((resume_from / "epochs").read_text()) if resume_from else 0)
+"""
+
+
+def test_trainings_have_budgets_and_a_cost(command, tmp_path, capsys):
+    run = tmp_path / "run"
+    (tmp_path / "mine.py").write_text(RESUMABLE)
+    assert "budgets are [4, 1]" in refused(capsys, *command, "--budgets", "4,1")
+    assert "--budgets has 'many'" in refused(capsys, *command, "--budgets", "many")
+    assert not run.exists()
+    assert main([*command, "--budgets", "1,4", "--cost", "9"]) == 0
+    printed = capsys.readouterr().out
+    assert "2 trials complete" in printed and "1 trials paused; cost 9" in printed
+    study = Study.load(run)
+    assert study.settings.budgets == (1, 4) and study.cost == 9
+    assert study.best.values["accuracy"] == 52
+    assert main([*command, "--budgets", "1,4", "--trials", "3"]) == 0
+    assert sum(t.state == "complete" for t in Study.load(run).trials) == 3
+    assert "budgets (1, 4) instead of ()" in refused(capsys, *command, "--trials", "4")

@@ -22,13 +22,20 @@ def tiny_rlm(tiny_checkpoint: Path) -> RLM:
 
 @pytest.fixture
 def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Suggest random new cells that depend on all rows, pending cells and the seed, without surrogates."""
+    """Suggest random new cells that depend on all rows, pending cells and the seed, without surrogates.
+
+    In a study with budgets, the first of two paused cells is continued.
+    """
 
     def suggest(
         self: Suggester, rows: Sequence[Row], pending: Sequence[str], count: int, past: Sequence[Any] = ()
     ) -> list[Suggestion]:
         state = [round(100 * sum(row.targets.values())) for row in rows]
         rng = np.random.default_rng([self.settings.seed, len(pending), *state])
+        num_values = {row.arch_str: len(row.targets) for row in rows}
+        paused = [n for n, k in num_values.items() if 0 < k < len(self.settings.budgets) and n not in pending]
+        if len(paused) > 1:
+            return [Suggestion(paused[0])]
         known = {*pending, *(row.arch_str for row in rows)}
         names: list[str] = []
         while len(names) < count:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from nas_rlm import Study
 from nas_rlm.study.evaluation import load_evaluation, location_of
-from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING, WEIGHTS
+from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING, WEIGHTS
 from nas_rlm.study.workers import worker_environments
 from tests.nas_rlm.study.conftest import accuracy
 from tests.nas_rlm.study.test_study import summary
@@ -241,3 +241,64 @@ def test_the_function_of_a_trial_is_recorded(open_study):
     study = open_study()
     study.optimize(accuracy, trials=1)
     assert Study.load(study.directory).trials[0].evaluation == "tests.nas_rlm.study.conftest:accuracy"
+
+
+RESUMABLE = """
+def train(trial, budget, resume_from):
+    epochs = int((resume_from / "epochs").read_text()) if resume_from else 0
+    print("from", epochs, "to", budget)
+    if trial.number == 2 and budget == 16:
+        raise RuntimeError("CUDA out of memory")
+    (trial.directory / "epochs").write_text(str(budget))
+    return 50.0 + trial.number + budget
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_trainings_resume_from_the_budget_before_until_the_cost_is_spent(open_study, tmp_path, workers):
+    (tmp_path / "mine.py").write_text(RESUMABLE)
+    study, seen = open_study(budgets=(1, 4, 16)), []
+    function = f"{tmp_path / 'mine.py'}:train"
+    study.optimize(
+        function, cost=60, workers=workers, callbacks=[lambda s, t: seen.append((t.number, t.state))]
+    )
+    assert seen[:4] == [(0, PAUSED), (1, PAUSED), (0, PAUSED), (0, COMPLETE)]
+    assert 60 - 12 < study.cost == sum(t.cost for t in study.trials) <= 60
+    failed = [t for t in study.trials if t.state == FAILED]
+    assert [t.number for t in failed] == [2] and failed[0].cost == 16
+    for trial in study.trials:
+        for budget, values in trial.budget_values.items():
+            assert values["accuracy"] == 50 + trial.number + budget
+            if workers:
+                former = {1: 0, 4: 1, 16: 4}[budget]
+                output = (trial.directory.parent / f"budget{budget}" / OUTPUT).read_text()
+                assert output == f"from {former} to {budget}\n"
+    before = len(seen)
+    study.optimize(function, cost=study.cost, workers=workers)
+    assert len(seen) == before
+    study.optimize(function, trials=4, workers=workers)
+    assert sum(t.state in (COMPLETE, FAILED) for t in study.trials) == 4
+
+
+def test_a_continued_training_of_a_killed_process_is_repeated_with_its_budget(open_study, tmp_path):
+    (tmp_path / "mine.py").write_text(RESUMABLE)
+    study = open_study(budgets=(1, 4, 16))
+    for trial in study.ask(2):
+        study.tell(trial, 50.0)
+        (trial.directory).mkdir(parents=True)
+        (trial.directory / "epochs").write_text("1")
+    trial = study._store.claim(study._suggest, math.inf, "dead")
+    assert (trial.number, trial.budget) == (0, 4)
+    other = open_study(budgets=(1, 4, 16))
+    other.optimize(f"{tmp_path / 'mine.py'}:train", trials=1)
+    repeated = other.trials[0]
+    assert repeated.state == COMPLETE and repeated.cost == 16
+    assert {b: v["accuracy"] for b, v in repeated.budget_values.items()} == {1: 50, 4: 54, 16: 66}
+
+
+def test_seconds_limit_the_cost_without_budgets(open_study):
+    study = open_study()
+    study.optimize(lambda trial: time.sleep(0.02) or accuracy(trial), cost=0.05)
+    assert len(study.trials) == 3 and study.cost >= 0.05
+    with pytest.raises(ValueError, match="cost is -1, expected a positive number"):
+        study.optimize(accuracy, cost=-1)

@@ -43,6 +43,22 @@ def test_the_page_shows_all_trials(study):
     assert trials[2]["values"] == [study.trials[2].values[name] for name in PAIR]
 
 
+def test_paused_trials_are_shown_over_the_cost(open_study):
+    study = open_study(budgets=(1, 4))
+    for value in (40.0, 50.0, 60.0):
+        study.tell(study.ask(), value)
+    data = page_data(study.report().read_text())
+    assert "1 trials complete, 0 failed, 1 paused, 0 running" in data["subtitle"]
+    assert data["cost_unit"].startswith("epochs")
+    first, second = data["trials"]
+    assert (first["state"], first["budget"], first["total_cost"]) == ("complete", 4, 5)
+    assert first["values"][0] == 60
+    assert (second["state"], second["budget"], second["total_cost"]) == ("paused", 1, 2)
+    assert second["values"][0] == 50 and not second["on_front"]
+    assert [step[0] for step in first["steps"]] == [1, 4]
+    assert data["hypervolume"][0][0] == 5 and data["settings"]["budgets"] == "1, 4"
+
+
 def test_the_hypervolume_grows_over_the_cost(study):
     data = page_data(study.report().read_text())
     costs, volumes = zip(*data["hypervolume"], strict=True)
@@ -55,7 +71,7 @@ def test_the_hypervolume_grows_over_the_cost(study):
 
 def test_the_page_reloads_while_the_study_runs(study):
     page = StudyPage(study.space, study.settings)
-    running, finished = (page.render(study.trials, study._store.finished, flag) for flag in (True, False))
+    running, finished = (page.render(study.trials, study._store.results, flag) for flag in (True, False))
     assert '<meta http-equiv="refresh"' in running and "refresh" not in finished
     pages = []
     study.optimize(

@@ -22,7 +22,10 @@ from tests.nas_rlm.study.conftest import PAIR, accuracy
 
 def summary(study):
     """What must not depend on interruptions."""
-    return [(t.number, t.architecture, t.seed, t.state, t.values, t.steps, t.error) for t in study.trials]
+    return [
+        (t.number, t.architecture, t.seed, t.state, t.values, t.steps, t.error, t.budget_values)
+        for t in study.trials
+    ]
 
 
 def test_ask_and_tell(open_study):
@@ -169,6 +172,13 @@ def test_damaged_files_are_refused(open_study, tmp_path):
         ({"constraints": ["flop<=3"]}, "did you mean flops"),
         ({"maximise": ["score"]}, "'score' is to be maximised"),
         ({"constraints": ["accuracy=3"]}, "constraint 'accuracy=3'"),
+        ({"budgets": [4, 1]}, r"budgets are \[4, 1\], expected ascending numbers such as 1, 4, 16"),
+        ({"budgets": [16]}, r"budgets are \[16\]"),
+        ({"budgets": [0, 16]}, r"budgets are \[0, 16\]"),
+        (
+            {"budgets": [1, 4], "objectives": ["flops"]},
+            "budgets without an objective that an evaluation gives",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(open_study, tmp_path, options, reason):
@@ -248,8 +258,8 @@ def test_each_trial_has_a_network_with_weights_of_its_seed(open_study):
 
 def continue_to(study, count):
     """Ask, report and tell until `count` trials are finished, as a user's loop does."""
-    while sum(t.state != RUNNING for t in study.trials) < count:
-        trial = (study.pending or study.ask(2))[0]
+    while sum(t.state in (COMPLETE, FAILED) for t in study.trials) < count:
+        trial = (study.pending or study.ask(1 if study.settings.budgets else 2))[0]
         trial.report(0, accuracy(trial)["accuracy"] - 10)
         if trial.number % 4 == 2:
             study.tell(trial, failure="out of memory")
@@ -257,17 +267,18 @@ def continue_to(study, count):
             study.tell(trial, accuracy(trial))
 
 
-def test_a_log_that_ends_at_any_byte_is_continued_identically(open_study, tmp_path):
-    study = open_study()
-    continue_to(study, 7)
+@pytest.mark.parametrize(("budgets", "count"), [((), 7), ((1, 4, 16), 4)])
+def test_a_log_that_ends_at_any_byte_is_continued_identically(open_study, tmp_path, budgets, count):
+    study = open_study(budgets=budgets)
+    continue_to(study, count)
     expected, log = summary(study), (tmp_path / "study" / "trials.jsonl").read_bytes()
     for size in [*range(0, len(log), 61), len(log) - 1]:
         cut = tmp_path / f"cut{size}"
         cut.mkdir()
         shutil.copy(tmp_path / "study" / "study.json", cut)
         (cut / "trials.jsonl").write_bytes(log[:size])
-        again = open_study(cut.name)
-        continue_to(again, 7)
+        again = open_study(cut.name, budgets=budgets)
+        continue_to(again, count)
         assert summary(again) == expected
         for line in (cut / "trials.jsonl").read_bytes().splitlines():
             json.loads(line)

@@ -94,15 +94,16 @@ def test_surrogates_learn_from_trials(tiny_rlm):
 
 
 @pytest.mark.long
-def test_a_study_that_is_opened_again_continues_identically(tiny_rlm, tmp_path):
+@pytest.mark.parametrize(("budgets", "count"), [((), 18), ((1, 2), 12)])
+def test_a_study_that_is_opened_again_continues_identically(tiny_rlm, tmp_path, budgets, count):
     trials = []
     for name, reopen in (("once", False), ("again", True)):
-        study = Study(CELLS, OBJECTIVES, tmp_path / name, model=tiny_rlm)
-        while len(study.trials) < 18:
+        study = Study(CELLS, OBJECTIVES, tmp_path / name, model=tiny_rlm, budgets=budgets)
+        while len(study.trials) < count:
             if reopen and len(study.trials) % 7 == 6:
-                study = Study(CELLS, OBJECTIVES, tmp_path / name, model=tiny_rlm)
+                study = Study(CELLS, OBJECTIVES, tmp_path / name, model=tiny_rlm, budgets=budgets)
             for trial in study.ask(2):
                 study.tell(trial, accuracy(trial))
-        trials.append([(t.architecture, t.values, t.predicted) for t in study.trials])
+        trials.append([(t.architecture, t.values, t.predicted, t.budget_values) for t in study.trials])
     assert trials[0] == trials[1]
-    assert trials[0][-1][2]
+    assert budgets or trials[0][-1][2]
