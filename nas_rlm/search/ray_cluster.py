@@ -11,7 +11,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import count, islice
 from pathlib import Path
@@ -31,12 +31,11 @@ from nas_rlm.devices.profiler import (
     check_device,
     measure,
 )
-from nas_rlm.model.batching import TruncationWarning, gather_predictions, named_texts
+from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, TruncationWarning, gather_predictions, named_texts
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.ensemble import DEFAULT_BATCH_SIZE
+from nas_rlm.surrogates.ensemble.query import TextQuery
 from nas_rlm.text import from_architectures
 from nas_rlm.utils.extras import require
-from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
 
 LOCAL = "local"  # Ray's address of a cluster on this machine only
@@ -200,25 +199,17 @@ class RayModel(RLM):
     ray: Any
     checkpoint_reference: list[Any]
 
-    def predict_with_novelties(
+    def predict_query(
         self,
-        texts: Sequence[str],
-        objectives: Sequence[str],
+        query: TextQuery,
         levels: Sequence[float],
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
-        space: str = "",
-        given: Mapping[str, np.ndarray] | None = None,
-        genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         """Predict texts, one batch per process at a time, with given numbers here; see `RLM`."""
-        if given:
-            return super().predict_with_novelties(
-                texts, objectives, levels, batch_size, progress, space, given, genomes
-            )
-        self.check(objectives)
-        texts = as_list(texts, "texts")
-        return self._submit(texts, objectives, levels, batch_size, space, genomes)(progress)
+        if query.given:
+            return super().predict_query(query, levels, batch_size, progress)
+        return self._submit(query, levels, batch_size)(progress)
 
     def predict_chunks(
         self,
@@ -233,35 +224,30 @@ class RayModel(RLM):
         for chunk in chunks:
             texts, genomes = from_architectures(space, chunk), self.genomes_of(space, chunk)
             with named_texts([str(architecture) for architecture in chunk]):
-                waits.append(self._submit(texts, objectives, levels, batch_size, space.name, genomes))
+                query = TextQuery(texts, objectives, space.name, genomes=genomes)
+                waits.append(self._submit(query, levels, batch_size))
         return (wait() for wait in waits)
 
     def _submit(
-        self,
-        texts: Sequence[str],
-        objectives: Sequence[str],
-        levels: Sequence[float],
-        batch_size: int,
-        space: str,
-        genomes: Sequence[Genome],
+        self, query: TextQuery, levels: Sequence[float], batch_size: int
     ) -> Callable[..., np.ndarray]:
         """Submit texts to the cluster; returns a function that waits for their predictions."""
-        batches = self.in_batches(texts, batch_size)
+        batches = self.in_batches(query.texts, batch_size)
         task = self.ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(_predict_batch)
         zero_label = [self.ray.put(self.zero_label)] if self.zero_label else []
-        genome_of = dict(zip(texts, genomes, strict=bool(genomes)))
+        genome_of = query.genome_by_text()
         references = [
             task.remote(
-                *(self.checkpoint_reference, zero_label, [text for text, _ in batch], list(objectives)),
-                *(levels, space, [genome_of[text] for text, _ in batch if genome_of]),
+                *(self.checkpoint_reference, zero_label, [text for text, _ in batch], list(query.objectives)),
+                *(levels, query.space, [genome_of[text] for text, _ in batch if genome_of]),
             )
             for batch in batches
         ]
 
         def wait(progress: bool = False) -> np.ndarray:
-            shape = len(objectives), len(levels) + 1
+            shape = len(query.objectives), len(levels) + 1
             results = (_get(self.ray, reference) for reference in references)
-            return gather_predictions(texts, batches, results, shape, progress)
+            return gather_predictions(query.texts, batches, results, shape, progress)
 
         return wait
 

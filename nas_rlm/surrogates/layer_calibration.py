@@ -10,6 +10,8 @@ import numpy as np
 from nas_rlm.surrogates.predictive import normal_quantiles
 
 MAX_NOVELTY = 2.0  # from which on a network is unlike all known ones
+NOVEL_STD = 0.3  # smallest one of the log latency of a network that is unlike all labelled ones
+MAX_LOG_STD = 1.0  # of the log latency of any network
 UNLIKE_STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the factors of unlike networks, relative to known ones
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # with which an interval may grow with novelty
 COVERED = 0.8  # share of the measurements in an interval between the quantiles at 0.1 and 0.9
@@ -146,6 +148,21 @@ def log_stds(
         + exponent * np.log(np.maximum(novelties, 1))
     )
     return logs
+
+
+def predicted_stds(novelties: np.ndarray, calibration: np.ndarray) -> np.ndarray:
+    """Return standard deviations of predicted log latencies, float64 [N, K].
+
+    They are those of `log_stds`, but at least `NOVEL_STD` for networks unlike all labelled ones, and at most
+    `MAX_LOG_STD`.
+
+    Args:
+        novelties: novelties, float64 [N, K].
+        calibration: for each device the result of `spread`, float64 [K, 3].
+    """
+    smallest = np.where(novelties > MAX_NOVELTY, np.log(NOVEL_STD), -np.inf)
+    stds: np.ndarray = np.exp(np.clip(log_stds(novelties, *calibration.T), smallest, np.log(MAX_LOG_STD)))
+    return stds
 
 
 def spread(

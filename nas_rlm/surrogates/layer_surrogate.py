@@ -20,11 +20,10 @@ from nas_rlm.graph.executed_layers import TERMS, Layer
 from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CLASSES
 from nas_rlm.surrogates.layer_calibration import (
-    MAX_NOVELTY,
     FamilyEvidence,
     LeftOutPredictions,
     factor_weights,
-    log_stds,
+    predicted_stds,
     spread,
 )
 from nas_rlm.surrogates.layer_costs import choose_free_share, fit_coefficients
@@ -51,8 +50,6 @@ RIDGE = 1e-2  # of the covariances of hidden values
 NUM_FOLDS = 10  # of the cross-validation over families
 MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
 HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
-MAX_LOG_STD = 1.0
-NOVEL_STD = 0.3  # smallest one of the log latency of a network that is unlike all labelled ones
 CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
 CALIBRATION = ("threshold", "strength", "std", "exponent", "known std", "strength for unlike networks")
 ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
@@ -315,7 +312,7 @@ class LayerSurrogate:
         """Return means and standard deviations of log latencies, and novelties, of N networks.
 
         A novelty says how unlike the labelled networks of a device a network is. Up to 1 it counts as known.
-        Above `MAX_NOVELTY` its factors count less, or not at all.
+        Above `nas_rlm.surrogates.layer_calibration.MAX_NOVELTY` its factors count less, or not at all.
 
         Args:
             texts: texts of the networks.
@@ -328,9 +325,7 @@ class LayerSurrogate:
     def transform_counts(self, counts: LayerCounts) -> Tensor:
         """Return the result of `transform` for the layers of N networks."""
         mean, novelties = self._predict(counts)
-        log_std = log_stds(novelties, *self.calibration[:, 2:5].T)
-        log_std = np.maximum(log_std, np.where(novelties > MAX_NOVELTY, np.log(NOVEL_STD), -np.inf))
-        std = np.exp(np.minimum(log_std, np.log(MAX_LOG_STD)))
+        std = predicted_stds(novelties, self.calibration[:, 2:5])
         return torch.from_numpy(np.stack([mean, std, novelties], 2))
 
     def layer_latencies(self, text: str, objective: str) -> list[tuple[Layer, int, float]]:

@@ -15,7 +15,7 @@ from nas_rlm.model import batching
 from nas_rlm.model.batching import TruncationWarning, chunk_size
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Config, Network
-from nas_rlm.surrogates import ensemble
+from nas_rlm.surrogates.ensemble import ensemble
 from nas_rlm.text import Tokenizer, from_architecture, from_onnx
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from tests.nas_rlm.onnx_models import with_batch
@@ -129,24 +129,6 @@ def test_distinct_architectures_are_predicted_in_chunks(rlm, monkeypatch):
     assert [chunk_size(count) for count in (0, 7, 80, 1001, 4600, 9999)] == [1, 4, 10, 126, 288, 417]
     assert [len(some) for some in texts] == [4, 3]
     assert np.array_equal(found, np.concatenate([rlm.predict(SPACE, [a], OBJECTIVES) for a in archs]))
-
-
-def test_the_tokens_of_a_batch_are_limited(rlm, monkeypatch):
-    monkeypatch.setattr(batching, "MAX_BATCH_TOKENS", 100)
-    batches = rlm.in_batches([f"v{i}" * (i + 1) for i in range(60)], 8)
-    for batch in batches:
-        assert len(batch) == 1 or (len(batch) <= 8 and len(batch) * len(batch[-1][1]) <= 100)
-    lengths = [len(ids) for batch in batches for _, ids in batch]
-    assert len(lengths) == 60
-    assert lengths == sorted(lengths)
-
-
-def test_equal_texts_are_encoded_once(rlm, monkeypatch):
-    encoded = []
-    encode = Network.encode
-    monkeypatch.setattr(Network, "encode", lambda net, ids: encoded.append(len(ids)) or encode(net, ids))
-    rlm.predict_text(["v1=Relu(v0)\n"] * 5 + ["v1=Add(v0,v0)\n"], ["accuracy"])
-    assert sum(encoded) == 2
 
 
 def test_the_median_is_the_quantile_at_one_half(rlm):

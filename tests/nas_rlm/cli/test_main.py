@@ -152,7 +152,11 @@ def test_as_a_process(tmp_path):
 @pytest.mark.parametrize(
     ("raised", "code", "line"),
     [
-        (KeyboardInterrupt(), 130, "nas-rlm: interrupted; search and train continue with --resume, others wrote no result"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "nas-rlm: interrupted; search and train continue with --resume, others wrote no result",
+        ),
         (MemoryError(), 2, "nas-rlm: error: there is not enough memory for that"),
         (MemoryError("a copy was killed"), 2, "nas-rlm: error: a copy was killed"),
     ],

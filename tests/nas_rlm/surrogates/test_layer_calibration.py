@@ -3,12 +3,15 @@ import pytest
 
 from nas_rlm.surrogates.layer_calibration import (
     COVERED,
+    MAX_LOG_STD,
     MAX_NOVELTY,
     MIN_STD,
+    NOVEL_STD,
     FamilyEvidence,
     LeftOutPredictions,
     factor_weights,
     log_stds,
+    predicted_stds,
     spread,
 )
 
@@ -42,6 +45,12 @@ def test_weights_and_widths_are_interpolated_between_known_and_unlike_networks()
     widths = np.exp(log_stds(novelties[:, 0], 0.16, 0.0, 0.04))
     assert widths == pytest.approx([0.04, 0.04, 0.08, 0.16, 0.16])
     assert np.exp(log_stds(np.array([9.0]), 0.16, 0.5, 0.04)) == pytest.approx([0.48])
+
+
+def test_predicted_widths_are_bounded_for_networks_unlike_all_labelled_ones():
+    novelties = np.array([[1.0, 1.0], [MAX_NOVELTY, 9.0], [9.0, 1e9]])
+    found = predicted_stds(novelties, np.array([[0.16, 0.0, 0.04], [0.16, 0.5, 0.04]]))
+    assert found == pytest.approx(np.array([[0.04, 0.04], [0.16, 0.48], [NOVEL_STD, MAX_LOG_STD]]))
 
 
 @pytest.mark.parametrize(("helpful", "best"), [(1.0, 1.0), (0.5, 0.5), (0.0, 0.0)])

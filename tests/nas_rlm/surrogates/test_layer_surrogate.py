@@ -10,9 +10,9 @@ from nas_rlm.graph.executed_layers import ALL, Layer, layers_of
 from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates import layer_network
 from nas_rlm.surrogates.latency_features import CLASSES
-from nas_rlm.surrogates.layer_calibration import MIN_STD, FamilyEvidence
+from nas_rlm.surrogates.layer_calibration import MAX_LOG_STD, MIN_STD, FamilyEvidence
 from nas_rlm.surrogates.layer_network import LayerCounts
-from nas_rlm.surrogates.layer_surrogate import MAX_LOG_STD, LayerSurrogate
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.registry import from_saved
 from nas_rlm.text import from_architectures
 from nas_rlm.text.parser import parse_network

@@ -1,0 +1,150 @@
+"""Checks before a prediction: what cannot be predicted is refused, what is unreliable gives a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import search_spaces
+from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
+from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
+from nas_rlm.surrogates.graph_surrogate import ACCURACY
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
+from nas_rlm.surrogates.registry import NoveltyWarning
+from nas_rlm.text.declarations import reads_tokens
+from nas_rlm.utils.validation import suggest
+from search_spaces import LANGUAGE_MODELLING
+
+
+def check_name_of_space(selection: SurrogateSelection, space: str) -> None:
+    """Check the name of a space.
+
+    Args:
+        selection: the surrogates of a model.
+        space: name of the space; empty for networks without a space.
+
+    Raises:
+        ValueError: neither the model nor `search_spaces` has the space.
+    """
+    names = dict.fromkeys([*selection.trained_on, *search_spaces.names()])
+    if space and space not in names:
+        raise ValueError(f"there is no space {space!r}; {suggest(space, names)}")
+
+
+def check_task(
+    selection: SurrogateSelection, space: str, objectives: Sequence[str], texts: Sequence[str] = ()
+) -> None:
+    """Refuse objectives of training, such as accuracies, that were learnt for another task.
+
+    Args:
+        selection: the surrogates of a model.
+        space: name of the space; empty if it is unknown.
+        objectives: names of the objectives to predict.
+        texts: texts of networks; those that read token ids are language models.
+
+    Raises:
+        ValueError: the model learnt an objective for another task alone, or for spaces of language models
+            while the network is one of no space.
+    """
+    is_language_model = any(map(reads_tokens, texts))
+    task = LANGUAGE_MODELLING if is_language_model else search_spaces.task_of(space)
+    for name in filter(depends_on_task, objectives if task else ()):
+        labels = [name, ACCURACY] if is_accuracy(name) else [name]
+        learnt = {other for label in labels for other in _spaces_with(selection, label)}
+        tasks = {search_spaces.task_of(other) for other in (learnt & {space} or learnt)}
+        if tasks and not tasks & {"", task}:
+            raise ValueError(
+                f"{name} cannot be predicted for {task}: the model learnt it for"
+                f" {', '.join(sorted(tasks))} alone. Costs and"
+                " latencies can be, or fine-tune the model on labels of your own"
+            )
+        if is_language_model and not space and learnt and "" not in learnt:
+            raise ValueError(
+                f"{name} cannot be predicted for a language model of no space: name a space of language"
+                " models, or fine-tune the model on labels of your own. Costs and latencies can be"
+            )
+
+
+def check_surrogates(selection: SurrogateSelection, space: str, objectives: Sequence[str]) -> None:
+    """Refuse objectives that the network has not learnt, where no surrogate predicts them.
+
+    Args:
+        selection: the surrogates of a model.
+        space: name of the space; empty for networks without a space.
+        objectives: names of the objectives to predict.
+
+    Raises:
+        ValueError: an objective was learnt by surrogates of other spaces alone.
+    """
+    known = selection.by_objective(space)
+    for name in objectives:
+        found = {
+            other: surrogate.network_temperatures.get(name, 1.0)
+            for other, group in selection.surrogates.items()
+            for surrogate in group
+            if name in surrogate.objectives
+        }
+        if name not in known and found and min(found.values()) >= WITHOUT_NETWORK:
+            raise ValueError(
+                f"{name} cannot be predicted for {space or 'networks without a space'}: the model"
+                f" learnt it for {', '.join(sorted(found))} alone"
+            )
+
+
+def reliability_warnings(
+    selection: SurrogateSelection, space: str, objectives: Sequence[str]
+) -> list[UserWarning]:
+    """Return warnings of predictions that are unreliable in a space, or without one.
+
+    Args:
+        selection: the surrogates of a model.
+        space: name of the space; empty for networks without a space.
+        objectives: names of the objectives to predict.
+
+    Returns:
+        A `NoveltyWarning` for each latency that is a sum of costs which other networks determine, and a
+        `UserWarning` if the model was not trained on other objectives, or if no space is named.
+    """
+    learnt = selection.learnt_by_surrogates(space)
+    if not space:
+        message = "no space is named: predictions for networks unlike the training data are unreliable"
+        return [] if set(objectives) <= learnt else [UserWarning(message)]
+    known = learnt.union(selection.trained_objectives(space), selection.transferred(space, objectives))
+    untrained = [name for name in objectives if name not in known]
+    sources = _sources_of_sums(selection, space)
+    found: list[UserWarning] = [
+        NoveltyWarning(
+            f"{name} was learnt from {sources[name]} alone: for {space} it is a sum of the costs of"
+            " layers, and its intervals are widened"
+        )
+        for name in untrained
+        if name in sources
+    ]
+    untrained = [name for name in untrained if name not in sources]
+    if selection.trained_on and untrained:
+        found.append(
+            UserWarning(
+                f"the model was not trained on {', '.join(untrained)} of {space}: predictions are unreliable,"
+                " fine-tune it on your own measurements"
+            )
+        )
+    return found
+
+
+def _spaces_with(selection: SurrogateSelection, objective: str) -> list[str]:
+    """Return the spaces in which a model learnt an objective."""
+    trained = [space for space, own in selection.trained_on.items() if objective in own.objectives]
+    with_surrogate = [
+        space
+        for space, group in selection.surrogates.items()
+        if any(objective in surrogate.objectives for surrogate in group)
+    ]
+    return [*trained, *with_surrogate]
+
+
+def _sources_of_sums(selection: SurrogateSelection, space: str) -> dict[str, str]:
+    """Return for each latency that sums of costs of other networks predict what these networks are."""
+    return {
+        surrogate.objective: f"networks of {other}" if other else "networks without a space"
+        for other, group in selection.sums_of_costs(space).items()
+        for surrogate in group
+    }
