@@ -243,7 +243,7 @@ def warn_of_short_samples(
     is_short = log_left_out - np.log(values) > np.log(MIN_OUTLIER_FACTOR)
     found = [
         f"{names[i]}: {values[i]:.4g} ms, expected {np.exp(log_left_out[i]):.4g} ms"
-        for i in np.flatnonzero(is_short)
+        for i in np.flatnonzero(is_short).tolist()
     ]
     if found:
         warnings.warn(
