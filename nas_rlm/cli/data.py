@@ -69,7 +69,7 @@ def import_table(
     """
     from nas_rlm.data import write
     from nas_rlm.data.importers import import_benchmark
-    from nas_rlm.data.importers.csv_files import read_csv
+    from nas_rlm.data.importers.csv_files import is_unnamed_latency, read_csv, value_summary
     from nas_rlm.data.objective_kinds import unit_warnings
     from nas_rlm.data.tables import read_declarations
 
@@ -90,12 +90,19 @@ def import_table(
             raise ValueError(f"--space, --architecture and --objective are for csv files, not for {kind}")
         rows = import_benchmark(kind, file, allow_pickle, dict(input_shape), device, models)
         summary, notes = [], []
+    names = dict.fromkeys(name for row in rows for name in row.targets)
+    if kind == "onnx":
+        summary = value_summary(rows, {name: name for name in names})
+        notes = [
+            f"{name!r} is an objective of no known kind; if these are latencies in milliseconds, name the"
+            " column latency/mydevice"
+            for name in filter(is_unnamed_latency, names)
+        ]
     declared = read_declarations(file) if kind == "parquet" else {}
     write(out, rows, declared | _declarations(rows, units, maximise))
     print(f"{len(rows):,} rows: {out}")
     for line in summary:
         print(line)
-    names = dict.fromkeys(name for row in rows for name in row.targets)
     values = {name: [row.targets[name] for row in rows if name in row.targets] for name in names}
     for line in (*notes, *unit_warnings(values)):
         warnings.warn(line, stacklevel=2)

@@ -28,6 +28,7 @@ IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 SPACE_COLUMN = "space"
 MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # cells without a value, in lower case
 MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
+LATENCY_WORDS = ("ms", "milliseconds", "time", "time_ms", "runtime", "lat", "latency", "latency_ms")
 MAX_CHECKED, COST_TOLERANCE = 1000, 0.01  # rows whose costs are counted, and the relative difference allowed
 MAX_LISTED_LINES = 5
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -94,7 +95,7 @@ def read_csv(
     bar = progress_bar(lines, "architectures", unit="line", delay=2)
     rows = [_row(path, line, roles, space, spaces) for line in bar]
     unused = [name for name in columns if name not in roles.used]
-    summary = _value_summary(rows, roles)
+    summary = value_summary(rows, roles.objectives)
     if unused:
         summary.append(f"columns that are not used: {', '.join(unused)}")
     merged, reports = _merge(lines, rows)
@@ -292,10 +293,15 @@ def _number(cell: str, objective: str) -> float | None:
     return value
 
 
-def _value_summary(rows: Sequence[Row], roles: _Roles) -> list[str]:
-    """Return a line for each objective: its column, its number of values, and what is missing."""
+def value_summary(rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
+    """Return a line for each objective: its column, its number of values, and what is missing.
+
+    Args:
+        rows: the rows.
+        columns: by objective, its column.
+    """
     summary = []
-    for name, column in roles.objectives.items():
+    for name, column in columns.items():
         values = [row.targets[name] for row in rows if name in row.targets]
         line = f"{name} from column {column}: {len(values):,} values"
         line += f" from {min(values):g} to {max(values):g}" if values else ""
@@ -309,8 +315,18 @@ def _value_summary(rows: Sequence[Row], roles: _Roles) -> list[str]:
     return summary
 
 
+def is_unnamed_latency(column: str) -> bool:
+    """Return whether a column is called like a latency, but not like one of a device."""
+    return column.lower() in LATENCY_WORDS
+
+
 def _column_hint(column: str) -> str:
     """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
+    if is_unnamed_latency(column):
+        return (
+            f"column {column!r} is not used; are these latencies in milliseconds? Name the device:"
+            f" --objective latency/mydevice={column}"
+        )
     start = re.split(r"[/_ .(-]", column)[0]
     kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
     if not kind:

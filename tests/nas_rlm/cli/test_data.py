@@ -82,3 +82,13 @@ def test_a_csv_file_becomes_a_table_by_one_command(tmp_path, capsys):
     ):  # fmt: skip
         assert message in refused(capsys, *changed, "--out", out)
     assert out.read_bytes() == before
+
+
+def test_an_import_of_onnx_files_says_what_it_read(tmp_path, cell_files, capsys):
+    path = tmp_path / "measured.csv"
+    lines = [f"{file.name},{2 + i}.5,1" for i, file in enumerate(cell_files)]
+    path.write_text("\n".join(["file,latency/mybox,ms", *lines]) + "\n")
+    assert main(["data", "import", "onnx", str(path), "--out", str(tmp_path / "table.parquet")]) == 0
+    captured = capsys.readouterr()
+    assert "latency/mybox from column latency/mybox: 2 values from 2.5 to 3.5, in ms" in captured.out
+    assert "'ms' is an objective of no known kind" in captured.err and "latency/mydevice" in captured.err

@@ -194,6 +194,14 @@ def test_costs_that_are_not_those_of_the_networks_are_reported(tmp_path):
     assert f"and the network has {flops[2]:,}. Leave the column out" in warning
 
 
+def test_a_column_of_milliseconds_gets_the_hint_to_name_the_device(tmp_path):
+    for column in ("ms", "Time"):
+        path = write_file(tmp_path, f"arch,accuracy,{column}", f"{CELLS[0]},90,1", f"{CELLS[1]},91,2")
+        (found,) = read_csv(path, "nasbench201").warnings
+        assert "are these latencies in milliseconds?" in found
+        assert found.endswith(f"--objective latency/mydevice={column}")
+
+
 @pytest.mark.parametrize(
     ("column", "meant"),
     [
