@@ -38,7 +38,7 @@ def devices(
     list has the devices whose latencies are predicted for networks of any family.
 
     Args:
-        pattern: a name, or a pattern of names such as '*pixel*'.
+        pattern: a name, a pattern of names such as '*pixel*', or a part of a description such as 'Pixel 4'.
         model: a checkpoint directory, or the name of a shipped model.
         space: list the devices that were learnt from networks of this space.
         kind: list devices of this kind, such as GPU, phone or CPU.
@@ -55,6 +55,11 @@ def devices(
     known_spaces = sorted({source.space for device in known for source in device.sources})
     if known and space and space not in known_spaces:
         raise ValueError(f"{model} knows no device of the space {space!r}; {suggest(space, known_spaces)}")
+    classes = sorted({device.device_class or OTHER_CLASS for device in known})
+    if known and not any(kind.lower() in name.lower() for name in classes):
+        raise ValueError(
+            f"{model} knows no device of the kind {kind!r}: expected a part of {', '.join(classes)}"
+        )
     found = [device for device in known if _is_selected(device, pattern, space, kind)]
     if known and not found:
         options = " ".join([pattern, f"--space {space}" * bool(space), f"--kind {kind}" * bool(kind)]).strip()
@@ -75,10 +80,12 @@ def devices(
 
 
 def _is_selected(device: KnownDevice, pattern: str, space: str, kind: str) -> bool:
-    """Return whether a device has the name, the space and the kind of the options."""
-    is_named = any(fnmatchcase(name.lower(), pattern.lower()) for name in (device.name, device.objective))
+    """Return whether a device has the name or description, the space and the kind of the options."""
+    own = pattern.lower()
+    is_named = any(fnmatchcase(name.lower(), own) for name in (device.name, device.objective))
+    is_named = is_named or fnmatchcase(device.description.lower(), f"*{own}*")
     is_of_space = not space or any(source.space == space for source in device.sources)
-    return is_named and is_of_space and kind.lower() in device.device_class.lower()
+    return is_named and is_of_space and kind.lower() in (device.device_class or OTHER_CLASS).lower()
 
 
 def _table(devices: list[KnownDevice]) -> str:
