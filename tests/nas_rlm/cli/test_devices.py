@@ -34,7 +34,9 @@ def test_devices_are_selected(capsys, shipped_rlm):
     assert "v100_64" in of_space and "pixel3" not in of_space
     assert names_of(capsys, "--kind", "phone gpu") == {"adreno630gpu", "adreno640gpu"}
     assert names_of(capsys, "google pixel 4") == {"cortexA76cpu"}
-    assert "no device of the kind 'toaster': expected a part of " in refused(capsys, "devices", "--kind", "toaster")
+    assert "no device of the kind 'toaster': expected a part of " in refused(
+        capsys, "devices", "--kind", "toaster"
+    )
     both = names_of(capsys, "v100*", "--space", "ofa_mbv3", "--kind", "GPU")
     assert both == {"v100_1", "v100_32", "v100_64"}
     assert "knows no device of the space 'fbnt'; did you mean fbnet" in refused(
