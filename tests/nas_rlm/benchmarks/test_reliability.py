@@ -24,7 +24,7 @@ def test_table():
 def test_a_calibrated_model_has_the_right_coverage(test_table, tiny_checkpoint, monkeypatch, width, expected):
     rlm = RLM.load(tiny_checkpoint)
 
-    def decode_texts(texts, decode, shape, batch_size, progress):
+    def decode_texts(texts, decode, shape, batch_size, progress, input_batch):
         spread = np.where(np.arange(600) % 2, 1, 5)[:, None, None] * width
         quantiles = 100 + spread * norm.ppf(QUANTILE_LEVELS)[None, None]
         return np.concatenate([quantiles, np.full((600, 1, 1), np.nan)], 2)  # no novelties

@@ -26,7 +26,7 @@ def test_bench_few_shot_prints_a_line_for_each_method(tmp_path, model, capsys):
         capsys, *command, "--labels", "12", "--source-spaces", "nasbench201"
     )
     assert "39 labels of 40 rows" in refused(capsys, *command, "--labels", "39", *methods)
-    assert "no row of nasbench101" in refused(
+    assert "is of the space 'nasbench101'; did you mean nasbench201?" in refused(
         capsys, *command[:5], "nasbench101", *command[6:], "--labels", "12"
     )
 
