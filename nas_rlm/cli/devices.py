@@ -83,7 +83,7 @@ def _is_selected(device: KnownDevice, pattern: str, space: str, kind: str) -> bo
     """Return whether a device has the name or description, the space and the kind of the options."""
     own = pattern.lower()
     is_named = any(fnmatchcase(name.lower(), own) for name in (device.name, device.objective))
-    is_named = is_named or fnmatchcase(device.description.lower(), f"*{own}*")
+    is_named = is_named or fnmatchcase(device.description.lower(), own if "*" in own else f"*{own}*")
     is_of_space = not space or any(source.space == space for source in device.sources)
     return is_named and is_of_space and kind.lower() in (device.device_class or OTHER_CLASS).lower()
 

@@ -28,7 +28,7 @@ def names_of(capsys, *options):
 
 
 def test_devices_are_selected(capsys, shipped_rlm):
-    assert names_of(capsys, "*PIXEL*") == {"pixel2", "pixel3"}
+    assert names_of(capsys, "*PIXEL*") == {"pixel2", "pixel3", "cortexA76cpu", "adreno630gpu"}
     assert names_of(capsys, "latency/fpga") == {"fpga"}
     of_space = names_of(capsys, "--space", "ofa_mbv3")
     assert "v100_64" in of_space and "pixel3" not in of_space
