@@ -41,7 +41,8 @@ def with_measurement(result: Result, trial: Trial, settings: StudySettings, pyth
         settings: settings of the study.
         python: command that starts Python where the network runs.
     """
-    for former in trial.budget_values.values():
+    if trial.budget_values:
+        former = next(iter(trial.budget_values.values()))
         measured = {name: former[name] for name in settings.measured}
         return replace(result, values={**result.values, **measured}, details=trial.details)
     try:

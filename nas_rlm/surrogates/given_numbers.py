@@ -10,11 +10,11 @@ import numpy as np
 from nas_rlm.data.objective_kinds import expected_value, is_accuracy
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.tables import EXACT_OBJECTIVES
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.validation import suggest
 
 MAX_BEYOND_LABELS = 0.5  # of their range, by which a number may be beyond all labels without a warning
 MAX_LATENCY_FACTOR = 5.0  # the same of latencies, times the longest or the shortest one
-LATENCY_PREFIX = "latency/"
 
 Given = Mapping[str, float | Sequence[float] | np.ndarray]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from cyclopts import App
 
 import search_spaces
@@ -59,3 +62,27 @@ def read_measured_table(space: str, objective: str, data: Path | None = None) ->
     if len(table.where_measured(objective)) == 0:
         raise ValueError(f"{table.name} has no row of {space} with {objective}")
     return table
+
+
+def draw_rows(table: Table, num_rows: int) -> Table:
+    """Return random rows of a table in their order; all for 0.
+
+    Args:
+        table: the table.
+        num_rows: at most as many rows are drawn, with a fixed seed.
+    """
+    if not num_rows:
+        return table
+    drawn = np.sort(np.random.default_rng(0).permutation(len(table))[:num_rows])
+    return replace(table, rows=[table.rows[i] for i in drawn])
+
+
+def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse methods that a benchmark does not know.
+
+    Raises:
+        ValueError: a method is unknown.
+    """
+    for name in methods:
+        if name not in known:
+            raise ValueError(f"unknown method {name!r}; {suggest(name, known)}")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Flag, Integer, check_minimum, load
-from nas_rlm.cli.bench.app import bench, read_space_table
-from nas_rlm.utils.validation import suggest
+from nas_rlm.cli.bench.app import bench, check_methods, draw_rows, read_space_table
 
 
 @bench.command(name="propose")
@@ -57,14 +54,10 @@ def bench_propose(
 
     check_minimum("--seeds", seeds, 1)
     check_minimum("--evaluations", evaluations, 1)
-    for name in methods:
-        if name not in METHODS:
-            raise ValueError(f"unknown method {name!r}; {suggest(name, METHODS)}")
+    check_methods(methods, METHODS)
     table = read_space_table(space, data)
     if rows:
-        table.rows = [row for row in table.rows if row.is_measured(objectives[0])]
-        selected = np.sort(np.random.default_rng(0).permutation(len(table))[:rows])
-        table.rows = [table.rows[i] for i in selected]
+        table = draw_rows(table.where_measured(objectives[0]), rows)
     settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown}
     results = Results(out, ProposalEvaluation, settings, KEY_NAMES)
     counts = [*(count for count in COUNTS if count < evaluations), evaluations]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Integer, check_minimum, load
-from nas_rlm.cli.bench.app import bench, read_space_table
-from nas_rlm.utils.validation import suggest
+from nas_rlm.cli.bench.app import bench, check_methods, draw_rows, read_space_table
 
 
 @bench.command(name="study")
@@ -58,17 +55,12 @@ def bench_study(
     check_minimum("--cost", cost, 1)
     if space not in EPOCHS:
         raise ValueError(f"--space is {space!r}: expected one of {', '.join(EPOCHS)}")
-    for name in methods:
-        if name not in METHODS:
-            raise ValueError(f"unknown method {name!r}; {suggest(name, METHODS)}")
+    check_methods(methods, METHODS)
     for budget in budgets:
         if not budget.isdigit():
             raise ValueError(f"--budgets has {budget!r}: expected numbers such as 12,36,108")
     chosen = [int(budget) for budget in budgets] or [*EPOCHS[space]]
-    table = read_space_table(space, data)
-    if rows:
-        selected = np.sort(np.random.default_rng(0).permutation(len(table))[:rows])
-        table.rows = [table.rows[i] for i in selected]
+    table = draw_rows(read_space_table(space, data), rows)
     settings = {"table": table.name, "model": model, "rows": rows, "budgets": ",".join(map(str, chosen))}
     results = Results(out, StudyEvaluation, settings, KEY_NAMES)
     costs = [*(c for c in COSTS if c < cost), cost]

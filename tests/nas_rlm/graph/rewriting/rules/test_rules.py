@@ -352,20 +352,6 @@ def test_variants_have_one_text_and_other_computations_have_others(rule):
     assert from_onnx(parsed) == expected
 
 
-# Bounds of slices of x[2,8] along the last axis: start, end and step; each row selects the same elements.
-SLICES = [
-    [(7, 8, 1), (-1, 8, 1), (-1, 2**31 - 1, 1), (7, 2**63 - 1, 1), (7, 100, 3), (7, 6, -1), (-1, -2, -1)],
-    [(0, 3, 1), (-8, 3, 1), (-100, -5, 1), (-(2**63), 3, 1)],
-    [(0, 8, 2), (0, 7, 2), (-8, -1, 2), (-20, 20, 2)],
-    [(1, 6, 2), (1, -2, 2), (-7, 7, 2)],
-    [(-1, -9, -1), (7, -(2**63), -1), (100, -(2**31), -1)],
-    [(5, 2, -1), (-3, -6, -1)],
-    [(5, 1, -2), (5, 2, -2), (-3, -6, -2)],
-    [(3, 2, 1), (8, 100, 1), (0, 0, 1), (5, -5, 2), (2, 5, -1)],
-    [(0, 8, 1), (-8, 8, 1), (0, 2**63 - 1, 1), (-100, 100, 1)],
-]
-
-
 class Chain:
     """A chain of operators on one value, whose elements are computed operator by operator."""
 
