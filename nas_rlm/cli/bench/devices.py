@@ -35,15 +35,15 @@ def bench_devices(
     """Predict a new device from a few networks measured on it.
 
     The splits are: one-out, where each device in turn is new and all others are known to the model; out,
-    where the others are known from 300 networks of the table itself, also of a space or of networks
-    without a space (--space "") that the model does not know; help, the nine known
-    and six new devices of HELP and NASFLAT; new, the devices that the model does not know; or the name of
+    where the others are known from 300 networks of the table itself, also of a space that the model does
+    not know (networks without a space have no known devices); help, the nine known and six new devices of
+    HELP and NASFLAT; new, the devices that the model does not know; or the name of
     another space, whose devices alone are known. The test networks are a tenth of the networks, not measured
     on any device; with new, all networks but the samples.
 
     Args:
-        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own; empty
-            for networks without a space.
+        space: the search space, such as nasbench201, or FILE.py:CLASS or MODULE:CLASS of your own; with
+            --data also another name in the table, such as nnmeter, or empty for networks without a space.
         samples: number of networks measured on the new device; they are drawn or chosen from 1,000.
         seeds: number of selections of each kind, with seeds from 0.
         split: one-out, out, help, new, or the name of another space.
@@ -65,7 +65,7 @@ def bench_devices(
 
     is_across = split not in SPLITS
     _check_numbers(split, is_across, seeds, samples)
-    space_name = search_spaces.get(space).name if space else ""
+    space_name = search_spaces.name_of(space)
     table = read_space_table(space_name, data)
     second_table = read_space_table(space_name, again) if again else None
     transfer = DeviceTransfer(table, test_share=0 if split == "new" else TEST_SHARE)

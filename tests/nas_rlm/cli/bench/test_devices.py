@@ -5,6 +5,7 @@ import numpy as np
 from nas_rlm import RLM
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
+from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from tests.nas_rlm.cli.commands import SPACE, refused
@@ -61,3 +62,19 @@ def test_bench_devices_learns_new_ones_and_continues(tmp_path, tiny_checkpoint, 
     ):
         options = [part for pair in (given | wrong).items() for part in pair]
         assert message in refused(capsys, "bench", "devices", "--space", "nasbench201", *options)
+
+
+def test_bench_devices_takes_the_name_that_a_table_gives_its_networks(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    cells = [SPACE.sample(rng) for _ in range(60)]
+    texts = texts_of_rows([Row("nasbench201", str(cell), {}) for cell in cells])
+    times = [{"latency/mine": 1 + SPACE.flops(cell) / 1e7} for cell in cells]
+    rows = [Row("phones", "", time, text) for time, text in zip(times, texts, strict=True)]
+    write(tmp_path / "phones.parquet", rows)
+    command = ("bench", "devices", "--space", "phones", "--split", "out", "--samples", "10", "--seeds", "1")
+    assert main([*command, "--data", str(tmp_path / "phones.parquet"), "--out", str(tmp_path / "d")]) == 0
+    assert "10 samples of a new device" in capsys.readouterr().out
+    assert json.loads((tmp_path / "d").read_text().splitlines()[0])["space"] == "phones"
+    assert "no search space 'phones'" in refused(capsys, *command)
+    other = refused(capsys, *command[:3], "phone", "--data", str(tmp_path / "phones.parquet"))
+    assert "is of the space 'phone'; did you mean phones?" in other
