@@ -33,10 +33,10 @@ from nas_rlm.devices.measurements import repeated_measurements
 from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space, random_raw_features
 from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
-from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate, random_raw_features, zero_label_surrogate
+from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate, zero_label_surrogate
 from nas_rlm.utils.progress import progress_bar
 
 POOL_SIZE = 1000  # networks from which samples are drawn
@@ -71,10 +71,11 @@ class DeviceResult:
             like the following baselines learns from the same samples; 0 without samples.
         mape_layers: mean absolute relative error of that baseline; 0 without samples.
         spearman_nearest: Spearman correlation of the predictions of the known device that is most similar on
-            the samples; of multiply-accumulates if no device is known.
+            the samples; of multiply-accumulates if no device is known; 0 without samples.
         spearman_counts: of a Bayesian ridge on the counts of live operators.
         spearman_counts_known: of the same with principal components of all known devices.
         spearman_genes: of a Bayesian ridge on the one-hot genome; 0 for networks without a space.
+        kendall_costs: Kendall's tau of multiply-accumulates or parameters, whichever is higher.
     """
 
     spearman: float
@@ -90,6 +91,7 @@ class DeviceResult:
     spearman_counts: float = 0.0
     spearman_counts_known: float = 0.0
     spearman_genes: float = 0.0
+    kendall_costs: float = 0.0
 
 
 class DeviceTransfer:
@@ -235,9 +237,13 @@ class DeviceTransfer:
             coverage=coverage(low, high, true),
             spearman_flops=spearman(flops([self.rows[i] for i in test]), true),
             seconds=seconds,
+            kendall_costs=max(
+                kendall(np.array([self.raw_features[i][cost] for i in test]), true)
+                for cost in ("flops", "params")
+            ),
         )
         if not rows:
-            return replace(result, spearman_nearest=spearman(features[:, 0].numpy(), true))
+            return result
         return replace(result, **self._baselines(sources, samples, test, target))
 
     def _baselines(
@@ -289,9 +295,9 @@ class DeviceTransfer:
 
     def _zero_label_surrogate(
         self, sources: Mapping[str, Sequence[GraphSurrogate]], target: str
-    ) -> ZeroLabelSurrogate:
+    ) -> AnyZeroLabelSurrogate:
         """Return a surrogate of the target without samples."""
-        raw_features = random_raw_features(search_spaces.get(self.space))
+        raw_features = random_raw_features(search_spaces.get(self.space), with_layers=True)
         surrogate = zero_label_surrogate(self.space, raw_features, sources, target)
         if surrogate is None:
             raise ValueError(f"no surrogate of another space can predict {target}: expected samples")
@@ -319,6 +325,11 @@ def _values(rows: Sequence[Row], indices: Sequence[int], target: str) -> np.ndar
     return np.array([rows[i].targets[target] for i in indices])
 
 
+def _has(results: Mapping[Key, DeviceResult], field: str) -> bool:
+    """Return whether a result has a field that is not 0."""
+    return any(getattr(result, field) for result in results.values())
+
+
 def format_results(results: Mapping[Key, DeviceResult], targets: Sequence[str], seeds: Sequence[int]) -> str:
     """Return a text table with a line for each target, and their mean, minimum and maximum.
 
@@ -330,11 +341,15 @@ def format_results(results: Mapping[Key, DeviceResult], targets: Sequence[str], 
         seeds: the seeds to show.
     """
     selections = [s for s in SELECTIONS if any(selection == s for _, selection, _ in results)]
-    fields = {
+    baselines = {
         **{"spearman_nearest": "nearest", "spearman_layers": "layers", "spearman_counts": "operators"},
-        **{"spearman_counts_known": "op.+devices", "spearman_genes": "genes", "spearman": "predicted"},
-        **{"kendall": "Kendall", "mape": "MAPE", "within_10_percent": "within 10 %"},
-        "coverage": "coverage",
+        **{"spearman_counts_known": "op.+devices", "spearman_genes": "genes"},
+    }
+    of_samples = {name: title for name, title in baselines.items() if _has(results, name)}
+    fields = {
+        **of_samples,
+        **{"spearman": "predicted", "kendall_costs": "costs, Kendall", "kendall": "Kendall", "mape": "MAPE"},
+        **{"within_10_percent": "within 10 %", "coverage": "coverage"},
     }
     columns = [(selection, field) for selection in selections for field in fields]
     header = "".join(f"{selection + ': ' + fields[field]:>21}" for selection, field in columns)

@@ -18,16 +18,17 @@ import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.baselines.regression_head import FEW_LABELS_RECIPE
 from nas_rlm.data.genome import genome_features_of_rows
+from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, partial_spearman, spearman
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
+from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, random_raw_features
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of, space_sources
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, MAX_FEW_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
-from nas_rlm.surrogates.zero_label import random_raw_features, source_labels, zero_label_surrogate
+from nas_rlm.surrogates.zero_label import source_labels, zero_label_surrogate
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
@@ -232,10 +233,12 @@ def make_methods(table: Table, rlm: RLM, objective: str = "accuracy") -> dict[st
         return surrogate.predict(values, task.objective).median
 
     def zero_label(task: Task) -> np.ndarray:
-        raw_features = random_raw_features(search_spaces.get(space))
+        with_layers = not is_accuracy(task.objective)
+        raw_features = random_raw_features(search_spaces.get(space), with_layers=with_layers)
         surrogate = zero_label_surrogate(space, raw_features, sources, task.objective)
         assert surrogate is not None  # there are source labels
-        features = surrogate.graph_features.transform(graph_features_of_texts(texts(), MAX_CHAIN_LENGTH))
+        of_task = graph_features_of_texts(texts(), MAX_CHAIN_LENGTH, with_layers)
+        features = surrogate.graph_features.transform(of_task)
         return surrogate.predict(features, task.objective).mean
 
     def head(task: Task, mean: float = 0.0, deviation: float = 1.0) -> np.ndarray:

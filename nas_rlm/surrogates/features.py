@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,9 +26,12 @@ from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.graph.costs import COST_NAMES
 from nas_rlm.graph.paths import MERGE_OPERATORS
+from nas_rlm.text import from_architectures
 from nas_rlm.text.declarations import has_other_batch
+from search_spaces import SearchSpace
 
 NUM_NETWORKS = 1000  # random networks that features are standardised on
+NUM_RANDOM_NETWORKS = 200  # of a space without labels, or with few
 MAX_CHAIN_LENGTH = 4  # operators
 MIN_SHARE = 0.02  # of networks whose value must differ from the median, else a feature is left out
 NO_PATH_VALUE = -0.5  # of a path feature of a network without a path; 0 means that a path lacks the operator
@@ -260,6 +263,21 @@ def random_networks(space: str, num_networks: int, seed: int = 0) -> list[Row]:
     size = search_spaces.get(space).size
     count = min(num_networks, size // 2) if size else num_networks
     return synthetic.random_table(space, count, seed, MAX_CHAIN_LENGTH).rows
+
+
+def random_raw_features(
+    space: SearchSpace[Any], count: int = NUM_RANDOM_NETWORKS, with_layers: bool = False
+) -> list[dict[str, float]]:
+    """Return the raw features of distinct random networks of a space.
+
+    Args:
+        space: the space.
+        count: number of networks, but at most half of the space.
+        with_layers: see `nas_rlm.data.synthetic.graph_features`.
+    """
+    count = min(count, max(1, space.size // 2)) if space.size else count
+    texts = from_architectures(space, list(synthetic.distinct_architectures(space, count).values()))
+    return synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers)
 
 
 def is_varying(values: np.ndarray) -> np.ndarray:

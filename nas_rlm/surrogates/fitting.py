@@ -23,6 +23,7 @@ from nas_rlm.surrogates.features import (
     GraphFeatures,
     batch_of_training,
     graph_features_of_space,
+    random_raw_features,
     sampled_raw_features,
     source_predictions,
 )
@@ -55,12 +56,10 @@ from nas_rlm.surrogates.registry import (
     transferable,
 )
 from nas_rlm.surrogates.transfer import SourceSurrogate, is_source
-from nas_rlm.text import from_architectures
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
 MAX_SOURCES = 8  # source surrogates of a latency
 MAX_LATENCY_LABELS = 500  # of a latency that an additive surrogate is fitted to
-NUM_RANDOM_NETWORKS = 200  # of a space, that features of latencies are standardised on
 
 
 def fit_surrogates(
@@ -324,11 +323,8 @@ def latency_features(
 
 @lru_cache(maxsize=4)
 def _random_networks_with_layers(name: str) -> list[dict[str, float]]:
-    """Return the raw features, with executed layers, of at most `NUM_RANDOM_NETWORKS` networks of a space."""
-    space = search_spaces.get(name)
-    count = min(NUM_RANDOM_NETWORKS, space.size // 2) if space.size else NUM_RANDOM_NETWORKS
-    texts = from_architectures(space, list(synthetic.distinct_architectures(space, count).values()))
-    return synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, True)
+    """Return the raw features of random networks of a space, with executed layers."""
+    return random_raw_features(search_spaces.get(name), with_layers=True)
 
 
 def space_sources(

@@ -25,12 +25,13 @@ from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
-from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate
+from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
+from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency
 
 FeatureSurrogate = GraphSurrogate | LatencySurrogate  # of networks, on the features of `data.synthetic`
 TextSurrogate = LayerSurrogate | NgramSurrogate  # of networks or programs, on features of their texts
 Surrogate = FeatureSurrogate | TextSurrogate
-AnySurrogate = Surrogate | ZeroLabelSurrogate  # the latter are not saved
+AnySurrogate = Surrogate | AnyZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
 MAX_LISTED, MAX_NAME_LENGTH = 5, 80  # names in a message, and characters of a name
 _warns_of_novelty: ContextVar[bool] = ContextVar("warns_of_novelty", default=True)
@@ -131,7 +132,7 @@ def predictive_distributions(
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
-    uses_layers = any(isinstance(surrogate, LatencySurrogate) for surrogate in selected)
+    uses_layers = any(isinstance(surrogate, LatencySurrogate | ZeroLabelLatency) for surrogate in selected)
     known = genomes or {}
 
     @cache

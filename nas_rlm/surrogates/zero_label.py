@@ -4,7 +4,7 @@ The network of a model ranks the architectures of a space that it has not seen w
 carries over better: wider, deeper and costlier architectures, and those with a smaller share of pooling, are
 the more accurate ones of their space. So are those that surrogates of other spaces predict from features
 standardised within this space, as far as they agree with the costs. Where only widths differ, FLOPs mislead,
-since they are mostly those of the first layers.
+since they are mostly those of the first layers. For latencies see `nas_rlm.surrogates.zero_label_latency`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data import synthetic
 from nas_rlm.data.objective_kinds import is_accuracy, kind_of
 from nas_rlm.surrogates.features import (
-    MAX_CHAIN_LENGTH,
     MIN_RELATIVE_STD,
     FeatureSource,
     is_varying,
+    random_raw_features,
     source_predictions,
 )
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, NormalScoreTransform, PredictiveDistribution
 from nas_rlm.surrogates.transfer import is_source
-from nas_rlm.text import from_architectures
+from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency, zero_label_latency
 from search_spaces import SearchSpace
 
 RawFeatures = Sequence[Mapping[str, float]]
 NUM_LABELS_TO_LEARN = 20  # that messages suggest
-NUM_RANDOM_NETWORKS = 200  # of a space, that features are standardised on
 CONVOLUTIONS = ("convs", "pointwise", "depthwise")  # raw features that count operators
 # Weights of costs of an accuracy: logarithms, and the share of convolutions. Chosen on seven benchmarks.
 ACCURACY_WEIGHTS = {"flops": 1.0, "params": 0.5, "size": 2.0, "convolutions": 7.0}
@@ -44,7 +42,7 @@ WIDTH_WEIGHTS = {"params": 1.0, "width": 4.0}  # where depth does not vary
 MIN_DEPTH_STD = 0.05  # of the logarithm of the depth, below which depth does not vary
 # Of standardised costs of networks that need not be of one space, where width and depth say less.
 UNRELATED_WEIGHTS = {"flops": 1.0, "params": 1.0, "activations": 1.0}
-# Of standardised costs of a latency; other spaces rank latencies worse than FLOPs do.
+# Of standardised costs of a latency that is known in no registered space.
 LATENCY_WEIGHTS = {"flops": 1.0, "activations": 0.25}
 SOURCES_WEIGHT = 0.5  # of the mean prediction of the sources of an accuracy
 READABLE = {
@@ -221,6 +219,9 @@ class ZeroLabelSurrogate:
         return bool((self.coefficients != 0).any())
 
 
+AnyZeroLabelSurrogate = ZeroLabelSurrogate | ZeroLabelLatency
+
+
 def can_transfer(objective: str) -> bool:
     """Return whether an objective can be predicted in a space without labels: an accuracy or a latency."""
     return is_accuracy(objective) or objective.startswith(LATENCY_PREFIX)
@@ -231,12 +232,13 @@ def zero_label_surrogate(
     raw_features: RawFeatures,
     existing: Mapping[str, Sequence[GraphSurrogate]],
     objective: str = ACCURACY,
-) -> ZeroLabelSurrogate | None:
+) -> AnyZeroLabelSurrogate | None:
     """Return a surrogate for a space without labels of an accuracy or a latency.
 
     Args:
         space: name of the space; empty for networks that need not be of one space.
-        raw_features: raw features of random networks of the space; ignored without a space.
+        raw_features: raw features of random networks of the space, for a latency with executed layers;
+            ignored without a space.
         existing: surrogates by space.
         objective: the objective.
 
@@ -246,6 +248,10 @@ def zero_label_surrogate(
     found = source_labels(space, existing, objective)
     if not found or not can_transfer(objective):
         return None
+    if not is_accuracy(objective):
+        by_costs = zero_label_latency(found, objective, raw_features if space else [])
+        if by_costs is not None:
+            return by_costs
     sources: dict[str, FeatureSource] = {}
     if space and is_accuracy(objective):
         # Another accuracy in the same space ranks better than costs and other spaces do.
@@ -311,7 +317,7 @@ def zero_label_surrogates(
     space: SearchSpace[Any] | None,
     objectives: Sequence[str],
     existing: Mapping[str, Sequence[GraphSurrogate]],
-) -> list[ZeroLabelSurrogate]:
+) -> list[AnyZeroLabelSurrogate]:
     """Return surrogates of the objectives that other spaces have labels of.
 
     Args:
@@ -321,13 +327,14 @@ def zero_label_surrogates(
     """
     name = space.name if space else ""
     transferred = [o for o in objectives if can_transfer(o) and source_labels(name, existing, o)]
-    raw_features = random_raw_features(space) if space and transferred else []
+    with_layers = not all(map(is_accuracy, transferred))
+    raw_features = random_raw_features(space, with_layers=with_layers) if space and transferred else []
     found = [zero_label_surrogate(name, raw_features, existing, objective) for objective in transferred]
     return [surrogate for surrogate in found if surrogate is not None]
 
 
 def zero_label_messages(
-    space: str, surrogates: Sequence[ZeroLabelSurrogate], location: str = ""
+    space: str, surrogates: Sequence[AnyZeroLabelSurrogate], location: str = ""
 ) -> list[str]:
     """Return what predictions without labels rest on, and what improves them.
 
@@ -383,18 +390,6 @@ def source_labels(
         if label is not None and not (other == space and label == objective):
             found[other] = by_objective[label], label
     return found
-
-
-def random_raw_features(space: SearchSpace[Any]) -> list[dict[str, float]]:
-    """Return the raw features of random networks of a space.
-
-    Args:
-        space: the space.
-    """
-    count = min(NUM_RANDOM_NETWORKS, max(1, space.size // 2)) if space.size else NUM_RANDOM_NETWORKS
-    architectures = synthetic.distinct_architectures(space, count)
-    texts = from_architectures(space, list(architectures.values()))
-    return synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH)
 
 
 def _costs(raw_features: RawFeatures, names: Sequence[str]) -> np.ndarray:

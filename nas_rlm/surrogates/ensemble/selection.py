@@ -21,7 +21,7 @@ from nas_rlm.surrogates.registry import (
     surrogate_by_objective,
     transferable,
 )
-from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate, can_transfer, source_labels
+from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate, can_transfer, source_labels
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SurrogateSelection:
 
     surrogates: Mapping[str, Sequence[Surrogate]]
     trained_on: Mapping[str, TrainedOn]
-    zero_label: Mapping[str, Sequence[ZeroLabelSurrogate]]
+    zero_label: Mapping[str, Sequence[AnyZeroLabelSurrogate]]
 
     def of_space(self, space: str) -> list[AnySurrogate]:
         """Return the surrogates of a space; of several with the same objective, the last one predicts it.

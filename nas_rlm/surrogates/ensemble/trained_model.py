@@ -20,7 +20,7 @@ from nas_rlm.model.network import Memory, Network
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
 from nas_rlm.surrogates.registry import AnySurrogate, Surrogate, from_saved, uses_genome
-from nas_rlm.surrogates.zero_label import ZeroLabelSurrogate
+from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.text.declarations import with_input_batch
 from nas_rlm.utils import process_pool
 from nas_rlm.utils.validation import as_list, check_model_objectives
@@ -51,7 +51,7 @@ class TrainedModel:
     temperatures: Temperatures = field(default_factory=dict)
     surrogates: Mapping[str, Sequence[Surrogate]] = field(default_factory=dict)
     maximised: tuple[str, ...] = ()
-    zero_label: Mapping[str, Sequence[ZeroLabelSurrogate]] = field(default_factory=dict)
+    zero_label: Mapping[str, Sequence[AnyZeroLabelSurrogate]] = field(default_factory=dict)
 
     @property
     def objectives(self) -> tuple[str, ...]:
