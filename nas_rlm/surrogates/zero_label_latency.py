@@ -24,8 +24,9 @@ from nas_rlm.surrogates.features import MIN_RELATIVE_STD, random_raw_features
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, LogTransform, PredictiveDistribution
 
-NUM_SOURCE_NETWORKS = 100  # random networks of each other space
 # Chosen by leaving spaces out: nasbench201, fbnet, ofa_mbv3, gpt_s, gpt_m, gpt_l and networks measured here.
+NUM_SOURCE_NETWORKS = 100  # random networks of each other space
+NUM_BOOTSTRAP_SAMPLES = 20
 FLOPS_WEIGHT = 0.25  # of standardised logarithms of FLOPs, beside those of latencies
 LOG_STD = 0.5  # standard deviation of the logarithm of a latency
 SMALLEST = 1e-9  # avoids division by zero and the logarithm of 0
@@ -167,15 +168,34 @@ def zero_label_latency(
         weighted.append(np.column_stack([costs, np.ones(len(costs))]) / max(1, len(costs)) ** 0.5)
     if not weighted:
         return None
-    system = np.concatenate(weighted)
-    scales = np.abs(system[:, :-1]).max(0) + SMALLEST
-    costs_of_space = LatencyCosts(nnls(system[:, :-1] / scales, system[:, -1])[0] / scales)
+    costs_of_space = LatencyCosts(_mean_coefficients(np.concatenate(weighted)))
     if raw_features:
         costs_of_space = costs_of_space.in_space(raw_features)
     is_informative = (
         not raw_features or float(costs_of_space.transform(raw_features).std()) > MIN_RELATIVE_STD
     )
     return ZeroLabelLatency(costs_of_space, objective, tuple(spaces), is_informative)
+
+
+def _mean_coefficients(system: np.ndarray) -> np.ndarray:
+    """Return the mean over bootstrap samples of the non-negative solution of a system of equations.
+
+    Costs are nearly collinear in some spaces, so that a single solution uses an arbitrary one of them.
+
+    Args:
+        system: left-hand sides and right-hand side, float64 [M, D + 1].
+
+    Returns:
+        Coefficients, float64 [D].
+    """
+    rng = np.random.default_rng(0)
+    scales = np.abs(system[:, :-1]).max(0) + SMALLEST
+    solutions = []
+    for _ in range(NUM_BOOTSTRAP_SAMPLES):
+        sample = system[rng.integers(0, len(system), len(system))]
+        solutions.append(nnls(sample[:, :-1] / scales, sample[:, -1])[0] / scales)
+    mean: np.ndarray = np.mean(solutions, axis=0)
+    return mean
 
 
 @lru_cache(maxsize=8)
