@@ -20,10 +20,13 @@ from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_network import LayerCounts, terms_by_type
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate, families_and_folds
 from nas_rlm.surrogates.predictive import MIN_LABELS, LogTransform, PredictiveDistribution
 
-KNOWN, FAMILIES = "known families", "other families"  # and numbers of labels of networks of all families
+# Protocols, beside numbers of labels of networks of all families.
+KNOWN, FAMILIES, KINDS = "known families", "other families", "kinds of networks"
+CONVOLUTIONAL, TRANSFORMER, HYBRID = "convolutional", "transformer", "hybrid"
+MIN_ATTENTION, MIN_CONVOLUTIONS = 2, 4  # layers of a kind that make a network one of that kind
 AGAIN, MEASUREMENT = "again", "second measurement"  # protocol and method of networks that were measured twice
 VALIDATION_SHARE = 0.15
 MAX_FOLDS = 12  # more families are left out in groups
@@ -125,11 +128,15 @@ class NetworkLatencies:
         """Yield the key and the result of each method.
 
         Args:
-            protocols: `KNOWN`, `FAMILIES`, or a number of labels.
+            protocols: `KNOWN`, `FAMILIES`, `KINDS`, or a number of labels.
             seeds: number of draws of few labels.
             finished: keys to skip.
         """
         for protocol in protocols:
+            if protocol == KINDS:
+                keys = [(o, KINDS, "", m, 0) for o in self.objectives for m in METHODS]
+                yield from self._results_of_kinds() if not {*keys} <= {*finished} else ()
+                continue
             for case, seed, train, test in self._splits(protocol, seeds):
                 keys = [(o, protocol, case, m, seed) for o in self.objectives for m in METHODS]
                 if not {*keys} <= {*finished}:
@@ -170,6 +177,41 @@ class NetworkLatencies:
         fold_of = {name: f"fold {k + 1}" for name, k in zip(names, order, strict=True)}
         return np.array([fold_of[name] for name in self.families])
 
+    def _results_of_kinds(self) -> Iterator[tuple[Key, LatencyResult]]:
+        """Yield the results for all networks, and for those of each kind, predicted without their family.
+
+        The surrogate's are those of its evidence, without intervals.
+        """
+        kinds = kinds_of(self.counts)
+        _, folds = families_and_folds(self.families.tolist(), len(self.rows))
+        errors = LayerSurrogate.errors_of_left_out(self.counts, self.latencies, self.families.tolist())
+        for k, name in enumerate(self.objectives):
+            latencies = self.latencies[name]
+            predicted = {method: np.full(len(latencies), np.nan) for method in METHODS}
+            predicted[SURROGATE] = latencies * np.exp(errors[:, k])
+            is_measured = np.isfinite(latencies)
+            for fold in range(folds.max() + 1):
+                used = np.flatnonzero(is_measured & (folds != fold))
+                own = np.flatnonzero(is_measured & (folds == fold))
+                if len(own) and len(used) >= MIN_LABELS:
+                    for method, values in self._baselines(used, own, latencies[used]).items():
+                        predicted[method][own] = values
+            is_known = np.isfinite([*predicted.values()]).all(0)
+            for kind in ("", *np.unique(kinds)):
+                part = is_known & ((kinds == kind) | (not kind))
+                for method in METHODS if part.sum() > 1 else ():
+                    result = LatencyResult.of(predicted[method][part], latencies[part])
+                    yield (name, KINDS, kind, method, 0), result
+
+    def _baselines(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+        """Return predictions by the costs of networks, from the labels of others."""
+        logs = np.log1p(self._sums)
+        return {
+            MACS: fit_sums(self.macs[used, None], labels, self.macs[own, None]),
+            TREES: np.exp(trees(logs[used], np.log(labels), logs[own])),
+            LAYERS: fit_sums(self._sums[used], labels, self._sums[own]),
+        }
+
     def _results(
         self, protocol: str, case: str, seed: int, train: np.ndarray, test: np.ndarray
     ) -> Iterator[tuple[Key, LatencyResult]]:
@@ -191,17 +233,13 @@ class NetworkLatencies:
             if not len(own) or len(used) < MIN_LABELS:
                 continue
             true, labels = latencies[own], latencies[used]
-            predicted: dict[str, PredictiveDistribution | np.ndarray] = {
-                MACS: fit_sums(self.macs[used, None], labels, self.macs[own, None]),
-                TREES: np.exp(trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))),
-            }
+            predicted: dict[str, PredictiveDistribution | np.ndarray] = {**self._baselines(used, own, labels)}
             if many is not None:
                 whole = many.predict(features, name)
                 is_own = np.isin(test, own)
                 predicted[SURROGATE] = PredictiveDistribution(
                     LogTransform(), whole.mean[is_own], whole.std[is_own]
                 )
-                predicted[LAYERS] = fit_sums(self._sums[used], labels, self._sums[own])
             else:
                 raw_train, raw_test = ([self._raw_features[i] for i in part] for part in (used, own))
                 graph_features = LatencyFeatures.fit(raw_train)
@@ -210,6 +248,21 @@ class NetworkLatencies:
                 predicted[LAYERS] = fit_layer_sums(raw_train, labels, raw_test)
             for method, values_of_method in predicted.items():
                 yield (name, protocol, case, method, seed), LatencyResult.of(values_of_method, true)
+
+
+def kinds_of(counts: LayerCounts) -> np.ndarray:
+    """Return the kind of each network by its layers: `CONVOLUTIONAL`, `TRANSFORMER` or `HYBRID`, str [N].
+
+    Networks with attention are hybrid if they have several convolutions over images beside it.
+
+    Args:
+        counts: layers of the networks.
+    """
+    is_attention = [layer.type in ("Softmax", "Attention") for layer in counts.layers]
+    is_spatial = [layer.type.startswith("Conv") and layer.kernel > 1 for layer in counts.layers]
+    attention, spatial = counts.sums(np.array([is_attention, is_spatial], float).T).T
+    with_attention = np.where(spatial >= MIN_CONVOLUTIONS, HYBRID, TRANSFORMER)
+    return np.where(attention >= MIN_ATTENTION, with_attention, CONVOLUTIONAL)
 
 
 def results_of_second_measurements(
@@ -242,7 +295,8 @@ def format_results(results: Mapping[Key, LatencyResult]) -> str:
     lines = [f"{'latency, protocol and method':<66}" + "".join(f"{name:>10}" for name in columns)]
     groups: dict[tuple[str, str, str], list[tuple[str, LatencyResult]]] = {}
     for (objective, protocol, case, method, _), result in results.items():
-        groups.setdefault((objective, protocol, method), []).append((case, result))
+        part, case = (case or "all", "") if protocol == KINDS else (protocol, case)
+        groups.setdefault((objective, part, method), []).append((case, result))
     for (objective, protocol, method), found in groups.items():
         numbers = np.mean([astuple(result)[1:] for _, result in found], axis=0)
         worst_case, worst = min(found, key=lambda item: item[1].within_10_percent)

@@ -56,6 +56,46 @@ ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision",
 
 
 @dataclass(frozen=True)
+class _HeldOut:
+    """How surrogates predict networks that they were not fitted to.
+
+    Args:
+        shares: shares of free coefficients, chosen on families left out, float64 [K].
+        strengths: strengths of the factors of known networks, float64 [K].
+        unlike: strength for unlike networks, relative to those.
+        known_errors: errors of log latencies of single networks that were left out, float64 [H, K].
+        known_novelties: their novelties, float64 [H, K].
+        left_out: predictions of all networks without their families.
+    """
+
+    shares: np.ndarray
+    strengths: np.ndarray
+    unlike: float
+    known_errors: np.ndarray
+    known_novelties: np.ndarray
+    left_out: LeftOutPredictions
+
+    def errors(self, latencies: np.ndarray) -> np.ndarray:
+        """Return the errors of log latencies of all networks without their families, float64 [N, K]."""
+        return self.left_out.errors(self.strengths, self.unlike, latencies)
+
+    def with_strengths(self, surrogate: LayerSurrogate) -> LayerSurrogate:
+        """Return a surrogate with these strengths of the factors."""
+        return surrogate._with_strengths(self.strengths, self.unlike)
+
+
+def families_and_folds(groups: Sequence[str], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of the family of each of N networks, and the fold in which it is left out, int64 [N].
+
+    Args:
+        groups: names of the networks' families; if empty each network is a family.
+        count: number N of networks.
+    """
+    families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
+    return families, (np.random.default_rng(0).permutation(families.max() + 1) % NUM_FOLDS)[families]
+
+
+@dataclass(frozen=True)
 class LayerSurrogate:
     """Latencies of K devices as sums over layers.
 
@@ -110,29 +150,50 @@ class LayerSurrogate:
     ) -> LayerSurrogate:
         """Fit a surrogate to the layers of N measured networks; other arguments as for `fit`."""
         latencies, count, names = np.stack([*values.values()], 1), len(counts.ends), tuple(values)
-        families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
-        is_held_out = np.random.default_rng(0).random(count) < HELD_OUT_SHARE
-        folds = (np.random.default_rng(0).permutation(families.max() + 1) % NUM_FOLDS)[families]
-        shares = cls._free_shares(counts, latencies, families, folds)
-        fitted = cls._fit(names, counts, latencies, np.arange(count), NUM_EPOCHS, shares)
-        part = cls._fit_part(names, counts, latencies, ~is_held_out, shares)
-        strengths, held_out = part._strengths(counts, latencies, is_held_out), np.flatnonzero(is_held_out)
-        known, known_novelties = part._with_strengths(strengths)._predict(counts.select(held_out))
-        known_errors = known - np.log(latencies[held_out])
-        left_out = cls._leave_families_out(names, counts, latencies, folds, shares)
-        unlike = left_out.best_strength(strengths, latencies, families)
-        errors = left_out.errors(strengths, unlike, latencies)
-        calibration, evidence = fitted._with_strengths(strengths, unlike).calibration, {}
+        families, _ = families_and_folds(groups, count)
+        held_out = cls._held_out(names, counts, latencies, groups)
+        fitted = cls._fit(names, counts, latencies, np.arange(count), NUM_EPOCHS, held_out.shares)
+        errors, novelties = held_out.errors(latencies), held_out.left_out.novelties
+        calibration, evidence = held_out.with_strengths(fitted).calibration, {}
         for k, name in enumerate(names):
             is_measured, is_predicted = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
             evidence[name] = FamilyEvidence.of(errors[:, k], families[is_measured])
             if is_predicted.any():
-                is_known = np.isfinite(known_errors[:, k])
+                is_known = np.isfinite(held_out.known_errors[:, k])
                 calibration[k, 2:5] = spread(
-                    *(errors[is_predicted, k], left_out.novelties[is_predicted, k]),
-                    *(known_errors[is_known, k], known_novelties[is_known, k]),
+                    *(errors[is_predicted, k], novelties[is_predicted, k]),
+                    *(held_out.known_errors[is_known, k], held_out.known_novelties[is_known, k]),
                 )
         return replace(fitted, calibration=calibration, evidence=evidence)
+
+    @classmethod
+    def errors_of_left_out(
+        cls, counts: LayerCounts, values: Mapping[str, np.ndarray], groups: Sequence[str]
+    ) -> np.ndarray:
+        """Return the errors of log latencies by surrogates without each family, float64 [N, K].
+
+        The evidence of a fitted surrogate sums them up. They are NaN where they are not known. Arguments are
+        those of `fit_counts`; `families_and_folds` has the parts that are left out.
+        """
+        latencies = np.stack([*values.values()], 1)
+        return cls._held_out(tuple(values), counts, latencies, groups).errors(latencies)
+
+    @classmethod
+    def _held_out(
+        cls, names: tuple[str, ...], counts: LayerCounts, latencies: np.ndarray, groups: Sequence[str]
+    ) -> _HeldOut:
+        """Return predictions of networks and of families that surrogates were fitted without."""
+        count = len(counts.ends)
+        families, folds = families_and_folds(groups, count)
+        is_held_out = np.random.default_rng(0).random(count) < HELD_OUT_SHARE
+        shares = cls._free_shares(counts, latencies, families, folds)
+        part = cls._fit_part(names, counts, latencies, ~is_held_out, shares)
+        strengths, held_out = part._strengths(counts, latencies, is_held_out), np.flatnonzero(is_held_out)
+        known, novelties = part._with_strengths(strengths)._predict(counts.select(held_out))
+        left_out = cls._leave_families_out(names, counts, latencies, folds, shares)
+        unlike = left_out.best_strength(strengths, latencies, families)
+        known_errors = known - np.log(latencies[held_out])
+        return _HeldOut(shares, strengths, unlike, known_errors, novelties, left_out)
 
     @classmethod
     def _leave_families_out(

@@ -45,6 +45,7 @@ def bench_networks(
         AGAIN,
         FAMILIES,
         KEY_NAMES,
+        KINDS,
         KNOWN,
         LatencyResult,
         NetworkLatencies,
@@ -58,9 +59,11 @@ def bench_networks(
     check_minimum("--per-family", per_family, 20)
     check_minimum("--rows", rows, 20)
     for protocol in protocols:
-        if protocol not in (KNOWN, FAMILIES) and not (protocol.isdecimal() and int(protocol) >= 10):
+        is_number = protocol.isdecimal() and int(protocol) >= 10
+        if not is_number and protocol not in (KNOWN, FAMILIES, KINDS):
             raise ValueError(
-                f"--protocols has {protocol!r}: expected {KNOWN!r}, {FAMILIES!r} or a number of at least 10"
+                f"--protocols has {protocol!r}: expected {KNOWN!r}, {FAMILIES!r}, {KINDS!r} or a number of at"
+                " least 10"
             )
     require("baselines", "the method trees")
     settings = {"table": file.stem, "rows": rows, "per_family": per_family}

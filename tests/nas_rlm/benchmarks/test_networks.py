@@ -5,20 +5,27 @@ import pytest
 
 import search_spaces
 from nas_rlm.benchmarks.networks import (
+    CONVOLUTIONAL,
     FAMILIES,
+    HYBRID,
     KEY_NAMES,
+    KINDS,
     KNOWN,
     METHODS,
+    TRANSFORMER,
     LatencyResult,
     NetworkLatencies,
     format_results,
+    kinds_of,
     results_of_second_measurements,
 )
 from nas_rlm.cli import main
 from nas_rlm.data import Row, Table, write
 from nas_rlm.data.row_texts import texts_of_rows
-from nas_rlm.graph.executed_layers import ALL, layers_of
+from nas_rlm.graph.executed_layers import ALL, Layer, layers_of
 from nas_rlm.surrogates import layer_network
+from nas_rlm.surrogates.layer_network import LayerCounts
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.text.parser import parse_network
 
 NAME = "latency/mine"
@@ -64,6 +71,33 @@ def test_each_protocol_and_method_is_measured(rows, quick):
     assert found[NAME, "20", "", "surrogate", 1].networks == 100
     finished = [key for key in found if key[1] != "20"]
     assert {key[1] for key, _ in networks.run([KNOWN, "20"], 1, finished)} == {"20"}
+
+
+def test_kinds_of_networks_are_evaluated_without_their_families(rows, quick):
+    networks = NetworkLatencies(rows, [NAME], per_family=30)
+    found = dict(networks.run([KINDS], 2, []))
+    assert {key[1:3] for key in found} == {(KINDS, ""), (KINDS, CONVOLUTIONAL)}
+    assert found[NAME, KINDS, "", "layer sums", 0].networks == len(rows)
+    fitted = LayerSurrogate.fit_counts(networks.counts, networks.latencies, networks.families.tolist())
+    assert found[NAME, KINDS, "", "surrogate", 0].mape == pytest.approx(fitted.evidence[NAME].relative_error)
+    assert not dict(networks.run([KINDS], 1, [*found]))
+    lines = format_results(found).splitlines()
+    assert [line.split(",")[1].strip() for line in lines[1:]] == ["all"] * 4 + [CONVOLUTIONAL] * 4
+
+
+def test_networks_with_attention_are_transformers_or_hybrids():
+    softmax, stem = Layer("Softmax", 0), Layer("Conv16x16", 14, kernel=16)
+    spatial, pointwise = Layer("Conv3x3", 14, kernel=3), Layer("Conv1x1", 14, kernel=1)
+    networks = (
+        [(spatial, 9), (softmax, 1)],
+        [(softmax, 12), (stem, 1), (pointwise, 9)],
+        [(spatial, 5), (softmax, 2)],
+    )
+    layers = [softmax, stem, spatial, pointwise]
+    indices = np.array([layers.index(layer) for network in networks for layer, _ in network])
+    numbers = np.array([count for network in networks for _, count in network], np.float32)
+    counts = LayerCounts(layers, indices, numbers, np.cumsum([len(network) for network in networks]))
+    assert kinds_of(counts).tolist() == [CONVOLUTIONAL, TRANSFORMER, HYBRID]
 
 
 def test_test_networks_are_not_training_networks(rows):
