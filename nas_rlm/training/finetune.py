@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -110,7 +110,8 @@ def fine_tune(
     train_rows = _select_rows(rows, objectives)
     for name in objectives:
         _check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
-    with truncation_reported(rlm, texts_of_rows(train_rows)):
+    is_trained = learn in PARTS
+    with truncation_reported(rlm, texts_of_rows(train_rows)) if is_trained else nullcontext():
         tuned = _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
     tuned.maximised = tuple(dict.fromkeys([*rlm.maximised, *(n for n in maximise if n in objectives)]))
     return tuned

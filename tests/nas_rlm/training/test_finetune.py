@@ -213,6 +213,14 @@ def test_truncated_rows_are_reported_once(rlm, trainings, count, recipe):
     ]
 
 
+def test_surrogates_alone_read_whole_texts(rlm):
+    rlm.network.config = replace(rlm.network.config, max_length=8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rlm.fine_tune(rows(20), ["latency/mine"], learn="none")
+    assert not [warning for warning in caught if warning.category is TruncationWarning]
+
+
 def test_rows_without_a_number_to_learn(rlm):
     with pytest.raises(ValueError, match="none of 3 rows has a value for latency/none"):
         rlm.fine_tune(rows(3), ["latency/none"])
