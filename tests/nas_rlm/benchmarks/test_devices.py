@@ -30,7 +30,7 @@ def measured(count, names=DEVICES):
 
 @pytest.fixture(scope="module")
 def transfer():
-    return DeviceTransfer(measured(400))
+    return DeviceTransfer(measured(200))
 
 
 @pytest.fixture(scope="module")
