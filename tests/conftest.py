@@ -2,23 +2,30 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
+import hypothesis
 import pytest
 import torch
 
 import search_spaces
 from nas_rlm import RLM
+from nas_rlm.files import ASSETS
 from nas_rlm.model.network import Config, Network
-from nas_rlm.text import Tokenizer, from_architecture
+from nas_rlm.text import Tokenizer
 
 torch.set_num_threads(1)
+# Examples of each property; NAS_RLM_EXAMPLES=500 searches deeper.
+hypothesis.settings.register_profile(
+    "nas-rlm", max_examples=int(os.environ.get("NAS_RLM_EXAMPLES", "25")), deadline=None
+)
+hypothesis.settings.load_profile("nas-rlm")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_random_networks() -> Iterator[None]:
-    """Standardise graph features on fewer random networks, to save time."""
+def quick_surrogates() -> Iterator[None]:
+    """Fit surrogates in fewer steps, on features standardised on fewer random networks, to save time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nas_rlm.surrogates.features.NUM_NETWORKS", 100)
+        patch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", 25)
         yield
 
 
@@ -48,13 +55,12 @@ def shipped_rlm() -> RLM:
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a checkpoint of an untrained network of the smallest size with three objectives."""
-    space = search_spaces.get("nasbench201")
-    rng = np.random.default_rng(0)
-    tokenizer = Tokenizer.train(
-        [from_architecture(space, space.sample(rng)) for _ in range(20)], vocab_size=900
-    )
-    torch.manual_seed(0)
+    """Return a checkpoint of an untrained network of the smallest size with three objectives.
+
+    With the shipped tokenizer texts have few tokens, which makes predictions cheap.
+    """
+    tokenizer = Tokenizer.load(ASSETS / "nas" / "tokenizer.model")
+    torch.manual_seed(22)  # predictions of cells are positive and differ
     config = Config(tokenizer.vocab_size, ("accuracy", "latency/pixel3", "latency/eyeriss"), size=1)
     directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
     RLM(Network(config, tokenizer.kinds()), tokenizer).save(directory)

@@ -110,7 +110,8 @@ class Recipe:
         ema: decay of the averaged weights, which are the ones saved.
         noise: standard deviation of the label noise in units of each objective's spread; decreases to zero in
             the course of training.
-        precision: precision of matrix products: "float32" or "bfloat16".
+        precision: precision of matrix products: "float32" or "bfloat16". A CPU without instructions for
+            bfloat16 multiplies in float32.
         validation: fraction of the architectures that is held out, half for validation and half for a test.
         by_group: hold out problems with all programs that solve them.
         validate_every: number of steps between validations.

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from nas_rlm.files import atomic_write
-from nas_rlm.model.network import Network
+from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.training import distributed
 from nas_rlm.training.dataset import IGNORED
 from nas_rlm.training.optimizers import AveragedWeights, learning_rate, make_optimizers
@@ -83,7 +83,9 @@ class TrainingState:
 
     def _loss(self, ids: Tensor, inputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of the cross-entropies of the target tokens."""
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"):
+        is_fast = ids.device.type != "cpu" or has_bfloat16()
+        use_bfloat16 = self.recipe.precision == "bfloat16" and is_fast
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=use_bfloat16):
             logits = self.network(ids, inputs)
         losses = F.cross_entropy(
             logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"

@@ -7,7 +7,7 @@ import onnx
 import onnx.inliner
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 from torch import nn
@@ -327,7 +327,6 @@ def test_sizes_are_those_of_the_sets():
     assert len({str(TINY.decode(g)) for g in np.ndindex(*TINY.genes)}) == TINY.size == 2 * 2 * (6 + 36 + 216)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_genome_has_an_architecture_and_genes_beyond_the_depth_do_not_matter(data):
     space = SPACES[data.draw(st.sampled_from("SML"))]
@@ -342,7 +341,6 @@ def test_any_genome_has_an_architecture_and_genes_beyond_the_depth_do_not_matter
     assert not np.delete(canonical, used).any()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_values_beyond_the_depth_do_not_matter(data):
     space = SPACES[data.draw(st.sampled_from("SML"))]
@@ -354,7 +352,6 @@ def test_values_beyond_the_depth_do_not_matter(data):
     assert space.parse(json.dumps(content)) == architecture
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_texts_are_read_back_with_exact_costs(seed):
     architecture = TINY.sample(np.random.default_rng(seed))

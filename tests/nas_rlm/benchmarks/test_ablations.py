@@ -27,6 +27,7 @@ def small(tmp_path, monkeypatch, tiny_checkpoint):
         for name, trials in ABLATIONS.items()
     }
     monkeypatch.setattr(ablations, "ABLATIONS", tiny)
+    monkeypatch.setattr(ablations, "BATCH_SIZE", 8)
 
 
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "tokenizer"])

@@ -11,8 +11,6 @@ from nas_rlm.benchmarks.devices import (
 )
 from nas_rlm.data import Row, Table
 from nas_rlm.data.row_texts import keys_of_rows
-from nas_rlm.surrogates.features import graph_features_of_space
-from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from tests.nas_rlm.devices.networks import SPACE, cells
 
 DEVICES = ("quick", "slow", "odd", "new")
@@ -30,14 +28,12 @@ def measured(count, names=DEVICES):
 
 @pytest.fixture(scope="module")
 def transfer():
-    return DeviceTransfer(measured(400))
+    return DeviceTransfer(measured(200))
 
 
 @pytest.fixture(scope="module")
 def surrogates(transfer):
-    rows = [transfer.rows[i] for i in transfer.pool_indices]
-    features = graph_features_of_space("nasbench201")
-    return {"nasbench201": [fit_graph_surrogate(features, rows, transfer.devices)]}
+    return {"nasbench201": transfer.fit_known_devices()}
 
 
 def test_a_new_device_is_predicted_from_two_similar_ones(transfer, surrogates):
@@ -128,10 +124,10 @@ def test_two_measurements_of_the_same_networks():
     assert difference == pytest.approx(0.1)
 
 
-def test_a_table_can_know_its_own_devices(transfer):
-    known = transfer.fit_known_devices()
+def test_a_table_can_know_its_own_devices(transfer, surrogates):
+    known = surrogates["nasbench201"]
     assert {name for surrogate in known for name in surrogate.objectives} == {*transfer.devices}
-    (_, found), *_ = transfer.run({"nasbench201": known}, ["latency/new"], 12, [0])
+    (_, found), *_ = transfer.run(surrogates, ["latency/new"], 12, [0])
     assert found.spearman > 0.9
     assert min(found.spearman_counts, found.spearman_counts_known, found.spearman_genes) > 0.3
 

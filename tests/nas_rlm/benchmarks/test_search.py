@@ -13,6 +13,7 @@ from nas_rlm.benchmarks.search import (
     search_benchmark,
 )
 from nas_rlm.data import Row, Table
+from nas_rlm.search import acquisition, active_search
 from nas_rlm.search.lookup import TablePredictor
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult
@@ -103,14 +104,16 @@ def test_labels_are_random_rows_with_only_the_objectives(table):
         next(search_benchmark(table, make_model, num_labels=1, objective_sets=(PAIR,)))
 
 
-def test_chosen_labels_improve_the_front_and_replace_predictions(table):
+def test_chosen_labels_improve_the_front_and_replace_predictions(table, monkeypatch):
+    monkeypatch.setattr(acquisition, "POOL_SIZE", 60)
+    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 60)
     calls = []
 
     def make_model(rows, objectives, seed):
         calls.append(rows)
         return Low()
 
-    seeds = range(3)
+    seeds = range(2)
 
     class Low(StubPredictor):
         def medians(self, architectures, objectives):
@@ -118,7 +121,7 @@ def test_chosen_labels_improve_the_front_and_replace_predictions(table):
 
     size = {"num_labels": 40, "objective_sets": (PAIR,), "population": 30, "generations": 4, "seeds": seeds}
     found = [dict(search_benchmark(table, make_model, is_chosen=c, **size)) for c in (True, False)]
-    first, chosen, drawn = calls[0:6:2], calls[1:6:2], calls[6:]
+    first, chosen, drawn = calls[0:4:2], calls[1:4:2], calls[4:]
     assert not any(first) and all(len(rows) == 40 for rows in drawn)
     assert all(40 >= len(rows) > 20 for rows in chosen)
     true_values, reference_point = (

@@ -215,10 +215,10 @@ def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shippe
 
 @pytest.fixture
 def short_model(tmp_path, tiny_checkpoint):
-    """A model that reads only 200 tokens."""
+    """A model that reads only 60 tokens."""
     directory = shutil.copytree(tiny_checkpoint, tmp_path / "short")
     saved = json.loads((directory / "config.json").read_text())
-    saved["network"]["max_length"] = 200
+    saved["network"]["max_length"] = 60
     (directory / "config.json").write_text(json.dumps(saved))
     return ("--model", str(directory))
 
@@ -237,7 +237,7 @@ def test_files_whose_texts_are_truncated_are_named(tmp_path, short_model, capsys
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 5
     (line,) = [line for line in shown.err.splitlines() if "reads only" in line]
-    assert line.startswith("nas-rlm: warning: the model reads only the first 200 tokens of ")
+    assert line.startswith("nas-rlm: warning: the model reads only the first 60 tokens of ")
     assert [name for name in files if f"{name} (" in line] == long
 
 
@@ -247,7 +247,7 @@ def test_architectures_that_an_exported_model_truncates_are_named(tmp_path, shor
     assert main(["export-model", *short_model, "--out", exported]) == 0
     capsys.readouterr()
     assert main(["predict", "--model", exported, *archs, "--objectives", "accuracy"]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "first 200 tokens of" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "first 60 tokens of" in line]
     assert all(any(f"{arch} (" in line for line in lines) for arch in ARCHS)
 
 

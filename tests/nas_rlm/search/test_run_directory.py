@@ -84,7 +84,7 @@ def test_a_search_killed_anywhere_resumes_to_the_same_files(finished, tmp_path):
         len(log) - 1,
         len(log),
     ]
-    cuts += [rng.randrange(len(log)) for _ in range(4)]
+    cuts += [rng.randrange(len(log)) for _ in range(2)]
     for number, cut in enumerate(cuts):
         out = tmp_path / str(number)
         out.mkdir()
@@ -350,8 +350,8 @@ def test_the_networks_of_a_front_can_be_trained(finished, shared_data):
     result = run_directory.read_result(finished)
     assert namespace["ARCHITECTURES"] == [result.architectures[i] for i in result.front]
     images = read_images(shared_data / "cifar-10-batches-py")
-    x = torch.from_numpy(images.train[:64]).float() / 255 - 0.5
-    labels = torch.from_numpy(images.train_labels[:64])
+    x = torch.from_numpy(images.train[:16]).float() / 255 - 0.5
+    labels = torch.from_numpy(images.train_labels[:16])
     torch.manual_seed(0)
     module = namespace["network"](0)
     assert sum(p.numel() for p in module.parameters()) == SPACE.params(

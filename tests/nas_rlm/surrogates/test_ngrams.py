@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nas_rlm.data import Row
@@ -108,7 +108,6 @@ def test_a_value_that_grows_with_the_input_is_predicted_for_other_sizes():
     )
 
 
-@settings(max_examples=30)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_any_text_has_features_of_length_one(texts):
     features = NgramSurrogate(

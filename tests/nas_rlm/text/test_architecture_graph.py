@@ -3,7 +3,7 @@ import gc
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import search_spaces
@@ -44,7 +44,6 @@ def test_initialised_weights_do_not_change_the_text(name):
     assert from_onnx(space.to_onnx(architecture, weights=True)) == from_architecture(space, architecture)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6))
 def test_any_blocks_within_blocks_give_the_text_of_the_flat_network(seed):
     space, architecture = RandomBlocks(), Recipe(seed)

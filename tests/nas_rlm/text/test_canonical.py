@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -53,7 +53,6 @@ def shuffled(g: FlatModel, rng: np.random.Generator) -> onnx.ModelProto:
     return model
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 5))
 def test_text_depends_on_the_graph_alone(seed, size, repeats):
     g = random_network(np.random.default_rng(seed), size, repeats)
@@ -61,7 +60,6 @@ def test_text_depends_on_the_graph_alone(seed, size, repeats):
     assert from_onnx(shuffled(g, np.random.default_rng(seed + 1))) == text
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 5))
 def test_text_parses_checks_inlines_and_is_its_own_canonical_form(seed, size, repeats):
     g = random_network(np.random.default_rng(seed), size, repeats)

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -471,7 +471,6 @@ STEPS = (
 )
 
 
-@settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_a_text_computes_what_the_model_computes(data):
     chain = Chain(data.draw)
