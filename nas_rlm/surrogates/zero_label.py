@@ -28,9 +28,9 @@ from nas_rlm.surrogates.features import (
     source_predictions,
 )
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, LATENCY_PREFIX, GraphSurrogate
-from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, NormalScoreTransform, PredictiveDistribution
+from nas_rlm.surrogates.predictive import NormalScoreTransform, PredictiveDistribution
 from nas_rlm.surrogates.transfer import is_source
-from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency, zero_label_latency
+from nas_rlm.surrogates.zero_label_latency import OfOneObjective, ZeroLabelLatency, zero_label_latency
 from search_spaces import SearchSpace
 
 RawFeatures = Sequence[Mapping[str, float]]
@@ -163,7 +163,7 @@ class ZeroLabelFeatures:
 
 
 @dataclass(frozen=True)
-class ZeroLabelSurrogate:
+class ZeroLabelSurrogate(OfOneObjective):
     """A surrogate of one objective in a space without labels.
 
     Its values have the distribution of the labels of other spaces, so only their order is informative.
@@ -184,16 +184,6 @@ class ZeroLabelSurrogate:
     objective: str
     spaces: tuple[str, ...]
     temperatures: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """The name of the objective."""
-        return (self.objective,)
-
-    @property
-    def network_temperatures(self) -> dict[str, float]:
-        """The network does not take part."""
-        return {self.objective: WITHOUT_NETWORK}
 
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of the objective of N networks.

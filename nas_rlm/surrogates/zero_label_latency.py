@@ -101,8 +101,24 @@ class LatencyCosts:
         return np.log(np.maximum(np.stack([costs @ self.coefficients, costs[:, 2]], 1), SMALLEST))
 
 
+class OfOneObjective:
+    """What surrogates have in common that predict one objective without the network."""
+
+    objective: str
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The name of the objective."""
+        return (self.objective,)
+
+    @property
+    def network_temperatures(self) -> dict[str, float]:
+        """The network does not take part."""
+        return {self.objective: WITHOUT_NETWORK}
+
+
 @dataclass(frozen=True)
-class ZeroLabelLatency:
+class ZeroLabelLatency(OfOneObjective):
     """A surrogate of a latency in a space without labels.
 
     Args:
@@ -116,16 +132,6 @@ class ZeroLabelLatency:
     spaces: tuple[str, ...]
     is_informative: bool = True
     temperatures: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """The name of the latency."""
-        return (self.objective,)
-
-    @property
-    def network_temperatures(self) -> dict[str, float]:
-        """The network does not take part."""
-        return {self.objective: WITHOUT_NETWORK}
 
     @property
     def basis(self) -> str:
