@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 MIN_UNEXPLAINED = 1e-9  # product of shares of variance of ranks
@@ -71,6 +73,27 @@ def coverage(low: np.ndarray, high: np.ndarray, true: np.ndarray) -> float:
         true: labels [N].
     """
     return float(np.mean((low <= true) & (true <= high)))
+
+
+def pinball_loss(quantiles: np.ndarray, levels: Sequence[float], true: np.ndarray) -> np.ndarray:
+    """Return the pinball loss of each label, the mean over its quantiles; the smaller the better.
+
+    Examples:
+        >>> pinball_loss(np.array([[0.0, 2.0]]), (0.1, 0.9), np.array([1.0])).round(3).tolist()
+        [0.1]
+
+    Args:
+        quantiles: predicted quantiles [N, Q].
+        levels: Q levels.
+        true: labels [N].
+
+    Returns:
+        float64 [N].
+    """
+    errors = true[:, None] - quantiles
+    weights = np.where(errors >= 0, np.array(levels), np.array(levels) - 1)
+    losses: np.ndarray = (weights * errors).mean(1)
+    return losses
 
 
 def _correlation(measure: str, predicted: np.ndarray, true: np.ndarray) -> float:

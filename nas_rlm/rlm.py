@@ -14,6 +14,7 @@ from torch import nn
 from nas_rlm.data import Row
 from nas_rlm.data.synthetic import graph_features
 from nas_rlm.data.tables import EXACT_OBJECTIVES
+from nas_rlm.data.text_data import FAILURE_PREFIX, text_data
 from nas_rlm.graph.torch_export import export_module
 from nas_rlm.model.batching import named_texts
 from nas_rlm.surrogates.ensemble import Ensemble
@@ -21,7 +22,11 @@ from nas_rlm.surrogates.given_numbers import Given
 from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.training.finetune import fine_tune
 from nas_rlm.training.recipe import Recipe
-from nas_rlm.utils.validation import check_objective_names, quantile_levels
+from nas_rlm.training.texts import FitReport, Source, TextSettings, fit_texts
+from nas_rlm.training.trainer import EpochCallback
+from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
+
+FAILURE_LEVELS = tuple(k / 50 - 0.01 for k in range(1, 51))  # quantiles whose share above 1/2 is counted
 
 
 class RLM(Ensemble):
@@ -46,6 +51,106 @@ class RLM(Ensemble):
             `nas_rlm.surrogates.graph_surrogate`.
         maximised: objectives that a search maximises although their kind is not, as their table declared.
     """
+
+    fit_report: FitReport | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        texts: Iterable[str],
+        values: Any,
+        objectives: Sequence[str] = (),
+        *,
+        start: RLM | None = None,
+        holdout: float = 0.1,
+        tokenizer: str | os.PathLike[str] = "",
+        size: int | None = None,
+        epochs: int | None = None,
+        source: Source | None = None,
+        maximise: Sequence[str] = (),
+        seed: int = 0,
+        on_epoch: EpochCallback | None = None,
+        progress: bool = True,
+    ) -> Self:
+        """Fit a new model to any texts with any numbers.
+
+        Examples:
+            >>> texts = [f'{{"width": {w}, "act": "{a}"}}' for w in range(30) for a in ("relu", "tanh")]
+            >>> values = [w + 5 * ("tanh" in text) for w, text in zip([w // 2 for w in range(60)], texts)]
+            >>> rlm = RLM.fit(texts, values, epochs=1, progress=False)
+            >>> rlm.predict_text(['{"width": 7, "act": "relu"}']).round()
+            array([[7.]])
+
+        The network reads the text, and writes each number digit by digit. A Gaussian process on the numbers
+        and words of the texts learns from few rows. Validation rows decide for each target whether the
+        network, the Gaussian process, or the product of both predicts it; `fit_report` has the decision, and
+        metrics on holdout rows.
+
+        Args:
+            texts: N strings of any kind: JSON, key-value pairs, code, sentences; also empty ones.
+            values: N numbers; or N rows of K numbers; or a mapping from names to N numbers; or a data frame.
+                None and NaN are missing, infinity is a value of its own, and words such as failed or OOM add
+                the objective `failed/TARGET`.
+            objectives: names of the K targets; by default those of the mapping, or `y`.
+            start: a fitted model whose network is trained further, instead of a new one.
+            holdout: share of the texts that is held out for the metrics; the returned model then learns them
+                too.
+            tokenizer: name of a shipped model, such as programs, or a SentencePiece file; by default a
+                tokenizer is learnt from the texts.
+            size: size of the network, see `nas_rlm.model.network.Config`; by default chosen by the number of
+                rows.
+            epochs: maximum number of epochs of the network; training stops earlier where validation rows no
+                longer improve. By default chosen by the amount of text.
+            source: what predicts: network, surrogate (the Gaussian process, which takes seconds) or both; by
+                default chosen on validation rows.
+            maximise: targets of which higher values are better.
+            seed: seed of everything random; the same seed gives the same model.
+            on_epoch: function of a `nas_rlm.training.trainer.EpochReport`, called after each epoch of the
+                network; if it returns true, the training stops.
+            progress: show a progress bar.
+
+        Returns:
+            The model. `predict_text`, `sample_text`, `log_prob`, `failure_probability` and `save` use it.
+
+        Raises:
+            ValueError: texts and values are not of the same length, a text is no string, a value is no
+                number, a target has fewer than two values, or a setting is out of range.
+
+        Warns:
+            UserWarning: the rows are too few to hold any out.
+
+        Source: section 3 of the paper; the surrogate and the calibration are additions of this package.
+        """
+        settings = TextSettings(holdout, tokenizer, size, epochs, source, seed, progress)
+        given = as_list(texts, "texts")
+        data = text_data(given, values, objectives)
+        if unknown := [name for name in maximise if name not in data.targets]:
+            raise ValueError(f"maximise has {unknown[0]!r}; {suggest(unknown[0], data.targets)}")
+        model, report = fit_texts(cls, data, settings, on_epoch, start, len(given))
+        model.fit_report, model.maximised = report, tuple(maximise)
+        return model
+
+    def failure_probability(self, texts: Sequence[str], objective: str = "") -> np.ndarray:
+        """Return the probability that a target fails, for a model that was fitted to failures.
+
+        Args:
+            texts: N texts.
+            objective: name of the target; by default the first one with failures.
+
+        Returns:
+            float64 [N].
+
+        Raises:
+            ValueError: the model has learnt no failures of the target.
+        """
+        known = [name for name in self.objectives if name.startswith(FAILURE_PREFIX)]
+        name = FAILURE_PREFIX + objective if objective else next(iter(known), "")
+        if name not in known:
+            targets = [k.removeprefix(FAILURE_PREFIX) for k in known]
+            raise ValueError(f"the model has learnt no failures of {objective!r}; {suggest(objective, targets)}")
+        values = self.predict_text(texts, [name], FAILURE_LEVELS)[:, 0]
+        shares: np.ndarray = (values > 0.5).mean(1)
+        return shares
 
     def predict_onnx(
         self,

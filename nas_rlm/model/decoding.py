@@ -137,6 +137,45 @@ def quantile(
     return np.concatenate(values, axis=1)
 
 
+@torch.inference_mode()
+def log_probability(
+    network: Network,
+    memory: Memory,
+    objective: str,
+    numbers: np.ndarray,
+    temperature: float = 1.0,
+    distribution: SurrogateDistribution | None = None,
+) -> np.ndarray:
+    """Return the log-probability with which the model writes numbers, rounded to the digits of its scheme.
+
+    Args:
+        network: encoder-decoder network.
+        memory: B encoded texts.
+        objective: name of the objective.
+        numbers: n numbers of each text, float64 [B, n]; NaN for none.
+        temperature: divisor of the logits.
+        distribution: distribution of a surrogate, multiplied with the network's; none by default.
+
+    Returns:
+        float64 [B, n]; NaN where the number is.
+    """
+    n, device = numbers.shape[1], memory.mask.device
+    digits = [network.config.scheme.encode(v) for v in np.nan_to_num(numbers, posinf=np.inf, neginf=-np.inf).flat]
+    (token,) = network.config.objective_ids([objective])
+    walk = _GivenWalk(network.config.scheme, torch.tensor(digits, device=device))
+    _decode_number(
+        network,
+        memory,
+        torch.full((memory.batch * n, 1), token, device=device),
+        [KeyValueCache() for _ in network.decoder],
+        torch.full((memory.batch * n, 1), temperature, dtype=torch.float64, device=device),
+        [distribution] * n,
+        walk,
+    )
+    logs: np.ndarray = walk.log_probability.cpu().numpy().reshape(memory.batch, n)
+    return np.where(np.isnan(numbers), np.nan, logs)
+
+
 def _per_objective(
     network: Network,
     objectives: Sequence[str],
@@ -205,6 +244,31 @@ class _QuantileWalk:
         chosen = (edges[:, 1:] < target).sum(1, keepdim=True)
         low, high = edges.gather(1, chosen), edges.gather(1, chosen + 1)
         self.level = (target - low) / (high - low)
+        return chosen
+
+
+class _GivenWalk:
+    """A rule that chooses given digits, and adds up the logarithms of their probabilities.
+
+    Args:
+        scheme: scheme of the numbers.
+        digits: the digits, int64 [rows, length].
+    """
+
+    def __init__(self, scheme: NumberScheme, digits: Tensor) -> None:
+        self.digits, self.position = digits, 0
+        self.children, self.next_states = (t.to(digits.device) for t in tree_tensors(scheme))
+        self.state = torch.zeros_like(digits[:, 0])
+        self.log_probability = torch.zeros(len(digits), dtype=torch.float64, device=digits.device)
+
+    def __call__(self, probabilities: Tensor) -> Tensor:
+        """Return the index [rows, 1] of the next digit among the children [rows, 10]."""
+        digit = self.digits[:, self.position]
+        is_digit = self.children[self.position, self.state] == digit[:, None]
+        chosen = is_digit.long().argmax(1, keepdim=True)
+        self.log_probability += probabilities.gather(1, chosen)[:, 0].log()
+        self.state = self.next_states[self.position, self.state, digit]
+        self.position += 1
         return chosen
 
 

@@ -60,6 +60,8 @@ class Config:
         encoder_width: width of the frozen encoder's states.
         statement_layers: layers that encode each statement by itself; the `size` encoder layers then attend
             over statements. With 0 they attend over tokens.
+        has_infinity: whether numbers can be infinite, see `NumberScheme`.
+        reads_any_text: whether texts are any strings, so that an empty one is read as the unknown token.
 
     Raises:
         ValueError: a value is out of range.
@@ -76,6 +78,8 @@ class Config:
     encoder: str = ""
     encoder_width: int = 0
     statement_layers: int = 0
+    has_infinity: bool = False
+    reads_any_text: bool = False
 
     def __post_init__(self) -> None:
         positive = ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits")
@@ -112,7 +116,7 @@ class Config:
     @property
     def scheme(self) -> NumberScheme:
         """Scheme by which numbers are written as digit tokens."""
-        return NumberScheme(self.exponent_digits, self.mantissa_digits)
+        return NumberScheme(self.exponent_digits, self.mantissa_digits, self.has_infinity)
 
     def objective_ids(self, names: Sequence[str]) -> list[int]:
         """Return the decoder tokens of objectives."""

@@ -33,10 +33,13 @@ class NumberScheme:
     Args:
         exponent_digits: digits of the exponent's magnitude.
         mantissa_digits: digits of the mantissa; values are rounded to them, half to even.
+        has_infinity: whether the largest exponent is that of infinity, with a mantissa of 10…0, so that
+            infinite values are numbers of their own at both ends of the tree.
     """
 
     exponent_digits: int = 1
     mantissa_digits: int = 4
+    has_infinity: bool = False
 
     @property
     def length(self) -> int:
@@ -45,14 +48,19 @@ class NumberScheme:
 
     @property
     def max_exponent(self) -> int:
-        """The largest exponent; the smallest is its negative."""
+        """The largest exponent that can be written; the smallest is its negative."""
         return int(10**self.exponent_digits - 1)
+
+    @property
+    def max_finite_exponent(self) -> int:
+        """The largest exponent of a finite number."""
+        return self.max_exponent - self.has_infinity
 
     def encode(self, value: float) -> list[int]:
         """Return the tokens of a number.
 
         Magnitudes below half of the smallest positive number become zero. Magnitudes above the largest
-        number, also infinite ones, become the largest.
+        number, also infinite ones, become the largest. With `has_infinity`, infinite values stay infinite.
 
         Raises:
             ValueError: the value is NaN.
@@ -60,12 +68,15 @@ class NumberScheme:
         if math.isnan(value):
             raise ValueError("NaN has no tokens: leave missing values out")
         digits, max_exponent = self.mantissa_digits, self.max_exponent
+        if self.has_infinity and math.isinf(value):
+            sign, exponent_tokens = MINUS if value < 0 else PLUS, self._digit_tokens(str(max_exponent))
+            return [sign, PLUS, *exponent_tokens, *self._digit_tokens("1" + "0" * (digits - 1))]
         magnitude = min(abs(float(value)), sys.float_info.max)
         # Python's formatting rounds the exact binary value, half to even, and carries into the exponent.
         leading, power_text = f"{magnitude:.{digits - 1}e}".split("e")
         mantissa, exponent = leading.replace(".", ""), int(power_text) - digits + 1
-        if exponent > max_exponent:
-            mantissa, exponent = "9" * digits, max_exponent
+        if exponent > self.max_finite_exponent:
+            mantissa, exponent = "9" * digits, self.max_finite_exponent
         elif exponent < -max_exponent or magnitude == 0:
             if 2 * magnitude <= float(f"1e{digits - 1 - max_exponent}"):
                 return [PLUS, MINUS, *self._digit_tokens("9" * self.exponent_digits), *[ZERO] * digits]
@@ -106,7 +117,12 @@ class NumberScheme:
         end = 2 + self.exponent_digits
         reordered = np.hstack([flat[:, :1], flat[:, end:], flat[:, 1:end]])
         text = characters[np.insert(reordered, -(end - 1), e_character, axis=1)]
-        return text.view(f"S{self.length + 1}").astype(np.float64).reshape(tokens.shape[:-1])
+        numbers = text.view(f"S{self.length + 1}").astype(np.float64).reshape(tokens.shape[:-1])
+        if self.has_infinity:
+            exponent = tokens[..., 1:end]
+            is_infinite = (exponent == [PLUS, *[ZERO + 9] * self.exponent_digits]).all(-1)
+            numbers = np.where(is_infinite, np.copysign(np.inf, numbers), numbers)
+        return numbers
 
     def is_valid(self, tokens: Sequence[int]) -> bool:
         """Return whether the tokens are a number or a prefix of one."""
@@ -131,6 +147,8 @@ class NumberScheme:
             exponent = self._integer(prefix[2 : 2 + self.exponent_digits])
             is_min_exponent = prefix[1] == MINUS and exponent == max_exponent
             tokens = [ZERO + d for d in range(10)]
+            if self.has_infinity and prefix[1] == PLUS and exponent == max_exponent:
+                return [ZERO + (position == 2 + self.exponent_digits)]
             if position == 2 + self.exponent_digits:
                 if not (is_min_exponent and not is_negative):
                     tokens.remove(ZERO)
@@ -206,12 +224,14 @@ class DigitTree:
         Returns:
             float64 [rows, 11], ascending: midpoints between the numbers of adjacent children, and as first
             and last edge the extreme numbers below the prefix. Invalid children have intervals of width 0.
+            The edge between finite numbers and infinity is the largest finite float.
         """
         children = self.children[digits.shape[1], states]
         num_valid = (children >= 0).sum(1)
         children = np.where(children < 0, children[:, :1], children)
         low, high = (self._extreme(digits, states, children, largest) for largest in (False, True))
-        midpoints = (high[:, :-1] + low[:, 1:]) / 2
+        with np.errstate(invalid="ignore"):  # infinities of children that are padding, which are replaced
+            midpoints = np.clip(high[:, :-1] / 2 + low[:, 1:] / 2, -sys.float_info.max, sys.float_info.max)
         end = np.take_along_axis(high, num_valid[:, None] - 1, 1)
         edges = np.concatenate([low[:, :1], midpoints, end], 1)
         return np.where(np.arange(edges.shape[1]) < num_valid[:, None], edges, end)

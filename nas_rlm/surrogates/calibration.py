@@ -49,35 +49,57 @@ def calibrate(rlm: Ensemble, held_out: Sequence[Table], prior_rows: int = 0, pro
             temperature with a surrogate, since rank correlations of few rows are noisy.
         progress: show a progress bar.
     """
-    temperatures = {space: dict(by_objective) for space, by_objective in rlm.temperatures.items()}
-    surrogates = dict(rlm.surrogates)
     parts = [(t, space) for t in held_out for space in dict.fromkeys(row.space for row in t.rows)]
     for table, space in progress_bar(parts, "calibrate", unit="table", disable=not progress):
         part = Table(table.name, [row for row in table.rows if row.space == space]).sample(MAX_ROWS)
-        measured = {name: part.column(name) for name in part.objectives if name in rlm.objectives}
-        values = {name: v for name, v in measured.items() if np.isfinite(v).sum() >= MIN_ROWS}
-        if not values:
-            continue
-        texts, space_surrogates = texts_of_rows(part.rows), surrogates.get(space, ())
-        genomes = dict(zip(texts, genome_features_of_rows(part.rows), strict=True))
-        fitted = fit_temperatures(rlm, texts, values)
-        fitted = _shrink(DEFAULT_TEMPERATURE, fitted, values, prior_rows)
-        temperatures[space] = temperatures.get(space, {}) | fitted
-        covered = {
-            n: v
-            for n, v in values.items()
-            if any(n in surrogate.objectives for surrogate in space_surrogates)
-        }
-        if covered:
-            batch = other_batch(space, texts, [*covered])
-            network = fit_network_temperatures(rlm, texts, covered, space_surrogates, genomes, batch)
-            network = _shrink(DEFAULT_NETWORK_TEMPERATURE, network, covered, max(prior_rows, PRIOR_ROWS))
-            combined = fit_temperatures(rlm, texts, covered, space_surrogates, network, genomes, batch)
-            combined = _shrink(DEFAULT_COMBINED_TEMPERATURE, combined, covered, prior_rows)
-            surrogates[space] = [
-                _with_temperatures(surrogate, combined, network) for surrogate in space_surrogates
-            ]
-    rlm.temperatures, rlm.surrogates = temperatures, surrogates
+        values = {name: part.column(name) for name in part.objectives if name in rlm.objectives}
+        if any(map(_are_enough, values.values())):
+            texts = texts_of_rows(part.rows)
+            genomes = dict(zip(texts, genome_features_of_rows(part.rows), strict=True))
+            calibrate_space(rlm, space, texts, values, prior_rows, genomes)
+
+
+def calibrate_space(
+    rlm: Ensemble,
+    space: str,
+    texts: Sequence[str],
+    measured: Mapping[str, np.ndarray],
+    prior_rows: int = 0,
+    genomes: Mapping[str, Genome] | None = None,
+) -> None:
+    """Set the temperatures of a model and its surrogates in one space, see `calibrate`.
+
+    Args:
+        rlm: the model.
+        space: name of the space; empty for texts without a space.
+        texts: N texts that the model was not trained on.
+        measured: values of each objective, float64 [N], NaN where there is none.
+        prior_rows: see `calibrate`.
+        genomes: genome features by text, where the architecture is known.
+    """
+    values = {name: column for name, column in measured.items() if _are_enough(column)}
+    if not values:
+        return
+    space_surrogates = rlm.surrogates.get(space, ())
+    fitted = fit_temperatures(rlm, texts, values)
+    fitted = _shrink(DEFAULT_TEMPERATURE, fitted, values, prior_rows)
+    rlm.temperatures = {**rlm.temperatures, space: {**rlm.temperatures.get(space, {}), **fitted}}
+    covered = {
+        n: v for n, v in values.items() if any(n in surrogate.objectives for surrogate in space_surrogates)
+    }
+    if covered:
+        batch = other_batch(space, texts, [*covered])
+        network = fit_network_temperatures(rlm, texts, covered, space_surrogates, genomes, batch)
+        network = _shrink(DEFAULT_NETWORK_TEMPERATURE, network, covered, max(prior_rows, PRIOR_ROWS))
+        combined = fit_temperatures(rlm, texts, covered, space_surrogates, network, genomes, batch)
+        combined = _shrink(DEFAULT_COMBINED_TEMPERATURE, combined, covered, prior_rows)
+        of_space = [_with_temperatures(surrogate, combined, network) for surrogate in space_surrogates]
+        rlm.surrogates = {**rlm.surrogates, space: of_space}
+
+
+def _are_enough(values: np.ndarray) -> bool:
+    """Return whether there are enough finite values for calibration."""
+    return int(np.isfinite(values).sum()) >= MIN_ROWS
 
 
 def _with_temperatures(

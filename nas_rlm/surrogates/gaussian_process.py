@@ -196,17 +196,33 @@ def compute_alpha(features: Tensor, targets: Tensor, hyperparameters: Tensor, nu
 def leave_one_out(features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0) -> Tensor:
     """Return the posterior mean of each target from all other rows, float64 [M].
 
-    Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, equation 5.12.
-
     Args:
         features: features of M training rows, float64 [M, D].
         targets: their targets, float64 [M].
         hyperparameters: D inverse length scales, then the noise variance, float64 [D + 1].
         num_linear: as for `GaussianProcess`.
     """
+    return leave_one_out_posterior(features, targets, hyperparameters, num_linear)[0]
+
+
+def leave_one_out_posterior(
+    features: Tensor, targets: Tensor, hyperparameters: Tensor, num_linear: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of each noisy target from all other rows, each float64 [M].
+
+    Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, equation 5.12.
+
+    Args:
+        features: as for `leave_one_out`.
+        targets: as for `leave_one_out`.
+        hyperparameters: as for `leave_one_out`.
+        num_linear: as for `GaussianProcess`.
+    """
     factor = _cholesky_factor(features * hyperparameters[:-1], hyperparameters[-1], num_linear)
     inverse = torch.cholesky_inverse(factor)
-    return targets - inverse @ targets / inverse.diagonal()
+    alpha, precision = inverse @ targets, inverse.diagonal()
+    variance = max(VARIANCE_FLOOR, float(targets @ alpha) / len(targets))
+    return targets - alpha / precision, (variance / precision).sqrt()
 
 
 def posterior_mean(

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 NUM_BUCKETS = 1 << 17
 NUM_FEATURES = 2 * NUM_BUCKETS + 1  # n-grams, n-grams times size, size
-MAX_N = 3  # tokens of an n-gram
+MAX_N, MAX_CHARACTER_N = 3, 4  # tokens or characters of an n-gram
+MAX_CHARACTERS = 4000  # of a text whose n-grams of characters are counted
 MAX_LOG_SIZE = 63.0  # base 2
 N_GRAM_SIZE_WEIGHT, SIZE_WEIGHT = 0.7, 0.55  # relative to plain n-grams
 MAX_PROGRAMS = 6000  # to learn from, for each objective
@@ -62,6 +63,7 @@ class NgramSurrogate:
         residual_stds: root mean squared error of each objective's normal scores in cross-validation.
         temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
         network_temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
+        of_characters: whether n-grams are of characters, for texts without words, instead of tokens.
     """
 
     objectives: tuple[str, ...]
@@ -72,10 +74,15 @@ class NgramSurrogate:
     residual_stds: Mapping[str, float]
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
+    of_characters: bool = False
 
     @classmethod
     def fit(
-        cls, programs: Sequence[str], values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
+        cls,
+        programs: Sequence[str],
+        values: Mapping[str, np.ndarray],
+        groups: Sequence[str] = (),
+        of_characters: bool = False,
     ) -> NgramSurrogate:
         """Fit a surrogate to measured programs, at most `MAX_PROGRAMS` for each objective.
 
@@ -84,6 +91,7 @@ class NgramSurrogate:
             values: labels of each objective, float64 [M], NaN where a program is not measured.
             groups: names of the problems that the M programs solve; cross-validation then keeps programs for
                 one problem in one fold. By default only equal programs share a fold.
+            of_characters: whether n-grams are of characters.
         """
         drawn = {
             name: np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(measured)))[:MAX_PROGRAMS]
@@ -91,9 +99,10 @@ class NgramSurrogate:
         }
         used = np.unique(np.concatenate([*drawn.values()]))
         used_programs = [programs[i] for i in used]
-        counts, log_sizes = _ngram_counts(used_programs), _log_sizes(used_programs)
+        counts, log_sizes = _ngram_counts(used_programs, of_characters), _log_sizes(used_programs)
         scaling = (float(log_sizes.mean()), float(log_sizes.std()) or 1.0)
-        unfitted = cls(tuple(values), _inverse_document_frequency(counts), scaling, {}, {}, {})
+        idf = _inverse_document_frequency(counts)
+        unfitted = cls(tuple(values), idf, scaling, {}, {}, {}, of_characters=of_characters)
         features = unfitted._features(counts, log_sizes)
         weights, quantiles, residual_stds = {}, {}, {}
         for name, measured in values.items():
@@ -118,7 +127,7 @@ class NgramSurrogate:
 
     def transform(self, programs: Sequence[str]) -> csr_matrix:
         """Return the features of N programs, sparse [N, NUM_FEATURES]."""
-        return self._features(_ngram_counts(programs), _log_sizes(programs))
+        return self._features(_ngram_counts(programs, self.of_characters), _log_sizes(programs))
 
     def predict(self, features: csr_matrix, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N programs.
@@ -154,6 +163,7 @@ class NgramSurrogate:
             "residual_stds": {name: self.residual_stds[name] for name in self.objectives},
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
+            "of_characters": self.of_characters,
         }
 
     @classmethod
@@ -189,7 +199,8 @@ class NgramSurrogate:
         if not (np.isfinite(mean) and 0 < std < np.inf):
             raise ValueError(f"log_size_scaling {mean}, {std} is not a mean and a standard deviation above 0")
         weights = {name: tensors[f"weights{k}"].float().numpy() for k, name in enumerate(names)}
-        return cls(names, tensors["idf"].float().numpy(), (mean, std), weights, quantiles, **numbers)
+        idf, of_characters = tensors["idf"].float().numpy(), description.get("of_characters") is True
+        return cls(names, idf, (mean, std), weights, quantiles, **numbers, of_characters=of_characters)
 
     def _features(self, counts: csr_matrix, log_sizes: np.ndarray) -> csr_matrix:
         """Return tf-idf rows of unit length, the same times the size, and the size, [N, NUM_FEATURES]."""
@@ -206,17 +217,17 @@ class NgramSurrogate:
         return csr_matrix(hstack([ngrams, by_size, csr_matrix(SIZE_WEIGHT * size[:, None])]))
 
 
-def _ngram_counts(programs: Sequence[str]) -> csr_matrix:
+def _ngram_counts(programs: Sequence[str], of_characters: bool = False) -> csr_matrix:
     """Count n-grams of each program by bucket, float32 [N, NUM_BUCKETS]."""
     from scipy.sparse import csr_matrix
 
     buckets: list[np.ndarray] = []
     counts: list[np.ndarray] = []
     for text in programs:
-        tokens = _TOKEN.findall(text)
+        tokens = text[:MAX_CHARACTERS] if of_characters else _TOKEN.findall(text)
         counter = Counter(
-            crc32(" ".join(tokens[i : i + n]).encode()) % NUM_BUCKETS
-            for n in range(1, MAX_N + 1)
+            crc32(" ".join(tokens[i : i + n]).encode(errors="surrogatepass")) % NUM_BUCKETS
+            for n in range(1, (MAX_CHARACTER_N if of_characters else MAX_N) + 1)
             for i in range(len(tokens) - n + 1)
         )
         buckets.append(np.fromiter(counter.keys(), np.int32, len(counter)))
@@ -271,7 +282,7 @@ def _dual_weights(gram: np.ndarray, scores: np.ndarray, penalty: float) -> np.nd
 
 def _folds(groups: Sequence[str]) -> np.ndarray:
     """Return the cross-validation fold of each program by a hash of its group, int [M]."""
-    return np.array([crc32(group.encode()) % NUM_FOLDS for group in groups])
+    return np.array([crc32(group.encode(errors="surrogatepass")) % NUM_FOLDS for group in groups])
 
 
 def _select_penalty(rows: csr_matrix, scores: np.ndarray, folds: np.ndarray) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,6 +18,16 @@ DEFAULT_COMBINED_TEMPERATURE = 1.5
 DEFAULT_NETWORK_TEMPERATURE = 6.0
 WITHOUT_NETWORK = 1e6  # network temperature where the surrogate alone predicts
 UNIFORM_SHARE = 1e-3  # share of each digit's probability that is spread evenly, so that none is 0
+
+
+class ScoreTransform(Protocol):
+    """A monotone transform between values of an objective and scores with normal predictive distributions."""
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Map values to scores, in the shape of the values."""
+
+    def inverse(self, scores: np.ndarray) -> np.ndarray:
+        """Map scores to values, in the shape of the scores."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class PredictiveDistribution:
             None if the surrogate does not know.
     """
 
-    transform: NormalScoreTransform | LogTransform
+    transform: ScoreTransform
     mean: np.ndarray
     std: np.ndarray
     temperature: float = 1.0

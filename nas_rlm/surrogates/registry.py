@@ -18,6 +18,7 @@ from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import depends_on_task, is_of_training
 from nas_rlm.surrogates.conditional import Conditional
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
+from nas_rlm.surrogates.field_surrogate import FieldSurrogate
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
@@ -29,7 +30,7 @@ from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency
 
 FeatureSurrogate = GraphSurrogate | LatencySurrogate  # of networks, on the features of `data.synthetic`
-TextSurrogate = LayerSurrogate | NgramSurrogate  # of networks or programs, on features of their texts
+TextSurrogate = LayerSurrogate | NgramSurrogate | FieldSurrogate  # on features of texts
 Surrogate = FeatureSurrogate | TextSurrogate
 AnySurrogate = Surrogate | AnyZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
@@ -40,6 +41,7 @@ KINDS: dict[str, type[Surrogate]] = {
     "latency": LatencySurrogate,
     "layers": LayerSurrogate,
     "ngrams": NgramSurrogate,
+    "fields": FieldSurrogate,
 }
 
 

@@ -15,7 +15,7 @@ import sentencepiece
 
 from nas_rlm.files import write_bytes
 
-PAD = 0
+PAD, UNKNOWN = 0, 1
 IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE = 1, 2, 4
 CACHE_SIZE = 1 << 14  # entries of each cache
 MAX_BOUNDARY_PIECES = 16  # pieces on each side of a boundary that are merged again
@@ -74,7 +74,13 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocab_size: int = 8192, longest_piece: int = 64, seed: int = 0
+        cls,
+        texts: Iterable[str],
+        vocab_size: int = 8192,
+        longest_piece: int = 64,
+        seed: int = 0,
+        splits_digits: bool = False,
+        character_coverage: float = 1.0,
     ) -> Tokenizer:
         """Train a tokenizer on a mixture of texts.
 
@@ -83,6 +89,8 @@ class Tokenizer:
             vocab_size: maximum number of tokens, including 256 bytes and 512 names of values.
             longest_piece: maximum length of a token in characters.
             seed: random seed of SentencePiece.
+            splits_digits: whether each digit is a token, so that numbers in texts are read digit by digit.
+            character_coverage: share of all characters that are tokens; others are read as bytes.
 
         Raises:
             ValueError: there are no texts, or `vocab_size` is too small for the characters, bytes and names.
@@ -106,11 +114,12 @@ class Tokenizer:
                 normalization_rule_name="identity",
                 add_dummy_prefix=False,
                 remove_extra_whitespaces=False,
+                split_digits=splits_digits,
                 byte_fallback=True,
-                character_coverage=1.0,
+                character_coverage=character_coverage,
                 user_defined_symbols=list(_SYMBOLS),
                 pad_id=PAD,
-                unk_id=1,
+                unk_id=UNKNOWN,
                 bos_id=-1,
                 eos_id=-1,
                 num_threads=2,

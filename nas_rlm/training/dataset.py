@@ -6,6 +6,7 @@ All randomness is drawn from (seed, epoch, batch), so that a resumed run sees th
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ MAX_TRAINED_TOKENS = 2048  # of a text; attention over longer ones does not fit 
 IGNORED = -100  # target that the loss leaves out
 WITHOUT_ACCURACY_SHARE = 0.5  # of sequences, since quantiles are predicted without accuracy before them
 WIDE_QUARTILE_RATIO = 4  # of the upper to the lower quartile, above which noise is multiplicative
+WIDE_MAGNITUDE_RATIO = 100  # the same of magnitudes, for values of both signs
+MAX_LOG = math.log(sys.float_info.max)
 IQR_PER_STD = 1.349  # interquartile range of a normal distribution
 BATCHES_PER_WINDOW = 32  # rows are sorted by length within a window
 
@@ -42,7 +45,7 @@ class Dataset:
     Attributes:
         spread: standard deviation of the values of each objective, by its token, estimated from their
             quartiles; that of the logarithms for objectives in `wide`.
-        wide: tokens of the objectives whose values vary by a large factor.
+        wide: tokens of the objectives whose values vary by a large factor, all of one sign or not.
     """
 
     recipe: TableRecipe
@@ -55,13 +58,14 @@ class Dataset:
         columns: dict[int, list[float]] = {}
         for numbers in self.numbers:
             for token, value in numbers.items():
-                columns.setdefault(token, []).append(value)
+                if math.isfinite(value):
+                    columns.setdefault(token, []).append(value)
         quartiles = {t: np.quantile(c, (0.25, 0.75)) for t, c in columns.items()}
+        magnitudes = {t: np.quantile(np.abs(c), (0.25, 0.75)) for t, c in columns.items()}
         self.wide = {t for t, (low, high) in quartiles.items() if 0 < WIDE_QUARTILE_RATIO * low < high}
-        self.spread = {
-            t: float(np.diff(np.log(ends) if t in self.wide else ends)[0]) / IQR_PER_STD
-            for t, ends in quartiles.items()
-        }
+        self.wide |= {t for t, (low, high) in magnitudes.items() if 0 < WIDE_MAGNITUDE_RATIO * low < high}
+        ends = {t: np.log(magnitudes[t]) if t in self.wide else quartiles[t] for t in columns}
+        self.spread = {t: float(high / IQR_PER_STD - low / IQR_PER_STD) for t, (low, high) in ends.items()}
 
     def with_noise(self, objective: int, value: float, amount: float) -> float:
         """Return a value with label noise, multiplicative for objectives in `wide`.
@@ -71,8 +75,9 @@ class Dataset:
             value: label in units of the objective.
             amount: noise in units of the objective's `spread`.
         """
-        noise = amount * self.spread[objective]
-        return value * math.exp(noise) if objective in self.wide else value + noise
+        noise = amount * self.spread.get(objective, 0.0)  # no spread without finite values
+        changed = value * math.exp(min(noise, MAX_LOG)) if objective in self.wide else value + noise
+        return changed if math.isfinite(changed) else value
 
     def __len__(self) -> int:
         return len(self.ids)

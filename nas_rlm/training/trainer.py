@@ -7,11 +7,12 @@ is saved, so that a resumed run equals an uninterrupted one.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -43,6 +44,26 @@ from nas_rlm.utils.progress import progress_bar
 
 RECIPE_FILE, LOG_FILE = "recipe.json", "log.jsonl"
 MIN_PROGRESS_STEPS = 20  # trainings with fewer steps show no progress bar
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """The state of a training after an epoch.
+
+    Args:
+        epoch: number of the epoch, from 1.
+        epochs: maximum number of epochs.
+        loss: mean loss of the epoch's steps.
+        validation: mean metric of the last validation in the epoch, higher is better; NaN without one.
+    """
+
+    epoch: int
+    epochs: int
+    loss: float
+    validation: float
+
+
+EpochCallback = Callable[[EpochReport], object]
 
 
 def run(
@@ -218,6 +239,9 @@ def fit(
     run_directory: Path | None = None,
     resume: bool = False,
     keep_best: bool = False,
+    metric: str = "spearman",
+    on_epoch: EpochCallback | None = None,
+    progress: bool = True,
 ) -> int:
     """Train a model in place; at the end it has the averaged weights.
 
@@ -229,8 +253,11 @@ def fit(
             `nas_rlm.training.validation.validate`; None for no validation.
         run_directory: directory for log.jsonl and the state; None to write nothing.
         resume: start from the state in the run directory.
-        keep_best: keep the weights of the validation with the highest mean Spearman correlation instead of
-            the last.
+        keep_best: keep the weights of the validation with the highest mean metric instead of the last.
+        metric: name of the metric that decides which validation is the best.
+        on_epoch: function that is called after each epoch, in the main process of an undistributed training;
+            if it returns true, the training stops.
+        progress: show a progress bar, unless there are few steps.
 
     Returns:
         The step whose weights the model has.
@@ -253,7 +280,9 @@ def fit(
     log = _Log(output)
     best_weights: dict[str, Tensor] = {}
     best_step = 0
-    shows_progress = total_steps >= MIN_PROGRESS_STEPS and distributed.is_main()
+    epoch_losses: list[float] = []
+    mean = math.nan
+    shows_progress = progress and total_steps >= MIN_PROGRESS_STEPS and distributed.is_main()
     with progress_bar(
         total=total_steps, initial=state.step, unit="step", desc="train", disable=not shows_progress
     ) as bar:
@@ -265,21 +294,27 @@ def fit(
             ids, inputs, targets, weights = collate(batch, rng, network.config, noise)
             loss = state.advance(ids, inputs, targets, weights, total_steps)
             log.add(loss, ids.numel() + inputs.numel())
+            epoch_losses.append(loss)
             bar.update()
             is_last = state.step == total_steps
             if compute_metrics is not None and (state.step % recipe.validate_every == 0 or is_last):
                 metrics = _validate_averaged(state, compute_metrics)
-                mean = _mean_spearman(metrics)
+                mean = _mean_metric(metrics, metric)
                 is_best = mean > state.best
                 if is_best and keep_best:
                     best_weights = {n: p.clone() for n, p in state.averaged.tensors.items()}
                     best_step = state.step
                 state.best = mean if is_best else state.best
                 state.validations_since_best = 0 if is_best else state.validations_since_best + 1
-                log.write(state.step, validation=metrics, mean_spearman=round(mean, 5))
-                bar.set_postfix(spearman=f"{mean:.4f}")
+                log.write(state.step, validation=metrics, **{f"mean_{metric}": round(mean, 5)})
+                bar.set_postfix(**{metric: f"{mean:.4f}"})
             if output is not None and (state.step % recipe.checkpoint_every == 0 or is_last):
                 state.save(output)
+            if on_epoch is not None and state.step % steps_per_epoch == 0:
+                report = EpochReport(epoch + 1, recipe.epochs, float(np.mean(epoch_losses)), mean)
+                epoch_losses, mean = [], math.nan
+                if on_epoch(report):
+                    break
     network.load_state_dict(best_weights or state.averaged.tensors, strict=False)
     network.to("cpu").eval()
     return best_step if best_weights else state.step
@@ -306,10 +341,10 @@ def _validate_averaged(
         return compute_metrics()
 
 
-def _mean_spearman(metrics: Mapping[str, Mapping[str, float]]) -> float:
-    """Return the mean Spearman correlation of the main process in all processes; 0 without metrics."""
-    correlations = [correlation["spearman"] for correlation in metrics.values()]
-    return distributed.broadcast(float(np.mean(correlations)) if correlations else 0.0)
+def _mean_metric(metrics: Mapping[str, Mapping[str, float]], name: str) -> float:
+    """Return the mean of a metric of the main process in all processes; 0 without metrics."""
+    values = [of_objective[name] for of_objective in metrics.values()]
+    return distributed.broadcast(float(np.mean(values)) if values else 0.0)
 
 
 class _Log:

@@ -17,6 +17,7 @@ import search_spaces
 from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_known_kind, kind_of
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.tables import EXACT_OBJECTIVES, METADATA_PREFIXES, MIN_LATENCY_MS, SPACE_NAMES, Row
+from nas_rlm.data.text_data import MISSING
 from nas_rlm.files import read_text
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
@@ -26,7 +27,6 @@ SEPARATORS = (",", ";", "\t")
 ARCHITECTURE_COLUMNS = ("architecture", "arch", "arch_str")
 IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 SPACE_COLUMN = "space"
-MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # cells without a value, in lower case
 MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
 LATENCY_WORDS = ("ms", "milliseconds", "time", "time_ms", "runtime", "lat", "latency", "latency_ms")
 MAX_CHECKED, COST_TOLERANCE = 1000, 0.01  # rows whose costs are counted, and the relative difference allowed

@@ -13,8 +13,9 @@ import torch
 import search_spaces
 from nas_rlm.data.genome import Genome
 from nas_rlm.graph.cache import gc_paused
+from nas_rlm.model import decoding
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, chunk_size, named_texts, names_of_texts
-from nas_rlm.model.network import weight_versions
+from nas_rlm.model.network import Memory, weight_versions
 from nas_rlm.surrogates.ensemble.checks import (
     check_name_of_space,
     check_surrogates,
@@ -139,7 +140,7 @@ class Ensemble(TrainedModel):
     def predict_text(
         self,
         texts: Sequence[str],
-        objectives: Sequence[str],
+        objectives: Sequence[str] | None = None,
         quantiles: Sequence[float] | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,
         progress: bool = False,
@@ -151,7 +152,7 @@ class Ensemble(TrainedModel):
 
         Args:
             texts: N texts.
-            objectives: as in `predict`.
+            objectives: as in `predict`; by default all of the model's.
             quantiles: as in `predict`.
             batch_size: number of texts in a batch.
             progress: show a progress bar.
@@ -172,6 +173,7 @@ class Ensemble(TrainedModel):
                 accuracy.
         """
         texts, levels = as_list(texts, "texts"), quantile_levels(quantiles)
+        objectives = self.objectives if objectives is None else objectives
         self.check(objectives)
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
@@ -300,7 +302,7 @@ class Ensemble(TrainedModel):
     def sample_text(
         self,
         texts: Sequence[str],
-        objectives: Sequence[str],
+        objectives: Sequence[str] | None = None,
         num_samples: int = 64,
         seed: int = 0,
         progress: bool = False,
@@ -312,7 +314,7 @@ class Ensemble(TrainedModel):
 
         Args:
             texts: N texts.
-            objectives: as in `sample`.
+            objectives: as in `sample`; by default all of the model's.
             num_samples: as in `sample`.
             seed: as in `sample`.
             progress: show a progress bar.
@@ -328,6 +330,7 @@ class Ensemble(TrainedModel):
             UserWarning: a text reads other images, or has other classes, than all labelled networks of an
                 accuracy.
         """
+        objectives = self.objectives if objectives is None else objectives
         self.check(objectives)
         if num_samples < 1:
             raise ValueError(f"num_samples is {num_samples}: expected at least 1")
@@ -346,6 +349,45 @@ class Ensemble(TrainedModel):
         warn_of_novel_networks(samples[:, -1], order, names)
         warn_of_other_sizes(self.selection.labelled_sizes(space, objectives), texts, names)
         return samples[:, :-1, [order.index(name) for name in objectives]]
+
+    def log_prob(self, texts: Sequence[str], values: Sequence[float], objective: str = "") -> np.ndarray:
+        """Return the log-probability with which the model writes a value for each text.
+
+        A value is rounded to the digits of the model's numbers: the probability is that of all values that
+        round to the same number.
+
+        Args:
+            texts: N texts.
+            values: a value for each text.
+            objective: name of the objective; by default the model's first.
+
+        Returns:
+            float64 [N].
+
+        Raises:
+            ValueError: the objective is unknown, or a value is no number.
+        """
+        name = objective or self.objectives[0]
+        self.check([name])
+        texts, numbers = as_list(texts, "texts"), np.array(as_list(values, "values"), dtype=float)
+        if numbers.shape != (len(texts),) or np.isnan(numbers).any():
+            raise ValueError(f"values is {str(values)[:60]}: expected a number for each of {len(texts)} texts")
+        of_text: dict[str, list[float]] = {}
+        columns = []
+        for text, number in zip(texts, numbers, strict=True):
+            columns.append(len(of_text.setdefault(text, [])))
+            of_text[text].append(float(number))
+        width = max(map(len, of_text.values()), default=0)
+        distributions = self._distributions(TextQuery(texts, [name]))
+        (temperature,) = self.network_temperatures("", [name])
+
+        def decode(memory: Memory, batch: list[str]) -> np.ndarray:
+            padded = np.array([of_text[t] + [np.nan] * (width - len(of_text[t])) for t in batch])
+            (found,) = distributions.predict(batch, [name])
+            return decoding.log_probability(self.network, memory, name, padded, temperature, found)
+
+        logs = self.decode_texts(texts, decode, (width,), DEFAULT_BATCH_SIZE, progress=False)
+        return logs[np.arange(len(texts)), columns]
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
         """Return a model that predicts objectives without labels in a space by what transfers to it.

@@ -1,0 +1,203 @@
+"""Texts with values of any targets: numbers, missing values, infinity and failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nas_rlm.utils.validation import as_list, check_objective_names
+
+DEFAULT_OBJECTIVE = "y"
+FAILURE_PREFIX = "failed/"  # of the objective that is 1 where a target failed and 0 where it has a value
+MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # words for a value that is not known, in lower case
+FAILURES = (  # words for a value that cannot exist, in lower case
+    *("failed", "failure", "fail", "error", "crash", "crashed", "timeout", "oom", "diverged", "invalid"),
+)
+MAX_SHOWN_CHARACTERS = 60
+MIN_ROWS = 2
+
+
+@dataclass(frozen=True)
+class TextData:
+    """Texts with values of K objectives.
+
+    Args:
+        texts: N texts.
+        values: value of each objective by name, float64 [N], NaN where a text has none; infinity is a value.
+    """
+
+    texts: list[str]
+    values: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of the objectives."""
+        return tuple(self.values)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the objectives that are not failures of others."""
+        return tuple(name for name in self.values if not name.startswith(FAILURE_PREFIX))
+
+    def select(self, rows: Sequence[int] | np.ndarray) -> TextData:
+        """Return some of the rows."""
+        values = {name: column[rows] for name, column in self.values.items()}
+        return TextData([self.texts[i] for i in rows], values)
+
+    def labelled(self, name: str) -> np.ndarray:
+        """Return the indices of the rows with a value of an objective."""
+        return np.flatnonzero(~np.isnan(self.values[name]))
+
+
+def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ()) -> TextData:
+    """Check texts and values, and return the rows that have a value.
+
+    A failed target adds the objective `failed/TARGET`, which is 1 where the target failed and 0 where it has
+    a value.
+
+    Examples:
+        >>> data = text_data(["a", "b", "c", "d"], [1, "2.5", None, "failed"])
+        >>> data.texts, data.values["y"].tolist(), data.values["failed/y"].tolist()
+        (['a', 'b', 'd'], [1.0, 2.5, nan], [0.0, 0.0, 1.0])
+
+    Args:
+        texts: N strings.
+        values: N values of one target, N rows of K values, a mapping from names to N values, or a data frame.
+            A value is a number, also an infinite one; None, NaN or a word such as NA where it is missing; or
+            a word such as failed, timeout or OOM.
+        objectives: names of the K targets; by default those of the mapping, or `y`.
+
+    Returns:
+        The rows with at least one value.
+
+    Raises:
+        ValueError: lengths differ, a text is no string, a value is no number, or there are too few values.
+    """
+    checked_texts = _check_texts(texts)
+    columns = _columns(values, objectives, len(checked_texts))
+    found: dict[str, np.ndarray] = {}
+    for name, cells in columns.items():
+        numbers, has_failed = _read_cells(name, cells)
+        count = int((~np.isnan(numbers)).sum())
+        if count < MIN_ROWS:
+            distinct = list(dict.fromkeys(map(_shown, cells)))[:3]
+            raise ValueError(
+                f"{count} of {len(cells):,} values of {name!r} are numbers, such as {', '.join(distinct)}:"
+                f" expected at least {MIN_ROWS}, or leave the target out"
+            )
+        found[name] = numbers
+        if has_failed.any():
+            found[FAILURE_PREFIX + name] = np.where(
+                has_failed, 1.0, np.where(np.isnan(numbers), math.nan, 0.0)
+            )
+    rows = np.flatnonzero(~np.all([np.isnan(column) for column in found.values()], axis=0))
+    return TextData(checked_texts, found).select(rows)
+
+
+def _check_texts(texts: Iterable[str]) -> list[str]:
+    """Return texts as a list of strings."""
+    checked = as_list(texts, "texts")
+    if not checked:
+        raise ValueError("texts is empty: expected at least two strings")
+    for i, text in enumerate(checked):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"text {i} is {_shown(text)}, a {type(text).__name__}: expected a string, such as"
+                " json.dumps(...) of it"
+            )
+    return [str(text) for text in checked]
+
+
+def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, list[Any]]:
+    """Return the values of each target, each as a list of N cells."""
+    if isinstance(values, str | bytes) or not (hasattr(values, "__len__") or isinstance(values, Iterable)):
+        raise ValueError(f"values is {_shown(values)}: expected a list of numbers, or one list for each name")
+    if isinstance(objectives, str):
+        raise ValueError(f"objectives is the string {objectives!r}: expected a list of names")
+    names = list(objectives)
+    if isinstance(values, Mapping) or hasattr(values, "columns"):
+        keys = list(values.columns if hasattr(values, "columns") else values)
+        if missing := [name for name in names if name not in keys]:
+            raise ValueError(f"values has no {missing[0]!r}: expected one of {', '.join(map(repr, keys))}")
+        columns = {name: as_list(values[name], f"values of {name!r}") for name in names or keys}
+    else:
+        rows = [row.tolist() if isinstance(row, np.ndarray) else row for row in values]
+        has_rows = any(isinstance(row, list | tuple) for row in rows)
+        if not has_rows:
+            rows = [[row] for row in rows]
+        width = len(rows[0]) if rows and isinstance(rows[0], list | tuple) else 1
+        if not names:
+            names = [DEFAULT_OBJECTIVE] if width == 1 else [f"{DEFAULT_OBJECTIVE}{k}" for k in range(width)]
+        for i, row in enumerate(rows):
+            if not isinstance(row, list | tuple) or len(row) != len(names):
+                raise ValueError(
+                    f"row {i} of values is {_shown(row)}: expected {len(names)} values, of {', '.join(names)}"
+                )
+        columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
+    check_objective_names(list(columns))
+    for name, cells in columns.items():
+        if name.startswith(FAILURE_PREFIX):
+            raise ValueError(f"{name!r} is the name of a failure: expected another name of a target")
+        if len(cells) != count:
+            raise ValueError(f"{count:,} texts and {len(cells):,} values of {name!r}: expected as many")
+    return columns
+
+
+def _read_cells(name: str, cells: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of cells, float64 [N], NaN where there is none, and which have failed, bool [N]."""
+    numbers, has_failed = np.full(len(cells), math.nan), np.zeros(len(cells), dtype=bool)
+    for i, cell in enumerate(cells):
+        number = read_value(cell)
+        if number is None:
+            raise ValueError(
+                f"value {i} of {name!r} is {_shown(cell)}: expected a number, nothing, or a word such as NA or"
+                f" {FAILURES[0]}"
+            )
+        has_failed[i] = number is FAILED
+        numbers[i] = math.nan if number is FAILED else number
+    return numbers, has_failed
+
+
+class _Failed(float):
+    """The value of a target that has failed."""
+
+
+FAILED = _Failed("nan")
+
+
+def read_value(cell: Any) -> float | None:
+    """Return the number in a cell: NaN where it is missing, `FAILED` for a failure, None for anything else.
+
+    Examples:
+        >>> [read_value(cell) for cell in (3, "1e5", "-inf", "NA", None)], read_value("OOM") is FAILED
+        ([3.0, 100000.0, -inf, nan, nan], True)
+        >>> read_value("red") is None
+        True
+    """
+    if cell is None:
+        return math.nan
+    if isinstance(cell, str):
+        word = cell.strip().lower()
+        if word in MISSING:
+            return math.nan
+        if word in FAILURES:
+            return FAILED
+    try:
+        return float(cell)
+    except OverflowError:  # an integer
+        return math.inf if cell > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan if type(cell).__name__ in ("NAType", "NaTType") else None
+
+
+def _shown(value: object) -> str:
+    """Return the repr of a value for an error message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"

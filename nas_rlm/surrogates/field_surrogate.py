@@ -1,0 +1,326 @@
+"""Surrogates of any texts: Gaussian processes on fields of texts and on n-grams.
+
+A Gaussian process reads the numbers and words of a text by the words before them, see
+`nas_rlm.surrogates.text_fields`, with an inverse length scale for each number, so that it finds the few
+fields that matter. One more feature is what a ridge regression on n-grams predicts for a text from the
+others, which carries texts without fields, such as sentences and sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
+from nas_rlm.surrogates.gaussian_process import (
+    GaussianProcess,
+    compute_alpha,
+    fit_hyperparameters,
+    leave_one_out,
+    leave_one_out_posterior,
+)
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.predictive import (
+    DEFAULT_COMBINED_TEMPERATURE,
+    EPSILON,
+    MIN_LABELS,
+    PredictiveDistribution,
+    normal_quantiles,
+)
+from nas_rlm.surrogates.target_transform import LINEAR, RANKS, SCALES, TargetTransform
+from nas_rlm.surrogates.text_fields import TextFields
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+MAX_TEXTS = 2000  # that a Gaussian process is fitted to
+MAX_SCALE_TEXTS = 300  # that the scale of a target is chosen on
+OTHER_SCALE_PENALTY = 1.05  # of errors on a scale that is not that of the values
+MIN_WIDTH, MAX_WIDTH = 1e-3, 10.0  # of intervals, relative to those of the Gaussian process
+INTERVAL_SHARE = 0.8  # of values that intervals contain
+NUM_FOLDS = 4  # of the ridge regression whose predictions are a feature
+
+
+@dataclass(frozen=True)
+class TextFeatures:
+    """Features of N texts.
+
+    Args:
+        fields: standardised fields, float64 [N, D].
+        ngrams: n-gram features, sparse [N, B].
+    """
+
+    fields: np.ndarray
+    ngrams: csr_matrix
+
+
+@dataclass(frozen=True)
+class FittedTarget:
+    """The Gaussian process of one objective.
+
+    Args:
+        transform: transform between values and scores.
+        features: features of the M labelled texts, float64 [M, D + 1]: fields, and what n-grams predict.
+        scores: scores of their labels, float64 [M].
+        hyperparameters: see `nas_rlm.surrogates.gaussian_process`, float64 [D + 2].
+        alpha: as for the hyperparameters, float64 [M].
+        width: factor of the standard deviations, which calibrates intervals.
+    """
+
+    transform: TargetTransform
+    features: Tensor
+    scores: Tensor
+    hyperparameters: Tensor
+    alpha: Tensor
+    width: float = 1.0
+
+    @classmethod
+    def fit(cls, features: Tensor, group_sizes: Sequence[int], values: np.ndarray) -> FittedTarget:
+        """Fit a Gaussian process to M labels, float64 [M], on the scale whose left-out labels it ranks best.
+
+        Args:
+            features: features of the M texts in random order, float64 [M, D + 1].
+            group_sizes: number of features in each group that shares a length scale.
+            values: the labels; infinite ones are the largest or smallest.
+        """
+        transform = _choose_transform(features, group_sizes, values)
+        scores = torch.from_numpy(transform.label_scores(values)).float().double()
+        features = features.float().double()  # the precision of checkpoints
+        hyperparameters = fit_hyperparameters(features, group_sizes, scores).float().double()
+        alpha = compute_alpha(features, scores, hyperparameters).float().double()
+        means, stds = leave_one_out_posterior(features, scores, hyperparameters)
+        width = interval_width((scores - means).numpy(), stds.numpy())
+        return cls(transform, features, scores, hyperparameters, alpha, width)
+
+    def posterior(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and standard deviations of the scores of N texts, each float64 [N]."""
+        process = GaussianProcess(self.features, self.scores, self.hyperparameters, self.alpha)
+        means, stds = process.posterior(features)
+        return means.numpy(), self.width * stds.numpy()
+
+
+def interval_width(errors: np.ndarray, stds: np.ndarray) -> float:
+    """Return the factor of standard deviations at which 80 % intervals contain 80 % of the errors.
+
+    Args:
+        errors: errors of M means, float64 [M].
+        stds: predicted standard deviations, float64 [M].
+    """
+    sizes = np.abs(errors) / np.maximum(stds, EPSILON)
+    width = np.quantile(sizes, INTERVAL_SHARE) / normal_quantiles([(1 + INTERVAL_SHARE) / 2])[0]
+    return float(np.clip(width, MIN_WIDTH, MAX_WIDTH))
+
+
+def _choose_transform(features: Tensor, group_sizes: Sequence[int], values: np.ndarray) -> TargetTransform:
+    """Return the transform with the smallest error of left-out labels, in their normal scores."""
+    ranks = TargetTransform(values, RANKS)
+    if np.isinf(values).any() or np.ptp(values) == 0:
+        return ranks
+    part = slice(MAX_SCALE_TEXTS)
+    true = ranks.forward(values[part])
+    errors = {}
+    for scale in SCALES:
+        transform = TargetTransform(values, scale)
+        scores = torch.from_numpy(transform.label_scores(values[part]))
+        if not np.isfinite(scores).all() or scores.std() == 0:
+            continue
+        hyperparameters = fit_hyperparameters(features[part], group_sizes, scores)
+        predicted = transform.inverse(leave_one_out(features[part], scores, hyperparameters).numpy())
+        error = float(np.mean(np.abs(ranks.forward(predicted) - true)))
+        errors[scale] = error if scale == LINEAR else OTHER_SCALE_PENALTY * error
+    return TargetTransform(values, min(errors, key=errors.__getitem__)) if errors else ranks
+
+
+@dataclass(frozen=True)
+class FieldSurrogate:
+    """Gaussian processes on fields and n-grams of texts, one for each objective.
+
+    Examples:
+        >>> import numpy as np
+        >>> texts = [f"width={w} act={a}" for w in range(20) for a in ("relu", "tanh")]
+        >>> values = {"y": np.array([w + 5.0 * (a == "tanh") for w in range(20) for a in range(2)])}
+        >>> surrogate = FieldSurrogate.fit(texts, values)
+        >>> surrogate.predict(surrogate.transform(["width=7 act=relu"]), "y").median.round()
+        array([7.])
+
+    Args:
+        fields: fields of the texts.
+        ngrams: n-gram ridge regressions of the scores.
+        targets: the fitted Gaussian process of each objective.
+        temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
+        network_temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
+    """
+
+    fields: TextFields
+    ngrams: NgramSurrogate
+    targets: Mapping[str, FittedTarget]
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    network_temperatures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of the objectives."""
+        return tuple(self.targets)
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], values: Mapping[str, np.ndarray], seed: int = 0) -> FieldSurrogate:
+        """Fit a surrogate to M texts.
+
+        Args:
+            texts: M texts.
+            values: labels of each objective, float64 [M], NaN where a text has none; each has at least
+                `MIN_LABELS`.
+            seed: seed of the order of the texts, of which at most `MAX_TEXTS` are used.
+
+        Raises:
+            ValueError: an objective has fewer labels.
+        """
+        for name, column in values.items():
+            count = int((~np.isnan(column)).sum())
+            if count < MIN_LABELS:
+                raise ValueError(f"{count} texts have {name}: expected at least {MIN_LABELS}")
+        order = np.random.default_rng(seed).permutation(len(texts))
+        drawn = {name: order[~np.isnan(column[order])][:MAX_TEXTS] for name, column in values.items()}
+        used = np.unique(np.concatenate([*drawn.values()]))
+        used_texts = [texts[i] for i in used]
+        fields = TextFields.fit(used_texts)
+        scores = {
+            name: TargetTransform(column[used], RANKS).label_scores(column[used])
+            for name, column in values.items()
+        }
+        of_characters = _prefers_characters(used_texts, scores)
+        ngrams = NgramSurrogate.fit(used_texts, scores, of_characters=of_characters)
+        left_out = _left_out_predictions(used_texts, scores, of_characters)
+        columns = fields.transform(used_texts)
+        targets = {}
+        for name, rows in drawn.items():
+            positions = np.searchsorted(used, rows)
+            features = np.column_stack([columns[positions], left_out[name][positions]])
+            targets[name] = FittedTarget.fit(
+                torch.from_numpy(features), [*fields.group_sizes, 1], values[name][rows]
+            )
+        return cls(fields, ngrams, targets)
+
+    def transform(self, texts: Sequence[str]) -> TextFeatures:
+        """Return the features of N texts."""
+        return TextFeatures(self.fields.transform(texts), self.ngrams.transform(texts))
+
+    def predict(self, features: TextFeatures, objective: str) -> PredictiveDistribution:
+        """Return the predictive distribution of an objective for N texts.
+
+        Args:
+            features: features of the texts.
+            objective: one of this surrogate's objectives.
+        """
+        target = self.targets[objective]
+        by_ngrams = self.ngrams.predict(features.ngrams, objective).mean
+        means, stds = target.posterior(torch.from_numpy(np.column_stack([features.fields, by_ngrams])))
+        temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
+        return PredictiveDistribution(target.transform, means, stds, temperature)
+
+    def with_width(self, objective: str, factor: float) -> FieldSurrogate:
+        """Return a copy whose intervals of an objective are wider by a factor."""
+        target = self.targets[objective]
+        return replace(
+            self, targets={**self.targets, objective: replace(target, width=factor * target.width)}
+        )
+
+    def without(self, objectives: Sequence[str]) -> FieldSurrogate | None:
+        """Return a copy without the given objectives, or None if no objective is left."""
+        targets = {name: target for name, target in self.targets.items() if name not in objectives}
+        ngrams = self.ngrams.without(objectives)
+        return replace(self, targets=targets, ngrams=ngrams) if targets and ngrams else None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors to save, by name."""
+        tensors = {f"ngrams.{name}": tensor for name, tensor in self.ngrams.tensors().items()}
+        for k, target in enumerate(self.targets.values()):
+            tensors[f"finite{k}"] = torch.from_numpy(target.transform.finite)
+            for name in ("features", "scores", "hyperparameters", "alpha"):
+                tensors[f"{name}{k}"] = getattr(target, name).float()
+        return tensors
+
+    def description(self) -> dict[str, Any]:
+        """Return the part of the surrogate that is saved as JSON: kind, names and scalars."""
+        return {
+            "kind": "fields",
+            "objectives": self.objectives,
+            "fields": self.fields.description(),
+            "ngrams": self.ngrams.description(),
+            "targets": {
+                name: {**target.transform.description(), "width": target.width}
+                for name, target in self.targets.items()
+            },
+            "temperatures": dict(self.temperatures),
+            "network_temperatures": dict(self.network_temperatures),
+        }
+
+    @classmethod
+    def from_saved(cls, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> FieldSurrogate:
+        """Make a surrogate from its `tensors` and its `description`.
+
+        Raises:
+            ValueError: tensors and description do not fit each other, or a value is out of range.
+        """
+        fields = TextFields.from_description(description["fields"])
+        ngrams = NgramSurrogate.from_saved(tensors_with_prefix(tensors, "ngrams."), description["ngrams"])
+        names = tuple(map(str, description["objectives"]))
+        if names != ngrams.objectives:
+            raise ValueError(f"the n-grams are of {ngrams.objectives}: expected {names}")
+        targets = {}
+        for k, name in enumerate(names):
+            saved, count = description["targets"][name], len(tensors.get(f"scores{k}", ()))
+            width = len(fields.means) + 1
+            shapes = {"features": (count, width), "scores": (count,), "hyperparameters": (width + 1,)}
+            check_shapes(tensors, {f"{key}{k}": shape for key, shape in shapes.items()})
+            check_shapes(tensors, {f"alpha{k}": (count,), f"finite{k}": (len(tensors[f"finite{k}"]),)})
+            if not 0 < float(saved["width"]) < np.inf:
+                raise ValueError(f"the width of {name} is {saved['width']}: expected a number above 0")
+            targets[name] = FittedTarget(
+                TargetTransform.from_saved(tensors[f"finite{k}"].double().numpy(), saved),
+                *(tensors[f"{key}{k}"].double() for key in ("features", "scores", "hyperparameters", "alpha")),
+                float(saved["width"]),
+            )
+        temperatures, network = (
+            {str(name): float(t) for name, t in description[key].items()}
+            for key in ("temperatures", "network_temperatures")
+        )
+        if not all(0 < t < np.inf for t in (*temperatures.values(), *network.values())):
+            raise ValueError("a temperature is not above 0")
+        return cls(fields, ngrams, targets, temperatures, network)
+
+
+def _prefers_characters(texts: Sequence[str], scores: Mapping[str, np.ndarray]) -> bool:
+    """Return whether n-grams of characters have smaller errors in cross-validation than those of tokens."""
+    part = slice(MAX_SCALE_TEXTS)
+    known = {name: column[part] for name, column in scores.items() if np.isfinite(column[part]).any()}
+    errors = [
+        sum(NgramSurrogate.fit(texts[part], known, of_characters=kind).residual_stds.values())
+        for kind in (False, True)
+    ]
+    return errors[1] < errors[0]
+
+
+def _left_out_predictions(
+    texts: Sequence[str], scores: Mapping[str, np.ndarray], of_characters: bool
+) -> dict[str, np.ndarray]:
+    """Return what n-grams predict for each text from the texts of other folds, float64 [M]."""
+    folds = np.array([crc32(text.encode(errors="surrogatepass")) % NUM_FOLDS for text in texts])
+    predictions = {name: np.zeros(len(texts)) for name in scores}
+    for fold in np.unique(folds):
+        inside = np.flatnonzero(folds == fold)
+        others = np.flatnonzero(folds != fold)
+        known = {name: s[others] for name, s in scores.items() if np.isfinite(s[others]).any()}
+        if not known:
+            continue
+        ngrams = NgramSurrogate.fit([texts[i] for i in others], known, of_characters=of_characters)
+        features = ngrams.transform([texts[i] for i in inside])
+        for name in known:
+            predictions[name][inside] = ngrams.predict(features, name).mean
+    return predictions

@@ -1,0 +1,469 @@
+"""Fit a model to any texts with any numbers: the network, a surrogate on fields and n-grams, or both.
+
+A first model is fitted to a part of the rows. Validation rows choose its number of epochs, calibrate its
+intervals, and choose for each objective what predicts it: the network, the surrogate, or the product of both.
+Holdout rows, which nothing was chosen on, give the reported metrics. The returned model is then fitted to all
+rows with these choices.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+
+from nas_rlm.data.text_data import TextData
+from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.model.checkpoint import TrainedOn
+from nas_rlm.model.network import Network
+from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate_space
+from nas_rlm.surrogates.ensemble import Ensemble
+from nas_rlm.surrogates.field_surrogate import FieldSurrogate, interval_width
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.predictive import MIN_LABELS, WITHOUT_NETWORK
+from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
+from nas_rlm.training.dataset import truncation_reported
+from nas_rlm.training.recipe import Recipe
+from nas_rlm.training.text_network import LEVELS, new_model, score_loss, text_recipe, train_network
+from nas_rlm.training.trainer import EpochCallback
+
+NO_SPACE = ""  # texts belong to no search space
+Source = Literal["network", "surrogate", "both"]
+NETWORK, SURROGATE, BOTH = "network", "surrogate", "both"
+VALIDATION_FRACTION, MAX_VALIDATION_ROWS = 0.2, 500
+MIN_VALIDATION_ROWS = 20  # as many as calibration needs
+MIN_SPLIT_ROWS = 60  # with fewer rows nothing is held out
+MAX_SAMPLED_TEXTS = 200  # whose length decides the number of steps
+DEFAULT_EPOCHS = 0.5  # share of the maximum, without validation
+
+Model = TypeVar("Model", bound=Ensemble)
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """Settings of a fit.
+
+    Args:
+        holdout: share of the texts that is held out for the metrics; 0 for none.
+        tokenizer: see `nas_rlm.training.text_network.new_model`.
+        size: see `nas_rlm.training.text_network.new_model`.
+        epochs: maximum number of epochs; None to choose it by the amount of text.
+        source: what predicts: "network", "surrogate" or "both"; None to choose by validation.
+        seed: seed of the split, the weights and the batches.
+        progress: show a progress bar.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    holdout: float = 0.1
+    tokenizer: str | os.PathLike[str] = ""
+    size: int | None = None
+    epochs: int | None = None
+    source: Source | None = None
+    seed: int = 0
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.holdout, float | int) or not 0 <= self.holdout <= 0.5:
+            raise ValueError(f"holdout is {self.holdout!r}: expected a share from 0 to 0.5")
+        for name in ("size", "epochs"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ValueError(f"{name} is {value!r}: expected an integer of at least 1, or None")
+        if self.source not in (None, NETWORK, SURROGATE, BOTH):
+            raise ValueError(f"source is {self.source!r}: expected network, surrogate, both or None")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed is {self.seed!r}: expected an integer of at least 0")
+
+
+@dataclass(frozen=True)
+class HoldoutMetrics:
+    """How well a method predicts holdout rows.
+
+    Args:
+        rows: number of rows with a value.
+        spearman: Spearman correlation of medians and values.
+        kendall: Kendall's tau of them.
+        mae: mean absolute error of finite values.
+        mape: mean absolute error relative to the value, in percent, of finite values other than 0.
+        coverage: share of values within the quantiles at 0.1 and 0.9.
+    """
+
+    rows: int
+    spearman: float
+    kendall: float
+    mae: float
+    mape: float
+    coverage: float
+
+    @classmethod
+    def of(cls, quantiles: np.ndarray, true: np.ndarray) -> HoldoutMetrics:
+        """Compare quantiles at `LEVELS` [N, 3] with values [N]."""
+        low, median, high = quantiles.T
+        finite = np.isfinite(true) & np.isfinite(median)
+        errors = np.abs(median[finite] - true[finite])
+        is_relative = true[finite] != 0
+        relative = errors[is_relative] / np.abs(true[finite][is_relative])
+        return cls(
+            rows=len(true),
+            spearman=spearman(_ranks(median), _ranks(true)),
+            kendall=kendall(_ranks(median), _ranks(true)),
+            mae=float(errors.mean()) if len(errors) else float("nan"),
+            mape=100 * float(relative.mean()) if len(relative) else float("nan"),
+            coverage=coverage(low, high, true),
+        )
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a fit found.
+
+    Args:
+        rows: number of rows with a value.
+        labels: number of values of each objective.
+        holdout_rows: number of rows that were held out for the metrics.
+        metrics: metrics by objective and method: `rlm` is the model, `ngrams` a ridge regression on n-grams,
+            `median` the quantiles of the training rows; empty without holdout rows.
+        sources: what predicts each objective: network, surrogate or both.
+        epochs: number of epochs of the network.
+        notes: what was left out, and what the rows were too few for.
+    """
+
+    rows: int
+    labels: Mapping[str, int]
+    holdout_rows: int
+    metrics: Mapping[str, Mapping[str, HoldoutMetrics]]
+    sources: Mapping[str, str]
+    epochs: int
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What predicts an objective, and its calibration.
+
+    Args:
+        source: network, surrogate or both.
+        network_temperature: divisor of the network's logits where it predicts alone.
+        combined: temperatures of the surrogate: of the product, and of the network in it.
+        width: factor of the surrogate's intervals where it predicts alone.
+    """
+
+    source: str = NETWORK
+    network_temperature: float = DEFAULT_TEMPERATURE
+    combined: tuple[float, float] | None = None
+    width: float = 1.0
+
+
+@dataclass
+class _Part:
+    """A model that is fitted to a part of the rows.
+
+    Args:
+        model: the model.
+        epochs: number of epochs of its network.
+        choices: the choice of each objective.
+    """
+
+    model: Ensemble
+    epochs: int
+    choices: dict[str, _Choice] = field(default_factory=dict)
+
+
+def fit_texts(
+    kind: type[Model],
+    data: TextData,
+    settings: TextSettings,
+    on_epoch: EpochCallback | None = None,
+    start: Ensemble | None = None,
+    num_rows: int | None = None,
+) -> tuple[Model, FitReport]:
+    """Fit a model to texts and values.
+
+    Args:
+        kind: class of the model.
+        data: the rows.
+        settings: settings of the fit.
+        on_epoch: function that is called after each epoch of the network, see
+            `nas_rlm.training.trainer.EpochReport`; if it returns true, the network's training stops.
+        start: a model whose network is trained further instead of a new one.
+        num_rows: number of rows before those without a value were left out.
+
+    Returns:
+        The model, and what was found.
+
+    Raises:
+        ValueError: the tokenizer cannot be read, or the numbers of `start` cannot represent the values.
+
+    Warns:
+        UserWarning: the rows are too few for validation and calibration.
+        TruncationWarning: texts are longer than training reads.
+    """
+    untrained = start or new_model(data, settings.tokenizer, settings.size, settings.seed)
+    untrained = untrained.with_objectives(data.objectives)
+    notes = []
+    if num_rows is not None and num_rows > len(data):
+        notes.append(f"{num_rows - len(data):,} of {num_rows:,} rows have no value and are left out")
+    train, validation, holdout = split_texts(data, settings.holdout, settings.seed)
+    recipe = _recipe(untrained, train, settings)
+    if not len(validation):
+        notes.append(f"{len(data)} rows are too few to hold any out: intervals are uncalibrated")
+        warnings.warn(notes[-1], stacklevel=4)
+    with truncation_reported(untrained, data.texts):
+        first = _fit_part(untrained, train, validation, recipe, settings, on_epoch)
+        metrics = _holdout_metrics(first.model, _joined(train, validation), holdout)
+        model = first.model
+        if len(train) < len(data):
+            model = _fit_all(untrained, data, first, replace(recipe, epochs=first.epochs), settings, on_epoch)
+    fitted = kind(model.network, model.tokenizer)
+    fitted.trained_on = {NO_SPACE: TrainedOn(len(data), data.objectives)}
+    fitted.temperatures, fitted.surrogates = model.temperatures, model.surrogates
+    labels = {name: len(data.labelled(name)) for name in data.objectives}
+    sources = {name: choice.source for name, choice in first.choices.items()}
+    return fitted, FitReport(len(data), labels, len(holdout), metrics, sources, first.epochs, notes)
+
+
+def split_texts(data: TextData, holdout: float, seed: int) -> tuple[TextData, TextData, TextData]:
+    """Split rows into training, validation and holdout rows; equal texts are in the same part.
+
+    Args:
+        data: the rows.
+        holdout: share of the distinct texts in the holdout rows.
+        seed: seed of the split.
+    """
+    distinct = list(dict.fromkeys(data.texts))
+    if len(distinct) < MIN_SPLIT_ROWS:
+        return data, data.select([]), data.select([])
+    order = np.random.default_rng([seed, 1]).permutation(len(distinct))
+    num_holdout = round(holdout * len(distinct))
+    share = round(VALIDATION_FRACTION * (len(distinct) - num_holdout))
+    num_validation = int(np.clip(share, MIN_VALIDATION_ROWS, MAX_VALIDATION_ROWS))
+    part_of = {distinct[i]: 0 for i in order}
+    part_of |= {distinct[i]: 2 for i in order[:num_holdout]}
+    part_of |= {distinct[i]: 1 for i in order[num_holdout : num_holdout + num_validation]}
+    parts = np.array([part_of[text] for text in data.texts])
+    train, validation, held_out = (data.select(np.flatnonzero(parts == k)) for k in range(3))
+    return train, validation, held_out
+
+
+def _joined(first: TextData, second: TextData) -> TextData:
+    """Return the rows of both."""
+    values = {name: np.concatenate([column, second.values[name]]) for name, column in first.values.items()}
+    return TextData(first.texts + second.texts, values)
+
+
+def _recipe(model: Ensemble, train: TextData, settings: TextSettings) -> Recipe:
+    """Return the recipe of the network's training."""
+    sample = np.random.default_rng(settings.seed).permutation(len(train))[:MAX_SAMPLED_TEXTS]
+    length = float(np.median([len(model.token_ids(train.texts[i])) for i in sample]))
+    recipe = text_recipe(len(train), length, model.network.config.size, settings.seed)
+    return replace(recipe, epochs=settings.epochs) if settings.epochs else recipe
+
+
+def _fresh_copy(model: Ensemble) -> Ensemble:
+    """Return a model with the same weights, to be trained."""
+    network = Network(model.network.config, model.network.kinds.cpu().numpy())
+    network.load_state_dict(model.network.state_dict())
+    return Ensemble(network, model.tokenizer)
+
+
+def _fit_part(
+    untrained: Ensemble,
+    train: TextData,
+    validation: TextData,
+    recipe: Recipe,
+    settings: TextSettings,
+    on_epoch: EpochCallback | None,
+) -> _Part:
+    """Fit a model to training rows, and choose and calibrate on validation rows."""
+    part = _Part(_fresh_copy(untrained), 0)
+    if settings.source != SURROGATE:
+        held_out = validation if len(validation) else None
+        if held_out is None and not settings.epochs:
+            recipe = replace(recipe, epochs=max(1, round(DEFAULT_EPOCHS * recipe.epochs)))
+        part.epochs = train_network(part.model, train, recipe, held_out, on_epoch, settings.progress)
+    surrogate = _fit_surrogate(train, settings)
+    part.choices = _choose(part.model, surrogate, train, validation, settings.source)
+    _combine(part.model, surrogate, part.choices)
+    return part
+
+
+def _fit_all(
+    untrained: Ensemble,
+    data: TextData,
+    first: _Part,
+    recipe: Recipe,
+    settings: TextSettings,
+    on_epoch: EpochCallback | None,
+) -> Ensemble:
+    """Fit a model to all rows with the choices of the first one, whose network is kept where it is not used."""
+    model = first.model
+    if any(choice.source != SURROGATE for choice in first.choices.values()):
+        model = _fresh_copy(untrained)
+        train_network(model, data, recipe, None, on_epoch, settings.progress)
+    _combine(model, _fit_surrogate(data, settings), first.choices)
+    return model
+
+
+def _fit_surrogate(data: TextData, settings: TextSettings) -> FieldSurrogate | None:
+    """Return a surrogate of the objectives with enough labels."""
+    enough = {name: v for name, v in data.values.items() if len(data.labelled(name)) >= MIN_LABELS}
+    if not enough or settings.source == NETWORK:
+        return None
+    return FieldSurrogate.fit(data.texts, enough, settings.seed)
+
+
+def _choose(
+    model: Ensemble,
+    surrogate: FieldSurrogate | None,
+    train: TextData,
+    validation: TextData,
+    source: str | None,
+) -> dict[str, _Choice]:
+    """Return the choice of each objective.
+
+    The surrogate predicts unless the network, or both, have a smaller pinball loss by more than a standard
+    error.
+    """
+    known = surrogate.objectives if surrogate else ()
+    model.surrogates = {NO_SPACE: [surrogate]} if surrogate else {}
+    if source != SURROGATE and len(validation):
+        calibrate_space(model, NO_SPACE, validation.texts, validation.values, PRIOR_ROWS)
+    calibrated = model.surrogates.get(NO_SPACE, [None])[0]
+    losses = _losses(model, surrogate, train, validation, source)
+    temperatures = model.temperatures.get(NO_SPACE, {})
+    choices = {}
+    for name in train.objectives:
+        choice = _Choice(network_temperature=temperatures.get(name, DEFAULT_TEMPERATURE))
+        if surrogate is not None and name in known:
+            rows = validation.labelled(name)
+            choice = replace(choice, source=_best_source(losses.get(name, {}), source))
+            if len(rows):
+                choice = replace(choice, width=_width(surrogate, validation.select(rows), name))
+            if isinstance(calibrated, FieldSurrogate) and name in calibrated.network_temperatures:
+                pair = calibrated.temperatures[name], calibrated.network_temperatures[name]
+                choice = replace(choice, combined=pair)
+        choices[name] = choice
+    return choices
+
+
+def _best_source(losses: Mapping[str, np.ndarray], source: str | None) -> str:
+    """Return the source to use: the given one, or by the losses of validation rows."""
+    if source or SURROGATE not in losses:
+        return source or SURROGATE
+    best, best_mean = SURROGATE, 0.0
+    for other in (BOTH, NETWORK):
+        difference = losses[other] - losses[SURROGATE]
+        mean = float(difference.mean())
+        if mean < best_mean and -mean > difference.std() / np.sqrt(len(difference)):
+            best, best_mean = other, mean
+    return best
+
+
+def _losses(
+    model: Ensemble,
+    surrogate: FieldSurrogate | None,
+    train: TextData,
+    validation: TextData,
+    source: str | None,
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return the loss of each validation row by objective and source; empty where there is no choice."""
+    if source or surrogate is None or not len(validation):
+        return {}
+    names = surrogate.objectives
+    both = model.predict_text(validation.texts, names, LEVELS)
+    alone = replace(model, surrogates={}).predict_text(validation.texts, names, LEVELS)
+    features = surrogate.transform(validation.texts)
+    losses: dict[str, dict[str, np.ndarray]] = {}
+    for k, name in enumerate(names):
+        rows = validation.labelled(name)
+        if len(rows) < MIN_VALIDATION_ROWS // 2:
+            continue
+        true, transform = validation.values[name][rows], TargetTransform(train.values[name], RANKS)
+        by_surrogate = surrogate.predict(features, name).quantiles(LEVELS)
+        predicted = {BOTH: both[:, k], NETWORK: alone[:, k], SURROGATE: by_surrogate}
+        losses[name] = {key: score_loss(q[rows], true, transform) for key, q in predicted.items()}
+    return losses
+
+
+def _width(surrogate: FieldSurrogate, labelled: TextData, name: str) -> float:
+    """Return the factor of a surrogate's intervals that validation rows suggest, shrunk towards 1."""
+    distribution = surrogate.predict(surrogate.transform(labelled.texts), name)
+    scores = surrogate.targets[name].transform.label_scores(labelled.values[name])
+    factor = interval_width(scores - distribution.mean, distribution.std)
+    return float(factor ** (len(labelled) / (len(labelled) + PRIOR_ROWS)))
+
+
+def _combine(model: Ensemble, surrogate: FieldSurrogate | None, choices: Mapping[str, _Choice]) -> None:
+    """Set the temperatures of a model and its surrogate as chosen."""
+    model.temperatures = {NO_SPACE: {name: c.network_temperature for name, c in choices.items()}}
+    model.surrogates = {}
+    kept = surrogate and surrogate.without([n for n, c in choices.items() if c.source == NETWORK])
+    if not kept:
+        return
+    for name in kept.objectives:
+        choice = choices[name]
+        combined, network = choice.combined or (None, None)
+        if choice.source == SURROGATE:
+            kept, combined, network = kept.with_width(name, choice.width), 1.0, WITHOUT_NETWORK
+        if combined is not None and network is not None:
+            kept = replace(
+                kept,
+                temperatures={**kept.temperatures, name: combined},
+                network_temperatures={**kept.network_temperatures, name: network},
+            )
+    model.surrogates = {NO_SPACE: [kept]}
+
+
+def _holdout_metrics(
+    model: Ensemble, train: TextData, holdout: TextData
+) -> dict[str, dict[str, HoldoutMetrics]]:
+    """Return the metrics of a model and of simple baselines on holdout rows."""
+    if not len(holdout):
+        return {}
+    quantiles = model.predict_text(holdout.texts, holdout.objectives, LEVELS)
+    metrics: dict[str, dict[str, HoldoutMetrics]] = {}
+    for k, name in enumerate(holdout.objectives):
+        rows, train_rows = holdout.labelled(name), train.labelled(name)
+        if not len(rows) or not len(train_rows):
+            continue
+        true = holdout.values[name][rows]
+        baselines = baseline_quantiles(
+            [train.texts[i] for i in train_rows],
+            train.values[name][train_rows],
+            [holdout.texts[i] for i in rows],
+        )
+        predicted = {"rlm": quantiles[rows, k], **baselines}
+        metrics[name] = {method: HoldoutMetrics.of(q, true) for method, q in predicted.items()}
+    return metrics
+
+
+def baseline_quantiles(
+    texts: Sequence[str], values: np.ndarray, test_texts: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Return quantiles at `LEVELS`, float64 [N, 3], of simple baselines: n-gram ridge regression and medians.
+
+    Args:
+        texts: M training texts.
+        values: their values, float64 [M].
+        test_texts: N texts to predict.
+    """
+    transform = TargetTransform(values, RANKS)
+    constant = transform.inverse(np.array(torch.special.ndtri(torch.tensor(LEVELS, dtype=torch.float64))))
+    found = {"median": np.tile(constant, (len(test_texts), 1))}
+    if len(values) >= MIN_LABELS:
+        surrogate = NgramSurrogate.fit(texts, {"": transform.label_scores(values)})
+        scores = surrogate.predict(surrogate.transform(test_texts), "").quantiles(LEVELS)
+        found = {"ngrams": transform.inverse(scores), **found}
+    return found
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the ranks of values, which may be infinite."""
+    return np.unique(values, return_inverse=True)[1].astype(float)
