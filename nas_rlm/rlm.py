@@ -22,7 +22,8 @@ from nas_rlm.surrogates.given_numbers import Given
 from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.training.finetune import fine_tune
 from nas_rlm.training.recipe import Recipe
-from nas_rlm.training.texts import FitReport, Source, TextSettings, fit_texts
+from nas_rlm.training.text_report import FitReport
+from nas_rlm.training.texts import Source, TextSettings, fit_texts
 from nas_rlm.training.trainer import EpochCallback
 from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
 
@@ -67,6 +68,7 @@ class RLM(Ensemble):
         size: int | None = None,
         epochs: int | None = None,
         source: Source | None = None,
+        refit: bool = True,
         maximise: Sequence[str] = (),
         seed: int = 0,
         on_epoch: EpochCallback | None = None,
@@ -103,6 +105,8 @@ class RLM(Ensemble):
                 longer improve. By default chosen by the amount of text.
             source: what predicts: network, surrogate (the Gaussian process, which takes seconds) or both; by
                 default chosen on validation rows.
+            refit: fit the model again to all rows, with the choices that were made on a part of them, which
+                doubles the time.
             maximise: targets of which higher values are better.
             seed: seed of everything random; the same seed gives the same model.
             on_epoch: function of a `nas_rlm.training.trainer.EpochReport`, called after each epoch of the
@@ -121,7 +125,7 @@ class RLM(Ensemble):
 
         Source: section 3 of the paper; the surrogate and the calibration are additions of this package.
         """
-        settings = TextSettings(holdout, tokenizer, size, epochs, source, seed, progress)
+        settings = TextSettings(holdout, tokenizer, size, epochs, source, refit, seed, progress)
         given = as_list(texts, "texts")
         data = text_data(given, values, objectives)
         if unknown := [name for name in maximise if name not in data.targets]:
@@ -147,7 +151,9 @@ class RLM(Ensemble):
         name = FAILURE_PREFIX + objective if objective else next(iter(known), "")
         if name not in known:
             targets = [k.removeprefix(FAILURE_PREFIX) for k in known]
-            raise ValueError(f"the model has learnt no failures of {objective!r}; {suggest(objective, targets)}")
+            raise ValueError(
+                f"the model has learnt no failures of {objective!r}; {suggest(objective, targets)}"
+            )
         values = self.predict_text(texts, [name], FAILURE_LEVELS)[:, 0]
         shares: np.ndarray = (values > 0.5).mean(1)
         return shares

@@ -78,7 +78,7 @@ VERBS = (
 )
 BENCHMARKS = (
     *("few-shot", "new-spaces", "given", "search", "propose", "devices", "measure", "networks", "accuracy"),
-    *("programs", "in-context", "reliability", "ablation", "speed", "text", "reading", "fuzz", "foreign"),
+    *("programs", "fit", "in-context", "reliability", "ablation", "speed", "text", "reading", "fuzz", "foreign"),
     "references",
 )
 for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):

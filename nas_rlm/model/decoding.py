@@ -160,7 +160,9 @@ def log_probability(
         float64 [B, n]; NaN where the number is.
     """
     n, device = numbers.shape[1], memory.mask.device
-    digits = [network.config.scheme.encode(v) for v in np.nan_to_num(numbers, posinf=np.inf, neginf=-np.inf).flat]
+    digits = [
+        network.config.scheme.encode(v) for v in np.nan_to_num(numbers, posinf=np.inf, neginf=-np.inf).flat
+    ]
     (token,) = network.config.objective_ids([objective])
     walk = _GivenWalk(network.config.scheme, torch.tensor(digits, device=device))
     _decode_number(

@@ -284,7 +284,10 @@ class FieldSurrogate:
                 raise ValueError(f"the width of {name} is {saved['width']}: expected a number above 0")
             targets[name] = FittedTarget(
                 TargetTransform.from_saved(tensors[f"finite{k}"].double().numpy(), saved),
-                *(tensors[f"{key}{k}"].double() for key in ("features", "scores", "hyperparameters", "alpha")),
+                *(
+                    tensors[f"{key}{k}"].double()
+                    for key in ("features", "scores", "hyperparameters", "alpha")
+                ),
                 float(saved["width"]),
             )
         temperatures, network = (

@@ -82,7 +82,10 @@ class TargetTransform:
 
     def description(self) -> dict[str, Any]:
         """Return the part of the transform that is saved as JSON; `observed` is saved as a tensor."""
-        counts = {"minus": int((self.observed == -np.inf).sum()), "plus": int((self.observed == np.inf).sum())}
+        counts = {
+            "minus": int((self.observed == -np.inf).sum()),
+            "plus": int((self.observed == np.inf).sum()),
+        }
         return {"scale": self.scale, "infinite": counts}
 
     @property

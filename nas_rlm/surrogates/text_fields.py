@@ -22,7 +22,9 @@ MAX_TOKENS = 2000  # of a text that are read
 MAX_NUMBER_FIELDS, MAX_WORD_FIELDS = 64, 200
 MIN_TEXTS = 3  # that have a field
 MIN_SHARE = 0.02  # of texts that have a field
-WIDE_RATIO = 30.0  # of the upper to the lower tenth of positive numbers, above which their logarithms are used
+WIDE_RATIO = (
+    30.0  # of the upper to the lower tenth of positive numbers, above which their logarithms are used
+)
 USUAL_FIELDS = 10  # features of more fields are scaled down, so that distances between texts stay similar
 MAX_STANDARDISED = 6.0  # larger features of new texts are cut
 

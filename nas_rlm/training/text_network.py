@@ -35,7 +35,7 @@ SIZES = ((200, 2), (2000, 3), (20_000, 4), (200_000, 6))  # of a network, for up
 LARGEST_SIZE = 8
 BATCH_SIZE = 16
 MAX_STEPS, MIN_STEPS, MAX_EPOCHS = 4000, 200, 100
-MAX_TRAINED = 4e6  # tokens in all steps of a network of size 2; those of larger networks take longer
+MAX_TRAINED = 3e6  # tokens in all steps of a network of size 2; those of larger networks take longer
 VALIDATION_STEPS, PATIENCE = 100, 6  # between validations, and validations without improvement
 MAX_VALIDATION_ROWS = 100
 

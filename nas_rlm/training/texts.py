@@ -15,28 +15,29 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 import numpy as np
-import torch
 
 from nas_rlm.data.text_data import TextData
-from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Network
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate_space
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.field_surrogate import FieldSurrogate, interval_width
-from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.dataset import truncation_reported
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.text_network import LEVELS, new_model, score_loss, text_recipe, train_network
+from nas_rlm.training.text_report import RLM_METHOD, FitReport, HoldoutMetrics, holdout_metrics
 from nas_rlm.training.trainer import EpochCallback
 
 NO_SPACE = ""  # texts belong to no search space
 Source = Literal["network", "surrogate", "both"]
-NETWORK, SURROGATE, BOTH = "network", "surrogate", "both"
+NETWORK: Source = "network"
+SURROGATE: Source = "surrogate"
+BOTH: Source = "both"
 VALIDATION_FRACTION, MAX_VALIDATION_ROWS = 0.2, 500
 MIN_VALIDATION_ROWS = 20  # as many as calibration needs
+MIN_HOLDOUT_ROWS = 10
 MIN_SPLIT_ROWS = 60  # with fewer rows nothing is held out
 MAX_SAMPLED_TEXTS = 200  # whose length decides the number of steps
 DEFAULT_EPOCHS = 0.5  # share of the maximum, without validation
@@ -54,6 +55,7 @@ class TextSettings:
         size: see `nas_rlm.training.text_network.new_model`.
         epochs: maximum number of epochs; None to choose it by the amount of text.
         source: what predicts: "network", "surrogate" or "both"; None to choose by validation.
+        refit: fit the model again to all rows, with the choices that were made on a part of them.
         seed: seed of the split, the weights and the batches.
         progress: show a progress bar.
 
@@ -66,6 +68,7 @@ class TextSettings:
     size: int | None = None
     epochs: int | None = None
     source: Source | None = None
+    refit: bool = True
     seed: int = 0
     progress: bool = True
 
@@ -80,68 +83,6 @@ class TextSettings:
             raise ValueError(f"source is {self.source!r}: expected network, surrogate, both or None")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed is {self.seed!r}: expected an integer of at least 0")
-
-
-@dataclass(frozen=True)
-class HoldoutMetrics:
-    """How well a method predicts holdout rows.
-
-    Args:
-        rows: number of rows with a value.
-        spearman: Spearman correlation of medians and values.
-        kendall: Kendall's tau of them.
-        mae: mean absolute error of finite values.
-        mape: mean absolute error relative to the value, in percent, of finite values other than 0.
-        coverage: share of values within the quantiles at 0.1 and 0.9.
-    """
-
-    rows: int
-    spearman: float
-    kendall: float
-    mae: float
-    mape: float
-    coverage: float
-
-    @classmethod
-    def of(cls, quantiles: np.ndarray, true: np.ndarray) -> HoldoutMetrics:
-        """Compare quantiles at `LEVELS` [N, 3] with values [N]."""
-        low, median, high = quantiles.T
-        finite = np.isfinite(true) & np.isfinite(median)
-        errors = np.abs(median[finite] - true[finite])
-        is_relative = true[finite] != 0
-        relative = errors[is_relative] / np.abs(true[finite][is_relative])
-        return cls(
-            rows=len(true),
-            spearman=spearman(_ranks(median), _ranks(true)),
-            kendall=kendall(_ranks(median), _ranks(true)),
-            mae=float(errors.mean()) if len(errors) else float("nan"),
-            mape=100 * float(relative.mean()) if len(relative) else float("nan"),
-            coverage=coverage(low, high, true),
-        )
-
-
-@dataclass(frozen=True)
-class FitReport:
-    """What a fit found.
-
-    Args:
-        rows: number of rows with a value.
-        labels: number of values of each objective.
-        holdout_rows: number of rows that were held out for the metrics.
-        metrics: metrics by objective and method: `rlm` is the model, `ngrams` a ridge regression on n-grams,
-            `median` the quantiles of the training rows; empty without holdout rows.
-        sources: what predicts each objective: network, surrogate or both.
-        epochs: number of epochs of the network.
-        notes: what was left out, and what the rows were too few for.
-    """
-
-    rows: int
-    labels: Mapping[str, int]
-    holdout_rows: int
-    metrics: Mapping[str, Mapping[str, HoldoutMetrics]]
-    sources: Mapping[str, str]
-    epochs: int
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -168,11 +109,13 @@ class _Part:
     Args:
         model: the model.
         epochs: number of epochs of its network.
+        surrogate: the surrogate of the objectives with enough labels.
         choices: the choice of each objective.
     """
 
     model: Ensemble
     epochs: int
+    surrogate: FieldSurrogate | None = None
     choices: dict[str, _Choice] = field(default_factory=dict)
 
 
@@ -217,9 +160,12 @@ def fit_texts(
         warnings.warn(notes[-1], stacklevel=4)
     with truncation_reported(untrained, data.texts):
         first = _fit_part(untrained, train, validation, recipe, settings, on_epoch)
-        metrics = _holdout_metrics(first.model, _joined(train, validation), holdout)
+        metrics: Mapping[str, Mapping[str, HoldoutMetrics]] = {}
+        if len(holdout):
+            predicted = _source_quantiles(first, holdout.texts, settings.source)
+            metrics = holdout_metrics(predicted, _joined(train, validation), holdout)
         model = first.model
-        if len(train) < len(data):
+        if settings.refit and len(train) < len(data):
             model = _fit_all(untrained, data, first, replace(recipe, epochs=first.epochs), settings, on_epoch)
     fitted = kind(model.network, model.tokenizer)
     fitted.trained_on = {NO_SPACE: TrainedOn(len(data), data.objectives)}
@@ -241,7 +187,7 @@ def split_texts(data: TextData, holdout: float, seed: int) -> tuple[TextData, Te
     if len(distinct) < MIN_SPLIT_ROWS:
         return data, data.select([]), data.select([])
     order = np.random.default_rng([seed, 1]).permutation(len(distinct))
-    num_holdout = round(holdout * len(distinct))
+    num_holdout = max(round(holdout * len(distinct)), MIN_HOLDOUT_ROWS) if holdout else 0
     share = round(VALIDATION_FRACTION * (len(distinct) - num_holdout))
     num_validation = int(np.clip(share, MIN_VALIDATION_ROWS, MAX_VALIDATION_ROWS))
     part_of = {distinct[i]: 0 for i in order}
@@ -288,9 +234,9 @@ def _fit_part(
         if held_out is None and not settings.epochs:
             recipe = replace(recipe, epochs=max(1, round(DEFAULT_EPOCHS * recipe.epochs)))
         part.epochs = train_network(part.model, train, recipe, held_out, on_epoch, settings.progress)
-    surrogate = _fit_surrogate(train, settings)
-    part.choices = _choose(part.model, surrogate, train, validation, settings.source)
-    _combine(part.model, surrogate, part.choices)
+    part.surrogate = _fit_surrogate(train, settings)
+    part.choices = _choose(part.model, part.surrogate, train, validation, settings.source)
+    _combine(part.model, part.surrogate, part.choices)
     return part
 
 
@@ -421,49 +367,23 @@ def _combine(model: Ensemble, surrogate: FieldSurrogate | None, choices: Mapping
     model.surrogates = {NO_SPACE: [kept]}
 
 
-def _holdout_metrics(
-    model: Ensemble, train: TextData, holdout: TextData
-) -> dict[str, dict[str, HoldoutMetrics]]:
-    """Return the metrics of a model and of simple baselines on holdout rows."""
-    if not len(holdout):
-        return {}
-    quantiles = model.predict_text(holdout.texts, holdout.objectives, LEVELS)
-    metrics: dict[str, dict[str, HoldoutMetrics]] = {}
-    for k, name in enumerate(holdout.objectives):
-        rows, train_rows = holdout.labelled(name), train.labelled(name)
-        if not len(rows) or not len(train_rows):
-            continue
-        true = holdout.values[name][rows]
-        baselines = baseline_quantiles(
-            [train.texts[i] for i in train_rows],
-            train.values[name][train_rows],
-            [holdout.texts[i] for i in rows],
-        )
-        predicted = {"rlm": quantiles[rows, k], **baselines}
-        metrics[name] = {method: HoldoutMetrics.of(q, true) for method, q in predicted.items()}
-    return metrics
-
-
-def baseline_quantiles(
-    texts: Sequence[str], values: np.ndarray, test_texts: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Return quantiles at `LEVELS`, float64 [N, 3], of simple baselines: n-gram ridge regression and medians.
+def _source_quantiles(part: _Part, texts: Sequence[str], only: str | None) -> dict[str, np.ndarray]:
+    """Return quantiles at `LEVELS` by method, float64 [N, K, 3]: of the chosen sources, and of each one.
 
     Args:
-        texts: M training texts.
-        values: their values, float64 [M].
-        test_texts: N texts to predict.
+        part: the fitted part.
+        texts: N texts.
+        only: the source that was given; None to compare all.
     """
-    transform = TargetTransform(values, RANKS)
-    constant = transform.inverse(np.array(torch.special.ndtri(torch.tensor(LEVELS, dtype=torch.float64))))
-    found = {"median": np.tile(constant, (len(test_texts), 1))}
-    if len(values) >= MIN_LABELS:
-        surrogate = NgramSurrogate.fit(texts, {"": transform.label_scores(values)})
-        scores = surrogate.predict(surrogate.transform(test_texts), "").quantiles(LEVELS)
-        found = {"ngrams": transform.inverse(scores), **found}
-    return found
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Return the ranks of values, which may be infinite."""
-    return np.unique(values, return_inverse=True)[1].astype(float)
+    names = tuple(part.choices)
+    predicted = {RLM_METHOD: part.model.predict_text(texts, names, LEVELS)}
+    if only is None and part.surrogate is not None:
+        for source in (NETWORK, SURROGATE, BOTH):
+            model = replace(part.model)
+            choices = {
+                name: replace(choice, source=source if name in part.surrogate.objectives else NETWORK)
+                for name, choice in part.choices.items()
+            }
+            _combine(model, part.surrogate, choices)
+            predicted[source] = model.predict_text(texts, names, LEVELS)
+    return predicted

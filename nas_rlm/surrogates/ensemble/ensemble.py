@@ -371,7 +371,9 @@ class Ensemble(TrainedModel):
         self.check([name])
         texts, numbers = as_list(texts, "texts"), np.array(as_list(values, "values"), dtype=float)
         if numbers.shape != (len(texts),) or np.isnan(numbers).any():
-            raise ValueError(f"values is {str(values)[:60]}: expected a number for each of {len(texts)} texts")
+            raise ValueError(
+                f"values is {str(values)[:60]}: expected a number for each of {len(texts)} texts"
+            )
         of_text: dict[str, list[float]] = {}
         columns = []
         for text, number in zip(texts, numbers, strict=True):

@@ -1,0 +1,138 @@
+"""Reports of fits to texts: metrics on holdout rows, of the model and of simple baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nas_rlm.data.text_data import TextData
+from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.predictive import MIN_LABELS, normal_quantiles
+from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
+from nas_rlm.training.text_network import LEVELS
+
+RLM_METHOD = "rlm"
+METHODS = {
+    RLM_METHOD: "the model: for each objective the chosen one of the three below",
+    "network": "the network alone",
+    "surrogate": "the Gaussian process on fields and n-grams alone",
+    "both": "the product of both",
+    "ngrams": "baseline: a ridge regression on n-grams",
+    "median": "baseline: the quantiles of the training rows",
+}
+
+
+@dataclass(frozen=True)
+class HoldoutMetrics:
+    """How well a method predicts holdout rows.
+
+    Args:
+        rows: number of rows with a value.
+        spearman: Spearman correlation of medians and values.
+        kendall: Kendall's tau of them.
+        mae: mean absolute error of finite values.
+        mape: mean absolute error relative to the value, in percent, of finite values other than 0.
+        coverage: share of values within the quantiles at 0.1 and 0.9.
+    """
+
+    rows: int
+    spearman: float
+    kendall: float
+    mae: float
+    mape: float
+    coverage: float
+
+    @classmethod
+    def of(cls, quantiles: np.ndarray, true: np.ndarray) -> HoldoutMetrics:
+        """Compare quantiles at `LEVELS` [N, 3] with values [N]."""
+        low, median, high = quantiles.T
+        finite = np.isfinite(true) & np.isfinite(median)
+        errors = np.abs(median[finite] - true[finite])
+        is_relative = true[finite] != 0
+        relative = errors[is_relative] / np.abs(true[finite][is_relative])
+        return cls(
+            rows=len(true),
+            spearman=spearman(_ranks(median), _ranks(true)),
+            kendall=kendall(_ranks(median), _ranks(true)),
+            mae=float(errors.mean()) if len(errors) else float("nan"),
+            mape=100 * float(relative.mean()) if len(relative) else float("nan"),
+            coverage=coverage(low, high, true),
+        )
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a fit found.
+
+    Args:
+        rows: number of rows with a value.
+        labels: number of values of each objective.
+        holdout_rows: number of rows that were held out for the metrics.
+        metrics: metrics by objective and method, see `METHODS`, of models that were fitted to the other rows;
+            empty without holdout rows.
+        sources: what predicts each objective: network, surrogate or both.
+        epochs: number of epochs of the network.
+        notes: what was left out, and what the rows were too few for.
+    """
+
+    rows: int
+    labels: Mapping[str, int]
+    holdout_rows: int
+    metrics: Mapping[str, Mapping[str, HoldoutMetrics]]
+    sources: Mapping[str, str]
+    epochs: int
+    notes: Sequence[str] = ()
+
+
+def holdout_metrics(
+    predicted: Mapping[str, np.ndarray], train: TextData, holdout: TextData
+) -> dict[str, dict[str, HoldoutMetrics]]:
+    """Return the metrics of methods and of simple baselines on holdout rows, by objective and method.
+
+    Args:
+        predicted: by method, quantiles at `LEVELS` of the K objectives of N rows, float64 [N, K, 3].
+        train: rows that the methods were fitted to.
+        holdout: the N rows.
+    """
+    metrics: dict[str, dict[str, HoldoutMetrics]] = {}
+    for k, name in enumerate(holdout.objectives):
+        rows, train_rows = holdout.labelled(name), train.labelled(name)
+        if not len(rows) or not len(train_rows):
+            continue
+        baselines = baseline_quantiles(
+            [train.texts[i] for i in train_rows],
+            train.values[name][train_rows],
+            [holdout.texts[i] for i in rows],
+        )
+        quantiles = {**{method: q[rows, k] for method, q in predicted.items()}, **baselines}
+        true = holdout.values[name][rows]
+        metrics[name] = {method: HoldoutMetrics.of(q, true) for method, q in quantiles.items()}
+    return metrics
+
+
+def baseline_quantiles(
+    texts: Sequence[str], values: np.ndarray, test_texts: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Return quantiles at `LEVELS`, float64 [N, 3], of simple baselines: n-gram ridge regression and medians.
+
+    Args:
+        texts: M training texts.
+        values: their values, float64 [M].
+        test_texts: N texts to predict.
+    """
+    transform = TargetTransform(values, RANKS)
+    constant = transform.inverse(normal_quantiles(LEVELS))
+    found = {"median": np.tile(constant, (len(test_texts), 1))}
+    if len(values) >= MIN_LABELS:
+        surrogate = NgramSurrogate.fit(texts, {"": transform.label_scores(values)})
+        scores = surrogate.predict(surrogate.transform(test_texts), "").quantiles(LEVELS)
+        found = {"ngrams": transform.inverse(scores), **found}
+    return found
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the ranks of values, which may be infinite."""
+    return np.unique(values, return_inverse=True)[1].astype(float)
