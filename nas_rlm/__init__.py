@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nas_rlm.data.tables import read as read_table
     from nas_rlm.data.tables import write as write_table
     from nas_rlm.devices.known import known_devices
+    from nas_rlm.integrations.scikit_learn import TextRegressor
     from nas_rlm.reports.comparison import compare_networks
     from nas_rlm.reports.inspection import inspect_network
     from nas_rlm.reports.space_checks import check_space
@@ -33,6 +34,7 @@ __all__ = [
     "SearchSettings",
     "Study",
     "Table",
+    "TextRegressor",
     "__version__",
     "check_space",
     "compare_networks",
@@ -52,6 +54,7 @@ __all__ = [
 # Imported on first use, since torch and pymoo take seconds: name -> module and its attribute.
 _LAZY = {
     "RLM": ("nas_rlm.rlm", "RLM"),
+    "TextRegressor": ("nas_rlm.integrations.scikit_learn", "TextRegressor"),
     "Constraint": ("nas_rlm.search.settings", "Constraint"),
     "Row": ("nas_rlm.data.tables", "Row"),
     "SearchSettings": ("nas_rlm.search.settings", "SearchSettings"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -145,6 +146,27 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary directory, which becomes `path` if the block ends without an error.
+
+    Raises:
+        ValueError: the path is not that of a new or empty directory.
+    """
+    check_new_directory(path)
+    target = Path(path).absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.parent / f".{target.name[:32]}.{secrets.token_hex(4)}"
+    temporary.mkdir()
+    try:
+        yield temporary
+        os.replace(temporary, target.resolve())
+    except OSError as error:
+        raise _not_writable(path, error) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _create(temporary: Path, target: Path | None) -> int:

@@ -315,7 +315,7 @@ class _TextOnlyModel(RLM):
     def predict_text(
         self,
         texts: Sequence[str],
-        objectives: Sequence[str],
+        objectives: Sequence[str] | None = None,
         quantiles: Sequence[float] | None = None,
         batch_size: int = BATCH_SIZE,
         progress: bool = False,
@@ -324,7 +324,7 @@ class _TextOnlyModel(RLM):
         genomes: Sequence[Genome] = (),
     ) -> np.ndarray:
         token_ids = [str(self.token_ids(text)) for text in texts]
-        return _arbitrary_numbers(token_ids, objectives, len(quantiles or MEDIAN))
+        return _arbitrary_numbers(token_ids, objectives or self.objectives, len(quantiles or MEDIAN))
 
 
 class _ArbitraryPredictor:

@@ -14,7 +14,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.training.text_network import LEVELS
 from nas_rlm.training.text_report import METHODS as FIT_METHODS
 from nas_rlm.training.text_report import HoldoutMetrics
-from nas_rlm.training.texts import TextSettings, fit_texts, split_texts
+from nas_rlm.training.texts import Source, TextSettings, fit_texts, split_texts
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
@@ -157,10 +157,8 @@ def texts_benchmark(
         num_test = min(MAX_TEST_ROWS, rows)
         drawn = TASKS[task](rows + num_test, np.random.default_rng(seed))
         data, holdout = text_data(drawn.texts, drawn.values), num_test / (rows + num_test)
-        source = None if with_network else "surrogate"
-        settings = TextSettings(
-            holdout, epochs=epochs, source=source, refit=False, seed=seed, progress=False
-        )
+        source: Source | None = None if with_network else "surrogate"
+        settings = TextSettings(holdout, epochs=epochs, source=source, refit=False, seed=seed, progress=False)
         start = time.process_time()
         _, report = fit_texts(RLM, data, settings)
         seconds = time.process_time() - start
@@ -188,9 +186,7 @@ def _trees(task: Task, parts: Sequence[TextData], seed: int) -> TextResult:
         trees = HistGradientBoostingRegressor(
             **loss, categorical_features=list(task.categories), random_state=seed
         )
-        quantiles.append(
-            trees.fit(task.columns[learnt], task.values[learnt]).predict(task.columns[holdout])
-        )
+        quantiles.append(trees.fit(task.columns[learnt], task.values[learnt]).predict(task.columns[holdout]))
     seconds = time.process_time() - start
     metrics = HoldoutMetrics.of(np.stack(quantiles, 1), task.values[holdout])
     return TextResult(**{**vars(metrics), "seconds": seconds})

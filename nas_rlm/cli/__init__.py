@@ -21,6 +21,7 @@ from nas_rlm.cli import (  # each module adds its verbs to the application
     export_model,
     export_text,
     finetune,
+    fit,
     inspect,
     measure,
     plot,
@@ -49,6 +50,7 @@ __all__ = [
     "export_model",
     "export_text",
     "finetune",
+    "fit",
     "inspect",
     "main",
     "measure",
@@ -73,12 +75,23 @@ ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
 VERBS = (
     *("spaces", "devices", "export", "inspect", "compare", "predict", "rank", "export-text"),
     *("search", "propose", "plot", "report", "retrain"),
-    *("finetune", "evaluate", "train", "tokenizer", "export-model"),
+    *("fit", "finetune", "evaluate", "train", "tokenizer", "export-model"),
     *("profile", "data", "measure", "snas", "bench"),
 )
 BENCHMARKS = (
     *("few-shot", "new-spaces", "given", "search", "propose", "devices", "measure", "networks", "accuracy"),
-    *("programs", "fit", "in-context", "reliability", "ablation", "speed", "text", "reading", "fuzz", "foreign"),
+    *(
+        "programs",
+        "fit",
+        "in-context",
+        "reliability",
+        "ablation",
+        "speed",
+        "text",
+        "reading",
+        "fuzz",
+        "foreign",
+    ),
     "references",
 )
 for _parent, _names in ((app, VERBS), (app["bench"], BENCHMARKS)):

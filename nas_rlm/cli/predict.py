@@ -23,6 +23,8 @@ def predict(
     input_shape: InputShapes = (),
     given: GivenNumbers = (),
     given_data: Path | None = None,
+    texts: Path | None = None,
+    text: str = "",
     limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
     """Predict objectives of architectures, ONNX files or programs.
@@ -49,12 +51,17 @@ def predict(
             for all inputs, or accuracy/cifar10_12ep alone for those in --given-data. May be repeated.
         given_data: table with given numbers: CSV with the column arch, or parquet. Inputs that it lacks are
             predicted without.
+        texts: a CSV, Parquet or JSON lines file of texts, for a --model that fit wrote.
+        text: column of --texts; by default what the model was fitted to.
         limits: limits on each ONNX file.
     """
     if out:
         check_target(out)
     predict_inputs(
-        Inputs(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
+        Inputs(
+            *(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
+            *(texts, text),
+        ),
         objectives,
         quantiles,
         out,

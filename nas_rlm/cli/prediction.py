@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,8 @@ class Inputs:
         limits: limits on each ONNX file; None for the defaults.
         given: measured numbers on which predictions are conditioned, see `nas_rlm.cli.given`.
         given_data: table with those of the numbers that have no value.
+        texts: a file of texts, see `nas_rlm.data.text_files`, instead of files and architectures.
+        text: column of the texts; empty for that of the fit of the model.
     """
 
     files: Sequence[Path]
@@ -48,6 +51,8 @@ class Inputs:
     limits: Limits | None = None
     given: GivenOption = ()
     given_data: Path | None = None
+    texts: Path | None = None
+    text: str = ""
 
     def check(self, out: Path | None) -> None:
         """Refuse incomplete or contradictory inputs.
@@ -59,19 +64,37 @@ class Inputs:
             ValueError: the inputs are neither files nor architectures of a space, or one of them is the
                 output file.
         """
+        if self.texts is not None:
+            self._check_texts()
+        if self.text and self.texts is None:
+            raise ValueError(f"--text {self.text} without --texts: give the file of the texts too")
         if self.archs is not None and self.space is None:
             raise ValueError(f"--archs {self.archs} without --space: give both, or ONNX files instead")
         if self.shapes and not self.files:
             raise ValueError("--input-shape is for ONNX files: architectures have fixed shapes")
-        if bool(self.files) == (self.archs is not None):
+        if self.texts is None and bool(self.files) == (self.archs is not None):
             files = ", ".join(map(str, self.files))
             inputs = f"{files} and --archs {self.archs}" if files else "nothing to read"
             raise ValueError(
                 f"{inputs}: give either ONNX files, or both --space and --archs (and write lists as a,b)"
             )
-        paths = (*self.files, *filter(None, (self.archs, self.given_data)))
+        paths = (*self.files, *filter(None, (self.archs, self.given_data, self.texts)))
         if out and any(path.exists() and out.exists() and path.samefile(out) for path in paths):
             raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
+
+    def _check_texts(self) -> None:
+        """Refuse what does not go with texts."""
+        others = {
+            "ONNX files or programs": self.files,
+            "--archs": self.archs,
+            "--space": self.space,
+            "--given": self.given,
+            "--ray": self.ray,
+        }
+        if used := [name for name, value in others.items() if value]:
+            raise ValueError(f"--texts {self.texts} and {used[0]}: give one of them")
+        if not self.model:
+            raise ValueError(f"--texts {self.texts} without --model: give a directory that fit wrote")
 
 
 @dataclass(frozen=True)
@@ -85,6 +108,7 @@ class Predictions:
         levels: Q quantile levels.
         quantiles: [N, K, Q].
         maximised: objectives that the model declares to be maximised.
+        name_column: name of the column of the names in a CSV file.
     """
 
     names: list[str]
@@ -93,6 +117,7 @@ class Predictions:
     levels: Sequence[float]
     quantiles: np.ndarray
     maximised: Sequence[str] = ()
+    name_column: str = "arch"
 
     def select(self, indices: Sequence[int] | np.ndarray) -> Predictions:
         """Return the predictions with these indices, in their order."""
@@ -103,7 +128,10 @@ class Predictions:
         """Write the predictions as CSV to a file, or to stdout."""
         from nas_rlm.data.predictions import predictions_csv
 
-        text = predictions_csv(self.names, self.objectives, self.medians, self.levels, self.quantiles)
+        text = predictions_csv(
+            *(self.names, self.objectives, self.medians, self.levels, self.quantiles),
+            name_column=self.name_column,
+        )
         if out:
             write_text(out, text)
         else:
@@ -128,6 +156,8 @@ def predict_inputs(
     from nas_rlm.search.objectives import ObjectivePredictor
 
     inputs.check(out)
+    if inputs.texts is not None:
+        return _predict_texts(inputs, inputs.texts, objectives, quantile_levels)
     model = inputs.model or _shipped_model(inputs.files)
     if is_exported(model):
         require("onnxruntime", "an exported model")
@@ -167,6 +197,26 @@ def predict_inputs(
     medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
     maximised = predictor.model.maximised
     return Predictions(names, objectives, medians, quantile_levels, quantiles, maximised)
+
+
+def _predict_texts(
+    inputs: Inputs, path: Path, objectives: Sequence[str], quantile_levels: Sequence[float]
+) -> Predictions:
+    """Predictions of the texts of a file, by a model that `fit` wrote."""
+    from nas_rlm.cli.fit import REPORT_FILE
+    from nas_rlm.data.text_files import read_text_file
+
+    check_model(inputs.model, objectives)
+    report = Path(inputs.model) / REPORT_FILE
+    known = json.loads(read_text(report, "the report of fit")) if report.is_file() else {}
+    text = inputs.text or known.get("text", "")
+    file = read_text_file(path, text, columns=() if text else known.get("columns", ()))
+    rlm = load(inputs.model)
+    levels = tuple(sorted({*quantile_levels, 0.5}))
+    values = rlm.predict_text(file.texts, objectives, levels, progress=True)
+    indices = [levels.index(level) for level in quantile_levels]
+    medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
+    return Predictions(file.texts, objectives, medians, quantile_levels, quantiles, rlm.maximised, "text")
 
 
 def _predict_files(

@@ -38,6 +38,8 @@ def rank(
     input_shape: InputShapes = (),
     given: GivenNumbers = (),
     given_data: Path | None = None,
+    texts: Path | None = None,
+    text: str = "",
     limits: FileLimits = DEFAULT_FILE_LIMITS,
 ) -> None:
     """Rank architectures, ONNX files or programs, the best first.
@@ -67,6 +69,8 @@ def rank(
             for all inputs, or accuracy/cifar10_12ep alone for those in --given-data. May be repeated.
         given_data: table with given numbers: CSV with the column arch, or parquet. Inputs that it lacks are
             predicted without.
+        texts: a CSV, Parquet or JSON lines file of texts, for a --model that fit wrote.
+        text: column of --texts; by default what the model was fitted to.
         limits: limits on each ONNX file.
     """
     from nas_rlm.search.pareto import minimised
@@ -77,7 +81,10 @@ def rank(
         check_target(out)
     names = tuple(dict.fromkeys([*objectives, by]))
     predictions = predict_inputs(
-        Inputs(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
+        Inputs(
+            *(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
+            *(texts, text),
+        ),
         names,
         quantiles,
         out,

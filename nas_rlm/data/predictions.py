@@ -16,6 +16,7 @@ def predictions_csv(
     levels: Sequence[float] = (),
     quantiles: np.ndarray | None = None,
     status: Sequence[str] = (),
+    name_column: str = "arch",
 ) -> str:
     """Return predictions as CSV with the columns `arch`, each OBJECTIVE (its median), and `OBJECTIVE@level`.
 
@@ -26,15 +27,16 @@ def predictions_csv(
         b,90
 
     Args:
-        names: N architectures or files.
+        names: N architectures, files or texts.
         objectives: K objective names.
         medians: [N, K], in the units of the objectives.
         levels: Q quantile levels.
         quantiles: [N, K, Q]; None without levels.
         status: a value for each name in a last column `status`; empty for no such column.
+        name_column: name of the first column.
     """
     no_quantiles = np.empty((len(names), len(objectives), 0))
-    header = ["arch", *objectives, *(f"{o}@{q:g}" for o in objectives for q in levels)]
+    header = [name_column, *objectives, *(f"{o}@{q:g}" for o in objectives for q in levels)]
     statuses = [[value] for value in status] or [[]] * len(names)
     csv_text = io.StringIO()
     writer = csv.writer(csv_text, lineterminator="\n")

@@ -157,8 +157,8 @@ def _read_cells(name: str, cells: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
         number = read_value(cell)
         if number is None:
             raise ValueError(
-                f"value {i} of {name!r} is {_shown(cell)}: expected a number, nothing, or a word such as NA or"
-                f" {FAILURES[0]}"
+                f"value {i} of {name!r} is {_shown(cell)}: expected a number, nothing, or a word such as NA"
+                f" or {FAILURES[0]}"
             )
         has_failed[i] = number is FAILED
         numbers[i] = math.nan if number is FAILED else number

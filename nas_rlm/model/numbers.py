@@ -117,7 +117,8 @@ class NumberScheme:
         end = 2 + self.exponent_digits
         reordered = np.hstack([flat[:, :1], flat[:, end:], flat[:, 1:end]])
         text = characters[np.insert(reordered, -(end - 1), e_character, axis=1)]
-        numbers = text.view(f"S{self.length + 1}").astype(np.float64).reshape(tokens.shape[:-1])
+        with np.errstate(over="ignore"):  # numbers above the largest float are infinite
+            numbers = text.view(f"S{self.length + 1}").astype(np.float64).reshape(tokens.shape[:-1])
         if self.has_infinity:
             exponent = tokens[..., 1:end]
             is_infinite = (exponent == [PLUS, *[ZERO + 9] * self.exponent_digits]).all(-1)

@@ -128,7 +128,7 @@ def _choose_transform(features: Tensor, group_sizes: Sequence[int], values: np.n
     for scale in SCALES:
         transform = TargetTransform(values, scale)
         scores = torch.from_numpy(transform.label_scores(values[part]))
-        if not np.isfinite(scores).all() or scores.std() == 0:
+        if not scores.isfinite().all() or scores.std() == 0:
             continue
         hyperparameters = fit_hyperparameters(features[part], group_sizes, scores)
         predicted = transform.inverse(leave_one_out(features[part], scores, hyperparameters).numpy())
@@ -277,17 +277,22 @@ class FieldSurrogate:
         for k, name in enumerate(names):
             saved, count = description["targets"][name], len(tensors.get(f"scores{k}", ()))
             width = len(fields.means) + 1
-            shapes = {"features": (count, width), "scores": (count,), "hyperparameters": (width + 1,)}
+            shapes = {
+                "features": (count, width),
+                "scores": (count,),
+                "hyperparameters": (width + 1,),
+                "alpha": (count,),
+                "finite": (len(tensors.get(f"finite{k}", ())),),
+            }
             check_shapes(tensors, {f"{key}{k}": shape for key, shape in shapes.items()})
-            check_shapes(tensors, {f"alpha{k}": (count,), f"finite{k}": (len(tensors[f"finite{k}"]),)})
             if not 0 < float(saved["width"]) < np.inf:
                 raise ValueError(f"the width of {name} is {saved['width']}: expected a number above 0")
             targets[name] = FittedTarget(
                 TargetTransform.from_saved(tensors[f"finite{k}"].double().numpy(), saved),
-                *(
-                    tensors[f"{key}{k}"].double()
-                    for key in ("features", "scores", "hyperparameters", "alpha")
-                ),
+                tensors[f"features{k}"].double(),
+                tensors[f"scores{k}"].double(),
+                tensors[f"hyperparameters{k}"].double(),
+                tensors[f"alpha{k}"].double(),
                 float(saved["width"]),
             )
         temperatures, network = (
@@ -317,8 +322,7 @@ def _left_out_predictions(
     folds = np.array([crc32(text.encode(errors="surrogatepass")) % NUM_FOLDS for text in texts])
     predictions = {name: np.zeros(len(texts)) for name in scores}
     for fold in np.unique(folds):
-        inside = np.flatnonzero(folds == fold)
-        others = np.flatnonzero(folds != fold)
+        inside, others = (np.flatnonzero(part).tolist() for part in (folds == fold, folds != fold))
         known = {name: s[others] for name, s in scores.items() if np.isfinite(s[others]).any()}
         if not known:
             continue

@@ -144,7 +144,7 @@ def predictive_distributions(
             for text in texts
         ]
 
-    features: dict[tuple[int, int | None], Tensor] = {}
+    features: dict[tuple[int, int | None], Any] = {}
     distributions: list[PredictiveDistribution | None] = []
     for surrogate, name in zip(selected, objectives, strict=True):
         if surrogate is None:

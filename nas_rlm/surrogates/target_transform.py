@@ -57,7 +57,8 @@ class TargetTransform:
     def forward(self, values: np.ndarray) -> np.ndarray:
         """Map values to scores, in the shape of the values; infinity is the end of the scores."""
         finite = np.clip(values, -sys.float_info.max, sys.float_info.max)
-        scores = np.clip(self._score(self._warp(finite)), -MAX_SCORE, MAX_SCORE)
+        with np.errstate(over="ignore"):
+            scores = np.clip(self._score(self._warp(finite)), -MAX_SCORE, MAX_SCORE)
         if self._has_infinity:
             share = 1 - self._share_low - self._share_high
             scores = _normal_quantiles(self._share_low + share * _normal_shares(scores))
@@ -120,7 +121,7 @@ class TargetTransform:
         )
 
     def _warp(self, finite: np.ndarray) -> np.ndarray:
-        """Return finite values on the scale; ranks of values of several magnitudes are of their logarithms."""
+        """Return finite values on the scale; ranks are interpolated on the logarithmic one."""
         if self.scale == LINEAR:
             return finite
         magnitudes = np.abs(finite)

@@ -65,9 +65,7 @@ class TextFields:
         matrix = _matrix(parsed, numbers, words)
         is_log = np.array([_is_wide(column) for column in matrix[:, : len(numbers)].T], dtype=bool)
         matrix = _with_logs(matrix, is_log)
-        filled = np.where(np.isnan(matrix), np.nan, matrix)
-        means = np.nan_to_num(np.nanmean(filled, 0)) if len(numbers) + len(words) else np.zeros(0)
-        stds = np.nan_to_num(np.nanstd(filled, 0)) if len(numbers) + len(words) else np.zeros(0)
+        means, stds = np.nanmean(matrix, 0), np.nanstd(matrix, 0)
         scales = np.where(stds > 0, stds, 1.0) * max(1.0, math.sqrt(len(means) / USUAL_FIELDS))
         return cls(numbers, words, is_log, means, scales)
 

@@ -26,6 +26,16 @@ _NAME = re.compile(r"([vd](?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))")
 _SYMBOLS = (_SCOPE_END, *(f"{k}{i}" for k in "vd" for i in range(NUM_VALUE_NAMES)))
 
 
+def encodable(text: str) -> str:
+    r"""Return a text in which characters that UTF-8 does not have are escaped.
+
+    Examples:
+        >>> encodable("a\ud800é")
+        'a\\ud800é'
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
 class Tokenizer:
     """A SentencePiece tokenizer that converts text to token ids and back.
 

@@ -62,8 +62,8 @@ class Dataset:
                     columns.setdefault(token, []).append(value)
         quartiles = {t: np.quantile(c, (0.25, 0.75)) for t, c in columns.items()}
         magnitudes = {t: np.quantile(np.abs(c), (0.25, 0.75)) for t, c in columns.items()}
-        self.wide = {t for t, (low, high) in quartiles.items() if 0 < WIDE_QUARTILE_RATIO * low < high}
-        self.wide |= {t for t, (low, high) in magnitudes.items() if 0 < WIDE_MAGNITUDE_RATIO * low < high}
+        self.wide = {t for t, (low, high) in quartiles.items() if 0 < low < high / WIDE_QUARTILE_RATIO}
+        self.wide |= {t for t, (low, high) in magnitudes.items() if 0 < low < high / WIDE_MAGNITUDE_RATIO}
         ends = {t: np.log(magnitudes[t]) if t in self.wide else quartiles[t] for t in columns}
         self.spread = {t: float(high / IQR_PER_STD - low / IQR_PER_STD) for t, (low, high) in ends.items()}
 
@@ -116,7 +116,7 @@ def truncation_reported(rlm: Ensemble, texts: Sequence[str]) -> Iterator[None]:
         TruncationWarning: texts are longer than training reads.
     """
     max_length = min(MAX_TRAINED_TOKENS, rlm.network.config.max_length)
-    num_truncated = sum(len(rlm.tokenizer.encode(text)) > max_length for text in texts)
+    num_truncated = sum(len(rlm.full_token_ids(text)) > max_length for text in texts)
     if num_truncated:
         warnings.warn(
             f"training reads only the first {max_length:,} tokens of {num_truncated:,} of the"

@@ -19,6 +19,7 @@ from nas_rlm.model.onnx_runtime import TOKENIZER_FILE
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.text import Tokenizer
+from nas_rlm.text.tokenizer import encodable
 from nas_rlm.training.dataset import MAX_TRAINED_TOKENS, Dataset, batches
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import EpochCallback, fit
@@ -44,8 +45,10 @@ def number_scheme(values: Sequence[np.ndarray]) -> NumberScheme:
     """Return the shortest scheme that writes all values, with a rounding error below `MAX_ROUNDING`.
 
     Examples:
-        >>> number_scheme([np.array([1.5, 70.0])]), number_scheme([np.array([1e9 + 1, 1e9 + 2])]).mantissa_digits
-        (NumberScheme(exponent_digits=1, mantissa_digits=4, has_infinity=True), 13)
+        >>> number_scheme([np.array([1.5, 70.0])])
+        NumberScheme(exponent_digits=1, mantissa_digits=4, has_infinity=True)
+        >>> number_scheme([np.array([1e9 + 1, 1e9 + 2])]).mantissa_digits
+        13
 
     Args:
         values: values of each objective, NaN where there is none.
@@ -64,11 +67,12 @@ def number_scheme(values: Sequence[np.ndarray]) -> NumberScheme:
 def _mantissa_digits(values: np.ndarray) -> int:
     """Return the number of digits at which rounding loses no differences that matter."""
     low, high = np.quantile(values, (0.1, 0.9))
-    spread = (high - low) or (values.max() - values.min())
-    largest = np.abs(values).max()
-    if not 0 < spread < largest:
+    with np.errstate(over="ignore"):  # of the largest floats, whose differences need no more digits
+        spread = (high - low) or np.ptp(values)
+    size = max(abs(low), abs(high))
+    if not 0 < spread < np.inf or not 0 < size:
         return MIN_DIGITS
-    needed = math.ceil(math.log10(largest) - math.log10(spread) - math.log10(MAX_ROUNDING))
+    needed = math.ceil(math.log10(size) - math.log10(spread) - math.log10(MAX_ROUNDING))
     return int(np.clip(needed, MIN_DIGITS, MAX_DIGITS))
 
 
@@ -80,16 +84,11 @@ def learn_tokenizer(texts: Sequence[str], seed: int = 0) -> Tokenizer:
         seed: seed of the sample of texts that is used.
     """
     order = np.random.default_rng(seed).permutation(len(texts))[:MAX_TOKENIZER_TEXTS]
-    sample = [_encodable(texts[i][:MAX_TEXT_LENGTH]) for i in sorted(order)]
+    sample = [encodable(texts[i][:MAX_TEXT_LENGTH]).replace("\0", " ") for i in sorted(order)]
     characters = len({c for text in sample for c in text})
     vocab_size = BASE_TOKENS + min(characters, MAX_CHARACTERS) + LEARNT_TOKENS
     coverage = 1.0 if characters <= MAX_CHARACTERS else 0.9995
     return Tokenizer.train([ASCII, *filter(None, sample)], vocab_size, 16, seed, True, coverage)
-
-
-def _encodable(text: str) -> str:
-    """Return a text without characters that UTF-8 or SentencePiece's training do not have."""
-    return text.encode(errors="backslashreplace").decode().replace("\0", " ")
 
 
 def new_model(
@@ -139,9 +138,10 @@ def text_recipe(num_rows: int, text_length: float, size: int, seed: int = 0) -> 
     steps = MAX_TRAINED * (2 / size) ** 2 / (BATCH_SIZE * max(text_length, 16))
     steps = float(np.clip(steps, MIN_STEPS, MAX_STEPS))
     steps_per_epoch = -(-num_rows // BATCH_SIZE)
+    max_epochs = max(MAX_EPOCHS, -(-MIN_STEPS // steps_per_epoch))
     return Recipe(
         (TableRecipe(""),),
-        epochs=int(np.clip(steps // steps_per_epoch, 2, MAX_EPOCHS)),
+        epochs=int(np.clip(steps // steps_per_epoch, 2, max_epochs)),
         batch_size=BATCH_SIZE,
         optimizer="adamw",  # each step of Muon takes ten times as long on processors without bfloat16
         learning_rate=2e-3,

@@ -37,10 +37,9 @@ SURROGATE: Source = "surrogate"
 BOTH: Source = "both"
 VALIDATION_FRACTION, MAX_VALIDATION_ROWS = 0.2, 500
 MIN_VALIDATION_ROWS = 20  # as many as calibration needs
-MIN_HOLDOUT_ROWS = 10
+MIN_HOLDOUT_ROWS = 20
 MIN_SPLIT_ROWS = 60  # with fewer rows nothing is held out
 MAX_SAMPLED_TEXTS = 200  # whose length decides the number of steps
-DEFAULT_EPOCHS = 0.5  # share of the maximum, without validation
 
 Model = TypeVar("Model", bound=Ensemble)
 
@@ -156,7 +155,10 @@ def fit_texts(
     train, validation, holdout = split_texts(data, settings.holdout, settings.seed)
     recipe = _recipe(untrained, train, settings)
     if not len(validation):
-        notes.append(f"{len(data)} rows are too few to hold any out: intervals are uncalibrated")
+        notes.append(
+            f"{len(set(data.texts)):,} distinct texts are too few to hold any out (at least {MIN_SPLIT_ROWS}):"
+            " intervals are uncalibrated"
+        )
         warnings.warn(notes[-1], stacklevel=4)
     with truncation_reported(untrained, data.texts):
         first = _fit_part(untrained, train, validation, recipe, settings, on_epoch)
@@ -167,6 +169,8 @@ def fit_texts(
         model = first.model
         if settings.refit and len(train) < len(data):
             model = _fit_all(untrained, data, first, replace(recipe, epochs=first.epochs), settings, on_epoch)
+    rounded = {name: t.half().to(t.dtype) for name, t in model.network.state_dict().items()}
+    model.network.load_state_dict(rounded)  # the precision of checkpoints, so that loading changes nothing
     fitted = kind(model.network, model.tokenizer)
     fitted.trained_on = {NO_SPACE: TrainedOn(len(data), data.objectives)}
     fitted.temperatures, fitted.surrogates = model.temperatures, model.surrogates
@@ -187,7 +191,8 @@ def split_texts(data: TextData, holdout: float, seed: int) -> tuple[TextData, Te
     if len(distinct) < MIN_SPLIT_ROWS:
         return data, data.select([]), data.select([])
     order = np.random.default_rng([seed, 1]).permutation(len(distinct))
-    num_holdout = max(round(holdout * len(distinct)), MIN_HOLDOUT_ROWS) if holdout else 0
+    min_holdout = min(MIN_HOLDOUT_ROWS, len(distinct) // 5)
+    num_holdout = max(round(holdout * len(distinct)), min_holdout) if holdout else 0
     share = round(VALIDATION_FRACTION * (len(distinct) - num_holdout))
     num_validation = int(np.clip(share, MIN_VALIDATION_ROWS, MAX_VALIDATION_ROWS))
     part_of = {distinct[i]: 0 for i in order}
@@ -231,8 +236,6 @@ def _fit_part(
     part = _Part(_fresh_copy(untrained), 0)
     if settings.source != SURROGATE:
         held_out = validation if len(validation) else None
-        if held_out is None and not settings.epochs:
-            recipe = replace(recipe, epochs=max(1, round(DEFAULT_EPOCHS * recipe.epochs)))
         part.epochs = train_network(part.model, train, recipe, held_out, on_epoch, settings.progress)
     part.surrogate = _fit_surrogate(train, settings)
     part.choices = _choose(part.model, part.surrogate, train, validation, settings.source)
@@ -248,7 +251,7 @@ def _fit_all(
     settings: TextSettings,
     on_epoch: EpochCallback | None,
 ) -> Ensemble:
-    """Fit a model to all rows with the choices of the first one, whose network is kept where it is not used."""
+    """Fit a model to all rows with the choices of the first one; a network that is not used is kept."""
     model = first.model
     if any(choice.source != SURROGATE for choice in first.choices.values()):
         model = _fresh_copy(untrained)

@@ -31,6 +31,7 @@ MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it
 LATENCY_WORDS = ("ms", "milliseconds", "time", "time_ms", "runtime", "lat", "latency", "latency_ms")
 MAX_CHECKED, COST_TOLERANCE = 1000, 0.01  # rows whose costs are counted, and the relative difference allowed
 MAX_LISTED_LINES = 5
+MAX_CELL = 2**31 - 1  # characters
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
 
@@ -53,7 +54,7 @@ class CsvTable:
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """A line of the file: its number and its cells by column."""
 
     number: int
@@ -89,7 +90,7 @@ def read_csv(
         ValueError: the file is not such a CSV file, a column is missing, or a cell is not valid; the message
             names the line and the column.
     """
-    columns, lines = _read_lines(path)
+    columns, lines = read_lines(path)
     roles = _Roles.find(path, columns, lines, space, architecture, objectives or {})
     spaces: dict[str, SearchSpace[Any]] = {}
     bar = progress_bar(lines, "architectures", unit="line", delay=2)
@@ -139,7 +140,7 @@ class _Roles:
         cls,
         path: str | os.PathLike[str],
         columns: Sequence[str],
-        lines: Sequence[_Line],
+        lines: Sequence[Line],
         space: str,
         architecture: str,
         objectives: Mapping[str, str],
@@ -190,14 +191,24 @@ class _Roles:
         return roles
 
 
-def _read_lines(path: str | os.PathLike[str]) -> tuple[list[str], list[_Line]]:
-    """Return the names of the columns, and the lines that are not empty."""
+def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple[list[str], list[Line]]:
+    """Return the names of the columns, and the lines that are not empty.
+
+    Args:
+        path: the file, separated by commas, semicolons or tabs.
+        keep_blanks: keep blanks at the start and end of cells.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a CSV file with a header and at least one line.
+    """
+    csv.field_size_limit(MAX_CELL)
     text = read_text(path, "a CSV file with named columns")
     header = re.sub(r'"[^"]*"', "", next((line for line in text.splitlines() if line.strip()), ""))
     separator = max(SEPARATORS, key=header.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     columns: list[str] = []
-    lines: list[_Line] = []
+    lines: list[Line] = []
     try:
         for cells in reader:
             stripped = [cell.strip() for cell in cells]
@@ -214,23 +225,24 @@ def _read_lines(path: str | os.PathLike[str]) -> tuple[list[str], list[_Line]]:
                     f"expected {len(columns)} cells, as in the header, not {len(stripped)}."
                     f"{comma if len(stripped) > len(columns) else ''}"
                 )
-            lines.append(_Line(reader.line_num, dict(zip(columns, stripped, strict=True))))
+            kept = cells if keep_blanks else stripped
+            lines.append(Line(reader.line_num, dict(zip(columns, kept, strict=True))))
     except (csv.Error, ValueError) as error:
         raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
     if not lines:
         found = "only a header" if columns else "no lines"
-        raise ValueError(f"{str(path)!r} has {found}: expected a header and a line for each architecture")
+        raise ValueError(f"{str(path)!r} has {found}: expected a header and at least one line")
     return columns, lines
 
 
-def _has_numbers(lines: Sequence[_Line], column: str) -> bool:
+def _has_numbers(lines: Sequence[Line], column: str) -> bool:
     """Return whether a column has at least one number, also if it is written in another way."""
     return any(re.match(r"[+-]?\.?\d", line.cells[column]) for line in lines)
 
 
 def _row(
     path: str | os.PathLike[str],
-    line: _Line,
+    line: Line,
     roles: _Roles,
     space: str,
     spaces: dict[str, SearchSpace[Any]],
@@ -341,7 +353,7 @@ def _column_hint(column: str) -> str:
 
 
 def _wrong_costs(
-    lines: Sequence[_Line], rows: Sequence[Row], spaces: Mapping[str, SearchSpace[Any]]
+    lines: Sequence[Line], rows: Sequence[Row], spaces: Mapping[str, SearchSpace[Any]]
 ) -> list[str]:
     """Return a warning for flops and for params that are not those of the networks of the first rows."""
     by_name = {space.name: space for space in spaces.values()}
@@ -365,7 +377,7 @@ def _wrong_costs(
     return found
 
 
-def _merge(lines: Sequence[_Line], rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+def _merge(lines: Sequence[Line], rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     """Merge the rows of an architecture that do not contradict each other; return reports on the others."""
     merged: dict[tuple[str, str], list[tuple[int, Row]]] = {}
     num_merged, conflicts = 0, []

@@ -350,46 +350,54 @@ class Ensemble(TrainedModel):
         warn_of_other_sizes(self.selection.labelled_sizes(space, objectives), texts, names)
         return samples[:, :-1, [order.index(name) for name in objectives]]
 
-    def log_prob(self, texts: Sequence[str], values: Sequence[float], objective: str = "") -> np.ndarray:
+    def log_prob(
+        self, texts: Sequence[str] | str, values: Sequence[float] | float, objective: str = ""
+    ) -> np.ndarray | float:
         """Return the log-probability with which the model writes a value for each text.
 
         A value is rounded to the digits of the model's numbers: the probability is that of all values that
         round to the same number.
 
         Args:
-            texts: N texts.
-            values: a value for each text.
+            texts: N texts, or a single one.
+            values: a value for each text, or one for all.
             objective: name of the objective; by default the model's first.
 
         Returns:
-            float64 [N].
+            float64 [N], or a float for a single text.
 
         Raises:
-            ValueError: the objective is unknown, or a value is no number.
+            ValueError: the objective is unknown, a text is empty although the model reads none that are, or a
+                value is no number.
         """
         name = objective or self.objectives[0]
         self.check([name])
-        texts, numbers = as_list(texts, "texts"), np.array(as_list(values, "values"), dtype=float)
-        if numbers.shape != (len(texts),) or np.isnan(numbers).any():
+        of_all = [texts] if isinstance(texts, str) else as_list(texts, "texts")
+        try:
+            numbers = np.broadcast_to(np.array(values, dtype=float), len(of_all))
+        except (TypeError, ValueError):
+            numbers = np.full(len(of_all), np.nan)
+        if np.isnan(numbers).any():
             raise ValueError(
-                f"values is {str(values)[:60]}: expected a number for each of {len(texts)} texts"
+                f"values is {str(values)[:60]}: expected a number for each of {len(of_all)} texts"
             )
         of_text: dict[str, list[float]] = {}
         columns = []
-        for text, number in zip(texts, numbers, strict=True):
+        for text, number in zip(of_all, numbers, strict=True):
             columns.append(len(of_text.setdefault(text, [])))
             of_text[text].append(float(number))
         width = max(map(len, of_text.values()), default=0)
-        distributions = self._distributions(TextQuery(texts, [name]))
+        distributions = self._distributions(TextQuery(of_all, [name]))
         (temperature,) = self.network_temperatures("", [name])
 
         def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            padded = np.array([of_text[t] + [np.nan] * (width - len(of_text[t])) for t in batch])
+            padded = np.array([of_text[text] + [np.nan] * (width - len(of_text[text])) for text in batch])
             (found,) = distributions.predict(batch, [name])
             return decoding.log_probability(self.network, memory, name, padded, temperature, found)
 
-        logs = self.decode_texts(texts, decode, (width,), DEFAULT_BATCH_SIZE, progress=False)
-        return logs[np.arange(len(texts)), columns]
+        logs = self.decode_texts(of_all, decode, (width,), DEFAULT_BATCH_SIZE, progress=False)
+        selected = logs[np.arange(len(of_all)), columns]
+        return float(selected[0]) if isinstance(texts, str) else selected
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
         """Return a model that predicts objectives without labels in a space by what transfers to it.

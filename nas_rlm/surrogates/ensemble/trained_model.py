@@ -22,7 +22,7 @@ from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
 from nas_rlm.surrogates.registry import AnySurrogate, Surrogate, from_saved, uses_genome
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.text.declarations import with_input_batch
-from nas_rlm.text.tokenizer import UNKNOWN
+from nas_rlm.text.tokenizer import UNKNOWN, encodable
 from nas_rlm.utils import process_pool
 from nas_rlm.utils.validation import as_list, check_model_objectives
 from search_spaces import SearchSpace
@@ -197,11 +197,13 @@ class TrainedModel:
 
     def token_ids(self, text: str) -> list[int]:
         """Return the token ids of a text, truncated to the network's maximum length."""
-        return self._encode(text)[: self.network.config.max_length]
+        return self.full_token_ids(text)[: self.network.config.max_length]
 
-    def _encode(self, text: str) -> list[int]:
+    def full_token_ids(self, text: str) -> list[int]:
         """Return all token ids of a text; the unknown token for an empty one, if the network reads any."""
-        return self.tokenizer.encode(text) or [UNKNOWN] * self.network.config.reads_any_text
+        if not self.network.config.reads_any_text:
+            return self.tokenizer.encode(text)
+        return self.tokenizer.encode(encodable(text)) or [UNKNOWN]
 
     def in_batches(
         self, texts: Sequence[str], batch_size: int = DEFAULT_BATCH_SIZE, input_batch: int | None = None
@@ -216,7 +218,7 @@ class TrainedModel:
         """
 
         def encode(text: str) -> list[int]:
-            return self._encode(with_input_batch(text, input_batch) if input_batch else text)
+            return self.full_token_ids(with_input_batch(text, input_batch) if input_batch else text)
 
         return make_batches(texts, encode, self.network.config.max_length, batch_size)
 

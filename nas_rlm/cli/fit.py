@@ -1,0 +1,130 @@
+"""fit: a model that learns any texts with any numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nas_rlm.cli.app import CommaList, Flag, Integer, app, check_minimum, check_model
+from nas_rlm.files import atomic_directory, check_new_directory, write_text
+
+if TYPE_CHECKING:
+    from nas_rlm.data.text_data import TextData
+    from nas_rlm.training.text_report import FitReport
+
+REPORT_FILE = "fit.json"
+METHOD_WIDTH, NUMBER_WIDTH = 11, 11
+
+
+@app.command
+def fit(
+    data: Path,
+    *,
+    target: CommaList,
+    out: Path,
+    text: str = "",
+    holdout: float = 0.1,
+    source: str = "",
+    tokenizer: str = "",
+    start: str = "",
+    size: Integer = 0,
+    epochs: Integer = 0,
+    maximise: CommaList = (),
+    no_refit: Flag = False,
+    seed: Integer = 0,
+) -> None:
+    """Fit a new model to any texts with any numbers.
+
+    The metrics are those on rows that are held out: of the model, of each of its parts, and of simple
+    baselines. The saved model then learns these rows too.
+
+    Args:
+        data: a CSV, Parquet or JSON lines file.
+        target: columns of the numbers to learn, such as loss,seconds. Empty cells and NA are missing, inf is
+            a value, and words such as failed, timeout or OOM are failures, whose probability is learnt.
+        out: a new directory for the checkpoint and the report, fit.json.
+        text: column of the texts; by default a text is the JSON of all columns but the targets.
+        holdout: share of the texts that is held out for the metrics; 0 for none.
+        source: what predicts: network, surrogate (a Gaussian process on fields and n-grams, which takes
+            seconds) or both; by default chosen on validation rows.
+        tokenizer: name of a shipped model, such as programs, or a SentencePiece file; by default a tokenizer
+            is learnt from the texts.
+        start: a model that fit wrote, whose network is trained further.
+        size: size of the network; 0 to choose it by the number of rows.
+        epochs: maximum number of epochs; 0 to choose it by the amount of text.
+        maximise: targets of which higher values are better, for rank.
+        no_refit: keep the model that was fitted without the held-out rows, which halves the time.
+        seed: seed of everything random.
+    """
+    from nas_rlm.data.text_data import text_data
+    from nas_rlm.data.text_files import numeric_columns, read_text_file
+
+    check_new_directory(out)
+    check_minimum("--size", size, 0)
+    check_minimum("--epochs", epochs, 0)
+    if start:
+        check_model(start)
+    if not target:
+        numeric = ", ".join(numeric_columns(data)) or "none"
+        raise ValueError(f"no --target: expected columns of {str(data)!r} with numbers, which are: {numeric}")
+    file = read_text_file(data, text, target)
+    rows = text_data(file.texts, file.values)
+    from nas_rlm.rlm import RLM  # after the checks, since torch takes seconds
+
+    rlm = RLM.fit(
+        file.texts,
+        file.values,
+        start=RLM.load(start) if start else None,
+        holdout=holdout,
+        tokenizer=tokenizer,
+        size=size or None,
+        epochs=epochs or None,
+        source=source or None,  # type: ignore[arg-type]  # checked there
+        refit=not no_refit,
+        maximise=maximise,
+        seed=seed,
+    )
+    report = rlm.fit_report
+    assert report is not None
+    with atomic_directory(out) as directory:
+        rlm.save(directory)
+        content = {"text": text, "columns": file.columns, **asdict(report)}
+        write_text(directory / REPORT_FILE, json.dumps(content, indent=1) + "\n")
+    for line in (*_lines(report, rows), *file.notes, *report.notes, f"model: {out}"):
+        print(line)
+
+
+def _lines(report: FitReport, rows: TextData) -> Iterator[str]:
+    """Yield the lines that describe a fit: for each target its labels, and a table of metrics."""
+    from nas_rlm.training.text_report import METHODS
+
+    titles = ("Spearman", "Kendall", "MAE", "MAPE %", "coverage")
+    for name, count in report.labels.items():
+        missing = report.rows - count
+        yield (
+            f"{name}: {count:,} values{f', {missing:,} missing' if missing else ''}; predicted by"
+            f" {_described(report.sources[name])}"
+        )
+        metrics = report.metrics.get(name, {})
+        if metrics:
+            yield f"{'':{METHOD_WIDTH}}" + "".join(f"{title:>{NUMBER_WIDTH}}" for title in titles)
+        for method, found in metrics.items():
+            numbers = (found.spearman, found.kendall, found.mae, found.mape, found.coverage)
+            formats = (".3f", ".3f", ".4g", ".3g", ".0%")
+            cells = [f"{v:>{NUMBER_WIDTH}{f}}" for v, f in zip(numbers, formats, strict=True)]
+            yield f"{method:{METHOD_WIDTH}}" + "".join(cells)
+    if report.metrics:
+        yield f"metrics of {report.holdout_rows:,} of {report.rows:,} rows, which were held out for them"
+        shown = dict.fromkeys(method for metrics in report.metrics.values() for method in metrics)
+        yield from (f"  {method}: {METHODS[method]}" for method in shown)
+
+
+def _described(source: str) -> str:
+    """Return the name of a source in a sentence."""
+    return {
+        "network": "the network",
+        "surrogate": "the surrogate (a Gaussian process on fields and n-grams)",
+    }.get(source, "network and surrogate")

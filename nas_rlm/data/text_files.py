@@ -1,0 +1,154 @@
+"""Texts and values in CSV, Parquet and JSON lines files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nas_rlm.data.importers.csv_files import read_lines
+from nas_rlm.data.text_data import MISSING, read_value
+from nas_rlm.files import read_text
+from nas_rlm.utils.validation import suggest
+
+SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
+NUM_CHECKED_CELLS = 100  # of a column
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """The content of a file.
+
+    Args:
+        texts: N texts, of the rows that have one.
+        values: the cells of each target.
+        columns: names of the columns that the texts are made of.
+        notes: lines on what was left out.
+    """
+
+    texts: list[str]
+    values: dict[str, list[Any]]
+    columns: tuple[str, ...]
+    notes: list[str]
+
+
+def read_text_file(
+    path: str | os.PathLike[str],
+    text: str = "",
+    targets: Sequence[str] = (),
+    columns: Sequence[str] = (),
+) -> TextFile:
+    r"""Read texts, and values of targets, from a file.
+
+    Examples:
+        >>> from nas_rlm.files import write_text
+        >>> write_text("runs/texts.csv", "size,kind,y\n3,a,1.5\n4,b,2.5\n")
+        >>> read_text_file("runs/texts.csv", targets=["y"]).texts
+        ['{"size": 3, "kind": "a"}', '{"size": 4, "kind": "b"}']
+
+    Args:
+        path: a CSV (.csv, .tsv), Parquet or JSON lines (.jsonl) file.
+        text: column of the texts; by default a text is the JSON of the other columns.
+        targets: columns of the targets; they may be absent where `columns` are given.
+        columns: columns that are written as JSON without `text`; by default all but the targets.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is of another kind, cannot be read, or lacks a column.
+    """
+    path = Path(path)
+    records = _read_records(path)
+    known = list(dict.fromkeys(name for record in records for name in record))
+    for name in (*filter(None, [text]), *targets, *columns):
+        if name not in known:
+            raise ValueError(f"{str(path)!r} has no column {name!r}; {suggest(name, known)}")
+    if text in targets:
+        raise ValueError(f"{text!r} is both the text and a target: expected different columns")
+    used = [text] if text else list(columns) or [name for name in known if name not in targets]
+    if not used:
+        raise ValueError(f"{str(path)!r} has only the columns {', '.join(known)}: expected one with texts")
+    notes = []
+    kept = [record for record in records if not text or record.get(text) is not None]
+    if len(kept) < len(records):
+        notes.append(f"{len(records) - len(kept):,} rows have no {text} and are left out")
+    if unused := [name for name in known if name not in (*used, *targets)]:
+        notes.append(f"columns that are not used: {', '.join(unused)}")
+    texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]
+    return TextFile(texts, {n: [r.get(n) for r in kept] for n in targets}, tuple(used), notes)
+
+
+def numeric_columns(path: str | os.PathLike[str]) -> list[str]:
+    """Return the columns of a file whose first cells are numbers, which may be targets."""
+    records = _read_records(Path(path))[:NUM_CHECKED_CELLS]
+    known = dict.fromkeys(name for record in records for name in record)
+    return [name for name in known if all(read_value(record.get(name)) is not None for record in records)]
+
+
+def _read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file, each with its cells by column."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}: expected one of {', '.join(SUFFIXES)}")
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{str(path)!r} is of an unknown kind: expected one of {', '.join(SUFFIXES)}")
+    if suffix in (".csv", ".tsv"):
+        return [dict(line.cells) for line in read_lines(path, keep_blanks=True)[1]]
+    records = _read_parquet(path) if suffix == ".parquet" else _read_json_lines(path)
+    if not records:
+        raise ValueError(f"{str(path)!r} has no rows: expected at least two")
+    return records
+
+
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
+    try:
+        records: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{str(path)!r} is not a readable parquet file: {error}") from None
+    return records
+
+
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
+    records = []
+    for number, line in enumerate(read_text(path, "JSON lines").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{str(path)!r} line {number} is not JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise ValueError(f'{str(path)!r} line {number} is {line[:60]!r}: expected an object, {{"a": 1}}')
+        records.append(record)
+    return records
+
+
+def _as_text(cell: Any) -> str:
+    """Return a cell as text: a string as it is, anything else as JSON."""
+    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)
+
+
+def _as_json(record: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """Return some columns of a row as JSON, in which numbers are written as such."""
+    return json.dumps({name: _plain(record.get(name)) for name in columns}, ensure_ascii=False, default=str)
+
+
+def _plain(cell: Any) -> Any:
+    """Return the number in a cell of a CSV file, None for a missing one, and any other cell as it is."""
+    if not isinstance(cell, str):
+        return cell
+    stripped = cell.strip()
+    if stripped.lower() in MISSING:
+        return None
+    try:
+        number = float(stripped)
+    except ValueError:
+        return cell
+    is_whole = stripped.lstrip("+-").isdecimal() and stripped.isascii() and len(stripped) < 300
+    return int(stripped) if is_whole else number if math.isfinite(number) else cell
