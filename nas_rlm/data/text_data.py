@@ -117,12 +117,15 @@ def _check_texts(texts: Iterable[str]) -> list[str]:
 
 def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, list[Any]]:
     """Return the values of each target, each as a list of N cells."""
-    if isinstance(values, str | bytes) or not (hasattr(values, "__len__") or isinstance(values, Iterable)):
+    is_frame = isinstance(values, Mapping) or hasattr(values, "columns")
+    if isinstance(values, str | bytes) or not (is_frame or isinstance(values, Iterable)):
         raise ValueError(f"values is {_shown(values)}: expected a list of numbers, or one list for each name")
     if isinstance(objectives, str):
         raise ValueError(f"objectives is the string {objectives!r}: expected a list of names")
     names = list(objectives)
-    if isinstance(values, Mapping) or hasattr(values, "columns"):
+    if names:
+        check_objective_names(names)
+    if is_frame:
         keys = list(values.columns if hasattr(values, "columns") else values)
         if missing := [name for name in names if name not in keys]:
             raise ValueError(f"values has no {missing[0]!r}: expected one of {', '.join(map(repr, keys))}")

@@ -122,7 +122,8 @@ class NumberScheme:
         if self.has_infinity:
             exponent = tokens[..., 1:end]
             is_infinite = (exponent == [PLUS, *[ZERO + 9] * self.exponent_digits]).all(-1)
-            numbers = np.where(is_infinite, np.copysign(np.inf, numbers), numbers)
+            largest = sys.float_info.max  # which rounding to few digits may exceed
+            numbers = np.where(is_infinite, np.copysign(np.inf, numbers), np.clip(numbers, -largest, largest))
         return numbers
 
     def is_valid(self, tokens: Sequence[int]) -> bool:

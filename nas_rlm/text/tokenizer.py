@@ -70,6 +70,10 @@ class Tokenizer:
         self._remerge_cached = lru_cache(maxsize=CACHE_SIZE)(self._remerge)
         self._are_stable_cached = lru_cache(maxsize=CACHE_SIZE)(self._are_stable)
 
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[bytes]]:
+        """Pickle the model file alone: caches cannot be."""
+        return type(self), (self.proto,)
+
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
         """Load a SentencePiece model file.

@@ -70,7 +70,7 @@ def _mantissa_digits(values: np.ndarray) -> int:
     with np.errstate(over="ignore"):  # of the largest floats, whose differences need no more digits
         spread = (high - low) or np.ptp(values)
     size = max(abs(low), abs(high))
-    if not 0 < spread < np.inf or not 0 < size:
+    if not 0 < spread < np.inf or not size > 0:
         return MIN_DIGITS
     needed = math.ceil(math.log10(size) - math.log10(spread) - math.log10(MAX_ROUNDING))
     return int(np.clip(needed, MIN_DIGITS, MAX_DIGITS))

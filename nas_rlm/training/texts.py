@@ -26,7 +26,14 @@ from nas_rlm.surrogates.predictive import MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.dataset import truncation_reported
 from nas_rlm.training.recipe import Recipe
-from nas_rlm.training.text_network import LEVELS, new_model, score_loss, text_recipe, train_network
+from nas_rlm.training.text_network import (
+    LEVELS,
+    new_model,
+    number_scheme,
+    score_loss,
+    text_recipe,
+    train_network,
+)
 from nas_rlm.training.text_report import RLM_METHOD, FitReport, HoldoutMetrics, holdout_metrics
 from nas_rlm.training.trainer import EpochCallback
 
@@ -147,6 +154,8 @@ def fit_texts(
         UserWarning: the rows are too few for validation and calibration.
         TruncationWarning: texts are longer than training reads.
     """
+    if start is not None:
+        _check_start(start, data)
     untrained = start or new_model(data, settings.tokenizer, settings.size, settings.seed)
     untrained = untrained.with_objectives(data.objectives)
     notes = []
@@ -168,7 +177,9 @@ def fit_texts(
             metrics = holdout_metrics(predicted, _joined(train, validation), holdout)
         model = first.model
         if settings.refit and len(train) < len(data):
-            model = _fit_all(untrained, data, first, replace(recipe, epochs=first.epochs), settings, on_epoch)
+            model = _fit_all(
+                untrained, data, first, replace(recipe, epochs=max(1, first.epochs)), settings, on_epoch
+            )
     rounded = {name: t.half().to(t.dtype) for name, t in model.network.state_dict().items()}
     model.network.load_state_dict(rounded)  # the precision of checkpoints, so that loading changes nothing
     fitted = kind(model.network, model.tokenizer)
@@ -177,6 +188,23 @@ def fit_texts(
     labels = {name: len(data.labelled(name)) for name in data.objectives}
     sources = {name: choice.source for name, choice in first.choices.items()}
     return fitted, FitReport(len(data), labels, len(holdout), metrics, sources, first.epochs, notes)
+
+
+def _check_start(start: Ensemble, data: TextData) -> None:
+    """Refuse a model whose texts or numbers are not any, or whose numbers have too few digits.
+
+    Raises:
+        ValueError: the model was not fitted to texts, or cannot write the values.
+    """
+    if not start.network.config.reads_any_text:
+        raise ValueError("the start model reads networks: expected a model that was fitted to texts")
+    needed, present = number_scheme([*data.values.values()]), start.network.config.scheme
+    if needed.mantissa_digits > present.mantissa_digits or needed.exponent_digits > present.exponent_digits:
+        raise ValueError(
+            f"the start model writes numbers of {present.mantissa_digits} digits, with"
+            f" {present.exponent_digits} of the exponent: the values need {needed.mantissa_digits} and"
+            f" {needed.exponent_digits}; fit a new model"
+        )
 
 
 def split_texts(data: TextData, holdout: float, seed: int) -> tuple[TextData, TextData, TextData]:

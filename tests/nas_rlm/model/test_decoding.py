@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from nas_rlm.model.decoding import _QuantileWalk, quantile, sample
+from nas_rlm.model.decoding import _QuantileWalk, log_probability, quantile, sample
 from nas_rlm.model.network import Config, Network
 from tests.nas_rlm.model.test_numbers import leaves, numbers_below
 
@@ -226,3 +226,13 @@ def test_samples_are_reproducible_and_joint(tiny):
     )
     assert a.shape == (2, 16, 2)
     assert np.array_equal(a, b)
+
+
+def test_log_probabilities_are_those_of_all_numbers(tiny):
+    ids = torch.tensor([[3, 5, 6]])
+    numbers, probabilities = enumerate_distribution(tiny, ids, "latency/a")
+    drawn = np.append(numbers[::7], np.nan)[None]
+    with torch.inference_mode():
+        logs = log_probability(tiny, tiny.encode(ids), "latency/a", drawn)
+    np.testing.assert_allclose(np.exp(logs[0, :-1]), probabilities[::7], rtol=1e-4, atol=1e-9)
+    assert np.isnan(logs[0, -1])

@@ -141,3 +141,34 @@ def test_edges_lie_between_the_numbers_of_adjacent_children(scheme):
             assert edges[k + 1] == pytest.approx((left[-1] + right[0]) / 2)
         assert (edges[len(below) :] == below[-1][-1]).all()
         assert (np.diff(edges) >= 0).all()
+
+
+@given(st.floats(allow_nan=False), st.sampled_from([(1, 4), (2, 6), (3, 16)]))
+def test_infinity_is_a_number_of_its_own_and_finite_numbers_stay_finite(value, digits):
+    scheme = NumberScheme(*digits, has_infinity=True)
+    tokens = scheme.encode(value)
+    assert scheme.is_valid(tokens)
+    assert scheme.encode(scheme.decode(tokens)) == tokens or math.isinf(scheme.decode(tokens))
+    if math.isinf(value):
+        assert scheme.decode(tokens) == value
+    elif abs(value) < 10.0**scheme.max_finite_exponent:
+        assert math.isfinite(scheme.decode(tokens))
+
+
+@given(FINITE)
+def test_a_scheme_of_enough_digits_writes_any_number_within_its_rounding(value):
+    scheme = NumberScheme(3, 8, has_infinity=True)
+    assert math.isclose(scheme.decode(scheme.encode(value)), value, rel_tol=1e-7)
+
+
+def test_edges_separate_infinity_from_all_finite_numbers():
+    scheme = NumberScheme(1, 1, has_infinity=True)
+    tree, number = DigitTree(scheme), scheme.encode(math.inf)
+    states = np.zeros(1, dtype=np.int64)
+    for token in number[:2]:
+        position = number.index(token) if token is number[0] else 1
+        states = tree.next_states[position, states, token]
+    edges = tree.edges(np.array([number[:2]]), states)[0]
+    assert (np.diff(edges) >= 0).all()
+    assert edges[-1] == math.inf
+    assert np.isfinite(edges[:-1]).all()

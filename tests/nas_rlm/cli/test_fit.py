@@ -1,0 +1,78 @@
+import json
+
+import numpy as np
+import pytest
+
+from nas_rlm.cli import main
+from tests.nas_rlm.cli.commands import refused, rows
+
+QUICK = ("--source", "surrogate", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("fit") / "data.csv"
+    lines = ["id,width,act,loss,seconds"]
+    for i, (x, act) in enumerate(zip(rng.random(80).round(3), ["relu", "tanh"] * 40, strict=True)):
+        seconds = "OOM" if x > 0.9 else "" if i % 9 == 0 else round(3 * x, 3)
+        lines.append(f"{i},{x},{act},{x + (act == 'tanh'):.3f},{seconds}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    out = data.parent / "model"
+    assert main(["fit", str(data), "--target", "loss,seconds", "--out", str(out), *QUICK]) == 0
+    return out
+
+
+def test_it_prints_metrics_beside_baselines_and_what_is_left_out(data, tmp_path, capsys):
+    command = ["fit", str(data), "--text", "width", "--target", "loss,seconds", "--out", str(tmp_path / "m")]
+    assert main([*command, *QUICK]) == 0
+    printed = capsys.readouterr().out
+    for words in ("Spearman", "Kendall", "MAPE", "coverage", "ngrams", "median", "failed/seconds"):
+        assert words in printed
+    assert "columns that are not used: id, act" in printed
+    assert "missing; predicted by the surrogate" in printed
+    report = json.loads((tmp_path / "m" / "fit.json").read_text())
+    assert report["text"] == "width"
+    assert report["metrics"]["loss"]["rlm"]["rows"] == report["holdout_rows"] == 16
+
+
+def test_predict_and_rank_read_what_the_model_was_fitted_to(model, data, tmp_path):
+    texts = tmp_path / "new.jsonl"
+    new = [{"id": 1, "width": 0.25, "act": "tanh"}, {"id": 2, "width": 0.25, "act": "relu"}]
+    texts.write_text("\n".join(map(json.dumps, new)))
+    for verb, options in (("predict", ["--objectives", "loss"]), ("rank", ["--by", "loss"])):
+        out = tmp_path / f"{verb}.csv"
+        command = [verb, "--texts", str(texts), "--model", str(model), *options, "--out", str(out)]
+        assert main(command) == 0
+        found = [float(row["loss"]) for row in rows(out)]
+        np.testing.assert_allclose(sorted(found), [0.25, 1.25], atol=0.15)
+        assert (found == sorted(found)) == (verb == "rank")
+
+
+def test_bad_command_lines_leave_nothing(data, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ("fit", data, "--out", out)
+    refusals = {
+        ("--target", "los"): "has no column 'los'; did you mean loss?",
+        ("--target", "act"): "value 0 of 'act' is 'relu': expected a number",
+        ("--target", ""): "with numbers, which are: id, width, loss",
+        ("--target", "loss", "--text", "txt"): "has no column 'txt'",
+        ("--target", "loss", "--source", "magic"): "source is 'magic'",
+        ("--target", "loss", "--holdout", "0.8"): "holdout is 0.8",
+        ("--target", "loss", "--maximise", "x"): "maximise has 'x'",
+    }
+    for options, message in refusals.items():
+        assert message in refused(capsys, *command, *options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_texts_need_a_model_and_no_architectures(model, data, capsys):
+    assert "without --model" in refused(capsys, "predict", "--texts", data, "--objectives", "loss")
+    command = ("predict", "--texts", data, "--model", model, "--objectives", "loss", "--space", "nasbench201")
+    assert "--space: give one of them" in refused(capsys, *command)
+    assert "without --texts" in refused(capsys, "predict", "--text", "a", "--objectives", "loss")

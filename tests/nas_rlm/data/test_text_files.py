@@ -1,0 +1,74 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nas_rlm.data.text_files import numeric_columns, read_text_file
+
+ROWS = [{"name": " a,b ", "size": 3, "y": 1.5}, {"name": "ü\n2", "size": None, "y": None}]
+
+
+@pytest.fixture(params=["csv", "parquet", "jsonl"])
+def path(request, tmp_path):
+    file = tmp_path / f"data.{request.param}"
+    if request.param == "csv":
+        file.write_text('name,size,y\n" a,b ",3,1.5\n"ü\n2",,\n')
+    elif request.param == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), file)
+    else:
+        file.write_text("\n".join(map(json.dumps, ROWS)) + "\n\n")
+    return file
+
+
+def test_texts_are_read_as_they_are(path):
+    file = read_text_file(path, "name", ["y"])
+    assert file.texts == [" a,b ", "ü\n2"]
+    assert file.notes == ["columns that are not used: size"]
+
+
+def test_without_a_text_column_a_text_is_the_json_of_the_others(path):
+    file = read_text_file(path, targets=["y"])
+    assert [json.loads(text) for text in file.texts] == [{k: r[k] for k in ("name", "size")} for r in ROWS]
+    assert file.columns == ("name", "size")
+    assert read_text_file(path, columns=file.columns).texts == file.texts
+
+
+def test_columns_with_numbers_are_listed(path):
+    assert numeric_columns(path) == ["size", "y"]
+
+
+def test_rows_without_a_text_are_left_out(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"t": "a", "y": 1}\n{"y": 2}\n{"t": {"k": [1]}, "y": 3}\n')
+    file = read_text_file(path, "t", ["y"])
+    assert (file.texts, file.values) == (["a", '{"k": [1]}'], {"y": [1, 3]})
+    assert file.notes == ["1 rows have no t and are left out"]
+
+
+def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(f"t,y\n{'x' * 200_000},1\n")
+    assert len(read_text_file(path, "t", ["y"]).texts[0]) == 200_000
+
+
+def test_bad_files_are_refused_with_the_reason(path, tmp_path):
+    with pytest.raises(ValueError, match=r"has no column 'nam'; did you mean name\?"):
+        read_text_file(path, "nam", ["y"])
+    with pytest.raises(ValueError, match="'y' is both the text and a target"):
+        read_text_file(path, "y", ["y"])
+    with pytest.raises(ValueError, match="expected one with texts"):
+        read_text_file(path, targets=["name", "size", "y"])
+    with pytest.raises(FileNotFoundError, match="expected one of .csv"):
+        read_text_file(tmp_path / "no.csv")
+    for name, content, message in (
+        ("a.txt", "x", "of an unknown kind"),
+        ("a.parquet", "x", "not a readable parquet file"),
+        ("a.jsonl", "{", "line 1 is not JSON"),
+        ("a.jsonl", "[1]", "expected an object"),
+        ("a.jsonl", "", "has no rows"),
+        ("a.csv", "", "has no lines"),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=message):
+            read_text_file(tmp_path / name)

@@ -1,0 +1,84 @@
+import json
+
+import numpy as np
+import pytest
+
+from nas_rlm.metrics import coverage, spearman
+from nas_rlm.surrogates.field_surrogate import FieldSurrogate
+from nas_rlm.surrogates.registry import from_saved
+
+RNG = np.random.default_rng(0)
+WORDS = [f"word{i}" for i in range(30)]
+
+
+def sentences(count):
+    weights = dict(zip(WORDS, np.random.default_rng(1).normal(size=len(WORDS)), strict=True))
+    texts = [" ".join(RNG.choice(WORDS, RNG.integers(5, 12))) for _ in range(count)]
+    return texts, np.array([sum(weights[word] for word in text.split()) for text in texts])
+
+
+def sequences(count):
+    texts = ["".join(RNG.choice(list("ACGT"), 25)) for _ in range(count)]
+    return texts, np.array([text.count("GC") + 0.5 * text.count("A") for text in texts])
+
+
+def configurations(count):
+    x, kinds = RNG.random((count, 6)).round(3), RNG.choice(["red", "blue"], count)
+    texts = [
+        json.dumps({"kind": k, **{f"x{j}": v for j, v in enumerate(r)}})
+        for r, k in zip(x, kinds, strict=True)
+    ]
+    return texts, np.sin(4 * x[:, 0]) + 2 * x[:, 1] * (kinds == "red")
+
+
+def fitted(texts, values):
+    return FieldSurrogate.fit(texts, {"y": values})
+
+
+@pytest.mark.parametrize(("task", "least"), [(sentences, 0.8), (sequences, 0.6), (configurations, 0.95)])
+def test_left_out_texts_are_ranked_and_covered(task, least):
+    texts, values = task(220)
+    surrogate = fitted(texts[:120], values[:120])
+    predicted = surrogate.predict(surrogate.transform(texts[120:]), "y")
+    assert spearman(predicted.median, values[120:]) > least
+    low, high = predicted.quantiles([0.1, 0.9]).T
+    assert 0.65 < coverage(low, high, values[120:]) < 0.95
+
+
+def test_numbers_as_texts_are_extrapolated():
+    values = RNG.uniform(-100, 100, 60).round(2)
+    surrogate = fitted(list(map(str, values)), values)
+    predicted = surrogate.predict(surrogate.transform(["0", "-50.5", "110"]), "y").median
+    np.testing.assert_allclose(predicted, [0, -50.5, 110], atol=3)
+
+
+def test_infinite_values_are_predicted_where_they_occur():
+    texts = [f"x={i}" for i in range(60)]
+    values = np.where(np.arange(60) > 40, np.inf, np.arange(60.0))
+    surrogate = fitted(texts, values)
+    predicted = surrogate.predict(surrogate.transform(["x=10.5", "x=55.5"]), "y").median
+    assert abs(predicted[0] - 10.5) < 1
+    assert predicted[1] == np.inf
+
+
+def test_a_restored_surrogate_predicts_the_same():
+    texts, values = configurations(60)
+    values = np.column_stack([values, np.where(np.arange(60) % 3, -values, np.nan)])
+    surrogate = FieldSurrogate.fit(texts, {"a": values[:, 0], "b": values[:, 1]})
+    tensors, description = surrogate.tensors(), json.loads(json.dumps(surrogate.description()))
+    restored = from_saved(tensors, description)
+    for name in ("a", "b"):
+        expected = surrogate.predict(surrogate.transform(texts), name).quantiles([0.1, 0.5])
+        np.testing.assert_array_equal(
+            restored.predict(restored.transform(texts), name).quantiles([0.1, 0.5]), expected
+        )
+    assert surrogate.without(["a"]).objectives == ("b",)
+    assert surrogate.without(["a", "b"]) is None
+    for key in ("scores0", "finite1"):
+        with pytest.raises((ValueError, KeyError), match=key):
+            from_saved({k: v for k, v in tensors.items() if k != key}, description)
+
+
+def test_too_few_labels_are_refused():
+    with pytest.raises(ValueError, match="3 texts have y: expected at least 10"):
+        fitted(["a"] * 20, np.where(np.arange(20) < 3, 1.0, np.nan))

@@ -1,0 +1,184 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nas_rlm import RLM
+from nas_rlm.data.text_data import text_data
+from nas_rlm.metrics import coverage
+from nas_rlm.training.text_network import learn_tokenizer, number_scheme
+from nas_rlm.training.texts import split_texts
+
+RNG = np.random.default_rng(0)
+X, KINDS = RNG.random(90).round(3), RNG.choice(["relu", "tanh"], 90)
+TEXTS = [f"x={x}, kind={kind}" for x, kind in zip(X, KINDS, strict=True)]
+VALUES = 3 * X + 2 * (KINDS == "tanh")
+NETWORK = {"progress": False, "source": "both", "epochs": 1, "size": 1, "refit": False}
+QUICK = {"progress": False, "source": "surrogate"}
+
+
+@pytest.fixture(scope="module")
+def rlm():
+    return RLM.fit(
+        TEXTS, {"y": VALUES, "cost": [None if i % 3 else v for i, v in enumerate(-VALUES)]}, **QUICK
+    )
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model whose network, with the surrogate, predicts."""
+    return RLM.fit(TEXTS, VALUES, **NETWORK)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=20))
+def test_the_scheme_of_any_values_writes_them(values):
+    scheme = number_scheme([np.array(values)])
+    written = np.array([scheme.decode(scheme.encode(value)) for value in values])
+    assert (np.isinf(written) == np.isinf(values)).all()
+    finite = np.array([v for v in values if math.isfinite(v)])
+    np.testing.assert_allclose(written[np.isfinite(written)], finite, rtol=1e-3)
+
+
+def test_close_values_keep_their_differences():
+    values = 1e9 + np.arange(50) * 1e-3
+    scheme = number_scheme([values])
+    written = np.array([scheme.decode(scheme.encode(value)) for value in values])
+    np.testing.assert_allclose(np.diff(written), 1e-3, rtol=0.1)
+
+
+@pytest.mark.parametrize("texts", [["", ""], ["日本語", "\ud800\0"], ["x" * 10**5, "\n\t"]])
+def test_a_tokenizer_is_learnt_from_any_texts_and_splits_digits(texts):
+    tokenizer = learn_tokenizer(texts)
+    assert tokenizer.decode(tokenizer.encode("a 3.25 日本")) == "a 3.25 日本"
+    assert len(tokenizer.encode("12345")) == 5
+
+
+def test_it_learns_and_its_intervals_hold_new_values(rlm):
+    new = RNG.random(60).round(3)
+    texts, true = [f"x={x}, kind=tanh" for x in new], 3 * new + 2
+    low, median, high = rlm.predict_text(texts, ["y"], (0.1, 0.5, 0.9))[:, 0].T
+    np.testing.assert_allclose(median, true, atol=0.15)
+    assert coverage(low, high, true) > 0.6
+    assert rlm.fit_report.metrics["y"]["rlm"].spearman > 0.98
+    assert rlm.fit_report.metrics["y"]["ngrams"].spearman < rlm.fit_report.metrics["y"]["rlm"].spearman
+
+
+def test_missing_values_of_one_target_leave_the_others(rlm):
+    assert rlm.fit_report.labels == {"y": 90, "cost": 30}
+    np.testing.assert_allclose(rlm.predict_text(["x=0.5, kind=relu"]), [[1.5, -1.5]], atol=0.3)
+
+
+@pytest.mark.parametrize("model", ["rlm", "trained"])
+def test_a_saved_model_is_the_same(model, request, tmp_path):
+    fitted = request.getfixturevalue(model)
+    fitted.save(tmp_path / "model")
+    loaded = RLM.load(tmp_path / "model")
+    assert loaded.fingerprint == fitted.fingerprint
+    for predict in (
+        lambda r: r.predict_text(TEXTS[:5], quantiles=(0.1, 0.9)),
+        lambda r: r.sample_text(TEXTS[:2], num_samples=3, seed=1),
+        lambda r: r.log_prob(TEXTS[:2], VALUES[:2]),
+    ):
+        np.testing.assert_array_equal(predict(loaded), predict(fitted))
+
+
+def test_the_same_seed_gives_the_same_model(trained):
+    again, other = RLM.fit(TEXTS, VALUES, **NETWORK), RLM.fit(TEXTS, VALUES, **NETWORK, seed=1)
+    assert again.fingerprint == trained.fingerprint != other.fingerprint
+
+
+def test_the_log_probability_is_highest_at_the_true_value(trained):
+    logs = trained.log_prob([TEXTS[0]] * 3, [VALUES[0], VALUES[0] + 2, VALUES[0] - 2])
+    assert logs.argmax() == 0
+    assert trained.log_prob(TEXTS[0], VALUES[0]) == pytest.approx(logs[0])
+    with pytest.raises(ValueError, match="expected a number for each of 1 texts"):
+        trained.log_prob(TEXTS[0], "red")
+
+
+def test_the_network_is_trained_with_callbacks_and_stops_early():
+    reports = []
+    RLM.fit(
+        TEXTS,
+        VALUES,
+        source="network",
+        epochs=5,
+        size=1,
+        refit=False,
+        progress=False,
+        on_epoch=lambda report: reports.append(report) or report.epoch == 2,
+    )
+    assert [report.epoch for report in reports] == [1, 2]
+    assert all(math.isfinite(report.loss) for report in reports)
+
+
+def test_a_fitted_network_is_trained_further_on_other_texts_and_targets(trained):
+    rlm = RLM.fit(
+        ["a b", "c d"] * 40, {"z": np.arange(80.0)}, start=trained, epochs=1, progress=False, refit=False
+    )
+    assert rlm.objectives == ("y", "z")
+    assert rlm.tokenizer.sha256 == trained.tokenizer.sha256
+    assert np.isfinite(rlm.predict_text(["a b"], ["z"])).all()
+    with pytest.raises(ValueError, match="the start model writes numbers of 4 digits"):
+        RLM.fit(TEXTS, 1e9 + VALUES, start=trained)
+
+
+def test_infinite_values_and_failures_are_learnt():
+    values = [
+        math.inf if x > 0.8 else "OOM" if kind == "tanh" else x for x, kind in zip(X, KINDS, strict=True)
+    ]
+    rlm = RLM.fit(TEXTS, values, **QUICK)
+    assert rlm.objectives == ("y", "failed/y")
+    assert rlm.predict_text(["x=0.95, kind=relu"], ["y"]) == math.inf
+    low, high = rlm.failure_probability(["x=0.3, kind=relu", "x=0.3, kind=tanh"])
+    assert low < 0.3 < 0.7 < high
+    with pytest.raises(ValueError, match="learnt no failures of 'z'"):
+        rlm.failure_probability(TEXTS, "z")
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["a", "b"], [1, 2]),
+        (["", "", "x"], [1, 1, 1]),
+        ([f"{i}" for i in range(70)], [10.0 ** (8 * i - 290) for i in range(70)]),
+        ([f"{i} \ud800" for i in range(12)], [5] * 12),
+    ],
+    ids=["two rows", "empty and constant", "many magnitudes", "invalid Unicode"],
+)
+@pytest.mark.filterwarnings("ignore:.*too few to hold any out")
+def test_unusual_texts_and_values_are_learnt(texts, values):
+    rlm = RLM.fit(texts, values, progress=False, epochs=1, size=1, refit=False)
+    assert not np.isnan(rlm.predict_text([*texts[:2], ""])).any()
+
+
+def test_too_few_rows_for_a_holdout_are_said():
+    with pytest.warns(UserWarning, match=r"12 distinct texts are too few to hold any out \(at least 60\)"):
+        rlm = RLM.fit(TEXTS[:12], VALUES[:12], **QUICK)
+    assert rlm.fit_report.metrics == {}
+
+
+def test_equal_texts_are_in_one_part_of_a_split():
+    data = text_data([f"{i % 70}" for i in range(200)], RNG.normal(size=200))
+    parts = split_texts(data, 0.2, 0)
+    assert sum(map(len, parts)) == 200
+    assert all(not set(a.texts) & set(b.texts) for a, b in zip(parts, parts[1:], strict=False))
+    assert len(set(parts[2].texts)) == 14
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"holdout": 0.9}, "holdout is 0.9: expected a share from 0 to 0.5"),
+        ({"size": 0}, "size is 0: expected an integer of at least 1"),
+        ({"source": "trees"}, "source is 'trees': expected network, surrogate, both or None"),
+        ({"seed": -1}, "seed is -1"),
+        ({"maximise": ["z"]}, "maximise has 'z'"),
+        ({"tokenizer": "no/such"}, "no/such"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        RLM.fit(TEXTS, VALUES, **{"progress": False, **settings})
