@@ -9,13 +9,16 @@ import numpy as np
 
 from nas_rlm.rlm import RLM
 from nas_rlm.training.texts import Source
-from nas_rlm.utils.extras import require
 
-require("baselines", "TextRegressor")
-
-from sklearn.base import BaseEstimator, RegressorMixin  # noqa: E402  # after the check
-from sklearn.utils import Tags  # noqa: E402
-from sklearn.utils.validation import check_is_fitted  # noqa: E402
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import Tags
+    from sklearn.utils.validation import check_is_fitted
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "TextRegressor needs scikit-learn, which is not installed: pip install 'nas-rlm[baselines]'",
+        name=error.name,
+    ) from None
 
 
 class TextRegressor(RegressorMixin, BaseEstimator):
@@ -127,7 +130,8 @@ def _texts(X: Any) -> list[str]:
         values = values[:, 0]
     if values.ndim != 1:
         raise ValueError(
-            f"X has the shape {values.shape}: expected one text for each row. Reshape your data to [N] or [N, 1]"
+            f"X has the shape {values.shape}: expected one text for each row."
+            " Reshape your data to [N] or [N, 1]"
         )
     return [str(value) if isinstance(value, np.str_) else value for value in values.tolist()]
 

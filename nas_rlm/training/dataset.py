@@ -65,7 +65,8 @@ class Dataset:
         self.wide = {t for t, (low, high) in quartiles.items() if 0 < low < high / WIDE_QUARTILE_RATIO}
         self.wide |= {t for t, (low, high) in magnitudes.items() if 0 < low < high / WIDE_MAGNITUDE_RATIO}
         ends = {t: np.log(magnitudes[t]) if t in self.wide else quartiles[t] for t in columns}
-        self.spread = {t: float(high / IQR_PER_STD - low / IQR_PER_STD) for t, (low, high) in ends.items()}
+        with np.errstate(over="ignore"):  # of differences of the largest floats
+            self.spread = {t: float(np.diff(e)[0]) / IQR_PER_STD for t, e in ends.items()}
 
     def with_noise(self, objective: int, value: float, amount: float) -> float:
         """Return a value with label noise, multiplicative for objectives in `wide`.

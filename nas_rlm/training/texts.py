@@ -164,9 +164,10 @@ def fit_texts(
     train, validation, holdout = split_texts(data, settings.holdout, settings.seed)
     recipe = _recipe(untrained, train, settings)
     if not len(validation):
+        distinct = len(set(data.texts))
         notes.append(
-            f"{len(set(data.texts)):,} distinct texts are too few to hold any out (at least {MIN_SPLIT_ROWS}):"
-            " intervals are uncalibrated"
+            f"{distinct:,} distinct texts are too few to hold any out (at least {MIN_SPLIT_ROWS}): intervals"
+            " are uncalibrated"
         )
         warnings.warn(notes[-1], stacklevel=4)
     with truncation_reported(untrained, data.texts):
@@ -177,9 +178,8 @@ def fit_texts(
             metrics = holdout_metrics(predicted, _joined(train, validation), holdout)
         model = first.model
         if settings.refit and len(train) < len(data):
-            model = _fit_all(
-                untrained, data, first, replace(recipe, epochs=max(1, first.epochs)), settings, on_epoch
-            )
+            recipe = replace(recipe, epochs=max(1, first.epochs))
+            model = _fit_all(untrained, data, first, recipe, settings, on_epoch)
     rounded = {name: t.half().to(t.dtype) for name, t in model.network.state_dict().items()}
     model.network.load_state_dict(rounded)  # the precision of checkpoints, so that loading changes nothing
     fitted = kind(model.network, model.tokenizer)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nas_rlm.files import (
+    atomic_directory,
     atomic_write,
     check_new_directory,
     check_target,
@@ -147,3 +148,17 @@ def test_a_lock_is_held_once_at_a_time(tmp_path):
             pass
     with exclusive_lock(out):
         assert not any(tmp_path.iterdir())
+
+
+def test_a_directory_is_written_completely_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "model"
+    with pytest.raises(RuntimeError), atomic_directory(path) as temporary:
+        write_text(temporary / "a.txt", "half")
+        raise RuntimeError("power cut")
+    assert [*path.parent.iterdir()] == []
+    path.mkdir()
+    with atomic_directory(path) as temporary:
+        write_text(temporary / "a.txt", "text")
+    assert (path / "a.txt").read_text() == "text"
+    with pytest.raises(ValueError, match="is not empty"), atomic_directory(path):
+        pass

@@ -27,8 +27,10 @@ def test_a_number_written_as_text_is_the_same_number(value):
 
 @pytest.mark.parametrize(
     ("cell", "expected"),
-    [(True, 1.0), (np.float32(0.5), 0.5), (Decimal("2.5"), 2.5), (Fraction(1, 4), 0.25), (" 7 ", 7.0)]
-    + [("Infinity", math.inf), (-(10**400), -math.inf), (10**400, math.inf)],
+    [
+        *[(True, 1.0), (np.float32(0.5), 0.5), (Decimal("2.5"), 2.5), (Fraction(1, 4), 0.25), (" 7 ", 7.0)],
+        *[("Infinity", math.inf), (-(10**400), -math.inf), (10**400, math.inf)],
+    ],
     ids=lambda value: str(value)[:12],
 )
 def test_numbers_of_any_type_are_read(cell, expected):

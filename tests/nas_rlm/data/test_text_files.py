@@ -59,7 +59,7 @@ def test_bad_files_are_refused_with_the_reason(path, tmp_path):
         read_text_file(path, "y", ["y"])
     with pytest.raises(ValueError, match="expected one with texts"):
         read_text_file(path, targets=["name", "size", "y"])
-    with pytest.raises(FileNotFoundError, match="expected one of .csv"):
+    with pytest.raises(FileNotFoundError, match=r"expected one of \.csv"):
         read_text_file(tmp_path / "no.csv")
     for name, content, message in (
         ("a.txt", "x", "of an unknown kind"),

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -164,7 +165,7 @@ def test_equal_texts_are_in_one_part_of_a_split():
     data = text_data([f"{i % 70}" for i in range(200)], RNG.normal(size=200))
     parts = split_texts(data, 0.2, 0)
     assert sum(map(len, parts)) == 200
-    assert all(not set(a.texts) & set(b.texts) for a, b in zip(parts, parts[1:], strict=False))
+    assert all(not set(a.texts) & set(b.texts) for a, b in pairwise(parts))
     assert len(set(parts[2].texts)) == 14
 
 
