@@ -79,7 +79,7 @@ class RLM(Ensemble):
         Examples:
             >>> texts = [f'{{"width": {w}, "act": "{a}"}}' for w in range(30) for a in ("relu", "tanh")]
             >>> values = [w + 5 * ("tanh" in text) for w, text in zip([w // 2 for w in range(60)], texts)]
-            >>> rlm = RLM.fit(texts, values, epochs=1, progress=False)
+            >>> rlm = RLM.fit(texts, values, source="surrogate")  # without source, the network is compared
             >>> rlm.predict_text(['{"width": 7, "act": "relu"}']).round()
             array([[7.]])
 

@@ -12,7 +12,6 @@ from nas_rlm.cli.app import CommaList, Flag, Integer, app, check_minimum, check_
 from nas_rlm.files import atomic_directory, check_new_directory, write_text
 
 if TYPE_CHECKING:
-    from nas_rlm.data.text_data import TextData
     from nas_rlm.training.text_report import FitReport
 
 REPORT_FILE = "fit.json"
@@ -71,7 +70,7 @@ def fit(
         numeric = ", ".join(numeric_columns(data)) or "none"
         raise ValueError(f"no --target: expected columns of {str(data)!r} with numbers, which are: {numeric}")
     file = read_text_file(data, text, target)
-    rows = text_data(file.texts, file.values)
+    text_data(file.texts, file.values)  # refuses bad values
     from nas_rlm.rlm import RLM  # after the checks, since torch takes seconds
 
     rlm = RLM.fit(
@@ -93,11 +92,11 @@ def fit(
         rlm.save(directory)
         content = {"text": text, "columns": file.columns, **asdict(report)}
         write_text(directory / REPORT_FILE, json.dumps(content, indent=1) + "\n")
-    for line in (*_lines(report, rows), *file.notes, *report.notes, f"model: {out}"):
+    for line in (*_lines(report), *file.notes, *report.notes, f"model: {out}"):
         print(line)
 
 
-def _lines(report: FitReport, rows: TextData) -> Iterator[str]:
+def _lines(report: FitReport) -> Iterator[str]:
     """Yield the lines that describe a fit: for each target its labels, and a table of metrics."""
     from nas_rlm.training.text_report import METHODS
 

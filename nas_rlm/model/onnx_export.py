@@ -67,7 +67,8 @@ def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool 
             with 8-bit instructions.
 
     Raises:
-        ValueError: the model has a frozen encoder, the directory is not empty, or int8 needs onnxruntime.
+        ValueError: the model has a frozen encoder, or was fitted to texts, the directory is not empty, or
+            int8 needs onnxruntime.
     """
     if int8:
         require("onnxruntime", "a model in int8")
@@ -75,6 +76,10 @@ def export_model(rlm: Exportable, directory: str | os.PathLike[str], int8: bool 
     if not isinstance(rlm.tokenizer, Tokenizer):
         raise ValueError(
             f"the model has the frozen encoder {config.encoder}: expected a model with its own encoder"
+        )
+    if config.reads_any_text:
+        raise ValueError(
+            "the model was fitted to texts: expected one of networks, since only these are exported"
         )
     target = Path(directory)
     check_new_directory(target)

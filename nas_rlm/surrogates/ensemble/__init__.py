@@ -4,7 +4,7 @@
 - `selection`: the surrogates that predict networks of a space;
 - `checks`: what cannot be predicted is refused, what is unreliable gives a warning;
 - `query`, `distributions`: texts with their objectives, and what surrogates predict for them;
-- `quantiles`, `samples`: the network together with the surrogates;
+- `quantiles`, `samples`, `log_probabilities`: the network together with the surrogates;
 - `zero_label_models`: models with surrogates for spaces without labels;
 - `ensemble`: the class `Ensemble`, which uses all of them.
 

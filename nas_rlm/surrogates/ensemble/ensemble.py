@@ -13,9 +13,8 @@ import torch
 import search_spaces
 from nas_rlm.data.genome import Genome
 from nas_rlm.graph.cache import gc_paused
-from nas_rlm.model import decoding
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, chunk_size, named_texts, names_of_texts
-from nas_rlm.model.network import Memory, weight_versions
+from nas_rlm.model.network import weight_versions
 from nas_rlm.surrogates.ensemble.checks import (
     check_name_of_space,
     check_surrogates,
@@ -23,6 +22,7 @@ from nas_rlm.surrogates.ensemble.checks import (
     reliability_warnings,
 )
 from nas_rlm.surrogates.ensemble.distributions import ConditionalSurrogates, TextDistributions
+from nas_rlm.surrogates.ensemble.log_probabilities import checked_numbers, log_probabilities
 from nas_rlm.surrogates.ensemble.quantiles import predict_quantiles
 from nas_rlm.surrogates.ensemble.query import TextQuery
 from nas_rlm.surrogates.ensemble.samples import decoding_order, draw_samples
@@ -373,31 +373,10 @@ class Ensemble(TrainedModel):
         name = objective or self.objectives[0]
         self.check([name])
         of_all = [texts] if isinstance(texts, str) else as_list(texts, "texts")
-        try:
-            numbers = np.broadcast_to(np.array(values, dtype=float), len(of_all))
-        except (TypeError, ValueError):
-            numbers = np.full(len(of_all), np.nan)
-        if np.isnan(numbers).any():
-            raise ValueError(
-                f"values is {str(values)[:60]}: expected a number for each of {len(of_all)} texts"
-            )
-        of_text: dict[str, list[float]] = {}
-        columns = []
-        for text, number in zip(of_all, numbers, strict=True):
-            columns.append(len(of_text.setdefault(text, [])))
-            of_text[text].append(float(number))
-        width = max(map(len, of_text.values()), default=0)
+        numbers = checked_numbers(values, len(of_all))
         distributions = self._distributions(TextQuery(of_all, [name]))
-        (temperature,) = self.network_temperatures("", [name])
-
-        def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-            padded = np.array([of_text[text] + [np.nan] * (width - len(of_text[text])) for text in batch])
-            (found,) = distributions.predict(batch, [name])
-            return decoding.log_probability(self.network, memory, name, padded, temperature, found)
-
-        logs = self.decode_texts(of_all, decode, (width,), DEFAULT_BATCH_SIZE, progress=False)
-        selected = logs[np.arange(len(of_all)), columns]
-        return float(selected[0]) if isinstance(texts, str) else selected
+        logs = log_probabilities(self, of_all, numbers, name, distributions)
+        return float(logs[0]) if isinstance(texts, str) else logs
 
     def with_zero_label_surrogates(self, space: SearchSpace[Any] | None, objectives: Sequence[str]) -> Self:
         """Return a model that predicts objectives without labels in a space by what transfers to it.

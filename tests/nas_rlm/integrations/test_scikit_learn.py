@@ -92,5 +92,5 @@ def test_bad_input_is_refused(fitted):
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delitem(sys.modules, "nas_rlm.integrations.scikit_learn")
-    with pytest.raises(ModuleNotFoundError, match=r"TextRegressor needs scikit-learn, .*nas-rlm\[baselines\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs scikit-learn, .*nas-rlm\[baselines\]"):
         importlib.import_module("nas_rlm.integrations.scikit_learn")

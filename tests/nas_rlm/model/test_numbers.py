@@ -148,10 +148,9 @@ def test_infinity_is_a_number_of_its_own_and_finite_numbers_stay_finite(value, d
     scheme = NumberScheme(*digits, has_infinity=True)
     tokens = scheme.encode(value)
     assert scheme.is_valid(tokens)
-    assert scheme.encode(scheme.decode(tokens)) == tokens or math.isinf(scheme.decode(tokens))
     if math.isinf(value):
         assert scheme.decode(tokens) == value
-    elif abs(value) < 10.0**scheme.max_finite_exponent:
+    else:
         assert math.isfinite(scheme.decode(tokens))
 
 
@@ -163,12 +162,11 @@ def test_a_scheme_of_enough_digits_writes_any_number_within_its_rounding(value):
 
 def test_edges_separate_infinity_from_all_finite_numbers():
     scheme = NumberScheme(1, 1, has_infinity=True)
-    tree, number = DigitTree(scheme), scheme.encode(math.inf)
+    tree, prefix = DigitTree(scheme), scheme.encode(math.inf)[:2]
     states = np.zeros(1, dtype=np.int64)
-    for token in number[:2]:
-        position = number.index(token) if token is number[0] else 1
+    for position, token in enumerate(prefix):
         states = tree.next_states[position, states, token]
-    edges = tree.edges(np.array([number[:2]]), states)[0]
+    edges = tree.edges(np.array([prefix]), states)[0]
     assert (np.diff(edges) >= 0).all()
     assert edges[-1] == math.inf
     assert np.isfinite(edges[:-1]).all()

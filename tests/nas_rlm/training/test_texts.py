@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nas_rlm import RLM
 from nas_rlm.data.text_data import text_data
 from nas_rlm.metrics import coverage
+from nas_rlm.model.onnx_export import export_model
 from nas_rlm.training.text_network import learn_tokenizer, number_scheme
 from nas_rlm.training.texts import split_texts
 
@@ -84,6 +85,11 @@ def test_a_saved_model_is_the_same(model, request, tmp_path):
         lambda r: r.log_prob(TEXTS[:2], VALUES[:2]),
     ):
         np.testing.assert_array_equal(predict(loaded), predict(fitted))
+
+
+def test_a_model_of_texts_is_not_exported(rlm, tmp_path):
+    with pytest.raises(ValueError, match="the model was fitted to texts"):
+        export_model(rlm, tmp_path / "exported")
 
 
 def test_the_same_seed_gives_the_same_model(trained):
