@@ -71,7 +71,7 @@ def test_it_works_in_pipelines_cross_validation_and_grid_search():
         FunctionTransformer(lambda x: [f"x={v}" for v in x]), TextRegressor(source="surrogate")
     )
     assert cross_val_score(pipeline, X, 2 * X, cv=2).min() > 0.98
-    search = GridSearchCV(TextRegressor(source="surrogate"), {"random_state": [0, 1]}, cv=2, refit=False)
+    search = GridSearchCV(TextRegressor(source="surrogate"), {"random_state": [1]}, cv=2, refit=False)
     assert search.fit(np.array(TEXTS), 2 * X).best_score_ > 0.98
     assert clone(search.estimator).get_params()["source"] == "surrogate"
 
