@@ -25,7 +25,7 @@ MAX_TEST_ROWS = 500
 KEYS, KEYS_THAT_MATTER = 20, 5
 KINDS = ("relu", "tanh", "gelu", "silu")
 Key = tuple[str, int, str, int]
-KEY_NAMES = ("task", "rows", "method", "seed")
+KEY_NAMES = ("task", "learnt", "method", "seed")  # a result has `rows`, those that it predicts
 
 
 @dataclass(frozen=True)
