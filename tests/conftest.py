@@ -10,6 +10,7 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.files import ASSETS
 from nas_rlm.model.network import Config, Network
+from nas_rlm.surrogates.gaussian_process import ADAM_STEPS
 from nas_rlm.text import Tokenizer
 
 torch.set_num_threads(1)
@@ -27,6 +28,12 @@ def quick_surrogates() -> Iterator[None]:
         patch.setattr("nas_rlm.surrogates.features.NUM_NETWORKS", 100)
         patch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", 25)
         yield
+
+
+@pytest.fixture
+def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fit Gaussian processes in as many steps as users do."""
+    monkeypatch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", ADAM_STEPS)
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,8 @@ class TargetTransform:
     Examples:
         >>> import numpy as np
         >>> transform = TargetTransform(np.array([1.0, 2.0, 3.0, np.inf]), "ranks")
-        >>> transform.inverse(np.array([-5.0, -0.3, 2.0]))
-        array([ 0.5,  2. ,  inf])
+        >>> transform.inverse(np.array([-5.0, -0.3, 2.0])).round(1)
+        array([0.5, 2. , inf])
 
     Args:
         observed: values that define the transform, of which at least one is not NaN, float64 [M].

@@ -36,7 +36,7 @@ class TextFields:
     Examples:
         >>> fields = TextFields.fit(["a=1 b=x", "a=2 b=y", "a=3 b=x", "a=5 b=y"] * 3)
         >>> fields.numbers, [name.replace("\0", ">") for name in fields.words]
-        (('a#0',), ('b>x', 'b>y'))
+        (('a#0',), ['b>x', 'b>y'])
         >>> fields.transform(["a=2 b=x"]).shape
         (1, 3)
 

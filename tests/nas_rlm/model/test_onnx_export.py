@@ -81,7 +81,7 @@ def test_truncated_architectures_and_texts_are_named(predictor):
 
 def test_an_exported_model_reads_long_texts(rlm, predictor, monkeypatch):
     monkeypatch.setattr("nas_rlm.model.network.has_bfloat16", lambda: False)
-    text = "".join(f"v{i % 7 + 1}=Relu(v{i % 5})\n" for i in range(500))
+    text = "".join(f"v{i % 7 + 1}=Relu(v{i % 5})\n" for i in range(600))
     assert len(rlm.token_ids(text)) == len(rlm.tokenizer.encode(text)) > 2048
     with warnings.catch_warnings():
         warnings.simplefilter("error")

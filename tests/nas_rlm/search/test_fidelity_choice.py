@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from nas_rlm.data import Row
 from nas_rlm.search.fidelity_choice import choose_next
@@ -6,6 +7,7 @@ from nas_rlm.search.settings import SearchSettings
 from tests.nas_rlm.search.test_fidelity_surrogate import NAMES, row, surrogate_of, value
 
 SETTINGS = SearchSettings("nasbench201", ("accuracy",))
+pytestmark = pytest.mark.usefixtures("whole_fits")
 
 
 def test_new_architectures_come_first():

@@ -45,6 +45,7 @@ def test_left_out_texts_are_ranked_and_covered(task, least):
     assert 0.65 < coverage(low, high, values[120:]) < 0.95
 
 
+@pytest.mark.usefixtures("whole_fits")
 def test_numbers_as_texts_are_extrapolated():
     values = RNG.uniform(-100, 100, 60).round(2)
     surrogate = fitted(list(map(str, values)), values)

@@ -57,7 +57,7 @@ def test_a_model_with_a_surrogate_follows_it_and_is_saved_with_it(graph_features
         ]
     }
     found = rlm.predict(SPACE, archs, ["accuracy"], [0.1, 0.5, 0.9])[:, 0]
-    assert spearman(found[:, 1], true) > 0.95 > spearman(before, true)
+    assert spearman(found[:, 1], true) > 0.9 > spearman(before, true)
     assert (found[:, 0] <= found[:, 1]).all() and (found[:, 1] <= found[:, 2]).all()
     drawn = np.median(rlm.sample(SPACE, archs, ["accuracy"], 64)[:, :, 0], 1)
     assert spearman(drawn, true) > 0.9
