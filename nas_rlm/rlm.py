@@ -126,6 +126,12 @@ class RLM(Ensemble):
         Source: section 3 of the paper; the surrogate and the calibration are additions of this package.
         """
         settings = TextSettings(holdout, tokenizer, size, epochs, source, refit, seed, progress)
+        if start is not None and not isinstance(start, RLM):
+            raise ValueError(f"start is {start!r}: expected a model, such as RLM.load(...) returns")
+        if on_epoch is not None and not callable(on_epoch):
+            raise ValueError(f"on_epoch is {on_epoch!r}: expected a function of an EpochReport")
+        if isinstance(maximise, str):
+            raise ValueError(f"maximise is the string {maximise!r}: expected a list of names")
         given = as_list(texts, "texts")
         data = text_data(given, values, objectives)
         if unknown := [name for name in maximise if name not in data.targets]:
@@ -147,6 +153,8 @@ class RLM(Ensemble):
         Raises:
             ValueError: the model has learnt no failures of the target.
         """
+        if not isinstance(objective, str):
+            raise ValueError(f"objective is {objective!r}: expected the name of a target")
         known = [name for name in self.objectives if name.startswith(FAILURE_PREFIX)]
         name = FAILURE_PREFIX + objective if objective else next(iter(known), "")
         if name not in known:
@@ -189,6 +197,10 @@ class RLM(Ensemble):
             UserWarning: no space is named, or the model was not trained on an objective in the space.
             TruncationWarning: texts of models are longer than the network reads.
         """
+        if self.network.config.reads_any_text:
+            raise ValueError(
+                "the model was fitted to texts, and reads no ONNX models: expected a model of networks"
+            )
         if isinstance(models, str | bytes | os.PathLike | onnx.ModelProto):
             raise ValueError("models is a single one: expected a list of models or paths")
         if not isinstance(models, Iterable):

@@ -52,7 +52,7 @@ def fit(
         tokenizer: name of a shipped model, such as programs, or a SentencePiece file; by default a tokenizer
             is learnt from the texts.
         start: a model that fit wrote, whose network is trained further.
-        size: size of the network; 0 to choose it by the number of rows.
+        size: size of the network, at most 16; 0 to choose it by the number of rows.
         epochs: maximum number of epochs; 0 to choose it by the amount of text.
         maximise: targets of which higher values are better, for rank.
         no_refit: keep the model that was fitted without the held-out rows, which halves the time.

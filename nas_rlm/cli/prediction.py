@@ -212,6 +212,10 @@ def _predict_texts(
     text = inputs.text or known.get("text", "")
     file = read_text_file(path, text, columns=() if text else known.get("columns", ()))
     rlm = load(inputs.model)
+    if not rlm.network.config.reads_any_text:
+        raise ValueError(
+            f"--model {inputs.model} reads networks or programs: --texts needs a model that fit wrote"
+        )
     levels = tuple(sorted({*quantile_levels, 0.5}))
     values = rlm.predict_text(file.texts, objectives, levels, progress=True)
     indices = [levels.index(level) for level in quantile_levels]
@@ -234,6 +238,8 @@ def _predict_files(
     from nas_rlm.search.objectives import ObjectivePredictor
     from nas_rlm.text.canonical import costed_text, shapes_of_models
 
+    if rlm.network.config.reads_any_text:
+        raise ValueError(f"--model {inputs.model} was fitted to texts: give --texts FILE instead of files")
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
     exact = [name for name in objectives if name in EXACT_OBJECTIVES]
     programs = [str(file) for file in inputs.files if is_program(file)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.utils.validation import as_list, check_objective_names
+from nas_rlm.utils.validation import as_list, as_strings, check_objective_names
 
 DEFAULT_OBJECTIVE = "y"
 FAILURE_PREFIX = "failed/"  # of the objective that is 1 where a target failed and 0 where it has a value
@@ -103,16 +103,10 @@ def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ())
 
 def _check_texts(texts: Iterable[str]) -> list[str]:
     """Return texts as a list of strings."""
-    checked = as_list(texts, "texts")
+    checked = as_strings(texts, "texts")
     if not checked:
         raise ValueError("texts is empty: expected at least two strings")
-    for i, text in enumerate(checked):
-        if not isinstance(text, str):
-            raise ValueError(
-                f"text {i} is {_shown(text)}, a {type(text).__name__}: expected a string, such as"
-                " json.dumps(...) of it"
-            )
-    return [str(text) for text in checked]
+    return checked
 
 
 def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, list[Any]]:

@@ -101,6 +101,12 @@ def fine_tune(
         TruncationWarning: texts are longer than the network reads.
     """
     check_objective_names(objectives)
+    if rlm.network.config.reads_any_text:
+        raise ValueError("the model was fitted to texts: RLM.fit(..., start=model) trains it further")
+    if wrong := [row for row in rows if not isinstance(row, Row)]:
+        raise ValueError(
+            f"rows has {str(wrong[0])[:60]!r}: expected rows of a table; RLM.fit learns from texts"
+        )
     if learn not in (*PARTS, NO_PART, LAYERS):
         raise ValueError(
             f"there is no part {learn!r} of a network; {suggest(learn, [*PARTS, NO_PART, LAYERS])}"

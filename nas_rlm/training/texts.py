@@ -38,6 +38,7 @@ from nas_rlm.training.text_report import RLM_METHOD, FitReport, HoldoutMetrics, 
 from nas_rlm.training.trainer import EpochCallback
 
 NO_SPACE = ""  # texts belong to no search space
+MAX_SIZE = 16  # of a network; training a larger one takes much memory
 Source = Literal["network", "surrogate", "both"]
 NETWORK: Source = "network"
 SURROGATE: Source = "surrogate"
@@ -85,6 +86,8 @@ class TextSettings:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise ValueError(f"{name} is {value!r}: expected an integer of at least 1, or None")
+        if self.size is not None and self.size > MAX_SIZE:
+            raise ValueError(f"size is {self.size}: expected at most {MAX_SIZE}")
         if self.source not in (None, NETWORK, SURROGATE, BOTH):
             raise ValueError(f"source is {self.source!r}: expected network, surrogate, both or None")
         if not isinstance(self.seed, int) or self.seed < 0:
@@ -290,7 +293,14 @@ def _fit_all(
 
 def _fit_surrogate(data: TextData, settings: TextSettings) -> FieldSurrogate | None:
     """Return a surrogate of the objectives with enough labels."""
-    enough = {name: v for name, v in data.values.items() if len(data.labelled(name)) >= MIN_LABELS}
+    counts = {name: len(data.labelled(name)) for name in data.values}
+    enough = {name: v for name, v in data.values.items() if counts[name] >= MIN_LABELS}
+    if settings.source == SURROGATE and len(enough) < len(counts):
+        name = next(name for name in counts if name not in enough)
+        raise ValueError(
+            f"{counts[name]} rows have {name!r}: the Gaussian process (source {SURROGATE!r}) needs"
+            f" {MIN_LABELS}"
+        )
     if not enough or settings.source == NETWORK:
         return None
     return FieldSurrogate.fit(data.texts, enough, settings.seed)

@@ -28,6 +28,26 @@ def as_list(values: Iterable[Any], argument: str) -> list[Any]:
     return list(values)
 
 
+def as_strings(values: Iterable[str], argument: str) -> list[str]:
+    """Return strings as a list.
+
+    Args:
+        values: iterable of strings.
+        argument: name of the argument, for the error message.
+
+    Raises:
+        ValueError: values is a string or not iterable, or a value is no string.
+    """
+    found = as_list(values, argument)
+    for i, value in enumerate(found):
+        if not isinstance(value, str):
+            raise ValueError(
+                f"{argument}[{i}] is {str(value)[:60]!r}, a {type(value).__name__}: expected a string,"
+                " such as json.dumps(...) of it"
+            )
+    return [str(value) for value in found]
+
+
 def is_whole_number(value: object) -> bool:
     """Return whether a value is an integer of Python or NumPy, and not a truth value."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)

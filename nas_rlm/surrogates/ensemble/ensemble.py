@@ -33,7 +33,7 @@ from nas_rlm.surrogates.network_sizes import warn_of_other_sizes
 from nas_rlm.surrogates.registry import warn_of_novel_networks
 from nas_rlm.text import from_architectures
 from nas_rlm.utils.progress import progress_bar
-from nas_rlm.utils.validation import as_list, quantile_levels
+from nas_rlm.utils.validation import as_list, as_strings, is_whole_number, quantile_levels
 from search_spaces import SearchSpace
 
 
@@ -172,7 +172,7 @@ class Ensemble(TrainedModel):
             UserWarning: a text reads other images, or has other classes, than all labelled networks of an
                 accuracy.
         """
-        texts, levels = as_list(texts, "texts"), quantile_levels(quantiles)
+        texts, levels = as_strings(texts, "texts"), quantile_levels(quantiles)
         objectives = self.objectives if objectives is None else objectives
         self.check(objectives)
         numbers = check_given(given, len(texts), objectives, self.objectives)
@@ -217,7 +217,7 @@ class Ensemble(TrainedModel):
             ValueError: an objective is unknown, or a text is empty.
         """
         self.check(objectives)
-        query = TextQuery(as_list(texts, "texts"), objectives, space, given or {}, genomes)
+        query = TextQuery(as_strings(texts, "texts"), objectives, space, given or {}, genomes)
         return self.predict_query(query, levels, batch_size, progress)
 
     def predict_query(
@@ -332,11 +332,11 @@ class Ensemble(TrainedModel):
         """
         objectives = self.objectives if objectives is None else objectives
         self.check(objectives)
-        if num_samples < 1:
-            raise ValueError(f"num_samples is {num_samples}: expected at least 1")
+        if not is_whole_number(num_samples) or num_samples < 1:
+            raise ValueError(f"num_samples is {num_samples!r}: expected an integer of at least 1")
         generator = torch.Generator(self.network.kinds.device).manual_seed(int(seed))
         order = decoding_order(objectives, self.objectives)
-        texts = as_list(texts, "texts")
+        texts = as_strings(texts, "texts")
         numbers = check_given(given, len(texts), objectives, self.objectives)
         check_range(numbers, self.selection.labels(space, objectives))
         query = TextQuery(texts, order, space, numbers, genomes)
@@ -372,7 +372,7 @@ class Ensemble(TrainedModel):
         """
         name = objective or self.objectives[0]
         self.check([name])
-        of_all = [texts] if isinstance(texts, str) else as_list(texts, "texts")
+        of_all = [texts] if isinstance(texts, str) else as_strings(texts, "texts")
         numbers = checked_numbers(values, len(of_all))
         distributions = self._distributions(TextQuery(of_all, [name]))
         logs = log_probabilities(self, of_all, numbers, name, distributions)

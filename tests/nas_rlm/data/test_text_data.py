@@ -68,7 +68,7 @@ def test_failures_are_an_objective_that_missing_values_do_not_have():
 @pytest.mark.parametrize(
     ("texts", "values", "message"),
     [
-        (["a", 5], [1, 2], "text 1 is 5, a int: expected a string"),
+        (["a", 5], [1, 2], r"texts\[1\] is '5', a int: expected a string"),
         ("ab", [1, 2], "texts is 'ab': expected a list"),
         ([], [], "texts is empty"),
         (["a", "b"], [1], "2 texts and 1 values of 'y'"),

@@ -193,3 +193,20 @@ def test_equal_texts_are_in_one_part_of_a_split():
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises((ValueError, OSError), match=message):
         RLM.fit(TEXTS, VALUES, **{"progress": False, **settings})
+
+
+def test_wrong_arguments_of_a_model_of_texts_are_refused(rlm):
+    for call, message in (
+        (lambda: rlm.predict_text([None]), r"texts\[0\] is 'None', a NoneType: expected a string"),
+        (lambda: rlm.sample_text(np.zeros((2, 2))), r"texts\[0\] is .*, a ndarray: expected a string"),
+        (lambda: rlm.sample_text(["a"], num_samples=1.5), "num_samples is 1.5: expected an integer"),
+        (lambda: rlm.failure_probability(["a"], ["y"]), "expected the name of a target"),
+        (lambda: rlm.predict_onnx(["a.onnx"], ["y"]), "was fitted to texts, and reads no ONNX models"),
+        (lambda: rlm.fine_tune([], ["y"]), r"RLM.fit\(..., start=model\) trains it further"),
+        (lambda: RLM.fit(TEXTS, VALUES, start="runs/mine"), "start is 'runs/mine': expected a model"),
+        (lambda: RLM.fit(TEXTS, VALUES, on_epoch=3), "on_epoch is 3: expected a function"),
+        (lambda: RLM.fit(TEXTS, VALUES, maximise="y"), "maximise is the string 'y'"),
+        (lambda: RLM.fit(TEXTS[:9], VALUES[:9], **QUICK), "9 rows have 'y': the Gaussian process"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
