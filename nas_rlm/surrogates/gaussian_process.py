@@ -5,13 +5,14 @@ Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from nas_rlm.surrogates.adam import adam
+
 ADAM_STEPS, LEARNING_RATE = 80, 0.1  # of the search for hyperparameters
-FIRST_DECAY, SECOND_DECAY, ADAM_EPSILON = 0.9, 0.999, 1e-8
 # Hyperparameters are fitted on at most MAX_BLOCKS blocks of rows: the cost grows with the cube of a block's
 # size.
 BLOCK_SIZE, MAX_BLOCKS = 1000, 3
@@ -125,23 +126,8 @@ def _fit_block(features: Tensor, group_sizes: Sequence[int], targets: Tensor, nu
 
     log_noise = torch.tensor([INITIAL_NOISE], dtype=features.dtype).log()
     initial = torch.cat([-0.5 * sizes.log() - 1, torch.zeros(lengths[1], dtype=features.dtype), log_noise])
-    log_gains, log_scales, log_noise = _adam(gradient, initial).split(lengths)
+    log_gains, log_scales, log_noise = adam(gradient, initial, ADAM_STEPS, LEARNING_RATE).split(lengths)
     return torch.cat([(log_scales + log_gains[group]).exp(), NOISE_FLOOR + log_noise.exp()])
-
-
-def _adam(gradient: Callable[[Tensor], Tensor], parameters: Tensor) -> Tensor:
-    """Return the parameters after `ADAM_STEPS` steps of Adam (Kingma and Ba 2015) with its default decays.
-
-    Creating an optimizer of torch imports its compiler, which takes longer than all steps.
-    """
-    first, second = torch.zeros_like(parameters), torch.zeros_like(parameters)
-    for step in range(1, ADAM_STEPS + 1):
-        slope = gradient(parameters)
-        first = FIRST_DECAY * first + (1 - FIRST_DECAY) * slope
-        second = SECOND_DECAY * second + (1 - SECOND_DECAY) * slope.square()
-        scale = (second / (1 - SECOND_DECAY**step)).sqrt() + ADAM_EPSILON
-        parameters = parameters - LEARNING_RATE / (1 - FIRST_DECAY**step) * first / scale
-    return parameters
 
 
 def _likelihood_gradient(

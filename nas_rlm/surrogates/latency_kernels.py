@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nas_rlm.graph.executed_layers import MODES
+from nas_rlm.surrogates.adam import adam
 from nas_rlm.surrogates.latency_features import CRITICAL, TRANSFER, LatencyFeatures
 
 ADAM_STEPS, LEARNING_RATE = 80, 0.15  # of the search for gains and noise
@@ -106,10 +107,10 @@ def fit_gains(kernels: Tensor, used: Tensor, targets: Tensor, scales: Tensor) ->
     """
     initial = torch.full_like(used, INITIAL_LOG_GAIN)
     initial[:, 0] = 0.0  # of the constant
-    log_gains = initial.clone().requires_grad_()
-    log_noise = torch.full((len(used),), INITIAL_LOG_NOISE, dtype=used.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([log_gains, log_noise], lr=LEARNING_RATE)
-    for _ in range(ADAM_STEPS):
+
+    def gradient(parameters: Tensor) -> Tensor:
+        variables = parameters.detach().requires_grad_()
+        log_gains, log_noise = variables[:, :-1], variables[:, -1]
         gains, noise = log_gains.exp() * used, log_noise.exp() + NOISE_FLOOR
         factors = torch.linalg.cholesky(with_noise(gains, kernels, noise, scales))
         white = torch.linalg.solve_triangular(factors, targets.expand(len(used), -1)[..., None], upper=False)
@@ -117,8 +118,8 @@ def fit_gains(kernels: Tensor, used: Tensor, targets: Tensor, scales: Tensor) ->
         log_likelihood = log_likelihood - factors.diagonal(dim1=1, dim2=2).log().sum(1)
         penalty = (log_gains - initial).square().sum(1) / (2 * LOG_GAIN_STD**2)
         penalty = penalty + (log_noise - INITIAL_LOG_NOISE).square() / (2 * LOG_NOISE_STD**2)
-        loss = (penalty - log_likelihood).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return (log_gains.exp() * used).detach(), (log_noise.exp() + NOISE_FLOOR).detach()
+        return torch.autograd.grad((penalty - log_likelihood).sum(), variables)[0]
+
+    log_noise = torch.full((len(used), 1), INITIAL_LOG_NOISE, dtype=used.dtype)
+    found = adam(gradient, torch.cat([initial, log_noise], 1), ADAM_STEPS, LEARNING_RATE).detach()
+    return found[:, :-1].exp() * used, found[:, -1].exp() + NOISE_FLOOR
