@@ -25,7 +25,7 @@ from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import encoders
 from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.model.checkpoint import AnyTokenizer
-from nas_rlm.model.network import Config, KeyValueCache, Memory, Network, has_bfloat16
+from nas_rlm.model.network import Config, KeyValueCache, Memory, Network
 from nas_rlm.model.numbers import MINUS, PLUS, ZERO, NumberScheme
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx
@@ -213,7 +213,7 @@ def _recipe(trial: Trial, seed: int) -> Recipe:
         learning_rate=2e-3 if not trial.start else 5e-4,
         warmup=50,
         noise=0.1,
-        precision="bfloat16" if has_bfloat16() else "float32",
+        precision="bfloat16",
         seed=seed,
     )
 

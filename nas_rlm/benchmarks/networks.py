@@ -194,7 +194,9 @@ class NetworkLatencies:
                 used = np.flatnonzero(is_measured & (folds != fold))
                 own = np.flatnonzero(is_measured & (folds == fold))
                 if len(own) and len(used) >= MIN_LABELS:
-                    for method, values in self._baselines(used, own, latencies[used]).items():
+                    labels = latencies[used]
+                    predicted[LAYERS][own] = self._by_layers(used, own, labels)
+                    for method, values in self._baselines(used, own, labels).items():
                         predicted[method][own] = values
             is_known = np.isfinite([*predicted.values()]).all(0)
             for kind in ("", *np.unique(kinds)):
@@ -205,12 +207,14 @@ class NetworkLatencies:
 
     def _baselines(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
         """Return predictions by the costs of networks, from the labels of others."""
-        logs = np.log1p(self._sums)
         return {
             MACS: fit_sums(self.macs[used, None], labels, self.macs[own, None]),
-            TREES: np.exp(trees(logs[used], np.log(labels), logs[own])),
-            LAYERS: fit_sums(self._sums[used], labels, self._sums[own]),
+            TREES: np.exp(trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))),
         }
+
+    def _by_layers(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return predictions by sums over layers, from many labels of other networks."""
+        return fit_sums(self._sums[used], labels, self._sums[own])
 
     def _results(
         self, protocol: str, case: str, seed: int, train: np.ndarray, test: np.ndarray
@@ -240,6 +244,7 @@ class NetworkLatencies:
                 predicted[SURROGATE] = PredictiveDistribution(
                     LogTransform(), whole.mean[is_own], whole.std[is_own]
                 )
+                predicted[LAYERS] = self._by_layers(used, own, labels)
             else:
                 raw_train, raw_test = ([self._raw_features[i] for i in part] for part in (used, own))
                 graph_features = LatencyFeatures.fit(raw_train)

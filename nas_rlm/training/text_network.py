@@ -13,7 +13,7 @@ import torch
 from nas_rlm.data.text_data import TextData
 from nas_rlm.files import ASSETS
 from nas_rlm.metrics import pinball_loss
-from nas_rlm.model.network import Config, Network, has_bfloat16
+from nas_rlm.model.network import Config, Network
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS, NumberScheme
 from nas_rlm.model.onnx_runtime import TOKENIZER_FILE
 from nas_rlm.surrogates.ensemble import Ensemble
@@ -143,13 +143,13 @@ def text_recipe(num_rows: int, text_length: float, size: int, seed: int = 0) -> 
         (TableRecipe(""),),
         epochs=int(np.clip(steps // steps_per_epoch, 2, max_epochs)),
         batch_size=BATCH_SIZE,
-        optimizer="adamw",  # each step of Muon takes ten times as long on processors without bfloat16
+        optimizer="adamw",
         learning_rate=2e-3,
         warmup=50,
         schedule="constant",
         ema=0.99,
         noise=0.1,
-        precision="bfloat16" if has_bfloat16() else "float32",
+        precision="bfloat16",
         validate_every=VALIDATION_STEPS,
         patience=PATIENCE,
         seed=seed,
