@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -383,6 +383,7 @@ def device_sources(
     """Return source surrogates for a latency: other devices in its space, and its device in other spaces.
 
     They are the `MAX_SOURCES` candidates whose predictions have the highest rank correlation with the labels.
+    Source surrogates are made only of the devices that a surrogate of the space finds to be so similar.
 
     Args:
         space: name of the space.
@@ -391,20 +392,23 @@ def device_sources(
         objective: name of the latency.
         existing: surrogates by space.
     """
+    labels = Table("", list(rows)).column(objective)
     candidates = list(space_sources(space, rows, existing, objective))
     for surrogate in existing.get(space, ()):
         names = [n for n in surrogate.objectives if n.startswith(LATENCY_PREFIX) and n != objective]
         if names and not surrogate.graph_features.sources:  # with sources it has few labels itself
+            own = surrogate.graph_features.transform(raw_features)
+            similar = _most_similar((surrogate.mean_scores(own, name) for name in names), labels)
             features = surrogate.graph_features.transform(sampled_raw_features(space, rows))
-            sources = [surrogate.source_for_device(name, features) for name in names]
+            sources = [surrogate.source_for_device(names[k], features) for k in similar]
             candidates += [source for source in sources if source is not None]
-    labels = Table("", list(rows)).column(objective)
-    correlations = [
-        abs(spearman(predictions.numpy(), labels))
-        for predictions in source_predictions(candidates, raw_features)
-    ]
-    best = sorted(range(len(candidates)), key=lambda k: -correlations[k])[:MAX_SOURCES]
-    return tuple(candidates[k] for k in sorted(best))
+    return tuple(candidates[k] for k in _most_similar(source_predictions(candidates, raw_features), labels))
+
+
+def _most_similar(predictions: Iterable[Tensor], labels: np.ndarray) -> list[int]:
+    """Return the indices of the `MAX_SOURCES` predictions with the highest rank correlation with labels."""
+    correlations = [abs(spearman(predicted.numpy(), labels)) for predicted in predictions]
+    return sorted(sorted(range(len(correlations)), key=lambda k: -correlations[k])[:MAX_SOURCES])
 
 
 def _surrogates_of_other_spaces(

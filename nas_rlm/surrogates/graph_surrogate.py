@@ -39,6 +39,7 @@ from nas_rlm.surrogates.gaussian_process import (
     compute_alpha,
     fit_hyperparameters,
     fit_to_subsets,
+    posterior_mean,
 )
 from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import (
@@ -286,6 +287,18 @@ class GraphSurrogate:
         return SourceSurrogate.from_hyperparameters(
             self.graph_features, *data, hyperparameters, target_features
         )
+
+    def mean_scores(self, features: Tensor, objective: str) -> Tensor:
+        """Return the normal scores that the first Gaussian process of an objective predicts, float64 [N].
+
+        Args:
+            features: features of N networks, float64 [N, D].
+            objective: one of this surrogate's objectives.
+        """
+        hyperparameters, alpha = self.hyperparameters[objective][0], self.alpha[objective][0]
+        labelled = self._labelled[self.objectives.index(objective)]
+        num_linear = self.graph_features.num_linear
+        return posterior_mean(features, self.features[labelled], hyperparameters, alpha[labelled], num_linear)
 
     def renamed(self, names: Mapping[str, str]) -> GraphSurrogate:
         """Return a copy with renamed objectives.
