@@ -22,7 +22,7 @@ import search_spaces
 from nas_rlm.benchmarks.baselines.cost import flops
 from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
-from nas_rlm.data import Row, Table
+from nas_rlm.data import Row
 from nas_rlm.data.genome import Genome
 from nas_rlm.data.tables import write
 from nas_rlm.model import decoding
@@ -380,7 +380,7 @@ def time_new_device(rlm: RLM, settings: SpeedSettings) -> Cases:
             without_space = [replace(row, space="", arch_str="") for row in mixed]
             for name, rows in ((f"{SPACES[0]}", cells), ("mixed networks", without_space)):
                 data = Path(directory) / f"{count}-{name.split()[0]}.parquet"
-                write(Table(data.stem, rows), data)
+                write(data, rows)
                 cases[f"{count} labels, {name}"] = partial(_learn_device, data, objective, settings.model)
         yield from time_cases(cases, settings.runs, warm_up=False)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.data.disk_cache import cached_strings
+from nas_rlm.data.disk_cache import MIN_CACHED_ITEMS, cached_strings
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.graph.costs import compute_costs
@@ -28,6 +28,7 @@ from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
 
 CACHE_VERSION = 6  # raise it when the graph features change
+MIN_CACHED_NETWORKS = 200  # random ones of a built-in space; fewer are quick to compute
 MAX_DRAWS_PER_ARCHITECTURE = 100  # before a space is found to have too few architectures
 
 
@@ -126,6 +127,42 @@ def distinct_architectures(space: SearchSpace[Any], count: int, seed: int = 0) -
     raise ValueError(f"{space.name} gave {len(architectures):,} different networks, expected {count:,}")
 
 
+def random_graph_features(
+    space: SearchSpace[Any],
+    count: int,
+    seed: int = 0,
+    max_chain_length: int = 0,
+    with_layers: bool = False,
+) -> dict[str, dict[str, float]]:
+    """Return the graph features of random networks of a space, by notation.
+
+    Those of many networks are cached on disk.
+
+    Args:
+        space: the search space.
+        count: number of networks that differ in their notation.
+        seed: seed of the draw.
+        max_chain_length: see `graph_features`.
+        with_layers: see `graph_features`.
+
+    Raises:
+        ValueError: the space has too few architectures.
+    """
+    architectures = distinct_architectures(space, count, seed)
+
+    def compute() -> list[str]:
+        texts = from_architectures(space, architectures.values())
+        found = graph_features_of_texts(texts, max_chain_length, with_layers)
+        return [json.dumps(features) for features in found]
+
+    source = fingerprint(space)
+    own = [*([source] if source else []), *(["layers"] if with_layers else [])]
+    cache_key = CACHE_VERSION, max_chain_length, list(architectures), *own
+    min_count = MIN_CACHED_ITEMS if source else MIN_CACHED_NETWORKS  # a user's own space may change unseen
+    lines = cached_strings("count", cache_key, count, compute, min_count)  # the kind of existing caches
+    return dict(zip(architectures, map(json.loads, lines), strict=True))
+
+
 def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: int = 0) -> Table:
     """Return random networks of a space with their graph features as targets.
 
@@ -143,22 +180,13 @@ def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: i
     space = search_spaces.get(space_name)
     if space.size and count > space.size // 2:
         raise ValueError(f"{count:,} networks of {space_name}: expected at most half of {space.size:,}")
-    architectures = distinct_architectures(space, count, seed)
-
-    def compute() -> list[str]:
-        texts = from_architectures(space, architectures.values())
-        return [json.dumps(features) for features in graph_features_of_texts(texts, max_chain_length)]
-
-    source = fingerprint(space)
-    cache_key = CACHE_VERSION, max_chain_length, list(architectures), *([source] if source else [])
-    lines = cached_strings("count", cache_key, count, compute)  # the kind of existing caches
-    all_features: list[dict[str, float]] = [json.loads(line) for line in lines]
+    by_notation = random_graph_features(space, count, seed, max_chain_length)
     values: dict[str, set[float]] = {}
-    for features in all_features:
+    for features in by_notation.values():
         for name, value in features.items():
             values.setdefault(name, set()).add(value)
     rows = [
         Row(space.name, notation, {k: v for k, v in features.items() if len(values[k]) > 1})
-        for notation, features in zip(architectures, all_features, strict=True)
+        for notation, features in by_notation.items()
     ]
     return Table(space.name, rows)

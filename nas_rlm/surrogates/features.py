@@ -26,7 +26,6 @@ from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.graph.costs import COST_NAMES
 from nas_rlm.graph.paths import MERGE_OPERATORS
-from nas_rlm.text import from_architectures
 from nas_rlm.text.declarations import has_other_batch
 from search_spaces import SearchSpace
 
@@ -276,8 +275,8 @@ def random_raw_features(
         with_layers: see `nas_rlm.data.synthetic.graph_features`.
     """
     count = min(count, max(1, space.size // 2)) if space.size else count
-    texts = from_architectures(space, list(synthetic.distinct_architectures(space, count).values()))
-    return synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers)
+    found = synthetic.random_graph_features(space, count, 0, MAX_CHAIN_LENGTH, with_layers)
+    return [*found.values()]
 
 
 def is_varying(values: np.ndarray) -> np.ndarray:

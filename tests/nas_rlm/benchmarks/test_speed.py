@@ -26,7 +26,7 @@ def rlm(tiny_checkpoint):
     return RLM.load(tiny_checkpoint)
 
 
-@pytest.mark.parametrize("part", [name for name in PARTS if name not in ("learning", "start")])
+@pytest.mark.parametrize("part", [name for name in PARTS if name not in ("learning", "start", "new-device")])
 def test_each_part_is_measured(rlm, part, monkeypatch):
     monkeypatch.setattr(speed, "SPACES", ("nasbench201", "nasbench101"))
     monkeypatch.setattr(speed, "TEXT_LENGTHS", (16, 32))
@@ -53,6 +53,17 @@ def test_learning_is_measured(rlm, monkeypatch):
     found = dict(measure_parts(rlm, SpeedSettings(count=4, runs=1), ["learning"], {}))
     assert found["learning", "fine-tuning, 5 labels"].units == 5
     assert found["learning", "pretraining, tokens"].units > 32 * 20
+
+
+def test_a_new_device_is_learned_by_the_command(rlm, tiny_checkpoint, monkeypatch):
+    monkeypatch.setattr(speed, "NUM_MEASURED", (12,))
+    monkeypatch.setattr(speed.subprocess, "run", lambda command, **_: main(command[3:]) and pytest.fail())
+    settings = SpeedSettings(runs=1, model=str(tiny_checkpoint))
+    found = dict(measure_parts(rlm, settings, ["new-device"], {}))
+    assert {case: timing.units for (_, case), timing in found.items()} == {
+        "12 labels, nasbench201": 12,
+        "12 labels, mixed networks": 12,
+    }
 
 
 @pytest.mark.parametrize(("statements", "read"), [(0, 100), (1, 5)])

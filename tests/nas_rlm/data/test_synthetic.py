@@ -6,6 +6,7 @@ from onnx.numpy_helper import from_array
 from onnx.parser import parse_model
 
 import search_spaces
+from nas_rlm.data import synthetic
 from nas_rlm.data.synthetic import graph_features, random_table
 from nas_rlm.graph.costs import OPERATOR_KINDS
 from nas_rlm.graph.paths import PATH_COUNTS
@@ -70,3 +71,16 @@ def test_functions_and_inlined_operators_have_the_same_features(name):
             graph_features(from_onnx(model, outlined=o), max_chain_length=4) for o in (True, False)
         )
         assert with_functions == pytest.approx(inlined)
+
+
+def test_random_networks_are_the_same_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("NAS_RLM_CACHE", str(tmp_path))
+    monkeypatch.setattr(synthetic, "MIN_CACHED_NETWORKS", 3)
+    space = search_spaces.get("nasbench201")
+    by_layers = [synthetic.random_graph_features(space, 3, with_layers=layers) for layers in (True, False)]
+    assert len(list(tmp_path.iterdir())) == 2
+    monkeypatch.setattr(synthetic, "graph_features_of_texts", lambda *_: pytest.fail("computed again"))
+    again = [synthetic.random_graph_features(space, 3, with_layers=layers) for layers in (True, False)]
+    assert again == by_layers
+    assert by_layers[0].keys() == by_layers[1].keys() == synthetic.distinct_architectures(space, 3).keys()
+    assert all(len(by_layers[0][name]) > len(by_layers[1][name]) for name in by_layers[0])

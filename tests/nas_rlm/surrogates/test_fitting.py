@@ -75,6 +75,22 @@ def test_a_latency_with_few_labels_uses_other_devices(devices):
         assert surrogate.evidence.spearman > 0.9
 
 
+def test_only_the_most_similar_devices_are_sources(devices, monkeypatch):
+    monkeypatch.setattr("nas_rlm.surrogates.fitting.MAX_SOURCES", 1)
+    made, make = [], GraphSurrogate.source_for_device
+    monkeypatch.setattr(
+        GraphSurrogate, "source_for_device", lambda self, *args: made.append(args[0]) or make(self, *args)
+    )
+    existing, few, _ = devices
+    like_b = [
+        replace(row, targets={"latency/c": row.targets["latency/c"] % 1 + row.arch_str.count("conv")})
+        for row in few
+    ]
+    (found,) = fit_surrogates(like_b, ["latency/c"], existing)["nasbench201"]
+    assert len(found.graph_features.sources) == 1
+    assert made == ["latency/b"]
+
+
 def test_a_latency_with_many_labels_uses_no_other_device(devices, monkeypatch):
     monkeypatch.setattr("nas_rlm.surrogates.fitting.MAX_LATENCY_LABELS", 50)
     existing, few, test_rows = devices
