@@ -28,6 +28,7 @@ def measure_python(
     solutions: Path | None = None,
     problems: Path | None = None,
     apps: Path | None = None,
+    effibench: Path | None = None,
     cases: Path | None = None,
     entry: str = "",
     warmup: Integer = 3,
@@ -54,6 +55,7 @@ def measure_python(
         problems: compressed JSON lines with the fields problem, preamble, entry_point, test and statement, as
             in LeetCodeDataset.
         apps: instead of files, train.jsonl or test.jsonl of APPS.
+        effibench: instead of files, dataset.json or dataset.jsonl of EffiBench, or solutions in that format.
         cases: JSON list of inputs of the files, such as '[{"args": [1, 2]}]' or '[{"stdin": "1 2"}]'; by
             default a single empty input.
         entry: function of the files that is called, such as 'Solution().solve'; by default the file is run.
@@ -66,13 +68,14 @@ def measure_python(
         jobs: number of programs measured at a time; more than 1 disturbs their times.
     """
     from nas_rlm.programs.apps import read_apps
+    from nas_rlm.programs.effibench import read_effibench
     from nas_rlm.programs.leetcode import rank_agreement, read_solutions
     from nas_rlm.programs.python_runner import Plan
     from nas_rlm.programs.table import measure_programs, read_cases, read_programs
 
-    sources = [bool(files), *(path is not None for path in (programs, solutions, apps))]
+    sources = [bool(files), *(path is not None for path in (programs, solutions, apps, effibench))]
     if sources.count(True) != 1:
-        raise ValueError("give either files, --programs, --apps, or --solutions and --problems")
+        raise ValueError("give either files, --programs, --apps, --effibench, or --solutions and --problems")
     if (solutions is None) != (problems is None):
         raise ValueError("--solutions and --problems go together: give both or none")
     if not files and (cases or entry):
@@ -87,6 +90,8 @@ def measure_python(
         by_name = read_programs(programs)
     elif apps:
         by_name = read_apps(apps)
+    elif effibench:
+        by_name = read_effibench(effibench)
     elif solutions and problems:
         earlier_table, by_name = read_solutions(solutions, problems)
     else:
