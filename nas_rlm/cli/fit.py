@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nas_rlm.cli.app import CommaList, Flag, Integer, app, check_minimum, check_model
 from nas_rlm.files import atomic_directory, check_new_directory, write_text
+from nas_rlm.utils.validation import check_objective_names
 
 if TYPE_CHECKING:
     from nas_rlm.training.text_report import FitReport
@@ -69,6 +70,7 @@ def fit(
     if not target:
         numeric = ", ".join(numeric_columns(data)) or "none"
         raise ValueError(f"no --target: expected columns of {str(data)!r} with numbers, which are: {numeric}")
+    check_objective_names(target)
     file = read_text_file(data, text, target)
     text_data(file.texts, file.values)  # refuses bad values
     from nas_rlm.rlm import RLM  # after the checks, since torch takes seconds

@@ -17,6 +17,7 @@ MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # words for a value tha
 FAILURES = (  # words for a value that cannot exist, in lower case
     *("failed", "failure", "fail", "error", "crash", "crashed", "timeout", "oom", "diverged", "invalid"),
 )
+BOOLEANS = {"true": 1.0, "false": 0.0}
 MAX_SHOWN_CHARACTERS = 60
 MIN_ROWS = 2
 
@@ -181,17 +182,31 @@ def read_value(cell: Any) -> float | None:
     if cell is None:
         return math.nan
     if isinstance(cell, str):
-        word = cell.strip().lower()
-        if word in MISSING:
-            return math.nan
-        if word in FAILURES:
-            return FAILED
+        return _read_word(cell.strip().lower())
+    if isinstance(cell, np.complexfloating):  # of which float() ignores a part
+        return None
     try:
         return float(cell)
     except OverflowError:  # an integer
         return math.inf if cell > 0 else -math.inf
     except (TypeError, ValueError):
         return math.nan if type(cell).__name__ in ("NAType", "NaTType") else None
+
+
+def _read_word(word: str) -> float | None:
+    """Return the number in a word of lower case, see `read_value`."""
+    if word in MISSING:
+        return math.nan
+    if word in FAILURES:
+        return FAILED
+    if word in BOOLEANS:
+        return BOOLEANS[word]
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    is_too_large = math.isinf(number) and "inf" not in word
+    return None if is_too_large or "_" in word else number
 
 
 def _shown(value: object) -> str:

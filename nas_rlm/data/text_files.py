@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.importers.csv_files import read_lines
-from nas_rlm.data.text_data import MISSING, read_value
+from nas_rlm.data.text_data import BOOLEANS, MISSING, read_value
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
 
@@ -146,9 +146,9 @@ def _plain(cell: Any) -> Any:
     stripped = cell.strip()
     if stripped.lower() in MISSING:
         return None
-    try:
-        number = float(stripped)
-    except ValueError:
-        return cell
+    number = read_value(stripped)
     is_whole = stripped.lstrip("+-").isdecimal() and stripped.isascii() and len(stripped) < 300
-    return int(stripped) if is_whole else number if math.isfinite(number) else cell
+    if is_whole:
+        return int(stripped)
+    is_number = number is not None and math.isfinite(number) and stripped.lower() not in BOOLEANS
+    return number if is_number else cell

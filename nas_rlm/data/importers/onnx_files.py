@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nas_rlm.data.omissions import Omissions, is_storable
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
+from nas_rlm.data.text_data import MISSING
 from nas_rlm.files import read_text
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.text.canonical import costed_text, shapes_of_models
@@ -28,7 +29,7 @@ class _Record:
         line: its number.
         file: path of the ONNX file as it is written.
         space: name of the space.
-        values: text of each objective that is not empty.
+        values: text of each objective that is not missing.
     """
 
     line: int
@@ -49,7 +50,8 @@ def read_rows(
 
     Args:
         path: the CSV file. The column `file` has paths of ONNX files, relative to the CSV file's directory;
-            `space` may name their space; all other columns are objectives. An empty cell is not measured.
+            `space` may name their space; all other columns are objectives. An empty cell, NA or a
+            similar word is not measured.
         omissions: entries that are left out.
         shapes: shapes of inputs that have open sizes in the files, by name.
 
@@ -99,7 +101,9 @@ def _records(text: str) -> Iterator[_Record]:
             file, space = cell_of.pop(FILE_COLUMN), cell_of.pop(SPACE_COLUMN, "")
             if not file:
                 raise ValueError(f"line {reader.line_num} has no file: expected the path of an ONNX file")
-            yield _Record(reader.line_num, file, space, {k: v for k, v in cell_of.items() if v})
+            yield _Record(
+                reader.line_num, file, space, {k: v for k, v in cell_of.items() if v.lower() not in MISSING}
+            )
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num}: {error}") from None
     if not columns:

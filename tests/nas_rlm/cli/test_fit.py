@@ -61,6 +61,7 @@ def test_bad_command_lines_leave_nothing(data, tmp_path, capsys):
         ("--target", "los"): "has no column 'los'; did you mean loss?",
         ("--target", "act"): "value 0 of 'act' is 'relu': expected a number",
         ("--target", ""): "with numbers, which are: id, width, loss",
+        ("--target", "loss,loss"): "objective 'loss' is given more than once",
         ("--target", "loss", "--text", "txt"): "has no column 'txt'",
         ("--target", "loss", "--source", "magic"): "source is 'magic'",
         ("--target", "loss", "--holdout", "0.8"): "holdout is 0.8",

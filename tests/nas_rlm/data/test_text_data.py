@@ -41,7 +41,15 @@ def test_words_are_missing_or_failures_or_refused():
     assert all(math.isnan(read_value(word)) for word in ("", "NA", " none ", "null", math.nan, None))
     assert all(read_value(word) is FAILED for word in ("failed", "OOM", " Timeout"))
     assert read_value("fast") is None
-    assert read_value(1j) is None
+
+
+@pytest.mark.parametrize("cell", [1j, np.complex128(1), "1e400", "-1e999", "1_0", "0x10", "1j", "1,5"])
+def test_other_numbers_are_refused(cell):
+    assert read_value(cell) is None
+
+
+def test_booleans_are_numbers_in_every_kind_of_file():
+    assert [read_value(cell) for cell in (True, np.bool_(True), "True", "false")] == [1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("values", [[[1, 4], [2, 5], [3, 6]], np.array([[1, 4], [2, 5], [3, 6]])])

@@ -112,7 +112,7 @@ def test_files_in_nested_directories_have_several_objectives_and_missing_values(
     for name, folder in (("a", "x"), ("b", "x/y")):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.onnx").rename(tmp_path / folder / f"{name}.onnx")
-    content = "file,accuracy,latency/box,loss/val\nx/a.onnx,70,,-1\nx/y/b.onnx,,2.5,\n"
+    content = "file,accuracy,latency/box,loss/val\nx/a.onnx,70,,-1\nx/y/b.onnx,NA,2.5,-\n"
     first, second = rows_of(tmp_path, content)
     assert first.targets == {"accuracy": 70, "loss/val": -1}
     assert (second.targets, second.identifier) == ({"latency/box": 2.5}, "x/y/b.onnx")
