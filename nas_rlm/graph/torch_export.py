@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
+from onnx import numpy_helper
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from nas_rlm.graph.onnx_graphs.tensors import FLOATS, NOT_LEARNT
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of terminals, in torch's messages
 
 
 def export_module(
@@ -50,13 +55,15 @@ def export_module(
             f"torch modules are exported by onnxscript: pip install onnxscript ({error})"
         ) from None
     except Exception as error:  # torch.export raises exceptions of many types for code that it cannot trace
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = COLOUR.sub("", str(error)).splitlines()
+        reason = next((line for line in lines if line.strip()), type(error).__name__)
         raise ValueError(
             f"{type(module).__name__} cannot be exported by torch.export: {reason.rstrip('.')}; expected"
             " example inputs that forward accepts, and a module without control flow on values, or an ONNX"
             " file"
         ) from None
     signature = exported.graph_signature
+    _drop_zero_biases(model)
     constants = {*signature.inputs_to_buffers.values(), *signature.inputs_to_lifted_tensor_constants.values()}
     _mark_constants(model, constants - set(signature.inputs_to_parameters.values()))
     return model
@@ -124,6 +131,26 @@ def _arguments(
 def _kind(value: object) -> str:
     """Return the type of a value for a message."""
     return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _drop_zero_biases(model: onnx.ModelProto) -> None:
+    """Drop the biases of zero that torch's exporter adds to convolutions without a bias.
+
+    That of a three-dimensional convolution has a wrong shape.
+    """
+    producers = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        bias = producers.get(node.input[2]) if node.op_type == "Conv" and len(node.input) == 3 else None
+        while bias is not None and bias.op_type in ("Expand", "CastLike", "Cast", "Identity"):
+            bias = producers.get(bias.input[0])
+        if bias is not None and bias.op_type == "Constant" and not _constant(bias).any():
+            del node.input[2]
+
+
+def _constant(node: onnx.NodeProto) -> np.ndarray:
+    """Return the value of a Constant."""
+    value = onnx.helper.get_attribute_value(node.attribute[0])
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(value)
 
 
 def _mark_constants(model: onnx.ModelProto, names: set[str]) -> None:

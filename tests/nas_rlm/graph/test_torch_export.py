@@ -103,6 +103,25 @@ class Buffers(nn.Module):
         return self.linear(x) @ table + table[0]
 
 
+def test_a_convolution_of_volumes_without_a_bias_has_none():
+    text = from_torch(nn.Conv3d(3, 8, 3, bias=False), torch.zeros(2, 3, 5, 5, 5))
+    assert "Conv(x0,W8_3_3_3_3)" in text
+    assert graph_features(text)["params"] == 8 * 3 * 3**3
+
+
+class Cumulated(nn.Module):
+    """A product that has no operator in ONNX."""
+
+    def forward(self, x):
+        return x.cumprod(1)
+
+
+def test_messages_of_torch_have_no_colours():
+    with pytest.raises(ValueError, match="Cumulated cannot be exported") as error:
+        from_torch(Cumulated(), X)
+    assert "\x1b" not in str(error.value)
+
+
 @pytest.mark.parametrize("kind", ["persistent", "not persistent", "attribute"])
 def test_buffers_of_floats_are_no_parameters(kind):
     module = Buffers(kind)
