@@ -18,8 +18,9 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from nas_rlm.graph.onnx_graphs.tensors import FLOATS, NOT_LEARNT
+from nas_rlm.graph.onnx_graphs.tensors import FLOATS, MAX_FOLDED_ELEMENTS, NOT_LEARNT
 
+WEIGHTS_FILE = "weights"  # a name, which the model refers to
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of terminals, in torch's messages
 
 
@@ -30,8 +31,9 @@ def export_module(
 ) -> onnx.ModelProto:
     """Return the ONNX model of a torch module in evaluation mode, by `torch.export`.
 
-    Floats that are registered buffers or other constants of the module are marked as not learnt, except for
-    the running statistics of batch normalizations.
+    The values of large weights are left out, since only their shapes count. Floats that are registered
+    buffers or other constants of the module are marked as not learnt, except for the running statistics of
+    batch normalizations.
 
     Args:
         module: the module; its mode and weights stay as they are.
@@ -49,6 +51,7 @@ def export_module(
             exported = torch.export.export(module, arguments, named)
             program = torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False)
             assert program is not None
+            _leave_out_values(program)
             model: onnx.ModelProto = program.model_proto
     except ModuleNotFoundError as error:
         raise ValueError(
@@ -131,6 +134,22 @@ def _arguments(
 def _kind(value: object) -> str:
     """Return the type of a value for a message."""
     return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _leave_out_values(program: torch.onnx.ONNXProgram) -> None:
+    """Replace the values of large weights by references to a file, which is not written.
+
+    The text does not need them, and a model with more than two gigabytes of weights cannot be serialised.
+    """
+    import onnx_ir
+
+    for name, value in program.model.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and tensor.size > MAX_FOLDED_ELEMENTS:
+            shape = onnx_ir.Shape(tensor.shape.numpy())
+            value.const_value = onnx_ir.ExternalTensor(
+                WEIGHTS_FILE, 0, tensor.nbytes, tensor.dtype, shape=shape, name=name
+            )
 
 
 def _drop_zero_biases(model: onnx.ModelProto) -> None:

@@ -109,6 +109,13 @@ def test_a_convolution_of_volumes_without_a_bias_has_none():
     assert graph_features(text)["params"] == 8 * 3 * 3**3
 
 
+def test_weights_may_exceed_the_size_of_an_onnx_file():
+    module = nn.Linear(24_000, 24_000, device="meta").to_empty(device="cpu")  # not written, so not in memory
+    model = export_module(module, torch.zeros(1, 24_000))
+    assert sum(tensor.ByteSize() for tensor in model.graph.initializer) < 10_000
+    assert graph_features(from_onnx(model))["params"] == 24_000 * 24_001
+
+
 class Cumulated(nn.Module):
     """A product that has no operator in ONNX."""
 
