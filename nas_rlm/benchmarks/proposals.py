@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import search_spaces
+from nas_rlm.benchmarks.acquisitions import select_by_scalarisation, select_optimistic
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.rlm import RLM
-from nas_rlm.search.active_search import propose
+from nas_rlm.search.active_search import Select, propose
 from nas_rlm.search.algorithms import ALGORITHM_CLASSES
+from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.improvement_search import select_by_improvement
 from nas_rlm.search.lookup import TablePredictor, TableSpace
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
@@ -33,7 +37,13 @@ if TYPE_CHECKING:
     import optuna
 
 PROPOSE, OPTUNA = "propose", ("tpe", "gp")
-METHODS = (PROPOSE, "random", "evolution", "nsga2", *OPTUNA)
+# By method, how `propose` selects architectures.
+SELECTIONS: Mapping[str, Select] = {
+    PROPOSE: select_by_improvement,
+    "optimistic": select_optimistic,
+    "scalarised": select_by_scalarisation,
+}
+METHODS = (*SELECTIONS, "random", "evolution", "nsga2", *OPTUNA)
 COUNTS = (25, 50, 100, 200)  # evaluations after which a search is judged
 POPULATION = 10  # of evolution and NSGA-II
 # Architectures that `propose` selects at once, while there are fewer evaluations than the first number.
@@ -110,6 +120,7 @@ class ProposalBenchmark:
             for o, c in zip(objectives, values.T, strict=True)
         ]
         self.reference = [published.get(o, w) for o, w in zip(objectives, worst, strict=True)]
+        self._raw_features: dict[str, Mapping[str, float]] = {}  # of all searches
         self.best_cost = float(minimised(values, objectives)[:, 0].min())
 
     def run(self, method: str, seed: int, count: int) -> list[str]:
@@ -120,8 +131,8 @@ class ProposalBenchmark:
             seed: seed of the method.
             count: number of evaluations.
         """
-        if method == PROPOSE:
-            return self._propose(seed, count)
+        if method in SELECTIONS:
+            return self._propose(SELECTIONS[method], seed, count)
         return self._optuna(method, seed, count) if method in OPTUNA else self._algorithm(method, seed, count)
 
     def evaluate(self, names: Sequence[str]) -> ProposalEvaluation:
@@ -133,15 +144,17 @@ class ProposalBenchmark:
             self.true_values.relative_hypervolume(names, self.objectives, self.reference),
         )
 
-    def _propose(self, seed: int, count: int) -> list[str]:
+    def _propose(self, select: Select, seed: int, count: int) -> list[str]:
         learned = [name for name in self.objectives if name not in EXACT_OBJECTIVES]
-        predictor = CachedPredictor(ObjectivePredictor(self.rlm), self.space)
+        with_layers = any(name.startswith(LATENCY_PREFIX) for name in learned)
+        predictor = CachedPredictor(ObjectivePredictor(self.rlm), self.space, with_layers, self._raw_features)
         surrogate = OnlineSurrogate(predictor, learned, graph_surrogates(self.rlm.surrogates))
         settings = SearchSettings(self.space.name, self.objectives, seed=seed)
+        pool = CandidatePool(self.space, seed)
         found: list[str] = []
         while len(found) < count:
             size = next(size for limit, size in BATCH_SIZES if len(found) < limit)
-            names = propose(surrogate, settings, min(size, count - len(found)))
+            names = propose(surrogate, settings, min(size, count - len(found)), pool=pool, select=select)
             if not names:
                 break
             values = self.true_values.measured_values(names, learned).tolist()

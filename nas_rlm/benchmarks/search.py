@@ -15,6 +15,7 @@ import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.active_search import propose
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.lookup import LabelledPredictor, TablePredictor, TableSpace
 from nas_rlm.search.loop import Predictor, SamplingPredictor, search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
@@ -179,9 +180,10 @@ def _choose_rows(
     """Rows that active search proposes, with the objectives of the search as targets."""
     objectives = settings.objectives
     surrogate = OnlineSurrogate(CachedPredictor(model, space), objectives, {})
+    pool = CandidatePool(space, settings.seed)
     for round_index in range(SELECTION_ROUNDS):
         count = (num_labels - len(surrogate.measurements)) // (SELECTION_ROUNDS - round_index)
-        names = propose(surrogate, settings, count)
+        names = propose(surrogate, settings, count, pool=pool)
         values = true_values.measured_values(names, objectives).tolist()
         surrogate.update(
             [

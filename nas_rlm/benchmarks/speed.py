@@ -21,6 +21,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.benchmarks.baselines.cost import flops
 from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
+from nas_rlm.benchmarks.study_speed import time_suggestions
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
 from nas_rlm.data.genome import Genome
@@ -51,6 +52,7 @@ NUM_MEASURED = (20, 200)  # networks on a new device
 MIXED_SPACES = ("fbnet", "ofa_mbv3")  # whose networks a new device measures as networks of no space
 NOISE = 0.05  # of their latencies, which are otherwise proportional to multiply-accumulates
 NUM_STEPS = 20  # of pretraining
+MAX_TRIALS = 200  # of a study
 MATRIX_SIZE = 2048  # rows and columns of the matrix product
 TEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)  # tokens
 MAX_SETTING = 10**7  # networks, runs or evaluations
@@ -441,6 +443,11 @@ def count_operations(network: Network, ids: Tensor) -> float:
     return batch_size * (2.0 * length * matrices + config.size * 4.0 * length**2 * width)
 
 
+def time_study(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time the suggestions of a study."""
+    return time_suggestions(rlm, min(settings.count, MAX_TRIALS), settings.runs, settings.seed)
+
+
 PARTS: Mapping[str, Callable[[RLM, SpeedSettings], Cases]] = {
     "end-to-end": time_end_to_end,
     "text": time_text,
@@ -450,6 +457,7 @@ PARTS: Mapping[str, Callable[[RLM, SpeedSettings], Cases]] = {
     "roofline": time_roofline,
     "learning": time_training,
     "search": time_search,
+    "study": time_study,
     "start": time_command,
     "new-device": time_new_device,
     "growth": time_growth,

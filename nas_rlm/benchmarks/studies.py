@@ -18,6 +18,7 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.algorithms import ALGORITHM_CLASSES
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate, level_name
 from nas_rlm.search.lookup import TablePredictor, TableSpace
@@ -190,18 +191,19 @@ class StudyBenchmark:
     def _study(self, trainings: Trainings, seed: int) -> None:
         """Spend them as a study does, see `nas_rlm.study.suggestion`."""
         budgets, settings = trainings.budgets, SearchSettings(self.space.name, (ACCURACY,), seed=seed)
-        predictor = CachedPredictor(ObjectivePredictor(self.rlm), self.space, self._raw_features)
+        predictor = CachedPredictor(ObjectivePredictor(self.rlm), self.space, False, self._raw_features)
         sources = graph_surrogates(self.rlm.surrogates)
         surrogate = (
             FidelitySurrogate(predictor, (ACCURACY,), sources, (ACCURACY,), budgets)
             if len(budgets) > 1
             else OnlineSurrogate(predictor, (ACCURACY,), sources)
         )
+        pool = CandidatePool(self.space, seed)
         while True:
             if isinstance(surrogate, FidelitySurrogate):
-                name = choose_next(surrogate, settings)
+                name = choose_next(surrogate, settings, pool=pool)
             else:
-                name = next(iter(propose(surrogate, settings, 1)), None)
+                name = next(iter(propose(surrogate, settings, 1, pool=pool)), None)
             if name is None or trainings.train(name) is None:
                 return
             levels = range(trainings.levels[name] + 1)

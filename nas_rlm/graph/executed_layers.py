@@ -118,10 +118,17 @@ def executed_layers(body: Body) -> dict[str, float]:
         max_side = max([layer.side for layer in layers if layer.side], default=1)
         for layer, count in layers.items():
             stage = f"@{round(math.log2(max_side / layer.side))}" if layer.side else ""
-            for term, value in zip(TERMS, layer.terms, strict=True):
-                for name in (f"{mode}/{layer.type}{stage}:{term}", f"{mode}/{ANY}:{term}"):
-                    named[name] = named.get(name, 0.0) + count * value
+            of_type, of_any = _sum_names(f"{mode}/{layer.type}{stage}"), _sum_names(f"{mode}/{ANY}")
+            for name, any_name, value in zip(of_type, of_any, layer.terms, strict=True):
+                named[name] = named.get(name, 0.0) + count * value
+                named[any_name] = named.get(any_name, 0.0) + count * value
     return named
+
+
+@lru_cache(maxsize=1 << 12)
+def _sum_names(prefix: str) -> tuple[str, ...]:
+    """Return the names of the sums of all `TERMS`."""
+    return tuple([f"{prefix}:{term}" for term in TERMS])
 
 
 def layers_of(body: Body, mode: str) -> Layers:

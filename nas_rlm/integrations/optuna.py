@@ -99,6 +99,7 @@ class RLMSampler(BaseSampler):
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         self._suggester = Suggester(self.space, rlm, self.settings)
         self._random = RandomSampler(seed)
+        self._candidates: list[str] = []  # of all suggestions
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -123,10 +124,11 @@ class RLMSampler(BaseSampler):
         labelled = [row.select(self.settings.learned) for row in rows]
         unfinished = [self._name(other.params) for other in others if not other.state.is_finished()]
         pending = [name for name in unfinished if name]
-        suggestions = self._suggester.suggest(labelled, pending, 1)
-        if not suggestions:
+        suggestions = self._suggester.suggest(labelled, pending, 1, self._candidates)
+        self._candidates += suggestions.candidates
+        if not suggestions.trials:
             raise ValueError(f"each architecture of {self.space.name} has a trial: there are no others")
-        genome = self.space.encode(self.space.parse(suggestions[0].architecture))
+        genome = self.space.encode(self.space.parse(suggestions.trials[0].architecture))
         return {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
 
     def sample_independent(

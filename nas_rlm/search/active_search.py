@@ -14,15 +14,8 @@ import numpy as np
 
 from nas_rlm.data.tables import Row
 from nas_rlm.search.acquisition import initial_design, select_candidates
-from nas_rlm.search.candidate_pool import (
-    FIRST_POOL_SIZE,
-    MAX_POOL_SIZE,
-    NUM_CHILDREN,
-    NUM_RANDOM,
-    CandidatePool,
-)
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.improvement_search import first_design, select_by_improvement
-from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.loop import EvaluationLog, search
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
@@ -35,6 +28,8 @@ CONFIRMATION_BATCH_SIZE = 5  # measurements at a time that confirm the front in 
 
 NUM_PARENTS = 10  # most promising candidates whose mutations become candidates
 
+# From a surrogate, settings, candidates, the number to select and pending architectures to the selected ones.
+Select = Callable[[OnlineSurrogate, SearchSettings, Sequence[str], int, Sequence[str]], list[str]]
 MeasureFunction = Callable[[Sequence[str]], Sequence[Row]]  # from architectures to rows with measured values
 
 
@@ -115,37 +110,41 @@ def propose(
     settings: SearchSettings,
     max_candidates: int,
     pending: Sequence[str] = (),
-    candidates: Sequence[str] | None = None,
+    pool: CandidatePool | None = None,
+    select: Select = select_by_improvement,
 ) -> list[str]:
     """Select the architectures to measure next, by expected hypervolume improvement.
 
     Args:
         surrogate: updated with all measurements so far; while they are too few to predict, architectures that
-            the model ranks high and random ones are returned. It keeps the features of candidates, so that
-            later calls are faster.
+            the model ranks high and random ones are returned.
         settings: objectives, constraints and seed.
         max_candidates: select as many; fewer only where no others are left.
         pending: architectures whose measurements are under way. They are not selected, and their predicted
             values count as if they were measured.
-        candidates: select among these; by default among all of the space.
+        pool: the candidates, to which others are added; those of earlier calls are best kept. By default new
+            ones of the space.
+        select: selects them once the surrogate can predict.
 
     Returns:
         Architectures in the space's notation.
     """
-    space = surrogate.space if candidates is None else TableSpace(surrogate.space, candidates)
+    pool = pool or CandidatePool(surrogate.space, settings.seed)
     excluded = {*pending, *surrogate.measurements}
-    rng = np.random.default_rng([settings.seed, len(excluded)])
-    pool = CandidatePool(space, excluded, rng)
-    pool.add(surrogate.cached_predictor.known_names[-MAX_POOL_SIZE:])
-    pool.add_random(max(FIRST_POOL_SIZE - len(pool.names), NUM_RANDOM))
-    pool.add_missing(max_candidates)
+    surrogate.forget_predictions()
+    pool.grow()
     if not surrogate.is_ready:
-        shuffled = rng.permutation(list(pool.names)).tolist()
-        return first_design(surrogate, settings, shuffled, max_candidates, pending)
-    pool.add_children(_measured_front(surrogate, settings), NUM_CHILDREN)
-    best = select_by_improvement(surrogate, settings, list(pool.names), NUM_PARENTS, pending)
-    pool.add_children(best, NUM_CHILDREN)
-    return select_by_improvement(surrogate, settings, list(pool.names), max_candidates, pending)
+        candidates = pool.candidates(excluded, max_candidates)
+        rng = np.random.default_rng([settings.seed, len(excluded)])
+        return first_design(
+            surrogate, settings, rng.permutation(candidates).tolist(), max_candidates, pending
+        )
+    pool.add_children(_measured_front(surrogate, settings), max_candidates)
+    candidates = pool.candidates(excluded, max_candidates)
+    best = select(surrogate, settings, candidates, NUM_PARENTS, pending)
+    pool.add_children(best, max_candidates)
+    candidates = pool.candidates(excluded, max_candidates)
+    return select(surrogate, settings, candidates, max_candidates, pending)
 
 
 def _measured_front(surrogate: OnlineSurrogate, settings: SearchSettings) -> list[str]:
@@ -164,7 +163,5 @@ def current_result(
         settings: settings of the result.
         names: architectures in the space's notation.
     """
-    space = surrogate.space
-    architectures = [space.parse(name) for name in names]
-    values = surrogate.predict(space, architectures, settings.all_objectives, settings.quantile_levels)
+    values = surrogate.predict_names(names, settings.all_objectives, settings.quantile_levels)
     return SearchResult(settings, list(names), values, surrogate.status(names))

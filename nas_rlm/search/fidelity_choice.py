@@ -10,13 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from nas_rlm.search.active_search import propose
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
 from nas_rlm.search.improvement_search import cost_distributions, reference_point
 from nas_rlm.search.settings import SearchSettings
 
 
 def choose_next(
-    surrogate: FidelitySurrogate, settings: SearchSettings, pending: Sequence[str] = ()
+    surrogate: FidelitySurrogate,
+    settings: SearchSettings,
+    pending: Sequence[str] = (),
+    pool: CandidatePool | None = None,
 ) -> str | None:
     """Choose the architecture to evaluate next: a new one, or a paused one that is continued.
 
@@ -28,15 +32,16 @@ def choose_next(
         surrogate: updated with all values so far.
         settings: objectives, constraints and seed.
         pending: architectures whose evaluations are under way.
+        pool: new architectures to choose from, see `propose`.
 
     Returns:
         The architecture in the space's notation; None if there is none.
     """
     if surrogate.predicts_full_budget:
-        return _largest_improvement(surrogate, settings, pending)
+        return _largest_improvement(surrogate, settings, pending, pool)
     if promoted := _promoted(surrogate, settings, pending):
         return promoted
-    return next(iter(propose(surrogate, settings, 1, pending)), None)
+    return next(iter(propose(surrogate, settings, 1, pending, pool)), None)
 
 
 def _promoted(surrogate: FidelitySurrogate, settings: SearchSettings, pending: Sequence[str]) -> str | None:
@@ -59,11 +64,14 @@ def _promoted(surrogate: FidelitySurrogate, settings: SearchSettings, pending: S
 
 
 def _largest_improvement(
-    surrogate: FidelitySurrogate, settings: SearchSettings, pending: Sequence[str]
+    surrogate: FidelitySurrogate,
+    settings: SearchSettings,
+    pending: Sequence[str],
+    pool: CandidatePool | None,
 ) -> str | None:
     """The architecture with the largest expected improvement for the cost that is left of its training."""
     full, levels = surrogate.budgets[-1], surrogate.levels
-    costs = dict.fromkeys(propose(surrogate, settings, 1, pending), full)
+    costs = dict.fromkeys(propose(surrogate, settings, 1, pending, pool), full)
     costs |= {
         name: full - surrogate.budgets[level]
         for name, level in levels.items()

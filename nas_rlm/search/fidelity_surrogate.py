@@ -96,7 +96,6 @@ class FidelitySurrogate(OnlineSurrogate):
         self.observed: dict[str, Row] = {}
         self._levels: dict[tuple[str, int], _Level] = {}
         self._definitions: dict[str, GraphFeatures] = {}
-        self._distributions: dict[tuple[str, int, tuple[str, ...]], PredictiveDistribution] = {}
 
     def update(self, rows: Sequence[Row]) -> None:
         """Add values and learn from them.
@@ -104,7 +103,6 @@ class FidelitySurrogate(OnlineSurrogate):
         Args:
             rows: architectures with all values that they have so far, see `observed`.
         """
-        self._distributions = {}
         for row in rows:
             self.observed[row.arch_str] = row
         for objective in self.varying:
@@ -112,19 +110,25 @@ class FidelitySurrogate(OnlineSurrogate):
                 self._update_level(objective, level)
         fitted = [all((o, level) in self._levels for o in self.varying) for level in range(len(self.budgets))]
         self._set_target(max((level for level, is_fitted in enumerate(fitted) if is_fitted), default=0))
-        fixed = [name for name in self.objectives if name not in self.varying]
-        labelled = [row for row in self.observed.values() if all(row.is_measured(name) for name in fixed)]
-        if fixed and len(labelled) >= MIN_LABELS:
-            if is_refit := len(labelled) >= REFIT_GROWTH * self._num_fitted_labels:
-                self._num_fitted_labels = len(labelled)
-            self.surrogates |= {name: self._fit(name, labelled, is_refit) for name in fixed}
+        if self._fixed:
+            self._count_labels()
+
+    @property
+    def _fixed(self) -> list[str]:
+        """The objectives that do not depend on the budget."""
+        return [name for name in self.objectives if name not in self.varying]
+
+    @property
+    def _labelled_rows(self) -> list[Row]:
+        """The rows that have all objectives which do not depend on the budget."""
+        rows = self.observed.values()
+        return [row for row in rows if all(row.is_measured(name) for name in self._fixed)]
 
     @property
     def is_ready(self) -> bool:
         """Whether there are enough labels at a budget."""
-        return all((objective, self.target) in self._levels for objective in self.varying) and all(
-            name in self.surrogates for name in self.objectives if name not in self.varying
-        )
+        is_fitted = all((objective, self.target) in self._levels for objective in self.varying)
+        return is_fitted and (self._num_fitted > 0 or not self._fixed)
 
     @property
     def predicts_full_budget(self) -> bool:
@@ -149,6 +153,7 @@ class FidelitySurrogate(OnlineSurrogate):
 
     def _set_target(self, level: int) -> None:
         self.target = level
+        self.forget_predictions()
         self.measurements = {name: self._at_target(row) for name, row in self.observed.items()}
 
     @property
@@ -215,15 +220,12 @@ class FidelitySurrogate(OnlineSurrogate):
             self._definitions[objective] = self._graph_features(objective, rows)
         return self._definitions[objective]
 
-    def _predictive_distribution(self, names: Sequence[str], objective: str) -> PredictiveDistribution:
+    def _predict_new(self, names: Sequence[str], objective: str) -> PredictiveDistribution:
         """The predictive distribution of values at the target budget."""
         if objective not in self.varying:
-            return super()._predictive_distribution(names, objective)
-        key = objective, self.target, tuple(names)
-        if key not in self._distributions:
-            features = self._transform(self._definitions[objective], objective, names)
-            self._distributions[key] = self._at_level(objective, names, features, self.target)
-        return self._distributions[key]
+            return super()._predict_new(names, objective)
+        features = self._transform(self._definitions[objective], objective, names)
+        return self._at_level(objective, names, features, self.target)
 
     def _at_level(
         self, objective: str, names: Sequence[str], features: Tensor, level: int

@@ -113,15 +113,15 @@ def cost_distributions(
         names: N architectures in the space's notation.
     """
     objectives, learned = settings.all_objectives, surrogate.objectives
-    architectures = [surrogate.space.parse(name) for name in names]
-    values = surrogate.predict(surrogate.space, architectures, objectives, settings.quantile_levels)
+    values = surrogate.predict_names(names, objectives, settings.quantile_levels)
     status = surrogate.status(names)
     feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
     sampled = np.repeat(settings.medians(values)[:, :, None], NUM_QUANTILES, axis=2)
     for k, name in enumerate(objectives):
         if name in learned:
-            sampled[:, k] = surrogate.predict(surrogate.space, architectures, [name], LEVELS.tolist())[:, 0]
-    costs = np.stack([settings.costs(sampled[..., s]) for s in range(NUM_QUANTILES)], axis=-1)
+            sampled[:, k] = surrogate.predict_names(names, [name], LEVELS.tolist())[:, 0]
+    rows = settings.costs(sampled.swapaxes(1, 2).reshape(-1, len(objectives)))
+    costs = rows.reshape(len(names), NUM_QUANTILES, -1).swapaxes(1, 2).copy()
     for constraint in settings.parsed_constraints:
         k = objectives.index(constraint.objective)
         violated = np.stack([constraint.violation(column) > 0 for column in sampled[:, k].T], axis=1)

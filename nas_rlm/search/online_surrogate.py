@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,6 +50,7 @@ class CachedPredictor:
     Args:
         model: the predictor.
         space: the search space.
+        with_layers: compute features of executed layers, which only latencies need.
         computed: raw features by architecture that several predictors share; new ones are added to it.
     """
 
@@ -56,12 +58,13 @@ class CachedPredictor:
         self,
         model: SamplingPredictor,
         space: SearchSpace[Any],
+        with_layers: bool = True,
         computed: dict[str, Mapping[str, float]] | None = None,
     ) -> None:
-        self.model, self.space = model, space
-        self._computed = {} if computed is None else computed
+        self.model, self.space, self._with_layers = model, space, with_layers
         self._predictions: dict[tuple[str, str], np.ndarray] = {}
-        self._raw_features: dict[str, Mapping[str, float]] = {}
+        self._raw_features = {} if computed is None else computed
+        self._graph_features: dict[bytes, Mapping[str, float]] = {}  # by hash of a text
 
     def predict(
         self, names: Sequence[str], objectives: Sequence[str], quantiles: Sequence[float]
@@ -101,24 +104,23 @@ class CachedPredictor:
         for name, of_architecture in zip(names, values, strict=True):
             self._predictions.setdefault((key, name), of_architecture)
 
-    @property
-    def known_names(self) -> list[str]:
-        """The architectures whose raw features were computed, in this order."""
-        return list(self._raw_features)
-
     def raw_features(self, names: Sequence[str]) -> list[Mapping[str, float]]:
         """Return the raw features of N architectures: their graph features and genomes.
 
         See `nas_rlm.data.synthetic.graph_features` and `nas_rlm.data.genome`.
         """
-        new = [name for name in dict.fromkeys(names) if name not in self._computed]
+        new = [name for name in dict.fromkeys(names) if name not in self._raw_features]
         architectures = [self.space.parse(name) for name in new]
         texts = from_architectures(self.space, architectures)
-        graphs = synthetic.graph_features_of_texts(texts, MAX_CHAIN_LENGTH, with_layers=True)
-        genomes = [genome_features(self.space, architecture) for architecture in architectures]
-        features = [graph | genome for graph, genome in zip(graphs, genomes, strict=True)]
-        self._computed.update(zip(new, features, strict=True))
-        self._raw_features |= {name: self._computed[name] for name in names}
+        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
+        distinct = {k: t for k, t in zip(keys, texts, strict=True) if k not in self._graph_features}
+        computed = synthetic.graph_features_of_texts(distinct.values(), MAX_CHAIN_LENGTH, self._with_layers)
+        self._graph_features.update(zip(distinct, computed, strict=True))
+        for name, architecture, key in zip(new, architectures, keys, strict=True):
+            self._raw_features[name] = {
+                **self._graph_features[key],
+                **genome_features(self.space, architecture),
+            }
         return [self._raw_features[name] for name in names]
 
 
@@ -146,7 +148,6 @@ class OnlineSurrogate:
 
     Attributes:
         measurements: by architecture, a row for each measured network; without values where it failed.
-        surrogates: by objective, a fitted surrogate once there are `MIN_LABELS` complete rows.
         space_surrogates: the existing surrogates of this space.
     """
 
@@ -160,17 +161,25 @@ class OnlineSurrogate:
         self.space = cached_predictor.space
         earlier_names = {name: f"{name} before" for name in self.objectives}
         self.space_surrogates = [s.renamed(earlier_names) for s in surrogates.get(self.space.name, ())]
-        self.surrogates: dict[str, FeatureSurrogate] = {}
         self.measurements: dict[str, Row] = {}
         self._sources = {**surrogates, self.space.name: self.space_surrogates}
         self._features: dict[tuple[str, str], Tensor] = {}
         self._repetitions: dict[str, list[Row]] = {}
-        self._num_fitted_labels = 0
+        self._num_first = self._num_fitted = 0  # labels of the first and of the last fit of hyperparameters
+        self._fitted: dict[str, tuple[int, FeatureSurrogate]] = {}
+        self._surrogates: dict[str, FeatureSurrogate] = {}
+        self._distributions: dict[str, dict[str, tuple[float, float]]] = {}
+        self._templates: dict[str, PredictiveDistribution] = {}
 
     @property
     def is_ready(self) -> bool:
         """Whether there were enough measurements to fit surrogates."""
-        return bool(self.surrogates)
+        return self._num_fitted > 0
+
+    @property
+    def surrogates(self) -> dict[str, FeatureSurrogate]:
+        """By objective, the surrogate that is fitted to all labels; empty while these are too few."""
+        return {name: self.surrogate_of(name) for name in self.objectives} if self.is_ready else {}
 
     @property
     def successful_rows(self) -> list[Row]:
@@ -179,15 +188,20 @@ class OnlineSurrogate:
         return [row for row in rows if all(row.is_measured(name) for name in self.objectives)]
 
     @property
+    def _labelled_rows(self) -> list[Row]:
+        """The rows that surrogates are fitted to."""
+        return self.successful_rows
+
+    @property
     def failed_names(self) -> set[str]:
         """The architectures that were measured and lack an objective."""
         return set(self.measurements).difference(row.arch_str for row in self.successful_rows)
 
     def update(self, rows: Sequence[Row]) -> None:
-        """Add measurements and learn from them.
+        """Add measurements; surrogates learn from them when they are used next.
 
-        Hyperparameters are fitted again only once the number of labels has grown by `REFIT_GROWTH`. The first
-        fit selects the sources of transfer.
+        Hyperparameters are fitted again only once the number of labels has grown by `REFIT_GROWTH`. Labels of
+        the first fit select the sources of transfer.
 
         Args:
             rows: measured networks; a row that lacks an objective is a network that the device cannot run.
@@ -196,34 +210,54 @@ class OnlineSurrogate:
         for row in rows:
             self._repetitions.setdefault(row.arch_str, []).append(row)
             self.measurements[row.arch_str] = _mean_row(self._repetitions[row.arch_str])
-        labelled = self.successful_rows
-        if len(labelled) >= MIN_LABELS:
-            if is_refit := len(labelled) >= REFIT_GROWTH * self._num_fitted_labels:
-                self._num_fitted_labels = len(labelled)
-            self.surrogates = {name: self._fit(name, labelled, is_refit) for name in self.objectives}
+        self._count_labels()
 
-    def _fit(self, objective: str, rows: Sequence[Row], is_refit: bool) -> FeatureSurrogate:
-        """Fit a surrogate, or only condition the former one on the labels."""
+    def _count_labels(self) -> None:
+        """Decide whether hyperparameters are fitted again, from the number of labels."""
+        count = len(self._labelled_rows)
+        if count >= max(MIN_LABELS, REFIT_GROWTH * self._num_fitted):
+            self._num_first, self._num_fitted = self._num_first or count, count
+        self.forget_predictions()
+        self._surrogates = {}
+
+    def forget_predictions(self) -> None:
+        """Compute predictions anew, so that they do not depend on which ones were computed before."""
+        self._distributions, self._templates = {}, {}
+
+    def surrogate_of(self, objective: str) -> FeatureSurrogate:
+        """Return the surrogate of an objective, fitted to all labels; there are at least `MIN_LABELS`."""
+        if objective not in self._surrogates:
+            self._surrogates[objective] = self._fit(objective, self._labelled_rows)
+        return self._surrogates[objective]
+
+    def _fit(self, objective: str, rows: Sequence[Row]) -> FeatureSurrogate:
+        """Fit a surrogate to the labels of the last fit, and add those that came after it."""
         names = [row.arch_str for row in rows]
         values = np.array([row.targets[objective] for row in rows])
-        former = self.surrogates.get(objective)
-        is_latency = is_few_label_latency(rows, objective)
-        if former is None or isinstance(former, LatencySurrogate) != is_latency:
-            self._features = {key: value for key, value in self._features.items() if key[0] != objective}
-            select = self._latency_features if is_latency else self._graph_features
-            features: LatencyFeatures | GraphFeatures = select(objective, rows)
-            former = None
-        else:
-            features = former.graph_features
-        inputs = self._transform(features, objective, names)
-        if former is not None and not is_refit:
-            if isinstance(former, LatencySurrogate):
-                return former.conditioned(inputs, values)
-            return former.conditioned(inputs, values[:, None])
-        if isinstance(features, LatencyFeatures):
-            return LatencySurrogate.fit(features, inputs, values, objective)
-        fitted = fit_features(features, inputs, values[:, None], [objective], weighted=False)
-        return fitted.conditioned(inputs, values[:, None])
+        count = self._num_fitted
+        num_labels, fitted = self._fitted.get(objective, (0, None))
+        if fitted is None or num_labels < count:
+            features = fitted.graph_features if fitted else None
+            is_latency = is_few_label_latency(rows[:count], objective)
+            if features is None or isinstance(features, LatencyFeatures) != is_latency:
+                self._features = {key: value for key, value in self._features.items() if key[0] != objective}
+                select = self._latency_features if is_latency else self._graph_features
+                features = select(objective, rows[: self._num_first])
+            inputs = self._transform(features, objective, names[:count])
+            if isinstance(features, LatencyFeatures):
+                complete = LatencySurrogate.fit(features, inputs, values[:count], objective)
+                fitted = complete.without_unlikely_models()
+            else:
+                labels = values[:count, None]
+                fitted = fit_features(features, inputs, labels, [objective], weighted=False)
+                fitted = fitted.conditioned(inputs, labels)
+            self._fitted[objective] = count, fitted
+        if len(rows) == count:
+            return fitted
+        inputs = self._transform(fitted.graph_features, objective, names)
+        if isinstance(fitted, LatencySurrogate):
+            return fitted.extended(inputs, values)
+        return fitted.conditioned(inputs, values[:, None], weighted=False)
 
     def _latency_features(self, objective: str, rows: Sequence[Row]) -> LatencyFeatures:
         """Features of a latency with few labels; the sources are other devices."""
@@ -245,11 +279,14 @@ class OnlineSurrogate:
     def _transform(
         self, graph_features: GraphFeatures | LatencyFeatures, objective: str, names: Sequence[str]
     ) -> Tensor:
-        """Cached features of architectures: float64 [N, D]."""
+        """Cached features of architectures, float64 [N, D] with the precision of float32.
+
+        Single precision makes them independent of which features were computed together.
+        """
         new = [name for name in dict.fromkeys(names) if (objective, name) not in self._features]
-        features = graph_features.transform(self.cached_predictor.raw_features(new))
+        features = graph_features.transform(self.cached_predictor.raw_features(new)).float()
         self._features.update(zip(((objective, name) for name in new), features, strict=True))
-        return torch.stack([self._features[objective, name] for name in names])
+        return torch.stack([self._features[objective, name] for name in names]).double()
 
     def prior_medians(self, names: Sequence[str], objective: str) -> np.ndarray | None:
         """Return what is known of an objective without labels: float64 [N], or None.
@@ -307,7 +344,12 @@ class OnlineSurrogate:
             objectives: K names.
             quantiles: Q quantile levels.
         """
-        names = [str(a) for a in architectures]
+        return self.predict_names([str(a) for a in architectures], objectives, quantiles)
+
+    def predict_names(
+        self, names: Sequence[str], objectives: Sequence[str], quantiles: Sequence[float] = QUANTILE_LEVELS
+    ) -> np.ndarray:
+        """Return the same as `predict` for architectures in the space's notation."""
         values = np.empty((len(names), len(objectives), len(quantiles)))
         predicted = self._predicted_by_model(objectives)
         if predicted:
@@ -316,9 +358,10 @@ class OnlineSurrogate:
             )
         for k, objective in enumerate(objectives):
             if objective in self.objectives:
-                rows = [self.measurements.get(name) for name in names]
-                if not all(row and row.is_measured(objective) for row in rows):
-                    values[:, k] = self._predictive_distribution(names, objective).quantiles(quantiles)
+                unknown = [i for i, name in enumerate(names) if not self._is_measured(name, objective)]
+                if unknown:
+                    distribution = self._predictive_distribution([names[i] for i in unknown], objective)
+                    values[unknown, k] = distribution.quantiles(quantiles)
                 insert_measurements(values[:, k], names, objective, self.measurements)
         return values
 
@@ -357,8 +400,25 @@ class OnlineSurrogate:
                 insert_measurements(values[:, :, k], names, objective, self.measurements)
         return values
 
+    def _is_measured(self, name: str, objective: str) -> bool:
+        """Whether an architecture has a measured value of an objective."""
+        row = self.measurements.get(name)
+        return row is not None and row.is_measured(objective)
+
     def _predictive_distribution(self, names: Sequence[str], objective: str) -> PredictiveDistribution:
-        surrogate = self.surrogates[objective]
+        """The predictive distribution of architectures, of which each is predicted once for given labels."""
+        known = self._distributions.setdefault(objective, {})
+        new = [name for name in dict.fromkeys(names) if name not in known]
+        if new or objective not in self._templates:
+            predicted = self._predict_new(new, objective)
+            self._templates[objective] = predicted
+            known.update(zip(new, zip(predicted.mean, predicted.std, strict=True), strict=True))
+        mean, std = np.array([known[name] for name in names]).reshape(-1, 2).T
+        return replace(self._templates[objective], mean=mean, std=std)
+
+    def _predict_new(self, names: Sequence[str], objective: str) -> PredictiveDistribution:
+        """The predictive distribution of architectures by the surrogate of an objective."""
+        surrogate = self.surrogate_of(objective)
         return surrogate.predict(self._transform(surrogate.graph_features, objective, names), objective)
 
     def _predicted_by_model(self, objectives: Sequence[str]) -> list[int]:

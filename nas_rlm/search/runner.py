@@ -19,6 +19,7 @@ from nas_rlm.devices.profiler import Plan
 from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
 from nas_rlm.search.active_search import MeasureFunction, active_search, propose
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
 from nas_rlm.search.lookup import (
     ROWS_IN_MEMORY,
@@ -387,7 +388,7 @@ def propose_architectures(
     )
     surrogate.update(rows)
     if candidates is not None:
-        candidates = check_candidates(search_space, candidates)
+        search_space = TableSpace(search_space, check_candidates(search_space, candidates))
     if not surrogate.is_ready:
         warnings.warn(
             f"{len(rows)} labels of {','.join(surrogate.objectives)} for {search_space.name}: the"
@@ -397,6 +398,7 @@ def propose_architectures(
             stacklevel=2,
         )
     with without_novelty_warnings():
-        names = propose(surrogate, settings, max_architectures, candidates=candidates)
+        pool = CandidatePool(search_space, seed)
+        names = propose(surrogate, settings, max_architectures, pool=pool)
     _warn_of_novel(rlm, search_space, names, [o for o in settings.all_objectives if o not in learned])
     return names

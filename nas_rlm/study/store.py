@@ -45,18 +45,16 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What architectures were suggested from.
+class Suggestions:
+    """Suggested architectures.
 
     Args:
-        num_results: number of results, see `TrialStore.results`.
-        pending: architectures of running trials.
-        count: number of suggested architectures.
+        trials: the architectures.
+        candidates: further candidates that they were selected from, which later suggestions use as well.
     """
 
-    num_results: int
-    pending: tuple[str, ...]
-    count: int
+    trials: Sequence[Suggestion]
+    candidates: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Suggest = Callable[[int], Sequence[Suggestion]]  # from a number of architectures
+Suggest = Callable[[int], Suggestions]  # from a number of architectures
 
 
 class TrialStore:
@@ -112,7 +110,7 @@ class TrialStore:
         finished: the trials that are complete or failed, in the order in which they finished.
         results: the results of evaluations in the order in which they arrived, also those of paused trials.
         cost: cost of all evaluations, see `Trial.cost`.
-        asks: what the trials were suggested from, in order.
+        candidates: candidates that were added with suggestions, in order.
         reporter: records the values of a step of a trial, for `Trial.report`.
     """
 
@@ -125,7 +123,7 @@ class TrialStore:
         self.finished: list[Trial] = []
         self.results: list[TrialResult] = []
         self.cost = 0.0
-        self.asks: list[Ask] = []
+        self.candidates: list[str] = []
         self.reporter: Callable[[Trial, int, Values], None] | None = None
         self._size = self._num_lines = 0  # of the log that was read
 
@@ -197,7 +195,7 @@ class TrialStore:
     def add(self, suggestion: Suggestion, result: Result) -> Trial:
         """Add a trial that was evaluated before."""
         with self._locked():
-            (trial,) = self._ask(lambda count: [suggestion], 1, "", is_suggested=False)
+            (trial,) = self._ask(lambda count: Suggestions([suggestion]), 1, "", is_suggested=False)
             self._append(self._result_event(trial, result, is_added=True))
             return trial
 
@@ -280,7 +278,8 @@ class TrialStore:
         """Add or continue trials whose evaluations cost at most as much; none if nothing is left to spend."""
         if max_cost <= 0:
             return []
-        suggestions, first = suggest(count), len(self.trials)
+        suggested, first = suggest(count), len(self.trials)
+        suggestions, candidates = suggested.trials, [*suggested.candidates]
         if self.budgets and is_suggested and suggestions:
             name = suggestions[0].architecture
             paused = next((t for t in self.trials if t.state == PAUSED and t.architecture == name), None)
@@ -288,7 +287,9 @@ class TrialStore:
             if next(budget for budget in self.budgets if budget > reached) - reached > max_cost:
                 return []
             if paused:
-                self._append({"event": "continue", "trial": paused.number, "owner": owner})
+                self._append(
+                    {"event": "continue", "trial": paused.number, "owner": owner, "candidates": candidates}
+                )
                 return [paused]
         entries = [
             {"architecture": s.architecture, "seed": self._trial_seed(first + i)}
@@ -297,7 +298,7 @@ class TrialStore:
         ]
         if entries:
             kind = "ask" if is_suggested else "add"
-            self._append({"event": kind, "trials": entries, "owner": owner})
+            self._append({"event": kind, "trials": entries, "owner": owner, "candidates": candidates})
         return self.trials[first:]
 
     def _evaluation_directory(self, number: int, budget: float | None) -> Path:
@@ -334,9 +335,8 @@ class TrialStore:
     def _apply(self, event: Mapping[str, Any]) -> None:
         """Change the trials as an event says."""
         kind = event["event"]
+        self.candidates += event.get("candidates", ())
         if kind in ("ask", "add"):
-            if kind == "ask":
-                self._remember_ask(len(event["trials"]))
             for entry in event["trials"]:
                 number, budget = len(self.trials), None
                 if self.budgets:
@@ -354,7 +354,6 @@ class TrialStore:
             trial.owner, trial.evaluation, trial.steps = event["owner"], event["evaluation"], {}
             trial.attempts += 1
         elif kind == "continue":
-            self._remember_ask(1)
             reached = max(trial.budget_values)
             trial.state, trial.owner, trial.resume_from = RUNNING, event["owner"], trial.directory
             trial.budget = next(budget for budget in self.budgets if budget > reached)
@@ -366,11 +365,6 @@ class TrialStore:
             self._apply_result(trial, event)
         else:
             raise ValueError(kind)
-
-    def _remember_ask(self, count: int) -> None:
-        """Keep what a number of architectures were suggested from."""
-        pending = tuple(trial.architecture for trial in self.running())
-        self.asks.append(Ask(len(self.results), pending, count))
 
     def _apply_result(self, trial: Trial, event: Mapping[str, Any]) -> None:
         """Change a trial, and the lists of results, as the event of a result says."""

@@ -31,7 +31,7 @@ from nas_rlm.study.free_values import counted_values, predicted_values, with_mea
 from nas_rlm.study.optimization import check_counts, run_trials
 from nas_rlm.study.results import result_rows
 from nas_rlm.study.settings import NotFiniteError, StudySettings, open_directory
-from nas_rlm.study.store import Result, Suggestion
+from nas_rlm.study.store import Result, Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import PAUSED, Trial, Values
 from nas_rlm.study.view import StudyView
@@ -403,12 +403,12 @@ class Study(StudyView):
             self._loaded_suggester = Suggester(self.space, rlm, self.settings)
         return self._loaded_suggester
 
-    def _suggest(self, count: int) -> list[Suggestion]:
+    def _suggest(self, count: int) -> Suggestions:
         """Architectures without a trial, by the trials that the store has read."""
         store = self._store
         rows = result_rows(self.settings, store.results)
         pending = [trial.architecture for trial in store.running()]
-        return self._suggester.suggest(rows, pending, count, store.asks)
+        return self._suggester.suggest(rows, pending, count, store.candidates)
 
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""

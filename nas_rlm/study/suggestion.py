@@ -11,25 +11,25 @@ import numpy as np
 from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Ask, Suggestion
+from nas_rlm.study.store import Suggestion, Suggestions
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
-from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
 
 class Suggester:
     """Suggests architectures from the rows of finished trials.
 
-    What is suggested depends on earlier suggestions, since the pool of candidates grows with them. Those that
-    another process made are therefore repeated first, so that a study that is opened again continues as it
-    would have.
+    What is suggested depends on these and on the candidates of earlier suggestions alone. Both are in the log
+    of a study, so that one that is opened again continues as it would have.
 
     Args:
         space: the search space.
@@ -45,13 +45,12 @@ class Suggester:
         self.predictor = ObjectivePredictor(rlm)
         if settings.predicted:
             self.predictor.check(settings.predicted)
-        self._past: list[Ask] = []
-        # Predictions have a surrogate of their own: their architectures do not become candidates.
-        self._suggesting, self._predicting = self._new_surrogate(), self._new_surrogate()
+        self._surrogate = GrowingSurrogate(self.space, self.rlm, self.predictor, self.settings)
+        self._pool: CandidatePool | None = None
 
     def suggest(
-        self, rows: Sequence[Row], pending: Sequence[str], count: int, past: Sequence[Ask] = ()
-    ) -> list[Suggestion]:
+        self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
+    ) -> Suggestions:
         """Return architectures to evaluate next; in a study with budgets one, which may be a paused one.
 
         Args:
@@ -59,23 +58,25 @@ class Suggester:
                 without them is a failure.
             pending: architectures of running trials.
             count: number of architectures.
-            past: the earlier suggestions of the study, in order.
+            candidates: the candidates of the earlier suggestions of the study, in order.
 
         Returns:
-            As many, or fewer where the space has no others.
+            As many, or fewer where the space has no others; and the candidates that are new.
         """
-        self._repeat(rows, past)
-        surrogate = self._suggesting.updated(rows)
-        names = self._propose(surrogate, count, pending)
-        self._past.append(Ask(len(rows), tuple(pending), len(names)))
+        surrogate = self._surrogate.updated(rows)
+        if self._pool is None or self._pool.added != list(candidates):  # of another process
+            self._pool = CandidatePool(self.space, self.settings.seed, candidates)
+        names = self._propose(surrogate, count, pending, self._pool)
+        added = self._pool.added[len(candidates) :]
         if not _can_predict(surrogate) or not names:
-            return [Suggestion(name) for name in names]
+            return Suggestions([Suggestion(name) for name in names], added)
         objectives = self.settings.search.all_objectives
-        values = surrogate.predict(self.space, [self.space.parse(name) for name in names], objectives)
-        return [
+        values = surrogate.predict_names(names, objectives)
+        suggested = [
             Suggestion(name, dict(zip(objectives, quantiles.tolist(), strict=True)))
             for name, quantiles in zip(names, values, strict=True)
         ]
+        return Suggestions(suggested, added)
 
     def predict(
         self,
@@ -95,10 +96,9 @@ class Suggester:
         Raises:
             ValueError: there are too few trials, and the model does not know the objectives.
         """
-        surrogate = self._predicting.updated(rows)
-        parsed = [self.space.parse(name) for name in architectures]
+        surrogate = self._surrogate.updated(rows)
         if _can_predict(surrogate):
-            return surrogate.predict(self.space, parsed, objectives, quantiles)
+            return surrogate.predict_names(architectures, objectives, quantiles)
         try:
             self.predictor.check(objectives)
         except ValueError as error:
@@ -107,29 +107,18 @@ class Suggester:
                 f"{num_labels} trials are complete, and predictions need {MIN_LABELS}; without them the"
                 f" model predicts, but: {error}"
             ) from None
-        return self.predictor.predict(self.space, parsed, objectives, quantiles)
+        return self.predictor.predict(self.space, architectures, objectives, quantiles)
 
-    def _repeat(self, rows: Sequence[Row], past: Sequence[Ask]) -> None:
-        """Repeat the suggestions of other processes."""
-        if list(past[: len(self._past)]) != self._past:
-            self._past, self._suggesting = [], self._new_surrogate()
-        missing = past[len(self._past) :]
-        for ask in progress_bar(missing, "earlier suggestions", unit="trial", delay=2, disable=not missing):
-            surrogate = self._suggesting.updated(rows[: ask.num_results])
-            self._propose(surrogate, ask.count, ask.pending)
-            self._past.append(ask)
-
-    def _propose(self, surrogate: OnlineSurrogate, count: int, pending: Sequence[str]) -> list[str]:
+    def _propose(
+        self, surrogate: OnlineSurrogate, count: int, pending: Sequence[str], pool: CandidatePool
+    ) -> list[str]:
         """Select candidates, without the warnings of predictions for spaces that have no labels yet."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             if isinstance(surrogate, FidelitySurrogate):
-                chosen = choose_next(surrogate, self.settings.search, pending)
+                chosen = choose_next(surrogate, self.settings.search, pending, pool)
                 return [chosen] if chosen else []
-            return propose(surrogate, self.settings.search, count, pending=pending)
-
-    def _new_surrogate(self) -> GrowingSurrogate:
-        return GrowingSurrogate(self.space, self.rlm, self.predictor, self.settings)
+            return propose(surrogate, self.settings.search, count, pending, pool)
 
 
 def _can_predict(surrogate: OnlineSurrogate) -> bool:
@@ -152,7 +141,9 @@ class GrowingSurrogate:
     def __init__(
         self, space: SearchSpace[Any], rlm: RLM, predictor: ObjectivePredictor, settings: StudySettings
     ) -> None:
-        self.cached_predictor = CachedPredictor(predictor, space)
+        names = settings.learned or settings.objectives
+        with_layers = any(name.startswith(LATENCY_PREFIX) for name in names)
+        self.cached_predictor = CachedPredictor(predictor, space, with_layers)
         self.settings, self.sources = settings, graph_surrogates(rlm.surrogates)
         self._rows: list[Row] = []
         self._surrogate = self._without_rows()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -124,7 +124,7 @@ class GraphFeatures:
         )
         return replace(self, names=tuple(names[k] for k in order), mean=mean, std=std)
 
-    @property
+    @cached_property
     def group_sizes(self) -> list[int]:
         """Number of features in each group: costs, paths, chains of each length, genome, sums, transfer."""
         own = [sum(_group(name) == group for name in self.names) for group in range(SUMS + 1)]

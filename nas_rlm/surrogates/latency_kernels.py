@@ -5,6 +5,8 @@ Targets are latencies relative to their mean, and the standard deviation of thei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -46,16 +48,19 @@ def kernel_names(graph_features: LatencyFeatures) -> list[str]:
     return [CONSTANT, *groups, *(MATERN + group for group in groups if "/" not in group)]
 
 
-def kernels_between(a: Tensor, b: Tensor, graph_features: LatencyFeatures) -> Tensor:
-    """Return each kernel between networks a and b, float64 [G, A, B].
+def kernels_between(
+    a: Tensor, b: Tensor, graph_features: LatencyFeatures, names: Sequence[str] | None = None
+) -> Tensor:
+    """Return kernels between networks a and b, float64 [G, A, B].
 
     Args:
         a: features of A networks, float64 [A, D].
         b: features of B networks, float64 [B, D].
         graph_features: definition of the features.
+        names: some of `kernel_names`; by default all.
     """
     kernels = []
-    for name in kernel_names(graph_features):
+    for name in kernel_names(graph_features) if names is None else names:
         if name == CONSTANT:
             kernels.append(torch.ones(len(a), len(b), dtype=a.dtype))
             continue

@@ -49,6 +49,7 @@ from nas_rlm.surrogates.transfer import (
 
 MAX_FIT_LABELS = 150  # that gains and noise are fitted on
 MAX_KERNEL_ELEMENTS = 100_000  # of one kernel that are computed at once
+MIN_WEIGHT = 1e-4  # of a Gaussian process, below which it may be left out
 MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
 TRUST = 0.7  # in the evidence for models, of which there are many
 MAX_LOG_ERROR = 1.0  # of one sample that counts in the evidence for a model
@@ -143,6 +144,27 @@ class LatencySurrogate:
         stacked = torch.stack(held_out) if held_out else torch.empty(0, len(values), dtype=torch.float64)
         return replace(self, features=features, values=values, coefficients=coefficients, held_out=stacked)
 
+    def extended(self, features: Tensor, values: np.ndarray) -> LatencySurrogate:
+        """Return a surrogate with further labels, and the same gains, noise and sums of costs.
+
+        The Gaussian processes learn from the further labels. The sums of costs, which were not fitted to
+        them, predict them as they are.
+
+        Args:
+            features: features of M labelled networks, of which the first ones are those of this surrogate,
+                float64 [M, D].
+            values: their latencies, float64 [M].
+        """
+        features, values = features.float().double(), values.astype(np.float32).astype(float)
+        further = torch.from_numpy(self.sums_of_costs(features[len(self.values) :])).float().double()
+        held_out = torch.cat([self.held_out, further], 1)
+        return replace(self, features=features, values=values, held_out=held_out)
+
+    def without_unlikely_models(self) -> LatencySurrogate:
+        """Return a surrogate without the Gaussian processes whose weight is below `MIN_WEIGHT`."""
+        kept = np.flatnonzero(self.weights[: len(self.gains)] >= MIN_WEIGHT)
+        return replace(self, gains=self.gains[kept], noise=self.noise[kept], prior=self.prior[kept])
+
     @property
     def objectives(self) -> tuple[str, ...]:
         """The name of the latency."""
@@ -186,11 +208,19 @@ class LatencySurrogate:
         return self._left_out[0]
 
     @cached_property
+    def _used_kernels(self) -> tuple[Tensor, list[str]]:
+        """Which kernels a Gaussian process uses, bool [G], and their names."""
+        used = self.gains.any(0)
+        names = kernel_names(self.graph_features)
+        return used, [name for name, is_used in zip(names, used.tolist(), strict=True) if is_used]
+
+    @cached_property
     def _fitted(self) -> tuple[Tensor, Tensor, Tensor]:
         """Alpha [V, M], inverse kernel matrices with noise [V, M, M], and variances [V]."""
         targets, scales = relative_targets(self.values)
-        kernels = kernels_between(self.features, self.features, self.graph_features)
-        matrices = with_noise(self.gains, kernels, self.noise, scales)
+        used, names = self._used_kernels
+        kernels = kernels_between(self.features, self.features, self.graph_features, names)
+        matrices = with_noise(self.gains[:, used], kernels, self.noise, scales)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrices))
         alpha = inverse @ targets
         return alpha, inverse, (alpha @ targets / len(targets)).clamp(min=NOISE_FLOOR)
@@ -315,10 +345,11 @@ class LatencySurrogate:
     def _posteriors(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations of the noisy targets of N networks, each [V, N]."""
         alpha, inverse, variance = self._fitted
-        kernels = kernels_between(features, self.features, self.graph_features)
-        priors = kernel_diagonals(features, self.graph_features)
+        used, names = self._used_kernels
+        kernels = kernels_between(features, self.features, self.graph_features, names)
+        priors = kernel_diagonals(features, self.graph_features)[used]
         means, stds = torch.empty(2, len(self.gains), len(features), dtype=features.dtype)
-        for k, gains in enumerate(self.gains):
+        for k, gains in enumerate(self.gains[:, used]):
             kernel = torch.tensordot(gains, kernels, 1)
             mean = kernel @ alpha[k]
             unexplained = (gains @ priors - ((kernel @ inverse[k]) * kernel).sum(1)).clamp(min=0)

@@ -31,7 +31,7 @@ def bench_speed(
 
     Args:
         parts: what to measure, such as end-to-end,text; by default all: end-to-end, text, encoder,
-            surrogates, decoder, roofline, learning, search, start, new-device and growth.
+            surrogates, decoder, roofline, learning, search, study, start, new-device and growth.
         model: a checkpoint directory, or the name of a shipped model.
         count: networks per run.
         runs: number of timed runs, after an untimed one.

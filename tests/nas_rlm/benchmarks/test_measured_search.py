@@ -10,7 +10,7 @@ from nas_rlm.benchmarks.measured_search import (
     measured_search_benchmark,
 )
 from nas_rlm.data import Row, Table
-from nas_rlm.search import acquisition, active_search
+from nas_rlm.search import acquisition, candidate_pool
 from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor
 from nas_rlm.surrogates.features import graph_features_of_space
@@ -53,7 +53,7 @@ def table(model):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(acquisition, "POOL_SIZE", 60)
-    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 60)
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 60)
 
 
 def test_each_policy_measures_networks_of_the_table_within_its_budget(model, table):

@@ -8,7 +8,7 @@ import pytest
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from nas_rlm.devices.profiler import Measurement
-from nas_rlm.search import active_search
+from nas_rlm.search import candidate_pool
 from nas_rlm.search.run_directory import read_result
 from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
 
@@ -277,8 +277,8 @@ def test_a_search_without_a_worker_writes_nothing(tmp_path, model, capsys):
 
 @pytest.fixture
 def small_pool(monkeypatch):
-    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 30)
-    monkeypatch.setattr(active_search, "NUM_CHILDREN", 5)
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 30)
+    monkeypatch.setattr(candidate_pool, "MIN_CHILDREN", 2)
 
 
 def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys, small_pool):

@@ -33,9 +33,10 @@ def objective(trial):
 def test_the_sampler_suggests_new_architectures_from_all_trials(sampler, monkeypatch):
     seen, suggest = [], Suggester.suggest
 
-    def recorded(self, rows, pending, count):
+    def recorded(self, rows, pending, count, candidates):
         seen.append((list(rows), list(pending)))
-        return suggest(self, rows, pending, count)
+        assert len(candidates) == len(seen) - 1  # one with each suggestion
+        return suggest(self, rows, pending, count, candidates)
 
     monkeypatch.setattr(Suggester, "suggest", recorded)
     study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)

@@ -5,7 +5,7 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row
-from nas_rlm.search import acquisition
+from nas_rlm.search import acquisition, candidate_pool
 from nas_rlm.search import active_search as active_search_module
 from nas_rlm.search.acquisition import initial_design, select_candidates
 from nas_rlm.search.active_search import active_search, current_result, propose
@@ -61,7 +61,7 @@ class Box:
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(active_search_module, "MAX_INITIAL_MEASUREMENTS", 12)
-    monkeypatch.setattr(active_search_module, "FIRST_POOL_SIZE", 40)
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 40)
     monkeypatch.setattr(acquisition, "POOL_SIZE", 40)
 
 

@@ -1,10 +1,18 @@
 import numpy as np
+import pytest
 
 import search_spaces
-from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search import candidate_pool
+from nas_rlm.search.candidate_pool import CHILDREN_PER_ARCHITECTURE, MIN_CHILDREN, NUM_RANDOM, CandidatePool
 from nas_rlm.search.lookup import TableSpace
 
 SPACE = search_spaces.get("nasbench201")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 40)
+    monkeypatch.setattr(candidate_pool, "MAX_POOL_SIZE", 50)
 
 
 def draw(count):
@@ -12,36 +20,45 @@ def draw(count):
     return list(dict.fromkeys(str(SPACE.sample(rng)) for _ in range(count)))
 
 
-def test_random_architectures_are_new():
-    excluded = draw(20)
-    pool = CandidatePool(SPACE, excluded, np.random.default_rng(7))  # draws the excluded ones first
-    pool.add_random(10)
-    assert len(pool.names) == 10 and not set(excluded) & pool.names.keys()
+def test_a_pool_starts_with_random_architectures_of_its_seed():
+    first, again, other = (list(CandidatePool(SPACE, seed).names) for seed in (0, 0, 1))
+    assert first == again != other
+    assert len(set(first)) == 40
 
 
 def test_children_differ_from_a_parent_in_one_gene():
-    parent = draw(1)[0]
-    pool = CandidatePool(SPACE, [parent], np.random.default_rng(0))
-    pool.add_children([parent], 8)
+    parent, pool = draw(1)[0], CandidatePool(SPACE)
+    pool.add_children([parent], 3)
     genome = SPACE.encode(SPACE.parse(parent))
-    assert len(pool.names) == 8
-    assert all((SPACE.encode(SPACE.parse(name)) != genome).sum() == 1 for name in pool.names)
+    assert len(pool.added) == MIN_CHILDREN + 3 * CHILDREN_PER_ARCHITECTURE
+    assert all((SPACE.encode(SPACE.parse(name)) != genome).sum() == 1 for name in pool.added)
+
+
+def test_a_pool_that_is_made_again_grows_in_the_same_way():
+    parents, once = draw(3), CandidatePool(SPACE, 5)
+    again = CandidatePool(SPACE, 5)
+    for _ in range(4):
+        for pool in (once, again):
+            pool.grow()
+            pool.add_children(parents, 1)
+        again = CandidatePool(SPACE, 5, again.added)
+    assert once.added == again.added
+    assert len(once.added) == 4 * (NUM_RANDOM + MIN_CHILDREN + CHILDREN_PER_ARCHITECTURE)
+
+
+def test_excluded_architectures_are_no_candidates_and_the_last_ones_are_kept():
+    pool = CandidatePool(SPACE)
+    first = list(pool.names)
+    assert pool.candidates(first[:10], 5) == first[10:]
+    added = [name for name in draw(90) if name not in pool.names][:40]
+    pool.add(added)
+    assert pool.candidates(added[:1], 5) == [*first[-11:], *added[1:]]
 
 
 def test_missing_architectures_are_enumerated_until_none_is_left():
-    names = draw(30)
-    pool = CandidatePool(TableSpace(SPACE, names), names[:10], np.random.default_rng(0))
-    pool.add_missing(5)
-    assert list(pool.names) == names[10:15]
-    pool.add_missing(100)
-    assert list(pool.names) == names[10:]
-    full = CandidatePool(SPACE, [], np.random.default_rng(0))
-    full.add_missing(16_000)
-    assert len(full.names) == SPACE.size
-
-
-def test_architectures_outside_of_the_candidates_are_not_added():
-    names = draw(12)
-    pool = CandidatePool(TableSpace(SPACE, names[:6]), [names[0]], np.random.default_rng(0))
-    pool.add(names)
-    assert list(pool.names) == names[1:6]
+    names = draw(60)
+    pool = CandidatePool(TableSpace(SPACE, names))
+    assert len(pool.candidates(names[:50], 8)) == 8
+    assert sorted(pool.candidates(names[:50], 100)) == sorted(names[50:])
+    assert pool.candidates(names, 5) == []
+    assert len(CandidatePool(SPACE).candidates([], 16_000)) == SPACE.size

@@ -6,7 +6,7 @@ from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.search import online_surrogate
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
-from tests.nas_rlm.search.test_propose import NAMES, SPACE, rows, surrogate_of
+from tests.nas_rlm.search.test_propose import MINE, NAMES, SPACE, rows, surrogate_of
 from tests.search_spaces.plain_space import PlainSpace
 
 LABEL = "accuracy/mine"
@@ -45,9 +45,31 @@ def test_hyperparameters_are_fitted_again_once_labels_have_grown(monkeypatch):
     monkeypatch.setattr(online_surrogate, "fit_features", counted_fit_features(fits))
     surrogate = surrogate_of(NAMES[:10], OBJECTIVE)
     for name in NAMES[10:20]:
+        assert len(surrogate.surrogates["accuracy"].values) == len(surrogate.measurements)
         surrogate.update(rows([name], OBJECTIVE))
     assert fits == [10, 13, 17]
-    assert len(surrogate.surrogates["accuracy"].values) == 20
+
+
+@pytest.mark.parametrize("objective", ["accuracy", MINE])
+def test_predictions_depend_on_the_order_of_labels_and_not_on_when_they_are_needed(objective):
+    used, unused = surrogate_of(NAMES[:10], [objective]), surrogate_of(NAMES[:10], [objective])
+    for name in NAMES[10:25]:
+        used.predict_names(NAMES[-3:], [objective])
+        for surrogate in (used, unused):
+            surrogate.update(rows([name], [objective]))
+    used.forget_predictions()
+    first, second = (s.predict_names(NAMES[30:60], [objective]) for s in (used, unused))
+    assert (first == second).all()
+
+
+def test_labels_between_fits_of_a_latency_are_learned():
+    surrogate = surrogate_of(NAMES[:23], [MINE])
+    before = surrogate.predict_names(NAMES[30:60], [MINE])
+    surrogate.update(rows(NAMES[23:27], [MINE]))
+    true = np.array([row.targets[MINE] for row in rows(NAMES[30:60], [MINE])])
+    after = surrogate.predict_names(NAMES[30:60], [MINE])
+    assert not np.array_equal(before, after)
+    assert spearman(after[:, 0, 0], true) > 0.7
 
 
 def counted_fit_features(fits):

@@ -5,8 +5,9 @@ import pytest
 
 import search_spaces
 from nas_rlm.data import Row
-from nas_rlm.search import active_search
-from nas_rlm.search.active_search import propose
+from nas_rlm.search import active_search, candidate_pool
+from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
 from tests.nas_rlm.stubs import StubPredictor
@@ -32,7 +33,7 @@ PREDICTOR.raw_features(NAMES)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(active_search, "FIRST_POOL_SIZE", 60)
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", len(NAMES))
 
 
 def rows(names, objectives):
@@ -49,6 +50,11 @@ def surrogate_of(names, objectives=("accuracy", MINE)):
     if names:
         surrogate.update(rows(names, objectives))
     return surrogate
+
+
+def propose(surrogate, settings, count, pending=(), candidates=NAMES):
+    pool = CandidatePool(TableSpace(SPACE, candidates), settings.seed)
+    return active_search.propose(surrogate, settings, count, pending, pool)
 
 
 def settings_of(objectives=("accuracy", MINE), constraints=(), seed=0):

@@ -7,7 +7,7 @@ import pytest
 
 from nas_rlm import RLM, Study
 from nas_rlm.data import Row
-from nas_rlm.study.store import Suggestion
+from nas_rlm.study.store import Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from tests.nas_rlm.stubs import CELLS
 
@@ -22,20 +22,25 @@ def tiny_rlm(tiny_checkpoint: Path) -> RLM:
 
 @pytest.fixture
 def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Suggest random new cells that depend on all rows, pending cells and the seed, without surrogates.
+    """Suggest random new cells without surrogates.
 
-    In a study with budgets, the first of two paused cells is continued.
+    They depend on all rows, pending cells, earlier candidates and the seed. In a study with budgets, the
+    first of two paused cells is continued.
     """
 
     def suggest(
-        self: Suggester, rows: Sequence[Row], pending: Sequence[str], count: int, past: Sequence[Any] = ()
-    ) -> list[Suggestion]:
+        self: Suggester,
+        rows: Sequence[Row],
+        pending: Sequence[str],
+        count: int,
+        candidates: Sequence[str] = (),
+    ) -> Suggestions:
         state = [round(100 * sum(row.targets.values())) for row in rows]
-        rng = np.random.default_rng([self.settings.seed, len(pending), *state])
+        rng = np.random.default_rng([self.settings.seed, len(pending), len(candidates), *state])
         num_values = {row.arch_str: len(row.targets) for row in rows}
         paused = [n for n, k in num_values.items() if 0 < k < len(self.settings.budgets) and n not in pending]
         if len(paused) > 1:
-            return [Suggestion(paused[0])]
+            return Suggestions([Suggestion(paused[0])], [f"candidate {len(candidates)}"])
         known = {*pending, *(row.arch_str for row in rows)}
         names: list[str] = []
         while len(names) < count:
@@ -43,7 +48,7 @@ def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
             if name not in known:
                 names.append(name)
                 known.add(name)
-        return [Suggestion(name) for name in names]
+        return Suggestions([Suggestion(name) for name in names], [f"candidate {len(candidates)}"])
 
     monkeypatch.setattr(Suggester, "suggest", suggest)
 

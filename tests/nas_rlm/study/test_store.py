@@ -76,17 +76,17 @@ def test_a_network_is_measured_once(open_study, monkeypatch):
     study.tell(second, 40.0)
     first.owner = ""
     assert calls == [first.architecture, second.architecture]
-    monkeypatch.setattr(study._suggester, "suggest", lambda *args: [_suggestion(first)])
+    monkeypatch.setattr(study._suggester, "suggest", lambda *args: _suggestions(first))
     assert study.ask() is first
     study.tell(first, 60.0)
     assert len(calls) == 2
     assert first.values == {"accuracy": 60, latency: 4} and first.details == {"spread": 0.01}
 
 
-def _suggestion(trial):
-    from nas_rlm.study.store import Suggestion
+def _suggestions(trial):
+    from nas_rlm.study.store import Suggestion, Suggestions
 
-    return Suggestion(trial.architecture)
+    return Suggestions([Suggestion(trial.architecture)])
 
 
 def ask_and_tell(study, count):

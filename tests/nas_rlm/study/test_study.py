@@ -13,7 +13,7 @@ import nas_rlm
 from nas_rlm import Study
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.study import free_values
-from nas_rlm.study.store import Suggestion
+from nas_rlm.study.store import Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING
 from tests.nas_rlm.stubs import CELLS
@@ -332,8 +332,8 @@ def test_asking_for_more_trials_than_there_are_warns_and_then_fails(open_study, 
     study = open_study()
     rest = [Suggestion(str(cell)) for cell in (CELLS.sample(np.random.default_rng(i)) for i in range(3))]
 
-    def suggest(self, rows, pending, count, past=()):
-        return [s for s in rest if s.architecture not in pending][:count]
+    def suggest(self, rows, pending, count, candidates=()):
+        return Suggestions([s for s in rest if s.architecture not in pending][:count])
 
     monkeypatch.setattr(Suggester, "suggest", suggest)
     with pytest.warns(UserWarning, match="5 trials were asked for, and nasbench201 has only 3 architectures"):

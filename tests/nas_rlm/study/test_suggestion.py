@@ -3,10 +3,8 @@ import pytest
 
 from nas_rlm import Study
 from nas_rlm.data import Row
-from nas_rlm.search.online_surrogate import OnlineSurrogate
-from nas_rlm.study import suggestion
+from nas_rlm.search import candidate_pool
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.store import Ask
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from tests.nas_rlm.stubs import CELLS
@@ -18,61 +16,35 @@ NAMES = list(dict.fromkeys(str(CELLS.sample(RNG)) for _ in range(30)))
 ROWS = [Row("nasbench201", name, accuracy(name)) for name in NAMES[:16]]
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """What was learned and proposed, in order, without surrogates."""
-    calls = []
-
-    def propose(surrogate, settings, count, pending=()):
-        calls.append(("propose", count, tuple(pending)))
-        return NAMES[len(calls) : len(calls) + count]
-
-    monkeypatch.setattr(suggestion, "propose", propose)
-    monkeypatch.setattr(
-        OnlineSurrogate, "update", lambda self, rows: calls.append([row.arch_str for row in rows])
-    )
-    return calls
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 60)
 
 
 def suggester(rlm, objectives=OBJECTIVES):
     return Suggester(CELLS, rlm, StudySettings("nasbench201", objectives))
 
 
-def test_earlier_suggestions_are_repeated_in_a_new_process(tiny_rlm, calls):
-    running = suggester(tiny_rlm)
-    running.suggest([], [], 3)
-    past = [Ask(0, (), 3)]
-    running.suggest(ROWS[:2], ["pending"], 1, past)
-    past.append(Ask(2, ("pending",), 1))
-    running.suggest(ROWS[:3], [], 2, past)
-    expected = calls.copy()
-    assert expected == [
-        ("propose", 3, ()),
-        [ROWS[0].arch_str],
-        [ROWS[1].arch_str],
-        ("propose", 1, ("pending",)),
-        [ROWS[2].arch_str],
-        ("propose", 2, ()),
-    ]
-    calls.clear()
-    suggester(tiny_rlm).suggest(ROWS[:3], [], 2, past)
-    assert calls == expected
+def architectures(suggested):
+    return [suggestion.architecture for suggestion in suggested.trials]
 
 
-def test_suggestions_of_another_process_are_repeated(tiny_rlm, calls):
-    here = suggester(tiny_rlm)
-    here.suggest([], [], 1)
-    calls.clear()
-    here.suggest(ROWS[:1], [], 1, [Ask(0, (), 1), Ask(1, ("other",), 4)])
-    assert calls == [[ROWS[0].arch_str], ("propose", 4, ("other",)), ("propose", 1, ())]
+def test_suggestions_depend_on_rows_and_earlier_candidates_alone(tiny_rlm):
+    here, candidates = suggester(tiny_rlm), []
+    for count in (10, 12, 14):
+        suggested = here.suggest(ROWS[:count], NAMES[20:22], 2, candidates)
+        other = suggester(tiny_rlm).suggest(ROWS[:count], NAMES[20:22], 2, candidates)
+        assert suggested == other
+        candidates += suggested.candidates
 
 
-def test_a_suggestion_that_was_not_recorded_is_forgotten(tiny_rlm, calls):
-    here = suggester(tiny_rlm)
-    here.suggest(ROWS[:1], [], 1)  # and the process could not write it
-    calls.clear()
-    here.suggest(ROWS[:1], [], 1, [Ask(0, (), 2)])
-    assert calls == [("propose", 2, ()), [ROWS[0].arch_str], ("propose", 1, ())]
+def test_candidates_of_another_process_are_used(tiny_rlm):
+    here, there = suggester(tiny_rlm), suggester(tiny_rlm)
+    first = there.suggest(ROWS[:12], [], 1).candidates
+    second = there.suggest(ROWS[:13], [], 1, first)
+    here.suggest(ROWS[:12], [], 1)
+    assert here.suggest(ROWS[:13], [], 1, first) == second
+    assert here.suggest(ROWS[:13], [], 1, first) == second  # it could not be recorded
 
 
 def test_predictions_without_enough_trials_are_those_of_the_model_or_refused(tiny_rlm):

@@ -1,0 +1,79 @@
+"""Other ways to select architectures to measure, beside expected hypervolume improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nas_rlm.search.acquisition import select_candidates
+from nas_rlm.search.active_search import current_result
+from nas_rlm.search.improvement_search import cost_distributions
+from nas_rlm.search.online_surrogate import OnlineSurrogate
+from nas_rlm.search.pareto import is_non_dominated
+from nas_rlm.search.settings import SearchSettings
+
+
+def select_optimistic(
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    names: Sequence[str],
+    count: int,
+    pending: Sequence[str] = (),
+) -> list[str]:
+    """Select the architectures that add most hypervolume if each has its best predicted quantiles.
+
+    Where fewer than asked for add any, the others are those with the best mean rank of medians.
+
+    Args:
+        surrogate: a surrogate that can predict.
+        settings: objectives, constraints and seed.
+        names: candidates in the space's notation.
+        count: number to select.
+        pending: architectures whose measurements are under way, which are ignored.
+    """
+    known = [row.arch_str for row in surrogate.successful_rows]
+    result = current_result(surrogate, settings, [*known, *names])
+    selected = select_candidates(result, surrogate.objectives, count)
+    medians = settings.costs(settings.medians(result.values))[len(known) :]
+    mean_ranks = np.mean([column.argsort().argsort() for column in medians.T], axis=0)
+    others = [names[i] for i in mean_ranks.argsort(kind="stable") if names[i] not in set(selected)]
+    return [*selected, *others][:count]
+
+
+def select_by_scalarisation(
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    names: Sequence[str],
+    count: int,
+    pending: Sequence[str] = (),
+) -> list[str]:
+    """Select each architecture by Thompson sampling of the largest weighted cost, with weights at random.
+
+    Costs are relative to the extent of the measured front. Source: Paria et al. 2020, A Flexible Framework
+    for Multi-Objective Bayesian Optimization using Random Scalarizations.
+
+    Args:
+        surrogate: a surrogate that can predict.
+        settings: objectives, constraints and seed.
+        names: candidates in the space's notation.
+        count: number to select.
+        pending: architectures whose measurements are under way; sampling makes others likely.
+    """
+    known = [row.arch_str for row in surrogate.successful_rows]
+    predicted = cost_distributions(surrogate, settings, [*known, *names])
+    measured = predicted.medians[: len(known)]
+    front = measured[is_non_dominated(measured)]
+    low, high = front.min(0), front.max(0)
+    samples, penalty = predicted.samples[len(known) :], 1 - predicted.feasibility[len(known) :]
+    rng = np.random.default_rng([settings.seed, len(known), len(names)])
+    num_objectives, num_samples = samples.shape[1:]
+    selected: dict[str, None] = {}
+    while len(selected) < min(count, len(names)):
+        weights = rng.dirichlet(np.ones(num_objectives))
+        drawn = rng.integers(num_samples, size=(len(names), num_objectives, 1))
+        costs = (np.take_along_axis(samples, drawn, 2)[..., 0] - low) / np.maximum(high - low, 1e-12)
+        order = np.lexsort([(weights * costs).max(1), penalty.round(6)])
+        best = next(i for i in order if names[i] not in selected)
+        selected[names[best]] = None
+    return list(selected)
