@@ -13,6 +13,9 @@ from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.pareto import is_non_dominated
 from nas_rlm.search.settings import SearchSettings
 
+OPTIMISTIC_LEVEL = 0.16  # of the costs of a scalarisation, one standard deviation below the median
+MIN_EXTENT = 1e-12  # avoids division by zero
+
 
 def select_optimistic(
     surrogate: OnlineSurrogate,
@@ -48,7 +51,7 @@ def select_by_scalarisation(
     count: int,
     pending: Sequence[str] = (),
 ) -> list[str]:
-    """Select each architecture by Thompson sampling of the largest weighted cost, with weights at random.
+    """Select each architecture by the largest weighted cost of optimistic predictions, with random weights.
 
     Costs are relative to the extent of the measured front. Source: Paria et al. 2020, A Flexible Framework
     for Multi-Objective Bayesian Optimization using Random Scalarizations.
@@ -58,21 +61,20 @@ def select_by_scalarisation(
         settings: objectives, constraints and seed.
         names: candidates in the space's notation.
         count: number to select.
-        pending: architectures whose measurements are under way; sampling makes others likely.
+        pending: architectures whose measurements are under way, which are ignored.
     """
     known = [row.arch_str for row in surrogate.successful_rows]
     predicted = cost_distributions(surrogate, settings, [*known, *names])
     measured = predicted.medians[: len(known)]
     front = measured[is_non_dominated(measured)]
     low, high = front.min(0), front.max(0)
-    samples, penalty = predicted.samples[len(known) :], 1 - predicted.feasibility[len(known) :]
+    optimistic = np.quantile(predicted.samples[len(known) :], OPTIMISTIC_LEVEL, axis=-1, method="lower")
+    costs = (optimistic - low) / np.maximum(high - low, MIN_EXTENT)
+    penalty = 1 - predicted.feasibility[len(known) :]
     rng = np.random.default_rng([settings.seed, len(known), len(names)])
-    num_objectives, num_samples = samples.shape[1:]
     selected: dict[str, None] = {}
     while len(selected) < min(count, len(names)):
-        weights = rng.dirichlet(np.ones(num_objectives))
-        drawn = rng.integers(num_samples, size=(len(names), num_objectives, 1))
-        costs = (np.take_along_axis(samples, drawn, 2)[..., 0] - low) / np.maximum(high - low, 1e-12)
+        weights = rng.dirichlet(np.ones(costs.shape[1]))
         order = np.lexsort([(weights * costs).max(1), penalty.round(6)])
         best = next(i for i in order if names[i] not in selected)
         selected[names[best]] = None

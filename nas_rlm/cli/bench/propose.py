@@ -29,7 +29,7 @@ def bench_propose(
     uses no surrogate of the space in question. The others are random search, regularised evolution and
     NSGA-II with ten architectures a generation, and Optuna's samplers TPE and GP. `optimistic` and
     `scalarised` select as `propose` does, but by the hypervolume of optimistic quantiles, and by random
-    scalarisations with Thompson sampling instead of expected improvement. Prints the mean and the
+    scalarisations, instead of expected improvement. Prints the mean and the
     worst over seeds of the hypervolume relative to the table's, and of the regret in the first objective.
 
     Args:

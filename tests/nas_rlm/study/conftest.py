@@ -20,37 +20,38 @@ def tiny_rlm(tiny_checkpoint: Path) -> RLM:
     return RLM.load(tiny_checkpoint)
 
 
-@pytest.fixture
-def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Suggest random new cells without surrogates.
+def suggest_randomly(
+    self: Suggester,
+    rows: Sequence[Row],
+    pending: Sequence[str],
+    count: int,
+    candidates: Sequence[str] = (),
+) -> Suggestions:
+    """Suggest random new cells without surrogates, in place of `Suggester.suggest`.
 
     They depend on all rows, pending cells, earlier candidates and the seed. In a study with budgets, the
     first of two paused cells is continued.
     """
+    state = [round(100 * sum(row.targets.values())) for row in rows]
+    rng = np.random.default_rng([self.settings.seed, len(pending), len(candidates), *state])
+    num_values = {row.arch_str: len(row.targets) for row in rows}
+    paused = [n for n, k in num_values.items() if 0 < k < len(self.settings.budgets) and n not in pending]
+    if len(paused) > 1:
+        return Suggestions([Suggestion(paused[0])], [f"candidate {len(candidates)}"])
+    known = {*pending, *(row.arch_str for row in rows)}
+    names: list[str] = []
+    while len(names) < count:
+        name = str(self.space.sample(rng))
+        if name not in known:
+            names.append(name)
+            known.add(name)
+    return Suggestions([Suggestion(name) for name in names], [f"candidate {len(candidates)}"])
 
-    def suggest(
-        self: Suggester,
-        rows: Sequence[Row],
-        pending: Sequence[str],
-        count: int,
-        candidates: Sequence[str] = (),
-    ) -> Suggestions:
-        state = [round(100 * sum(row.targets.values())) for row in rows]
-        rng = np.random.default_rng([self.settings.seed, len(pending), len(candidates), *state])
-        num_values = {row.arch_str: len(row.targets) for row in rows}
-        paused = [n for n, k in num_values.items() if 0 < k < len(self.settings.budgets) and n not in pending]
-        if len(paused) > 1:
-            return Suggestions([Suggestion(paused[0])], [f"candidate {len(candidates)}"])
-        known = {*pending, *(row.arch_str for row in rows)}
-        names: list[str] = []
-        while len(names) < count:
-            name = str(self.space.sample(rng))
-            if name not in known:
-                names.append(name)
-                known.add(name)
-        return Suggestions([Suggestion(name) for name in names], [f"candidate {len(candidates)}"])
 
-    monkeypatch.setattr(Suggester, "suggest", suggest)
+@pytest.fixture
+def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suggest random new cells without surrogates."""
+    monkeypatch.setattr(Suggester, "suggest", suggest_randomly)
 
 
 @pytest.fixture

@@ -1,6 +1,11 @@
+import subprocess
+import sys
+import time
+
 import pytest
 
-from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT
+from nas_rlm import Study
+from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING
 
 pytest.importorskip("ray", reason="needs Ray")
 
@@ -36,3 +41,49 @@ def test_a_cluster_evaluates_trials(open_study, tmp_path):
     assert trials[1].error == "RuntimeError: diverged"
     assert "diverged" in (trials[1].directory / ERROR).read_text()
     assert trials[2].error == "TimeoutError: the evaluation took longer than 60 s"
+
+
+WAITING = """
+import pathlib, time
+
+def train(trial):
+    here = pathlib.Path(__file__).parent
+    (here / f"started{trial.number}").touch()
+    while trial.number == 2 and not (here / "go").exists():
+        time.sleep(0.05)
+    return 60.0 + trial.number
+"""
+
+
+PROCESS = """
+import sys
+from nas_rlm import RLM, Study
+from nas_rlm.study.suggestion import Suggester
+from tests.nas_rlm.study.conftest import PAIR, suggest_randomly
+
+checkpoint, directory, location = sys.argv[1:]
+Suggester.suggest = suggest_randomly
+study = Study("nasbench201", PAIR, directory, model=RLM.load(checkpoint))
+study.optimize(location, trials=4, workers=1, ray="local")
+"""
+
+
+@pytest.mark.long
+def test_a_study_that_was_killed_evaluates_its_running_trial_again(tiny_checkpoint, tmp_path):
+    (tmp_path / "waiting.py").write_text(WAITING)
+    location, directory = f"{tmp_path / 'waiting.py'}:train", tmp_path / "study"
+    command = [sys.executable, "-c", PROCESS, str(tiny_checkpoint), str(directory), location]
+    process = subprocess.Popen(command)
+    while process.poll() is None and not (tmp_path / "started2").exists():
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    killed = Study.load(directory).trials
+    assert [trial.state for trial in killed] == [COMPLETE, COMPLETE, RUNNING]
+    (tmp_path / "go").touch()
+    subprocess.run(command, check=True)
+    trials = Study.load(directory).trials
+    assert [t.architecture for t in trials[:3]] == [t.architecture for t in killed]
+    assert [t.state for t in trials] == [COMPLETE] * 4
+    assert [t.attempts for t in trials] == [1, 1, 2, 1]
+    assert [t.values["accuracy"] for t in trials] == [60, 61, 62, 63]
