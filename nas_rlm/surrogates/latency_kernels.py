@@ -67,7 +67,7 @@ def kernels_between(
         columns = graph_features.groups[name.removeprefix(MATERN)]
         x, y = (features[:, columns] / len(columns) ** 0.5 for features in (a, b))
         kernels.append(_matern(x, y) if name.startswith(MATERN) else x @ y.T)
-    return torch.stack(kernels)
+    return torch.stack(kernels) if kernels else torch.empty(0, len(a), len(b), dtype=a.dtype)
 
 
 def _matern(a: Tensor, b: Tensor) -> Tensor:
