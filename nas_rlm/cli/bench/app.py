@@ -47,6 +47,25 @@ def read_space_table(space: str, data: Path | None = None) -> Table:
     return table
 
 
+def with_objectives_of(table: Table, other: Table) -> Table:
+    """Return a table with the objectives that another one has of the same architectures.
+
+    Args:
+        table: the table, whose own values count where both have one.
+        other: the other table.
+
+    Raises:
+        ValueError: the tables have no architecture in common.
+    """
+    from nas_rlm.data import Table
+
+    targets = {row.arch_str: row.targets for row in other.rows}
+    rows = [replace(row, targets=targets.get(row.arch_str, {}) | row.targets) for row in table.rows]
+    if not any(row.arch_str in targets for row in table.rows):
+        raise ValueError(f"no architecture of {table.name} is in {other.name}: expected a table of the same")
+    return Table(table.name, rows)
+
+
 def read_measured_table(space: str, objective: str, data: Path | None = None) -> Table:
     """Return the rows of a space, see `read_space_table`, of which some have an objective.
 

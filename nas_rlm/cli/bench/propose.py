@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Flag, Integer, check_minimum, load
-from nas_rlm.cli.bench.app import bench, check_methods, draw_rows, read_space_table
+from nas_rlm.cli.bench.app import bench, check_methods, draw_rows, read_space_table, with_objectives_of
 
 
 @bench.command(name="propose")
@@ -21,6 +21,7 @@ def bench_propose(
     unknown: Flag = False,
     model: str = "nas",
     data: Path | None = None,
+    also: Path | None = None,
     out: Path | None = None,
 ) -> None:
     """Compare choices of architectures by their true values, at equal numbers of evaluations.
@@ -43,6 +44,7 @@ def bench_propose(
         unknown: leave out the surrogates of other spaces too, as for a space unlike all others.
         model: a checkpoint directory, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data directory.
+        also: another table, with further objectives of the same architectures.
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
     from nas_rlm.benchmarks.proposals import (
@@ -59,6 +61,8 @@ def bench_propose(
     check_minimum("--evaluations", evaluations, 1)
     check_methods(methods, METHODS)
     table = read_space_table(space, data)
+    if also:
+        table = with_objectives_of(table, read_space_table(space, also))
     if rows:
         table = draw_rows(table.where_measured(objectives[0]), rows)
     settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown}

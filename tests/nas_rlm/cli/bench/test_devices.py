@@ -1,10 +1,12 @@
 import json
 
 import numpy as np
+import pytest
 
 from nas_rlm import RLM
 from nas_rlm.cli import main
-from nas_rlm.data import Row, write
+from nas_rlm.cli.bench.app import with_objectives_of
+from nas_rlm.data import Row, Table, write
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
@@ -20,6 +22,15 @@ def test_unknown_spaces_are_refused_with_a_suggestion(tmp_path, capsys):
     write(tmp_path / "mine.parquet", [Row("nasbench201", str(SPACE.sample(np.random.default_rng(0))), {})])
     other = refused(capsys, *command, "fbnet", "--data", str(tmp_path / "mine.parquet"))
     assert "no row of" in other and "is of the space 'fbnet'; known: nasbench201" in other
+
+
+def test_a_table_may_have_further_objectives_of_the_same_architectures():
+    first, second = (Row("nasbench201", name, {"accuracy": 1.0}) for name in "ab")
+    times = [Row("nasbench201", name, {"accuracy": 2.0, "latency/x": 3.0}) for name in "bc"]
+    joined = with_objectives_of(Table("own", [first, second]), Table("other", times))
+    assert [row.targets for row in joined.rows] == [{"accuracy": 1.0}, {"accuracy": 1.0, "latency/x": 3.0}]
+    with pytest.raises(ValueError, match="no architecture of own is in other"):
+        with_objectives_of(Table("own", [first]), Table("other", times))
 
 
 def test_bench_devices_learns_new_ones_and_continues(tmp_path, tiny_checkpoint, capsys):
