@@ -33,7 +33,8 @@ def predict(
     milliseconds, memory is in bytes.
 
     Args:
-        files: ONNX files or programs (.py, .c, .cpp), instead of --space and --archs.
+        files: ONNX files, or programs in one of 18 languages, instead of --space and --archs. The ending
+            of a file, such as .py or .java, says its language, else its content.
         objectives: objectives to predict, such as accuracy,latency/pixel3. flops and params are exact.
         space: the search space of --archs: its name, or FILE.py:CLASS or MODULE:CLASS of your own. With
             files: the space as part of which they are predicted; by default the most similar one for

@@ -47,7 +47,8 @@ def rank(
     The output is CSV with a row for each input, sorted by a predicted objective.
 
     Args:
-        files: ONNX files or programs (.py, .c, .cpp), instead of --space and --archs.
+        files: ONNX files, or programs in one of 18 languages, instead of --space and --archs. The ending
+            of a file, such as .py or .java, says its language, else its content.
         by: the objective to rank by, such as accuracy or latency/pixel3. Accuracies, throughputs and other
             kinds that are maximised are sorted downwards, all others upwards.
         objectives: further objectives to predict.

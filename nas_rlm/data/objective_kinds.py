@@ -36,7 +36,15 @@ _SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score
 _COST = ObjectiveKind()
 _POSITIVE_SCORE = ObjectiveKind(is_maximised=True, minimum=0)
 _POSITIVE_COST = ObjectiveKind(minimum=0)
-DEVICE_KINDS = ("latency", "throughput", "fps", "energy", "power", "memory")  # of objectives of a device
+DEVICE_KINDS = (
+    "latency",
+    "throughput",
+    "fps",
+    "energy",
+    "power",
+    "memory",
+    "time",
+)  # of objectives of a device
 COST_KINDS = ("flops", "params")
 UNKNOWN = ObjectiveKind()
 MAX_SECONDS = 0.5  # latencies that are all at most this may be in seconds instead of milliseconds
@@ -45,6 +53,7 @@ KINDS = {
     "throughput": ObjectiveKind("1/s", True, 0),
     "fps": ObjectiveKind("1/s", True, 0),
     "latency": ObjectiveKind("ms", False, 0, zero_is_missing=True),
+    "time": ObjectiveKind("ms", False, 0),
     "memory": ObjectiveKind("bytes", False, 0, zero_is_missing=True),
     "flops": ObjectiveKind("MACs", False, 0, zero_is_missing=True),
     "params": ObjectiveKind("", False, 0, zero_is_missing=True),

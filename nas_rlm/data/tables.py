@@ -43,12 +43,17 @@ PLAIN_KEYS = ("perplexity",)  # metadata keys of the public datasets that are ob
 OTHER_OBJECTIVES_KEY = "objectives"  # metadata key of a dict of all objectives that have no other place
 DECLARATIONS_KEY = b"nas_rlm.objectives"  # metadata key of the file: JSON of units and directions
 METRIC_TYPES = {"memory_bytes": "memory", "latency_ms": "latency"}  # the objective stored in val_accuracy
+ADJUSTED_MEMORY_KEY = (
+    "adjusted_bytes"  # memory without the difference between a judge's machines of two half-years
+)
+TIME_KEY = "time_ms"  # metadata key of the objective `time`
+SOURCE_KEY, HALF_YEAR_KEY = "source", "half_year"  # metadata keys of a program's author and date
 SMALL_INPUTS = "small-inputs"  # suffix of the objective that was measured without larger inputs
 GROUP_KEYS = ("problem", "kernel", "problem_id", "p_id")  # metadata keys that name a program's problem
 SPACE_NAMES = {  # name in the public datasets: name of the search space
     **{"NB201": "nasbench201", "NB101": "nasbench101", "NATS-SSS": "nats_size"},
     **{"FBNet": "fbnet", "OfaMB": "ofa_mbv3", "DARTS": "nds_darts"},
-    **{"HWGPT-S": "gpt_s", "HWGPT-M": "gpt_m", "HWGPT-L": "gpt_l"},
+    **{"HWGPT-S": "gpt_s", "HWGPT-M": "gpt_m", "HWGPT-L": "gpt_l", "JUDGE": "LeetCode"},
 }
 # The published tables of these spaces have rows with networks of another one of them.
 CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
@@ -73,6 +78,7 @@ class Row:
         metainformation: details of the measurement, as text.
         group: problem that a program solves, or family of a network; `nas_rlm.data.splits` can keep the
             rows of a group together.
+        source: person or group that wrote a program; may be empty.
     """
 
     space: str
@@ -83,12 +89,13 @@ class Row:
     uid: str = ""
     metainformation: str = ""
     group: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
         if not all(type(name) is str and type(value) is float for name, value in self.targets.items()):
             targets = {str(name): _plain(value) for name, value in self.targets.items()}
             object.__setattr__(self, "targets", targets)
-        for name in ("space", "arch_str", "input", "identifier", "uid", "metainformation", "group"):
+        for name in (*TEXT_COLUMNS, "identifier", "uid", "group", SOURCE_KEY):
             if isinstance(getattr(self, name), np.str_):
                 object.__setattr__(self, name, str(getattr(self, name)))
 
@@ -186,7 +193,9 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     `latency/X` and `memory/X`; `flops`, `params` and `perplexity` keep their names, and so do all names in
     the dict `objectives` of the metadata. Missing values are left out. For programs, the `language` becomes
     part of the space's name, `problem` or `kernel` becomes the group, and a value measured without
-    `larger_inputs` is the objective `memory/small-inputs`. Rows of HW-GPT-Bench with a network of another
+    `larger_inputs` is the objective `memory/small-inputs`. A judge's `adjusted_bytes` replace its memory,
+    where they are above 0, and `time_ms` is the objective `time`; `source` and `half_year` (in
+    `metainformation`) say who wrote the program, and when. Rows of HW-GPT-Bench with a network of another
     scale are left out.
 
     A parquet file with the columns `identifier` and `onnx`, the content of an ONNX file in each row, is read
@@ -330,8 +339,9 @@ def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omiss
         record["input"] or "",
         record["identifier"] or "",
         record["uid"] or "",
-        record["metainformation"] or "",
+        record["metainformation"] or str(metadata.get(HALF_YEAR_KEY) or ""),
         group.rpartition(":")[2],  # some tables prefix the name of the online judge, others do not
+        str(metadata.get(SOURCE_KEY) or ""),
     )
 
 
@@ -377,6 +387,10 @@ def _read_targets(
     if metadata.get("larger_inputs") is False:
         objective = f"{objective}/{SMALL_INPUTS}"
     values = {objective: record["val_accuracy"], "flops": record["flops"], "params": record["params"]}
+    if ADJUSTED_MEMORY_KEY in metadata:
+        values[objective] = _positive(metadata[ADJUSTED_MEMORY_KEY])
+    if TIME_KEY in metadata:
+        values["time"] = metadata[TIME_KEY]
     for key, value in metadata.items():
         prefix, _, suffix = str(key).partition("_")
         if prefix in METADATA_PREFIXES and suffix:
@@ -394,6 +408,11 @@ def _read_targets(
                 f"{str(path)!r}: {name} of {row_name} is {_shortened(value)}, expected {expected_value(name)}"
             )
     return {k: float(v) for k, v in values.items() if v is not None and not math.isnan(v)}
+
+
+def _positive(value: Any) -> Any:
+    """Return an adjusted value, or None where the adjustment has made it negative or 0."""
+    return None if isinstance(value, int | float) and value <= 0 else value
 
 
 def _shortened(value: object) -> str:
@@ -426,6 +445,8 @@ def _to_record(row: Row) -> dict[str, Any]:
         metadata[OTHER_OBJECTIVES_KEY] = others
     if row.group:
         metadata[GROUP_KEYS[0]] = row.group
+    if row.source:
+        metadata[SOURCE_KEY] = row.source
     public_names = {space: name for name, space in SPACE_NAMES.items()}
     record = {
         "identifier": row.identifier,

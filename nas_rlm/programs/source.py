@@ -6,29 +6,40 @@ import re
 from pathlib import Path
 
 from nas_rlm.files import read_text
+from nas_rlm.programs.languages import language_of_file
 
-LANGUAGES = {".py": "Python", ".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++"}  # by suffix
 MAX_SOURCE_BYTES = 2**20
 # The space in the tables that `nas-rlm measure` writes, and that of the published datasets.
 KERNEL_SPACES = ("triton", "KBSS")
 SOLUTION_SPACES = ("python", "APPS")
 SCRIPT_SPACES = ("python", "CDSS/Python")
+JUDGE_SPACE, SUBMISSION_SPACE = "LeetCode/{}", "CDSS/{}"  # of functions for a judge, and of whole programs
 TRITON_KERNEL = re.compile(r"^\s*@triton\.jit\b", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
 _READS_INPUT = re.compile(r"\binput\s*\(|\bsys\.stdin\b|\bopen\s*\(\s*0\s*\)")
+# What starts a program that is no function for a judge, in the languages other than Python.
+_ENTRY_POINT = re.compile(
+    r"\b(?:int|void|auto|signed|fun|func|fn|def) main\b|\bvoid Main\s*\(|\bstatic void main\b|\bextends App\b"
+    r"|\bSTDIN\b|\bprocess\.stdin\b|\bgets\b|\breadLine\(|\breadline\(|\bmain\([^\n]*\) ->"
+)
 
 
 def is_program(path: Path) -> bool:
-    """Return whether a file has the suffix of a supported programming language."""
-    return path.suffix.lower() in LANGUAGES
+    """Return whether a file is a program, see `nas_rlm.programs.languages.language_of_file`.
+
+    Raises:
+        ValueError: the file is text, and neither its ending nor its source says in which language.
+    """
+    return bool(language_of_file(path))
 
 
 def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
     """Read a program, and select the spaces of similar programs in the paper's tables.
 
     Triton kernels are similar to those of KBSS. Python that defines functions and reads no input is similar
-    to the solutions of APPS, whose memory is that of a call. All other programs are similar to the
-    submissions of CDSS, whose memory is that of the process.
+    to the solutions of APPS, whose memory is that of a call. A program that starts by itself is similar to
+    the submissions of CDSS, whose memory is that of the process. A class or function without an entry point
+    is similar to the solutions of LeetCode in its language, whose memory and time are those of the judge.
 
     Args:
         path: the source file.
@@ -41,7 +52,7 @@ def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
         ValueError: it is not a regular file, too large, empty or not text.
     """
     source = read_source(path)
-    return source, _similar_spaces(source, LANGUAGES[path.suffix.lower()])
+    return source, _similar_spaces(source, language_of_file(path))
 
 
 def read_source(path: Path) -> str:
@@ -66,9 +77,10 @@ def read_source(path: Path) -> str:
 
 def _similar_spaces(source: str, language: str) -> tuple[str, ...]:
     """Return the names of the spaces of similar programs."""
-    if language != "Python":
-        return (f"CDSS/{language}",)
-    if TRITON_KERNEL.search(source):
-        return KERNEL_SPACES
-    is_solution = _DEFINITION.search(source) and not _READS_INPUT.search(source)
-    return SOLUTION_SPACES if is_solution else SCRIPT_SPACES
+    judge, submission = JUDGE_SPACE.format(language), SUBMISSION_SPACE.format(language)
+    if language == "Python":
+        if TRITON_KERNEL.search(source):
+            return KERNEL_SPACES
+        is_solution = _DEFINITION.search(source) and not _READS_INPUT.search(source)
+        return (*SOLUTION_SPACES, judge) if is_solution else SCRIPT_SPACES
+    return (submission, judge) if _ENTRY_POINT.search(source) else (judge, submission)

@@ -85,6 +85,28 @@ def test_metadata_of_programs_gives_language_group_and_kind_of_inputs(tmp_path):
         assert read(tmp_path / "written.parquet").rows == subset
 
 
+def test_a_judge_of_many_languages_has_adjusted_memory_time_author_and_date(tmp_path):
+    def record(name, adjusted, time):
+        metadata = {
+            **{"language": "Java", "problem": "1", "time_ms": time, "adjusted_bytes": adjusted},
+            **{"half_year": "2022H1", "source": "author01"},
+        }
+        common = {"identifier": name, "space": "JUDGE", "input": "class Solution {}", "val_accuracy": 5e7}
+        return common | {"metric_type": "memory_bytes", "metadata": repr(metadata)}
+
+    records = [record("a", 4.5e7, 3.0), record("b", -2e6, 0.0)]
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "judge.parquet")
+    rows = read(tmp_path / "judge.parquet").rows
+    common = {"metainformation": "2022H1", "group": "1", "source": "author01"}
+    assert rows == [
+        Row("LeetCode/Java", "", {"memory": 4.5e7, "time": 3.0}, "class Solution {}", "a", **common),
+        Row("LeetCode/Java", "", {"time": 0.0}, "class Solution {}", "b", **common),
+    ]
+    assert rows[1].is_measured("time")
+    write(tmp_path / "written.parquet", rows)
+    assert read(tmp_path / "written.parquet").rows == rows
+
+
 def test_the_latency_of_a_program_may_be_near_zero():
     assert Row("triton", "", {"latency/h200": 0.004}, "import triton").is_measured("latency/h200")
     assert not Row("nasbench201", CHAIN, {"latency/h200": 0.004}).is_measured("latency/h200")

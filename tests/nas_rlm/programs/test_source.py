@@ -9,14 +9,23 @@ from nas_rlm.programs.source import is_program, read_program
 @pytest.mark.parametrize(
     ("name", "text", "spaces"),
     [
-        ("a.py", "class Solution:\n    def f(self): return 1\n", ("python", "APPS")),
+        ("a.py", "class Solution:\n    def f(self): return 1\n", ("python", "APPS", "LeetCode/Python")),
         ("a.py", "def f():\n    return int(input())\nprint(f())\n", ("python", "CDSS/Python")),
         ("a.py", "import sys\nprint(len(sys.stdin.read()))\n", ("python", "CDSS/Python")),
         ("a.py", "print(1)\n", ("python", "CDSS/Python")),
         ("a.py", "import triton\n\n@triton.jit\ndef k(x):\n    pass\n", ("triton", "KBSS")),
-        ("a.cpp", "int main() {}", ("CDSS/C++",)),
-        ("a.CC", "int main() {}", ("CDSS/C++",)),
-        ("a.c", "int main() {}", ("CDSS/C",)),
+        ("a.cpp", "int main() {}", ("CDSS/C++", "LeetCode/C++")),
+        ("a.CC", "int main() {}", ("CDSS/C++", "LeetCode/C++")),
+        ("a.c", "int main() {}", ("CDSS/C", "LeetCode/C")),
+        ("a.cpp", "class Solution {\npublic:\n  int f() { return 1; }\n};", ("LeetCode/C++", "CDSS/C++")),
+        ("A.java", "class Solution { public int f() { return 1; } }", ("LeetCode/Java", "CDSS/Java")),
+        (
+            "A.java",
+            "class A { public static void main(String[] args) {} }",
+            ("CDSS/Java", "LeetCode/Java"),
+        ),
+        ("a.erl", "f(N) -> N.\n", ("LeetCode/Erlang", "CDSS/Erlang")),
+        ("solution", "class Solution {\n    fun f(n: Int) = n\n}\n", ("LeetCode/Kotlin", "CDSS/Kotlin")),
     ],
 )
 def test_similar_spaces_of_programs_are_found(tmp_path, name, text, spaces):
