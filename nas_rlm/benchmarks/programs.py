@@ -6,8 +6,9 @@ Source: section 5.2 of the paper, in which training and test programs are of the
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution, normal_scores
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.trainer import claim_run_directory, train_from_recipe
@@ -29,7 +32,10 @@ from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
 TRAINED_METHODS = ("network", "rlm")  # of one training: the network, and the network with its surrogates
-METHODS = ("length", "loops", "neighbours", "ngrams", *TRAINED_METHODS)
+SURROGATES = ("surrogate", "surrogate-alone")  # fitted to all languages, and to each alone
+OTHER_LANGUAGES = "other-languages"
+METHODS = ("length", "loops", "neighbours", OTHER_LANGUAGES, "ngrams", *SURROGATES, *TRAINED_METHODS)
+MIN_LANGUAGE_ROWS = 300  # of a table, above which a language counts in the mean
 SPLITS = {"program": False, "problem": True}  # whether all programs of a problem are in the same subset
 Key = tuple[str, str, str, int]
 KEY_NAMES = ("split", "objective", "method", "seed")
@@ -49,6 +55,9 @@ class ProgramResult:
         top1: how often the program with the smallest prediction has the smallest value of its problem.
         random_top1: how often a random program has.
         seconds: time of training and prediction.
+        by_language: Spearman correlation within each language, for tables of several.
+        language_spearman: mean over the languages with at least `MIN_LANGUAGE_ROWS` rows in the table.
+        language_kendall: the same of Kendall's tau.
     """
 
     rows: int
@@ -60,6 +69,9 @@ class ProgramResult:
     top1: float
     random_top1: float
     seconds: float
+    by_language: dict[str, float] = field(default_factory=dict)
+    language_spearman: float = 0.0
+    language_kendall: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,7 @@ def programs_benchmark(
         for seed in seeds
         for objective in table.objectives
         for method in methods
+        if method not in (OTHER_LANGUAGES, "surrogate-alone") or len(_large_languages(table)) > 1
         if (split, objective, method, seed) not in finished
         and len(splits[seed].test.where_measured(objective)) > 1
     ]
@@ -119,11 +132,21 @@ def programs_benchmark(
         _, objective, method, seed = key
         predictions = _predict(method, splits[seed], objective)
         test = splits[seed].test.where_measured(objective)
-        yield key, evaluate_predictions(predictions, test, objective)
+        yield key, evaluate_predictions(predictions, test, objective, languages=_large_languages(table))
+
+
+def _large_languages(table: Table) -> tuple[str, ...]:
+    """Return the spaces of a table with at least `MIN_LANGUAGE_ROWS` rows."""
+    counts = Counter(row.space for row in table.rows)
+    return tuple(sorted(space for space, count in counts.items() if count >= MIN_LANGUAGE_ROWS))
 
 
 def evaluate_predictions(
-    predictions: TimedPredictions, test: Table, objective: str, min_programs: int = MIN_PROGRAMS
+    predictions: TimedPredictions,
+    test: Table,
+    objective: str,
+    min_programs: int = MIN_PROGRAMS,
+    languages: Sequence[str] = (),
 ) -> ProgramResult:
     """Compare predictions with measurements.
 
@@ -132,11 +155,22 @@ def evaluate_predictions(
         test: test rows with the objective.
         objective: the objective.
         min_programs: smallest number of programs of a problem that is ranked.
+        languages: spaces whose mean correlation is computed, if there are several.
     """
     true = test.column(objective)
     low, median, high = predictions.quantiles.T
     problems = [row.group for row in test.rows]
     rankings = rank_within_problems(problems, true, median, min_programs)
+    by_space = {
+        space: np.array(indices)
+        for space, indices in indices_by_space(test.rows).items()
+        if len(indices) > 1 and len(languages) > 1
+    }
+    within = {
+        space: (spearman(median[part], true[part]), kendall(median[part], true[part]))
+        for space, part in by_space.items()
+    }
+    large = np.array([within[space] for space in languages if space in within] or [(0.0, 0.0)])
     top1, random_top1 = (float(np.mean(v)) if len(v) else 0.0 for v in (rankings.top1, rankings.random_top1))
     return ProgramResult(
         rows=len(true),
@@ -148,6 +182,9 @@ def evaluate_predictions(
         top1=top1,
         random_top1=random_top1,
         seconds=predictions.seconds,
+        by_language={space: rho for space, (rho, _) in within.items()},
+        language_spearman=float(large[:, 0].mean()),
+        language_kendall=float(large[:, 1].mean()),
     )
 
 
@@ -211,7 +248,13 @@ def _predict(method: str, split: _Split, objective: str) -> TimedPredictions:
     if method in TRAINED_METHODS:
         quantiles = _predict_with_model(method, split, test, objective)
     elif method == "ngrams":
-        quantiles = _predict_with_ngrams(split.recipe, train, test, objective)
+        groups = [row.group for row in train.rows] if split.recipe.by_group else []
+        quantiles = _predict_with_ngrams(train, test, objective, groups)
+    elif method in SURROGATES:
+        quantiles = _predict_with_surrogates(method, split.recipe, train, test, objective)
+    elif method == OTHER_LANGUAGES:
+        values = _other_languages(train, test, objective)
+        quantiles = np.repeat(values[:, None], len(QUANTILE_LEVELS), 1)
     else:
         values = _predict_with_baseline(method, train, test, objective)
         quantiles = np.repeat(values[:, None], len(QUANTILE_LEVELS), 1)
@@ -226,21 +269,66 @@ def _predict_with_baseline(method: str, train: Table, test: Table, objective: st
     return {"length": baselines.program_length, "loops": baselines.loop_depth}[method](texts)
 
 
-def _predict_with_ngrams(recipe: Recipe, train: Table, test: Table, objective: str) -> np.ndarray:
-    """Quantiles [N, 3] of n-gram surrogates, one for each language, fitted to this objective only."""
+def _other_languages(train: Table, test: Table, objective: str) -> np.ndarray:
+    """Return the median normal score of the solutions in other languages [N]; 0 where there is none."""
+    values = train.column(objective)
+    scores_of: dict[str, list[tuple[str, float]]] = {}
+    for space, indices in indices_by_space(train.rows).items():
+        for i, score in zip(indices, normal_scores(values[indices]), strict=True):
+            scores_of.setdefault(train.rows[i].group, []).append((space, float(score)))
+    found = [[s for space, s in scores_of.get(row.group, ()) if space != row.space] for row in test.rows]
+    return np.array([float(np.median(scores)) if scores else 0.0 for scores in found])
+
+
+def _predict_with_ngrams(train: Table, test: Table, objective: str, groups: Sequence[str]) -> np.ndarray:
+    """Quantiles [N, 3] of an n-gram ridge regression for each language."""
+
+    def predict(rows: Sequence[int], texts: Sequence[str]) -> PredictiveDistribution:
+        values = {objective: train.column(objective)[list(rows)]}
+        programs = texts_of_rows([train.rows[i] for i in rows])
+        surrogate = NgramSurrogate.fit(programs, values, [groups[i] for i in rows] if groups else ())
+        return surrogate.predict(surrogate.transform(texts), objective)
+
+    indices = indices_by_space(train.rows)
+    return _quantiles_by_space(
+        test, lambda space, texts: predict(indices[space], texts) if _are_enough(indices, space) else None
+    )
+
+
+def _predict_with_surrogates(
+    method: str, recipe: Recipe, train: Table, test: Table, objective: str
+) -> np.ndarray:
+    """Quantiles [N, 3] of surrogates of programs, fitted to all languages or to each alone."""
     (use,) = recipe.tables
-    surrogates = fit_surrogates(train.rows, use.surrogate_objectives([objective]), by_group=recipe.by_group)
+    names = use.surrogate_objectives([objective])
+    indices = indices_by_space(train.rows)
+    parts = [train.rows] if method == "surrogate" else [[train.rows[i] for i in v] for v in indices.values()]
+    surrogates = {k: v for p in parts for k, v in fit_surrogates(p, names, by_group=recipe.by_group).items()}
+    return _quantiles_by_space(
+        test, lambda space, texts: predictive_distributions(surrogates.get(space, ()), texts, [objective])[0]
+    )
+
+
+def _are_enough(indices: Mapping[str, Sequence[int]], space: str) -> bool:
+    """Return whether a space has enough labelled rows for a surrogate."""
+    return len(indices.get(space, ())) >= MIN_LABELS
+
+
+def _quantiles_by_space(
+    test: Table, predict: Callable[[str, Sequence[str]], PredictiveDistribution | None]
+) -> np.ndarray:
+    """Quantiles [N, 3] of the test rows, predicted space by space.
+
+    A language with too few programs gets the median of the others.
+    """
     texts = texts_of_rows(test.rows)
     quantiles = np.full((len(texts), len(QUANTILE_LEVELS)), np.nan)
     for space, indices in indices_by_space(test.rows).items():
-        (distribution,) = predictive_distributions(
-            surrogates.get(space, ()), [texts[i] for i in indices], [objective]
-        )
+        distribution = predict(space, [texts[i] for i in indices])
         if distribution:
             quantiles[indices] = distribution.quantiles(QUANTILE_LEVELS)
     if np.isnan(quantiles).all():
-        raise ValueError(f"no surrogate of {objective} was fitted: expected surrogates in the recipe")
-    # a language with too few programs for a surrogate gets the median of the others
+        raise ValueError("no surrogate was fitted: expected surrogates in the recipe, and enough rows")
     return np.where(np.isnan(quantiles), np.nanmedian(quantiles, axis=0), quantiles)
 
 

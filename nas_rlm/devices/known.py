@@ -14,6 +14,7 @@ from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 
 DEVICE_KINDS = ("latency", "throughput", "energy", "memory")  # of objectives that depend on a device
@@ -97,7 +98,7 @@ def known_devices(rlm: RLM | str | os.PathLike[str] = "nas") -> list[KnownDevice
         name
         for surrogates in rlm.surrogates.values()
         for surrogate in surrogates
-        if isinstance(surrogate, NgramSurrogate)
+        if isinstance(surrogate, NgramSurrogate | ProgramSurrogate)
         for name in surrogate.objectives
     }
     spaces = sorted({*rlm.trained_on, *rlm.surrogates})

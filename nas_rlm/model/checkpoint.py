@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -148,9 +149,10 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
             for i, surrogate in enumerate(surrogates)
             for name, tensor in surrogate.tensors().items()
         }
+        stored, equal = _without_duplicates(tensors)
         with atomic_write(target / SURROGATES_FILE) as temporary:
-            save_file(tensors, temporary)
-    config = {
+            save_file(stored, temporary)
+    config: dict[str, Any] = {
         "package": f"nas-rlm {__version__}",
         "network": asdict(network.config),
         "tokenizer_sha256": tokenizer.sha256,
@@ -161,12 +163,34 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
             for space, surrogates in checkpoint.surrogates.items()
         },
     }
+    if checkpoint.surrogates and equal:
+        config["equal_tensors"] = equal
     if checkpoint.maximised:
         config["maximised"] = checkpoint.maximised
     write_text(target / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     if not checkpoint.surrogates:
         (target / SURROGATES_FILE).unlink(missing_ok=True)
     (target / LEGACY_SURROGATES_FILE).unlink(missing_ok=True)
+
+
+def _without_duplicates(
+    tensors: Mapping[str, torch.Tensor],
+) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return each distinct tensor once, and for the name of any other one the name of its equal.
+
+    Surrogates of several spaces can share most of their tensors.
+    """
+    stored: dict[str, torch.Tensor] = {}
+    equal: dict[str, str] = {}
+    first: dict[tuple[object, ...], str] = {}
+    for name, tensor in tensors.items():
+        content = hashlib.sha256(tensor.numpy().tobytes()).hexdigest() if len(tensor) else name
+        same = first.setdefault((tensor.dtype, tensor.shape, content), name)
+        if same == name:
+            stored[name] = tensor
+        else:
+            equal[name] = same
+    return stored, equal
 
 
 def objective_temperatures(temperatures: Temperatures, space: str, objectives: Sequence[str]) -> list[float]:
@@ -182,12 +206,17 @@ def objective_temperatures(temperatures: Temperatures, space: str, objectives: S
     return result
 
 
-def check_shapes(tensors: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that tensors exist, have the expected shapes and are of floating point.
+def check_shapes(
+    tensors: Mapping[str, torch.Tensor],
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, torch.dtype] | None = None,
+) -> None:
+    """Check that tensors exist, have the expected shapes and are of floating point or the expected type.
 
     Args:
         tensors: tensors by name.
         shapes: expected shape of each required tensor, by name.
+        dtypes: types of the tensors that are not of floating point, by name.
 
     Raises:
         ValueError: a tensor is missing or has another shape or dtype.
@@ -196,8 +225,9 @@ def check_shapes(tensors: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple
     if missing:
         raise ValueError(f"{', '.join(sorted(missing))} missing")
     for name, shape in shapes.items():
-        if not tensors[name].is_floating_point():
-            raise ValueError(f"{name} is {tensors[name].dtype}, expected floating point")
+        dtype = (dtypes or {}).get(name)
+        if not (tensors[name].dtype == dtype if dtype else tensors[name].is_floating_point()):
+            raise ValueError(f"{name} is {tensors[name].dtype}, expected {dtype or 'floating point'}")
         if tuple(tensors[name].shape) != shape:
             raise ValueError(f"{name} is {tuple(tensors[name].shape)}, expected {shape}")
 
@@ -277,6 +307,7 @@ def _read_surrogates(
         raise ValueError(f"{path} is missing: {CONFIG_FILE} has surrogates of {', '.join(descriptions)}")
     tensors = _read_tensors(path)
     try:
+        tensors |= {name: tensors[same] for name, same in saved.get("equal_tensors", {}).items()}
         return {
             space: [
                 from_saved(tensors_with_prefix(tensors, f"{space}.{i}."), description)

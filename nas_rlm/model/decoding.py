@@ -33,6 +33,10 @@ class SurrogateDistribution(Protocol):
     def temperature(self) -> float:
         """Divisor of the log-probabilities of the product of network and surrogate."""
 
+    @property
+    def network_weight(self) -> np.ndarray | None:
+        """Factor of the network's log-probabilities of each text, [B]; None for 1."""
+
     def interval_probabilities(self, edges: np.ndarray) -> np.ndarray:
         """Return the probability [B, n, E] of each interval between ascending edges [B, n, E + 1]."""
 
@@ -311,23 +315,28 @@ def _decode_number(
         if any(distributions) and position < scheme.length - 1:
             prefix = torch.cat(digits, 1) if digits else valid[:, :0]
             edges = _tree(scheme).edges(prefix.cpu().numpy(), state.cpu().numpy())
-            log_factors, divisors = _surrogate_factors(edges, distributions)
-            scores = (scores.log_softmax(1) + log_factors.to(scores.device)) / divisors.to(scores.device)
+            log_factors, weights, divisors = (
+                t.to(scores.device) for t in _surrogate_factors(edges, distributions)
+            )
+            logs = scores.log_softmax(1).masked_fill(valid < 0, 0.0)
+            scores = ((weights * logs + log_factors) / divisors).masked_fill(valid < 0, float("-inf"))
         unread = valid.gather(1, choose(scores.softmax(1)))
         state = next_states[position, state, unread[:, 0]]
         digits.append(unread)
     return torch.cat(digits, 1)
 
 
-def _surrogate_factors(edges: np.ndarray, distributions: SurrogateDistributions) -> tuple[Tensor, Tensor]:
-    """The surrogates' log-probabilities of the children and the temperatures of the products.
+def _surrogate_factors(
+    edges: np.ndarray, distributions: SurrogateDistributions
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The surrogates' log-probabilities of the children, weights of the network's, and temperatures.
 
     Args:
         edges: float64 [rows, 11], see `DigitTree.edges`.
         distributions: a surrogate distribution or None for each of the rows / B decodings of a text.
 
     Returns:
-        float64 [rows, 10] and [rows, 1].
+        float64 [rows, 10], [rows, 1] and [rows, 1].
     """
     n = len(distributions)
     by_text = edges.reshape(-1, n, edges.shape[1])
@@ -335,8 +344,16 @@ def _surrogate_factors(edges: np.ndarray, distributions: SurrogateDistributions)
     for distribution in {id(d): d for d in distributions if d is not None}.values():
         columns = [k for k, d in enumerate(distributions) if d is distribution]
         probabilities[:, columns] = distribution.interval_probabilities(by_text[:, columns])
-    divisors = np.tile([d.temperature if d else 1.0 for d in distributions], len(by_text))[:, None]
-    return torch.from_numpy(np.log(probabilities.reshape(len(edges), -1))), torch.from_numpy(divisors)
+    weights = np.ones((len(by_text), n))
+    for k, found in enumerate(distributions):
+        if found is not None and found.network_weight is not None:
+            weights[:, k] = found.network_weight
+    divisors = np.array([d.temperature if d else 1.0 for d in distributions]) ** weights
+    return (
+        torch.from_numpy(np.log(probabilities.reshape(len(edges), -1))),
+        torch.from_numpy(weights.reshape(-1, 1)),
+        torch.from_numpy(divisors.reshape(-1, 1)),
+    )
 
 
 @lru_cache(maxsize=8)

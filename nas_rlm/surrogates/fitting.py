@@ -47,8 +47,9 @@ from nas_rlm.surrogates.latency_samples import (
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.network_sizes import NetworkSizes
-from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
+from nas_rlm.surrogates.program_fitting import fit_program_surrogates
+from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import (
     Surrogate,
     graph_surrogates,
@@ -97,16 +98,24 @@ def fit_surrogates(
                 surrogates.setdefault(space, []).append(surrogate)
         if many := many_label_latencies(space, networks, objectives):
             surrogates.setdefault(space, []).append(fit_layer_surrogate(networks, many))
-        table = Table(space, [row for row in rows_of_space if row.is_program])
-        names = objectives_with_enough_labels(table.rows, objectives)
-        if space and names:
-            if space in surrogates:
-                raise ValueError(
-                    f"{space!r} has networks and programs: expected another space for the programs"
-                )
-            values = {name: table.column(name) for name in names}
-            groups = [row.group for row in table.rows] if by_group else ()
-            surrogates[space] = [NgramSurrogate.fit(texts_of_rows(table.rows), values, groups)]
+    for space, of_programs in _program_surrogates(rows, objectives, by_group).items():
+        if space in surrogates:
+            raise ValueError(f"{space!r} has networks and programs: expected another space for the programs")
+        surrogates[space] = [of_programs]
+    return surrogates
+
+
+def _program_surrogates(
+    rows: Sequence[Row], objectives: Sequence[str], by_group: bool
+) -> dict[str, ProgramSurrogate]:
+    """Fit surrogates of programs; spaces such as `LeetCode/Java` and `LeetCode/Go` are learnt together."""
+    programs = [row for row in rows if row.is_program and row.space]
+    surrogates: dict[str, ProgramSurrogate] = {}
+    for family in dict.fromkeys(row.space.partition("/")[0] for row in programs):
+        table = Table(family, [row for row in programs if row.space.partition("/")[0] == family])
+        values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
+        spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
+        surrogates |= fit_program_surrogates(texts_of_rows(table.rows), spaces, values, groups, by_group)
     return surrogates
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -99,11 +99,11 @@ class NgramSurrogate:
         }
         used = np.unique(np.concatenate([*drawn.values()]))
         used_programs = [programs[i] for i in used]
-        counts, log_sizes = _ngram_counts(used_programs, of_characters), _log_sizes(used_programs)
-        scaling = (float(log_sizes.mean()), float(log_sizes.std()) or 1.0)
-        idf = _inverse_document_frequency(counts)
+        counts, sizes = ngram_counts(used_programs, of_characters), log_sizes(used_programs)
+        scaling = (float(sizes.mean()), float(sizes.std()) or 1.0)
+        idf = inverse_document_frequency(counts)
         unfitted = cls(tuple(values), idf, scaling, {}, {}, {}, of_characters=of_characters)
-        features = unfitted._features(counts, log_sizes)
+        features = unfitted._features(counts, sizes)
         weights, quantiles, residual_stds = {}, {}, {}
         for name, measured in values.items():
             indices = drawn[name]
@@ -127,7 +127,7 @@ class NgramSurrogate:
 
     def transform(self, programs: Sequence[str]) -> csr_matrix:
         """Return the features of N programs, sparse [N, NUM_FEATURES]."""
-        return self._features(_ngram_counts(programs, self.of_characters), _log_sizes(programs))
+        return self._features(ngram_counts(programs, self.of_characters), log_sizes(programs))
 
     def predict(self, features: csr_matrix, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N programs.
@@ -202,43 +202,75 @@ class NgramSurrogate:
         idf, of_characters = tensors["idf"].float().numpy(), description.get("of_characters") is True
         return cls(names, idf, (mean, std), weights, quantiles, **numbers, of_characters=of_characters)
 
-    def _features(self, counts: csr_matrix, log_sizes: np.ndarray) -> csr_matrix:
+    def _features(self, counts: csr_matrix, sizes: np.ndarray) -> csr_matrix:
         """Return tf-idf rows of unit length, the same times the size, and the size, [N, NUM_FEATURES]."""
         from scipy.sparse import csr_matrix, diags_array, hstack
 
-        ngrams = counts.copy()
-        ngrams.data = (1 + np.log(ngrams.data)) * self.idf[ngrams.indices]
-        lengths = np.sqrt(np.asarray(ngrams.multiply(ngrams).sum(1)).ravel())
-        ngrams.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(ngrams.indptr))
+        ngrams = tf_idf(counts, self.idf)
         mean, std = self.log_size_scaling
-        size = ((log_sizes - mean) / std).astype(np.float32)
+        size = ((sizes - mean) / std).astype(np.float32)
         by_size = diags_array(N_GRAM_SIZE_WEIGHT * size) @ ngrams
         by_size.eliminate_zeros()  # all of them, where no program states a size
         return csr_matrix(hstack([ngrams, by_size, csr_matrix(SIZE_WEIGHT * size[:, None])]))
 
 
-def _ngram_counts(programs: Sequence[str], of_characters: bool = False) -> csr_matrix:
+def tf_idf(counts: csr_matrix, idf: np.ndarray) -> csr_matrix:
+    """Return counts weighted by the inverse document frequency, in rows of unit length.
+
+    Args:
+        counts: counts by bucket, sparse [N, F].
+        idf: inverse document frequencies, float32 [F].
+    """
+    weighted = counts.copy()
+    weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
+    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(1)).ravel())
+    weighted.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(weighted.indptr))
+    return weighted
+
+
+def ngram_counts(programs: Sequence[str], of_characters: bool = False) -> csr_matrix:
     """Count n-grams of each program by bucket, float32 [N, NUM_BUCKETS]."""
+    count = character_ngrams if of_characters else token_ngrams
+    return word_counts(map(count, programs), NUM_BUCKETS)
+
+
+def token_ngrams(text: str) -> Iterator[str]:
+    """Yield the n-grams of tokens of a text."""
+    return _ngrams(_TOKEN.findall(text), MAX_N)
+
+
+def character_ngrams(text: str) -> Iterator[str]:
+    """Yield the n-grams of characters of a text, separated by blanks."""
+    return _ngrams(text[:MAX_CHARACTERS], MAX_CHARACTER_N)
+
+
+def _ngrams(tokens: Sequence[str], max_n: int) -> Iterator[str]:
+    """Yield the sequences of up to `max_n` tokens."""
+    return (" ".join(tokens[i : i + n]) for n in range(1, max_n + 1) for i in range(len(tokens) - n + 1))
+
+
+def word_counts(words: Iterable[Iterable[str]], num_buckets: int) -> csr_matrix:
+    """Count the words of each of N texts by the bucket of their hash, float32 [N, num_buckets].
+
+    Args:
+        words: words of each text.
+        num_buckets: number of buckets.
+    """
     from scipy.sparse import csr_matrix
 
     buckets: list[np.ndarray] = []
     counts: list[np.ndarray] = []
-    for text in programs:
-        tokens = text[:MAX_CHARACTERS] if of_characters else _TOKEN.findall(text)
-        counter = Counter(
-            crc32(" ".join(tokens[i : i + n]).encode(errors="surrogatepass")) % NUM_BUCKETS
-            for n in range(1, (MAX_CHARACTER_N if of_characters else MAX_N) + 1)
-            for i in range(len(tokens) - n + 1)
-        )
+    for of_text in words:
+        counter = Counter(crc32(word.encode(errors="surrogatepass")) % num_buckets for word in of_text)
         buckets.append(np.fromiter(counter.keys(), np.int32, len(counter)))
         counts.append(np.fromiter(counter.values(), np.float32, len(counter)))
     row_ends = np.cumsum([0, *map(len, buckets)])
     data = np.concatenate([np.empty(0, np.float32), *counts])
     indices = np.concatenate([np.empty(0, np.int32), *buckets])
-    return csr_matrix((data, indices, row_ends), shape=(len(programs), NUM_BUCKETS))
+    return csr_matrix((data, indices, row_ends), shape=(len(buckets), num_buckets))
 
 
-def _log_sizes(programs: Sequence[str]) -> np.ndarray:
+def log_sizes(programs: Sequence[str]) -> np.ndarray:
     """Return the base-2 logarithm of the number of elements of each program's largest input, float32 [N].
 
     A comment in the first line states the shapes, such as `# input: [[4096, 64], [64]]`; without it the
@@ -254,9 +286,9 @@ def _log_size(text: str) -> float:
     return float(min(max(logs, default=0.0), MAX_LOG_SIZE))
 
 
-def _inverse_document_frequency(counts: csr_matrix) -> np.ndarray:
-    """Return the smoothed inverse document frequency of each bucket, float32 [NUM_BUCKETS]."""
-    num_programs = np.bincount(counts.indices, minlength=NUM_BUCKETS)
+def inverse_document_frequency(counts: csr_matrix) -> np.ndarray:
+    """Return the smoothed inverse document frequency of each bucket, float32 [F]."""
+    num_programs = np.bincount(counts.indices, minlength=counts.shape[1])
     return _to_half_precision(np.log((1 + counts.shape[0]) / (1 + num_programs)) + 1)
 
 

@@ -41,6 +41,8 @@ class PredictiveDistribution:
         temperature: divisor of the sum of the log-probabilities of network and surrogate.
         novelty: how unlike the labelled networks each row is, see `LayerSurrogate.transform`, float64 [N];
             None if the surrogate does not know.
+        network_weight: factor of the network's log-probabilities for each row, between 0 and 1, float64 [N];
+            where it is 0, the temperature does not count either. None for 1.
     """
 
     transform: ScoreTransform
@@ -48,6 +50,7 @@ class PredictiveDistribution:
     std: np.ndarray
     temperature: float = 1.0
     novelty: np.ndarray | None = None
+    network_weight: np.ndarray | None = None
 
     @property
     def median(self) -> np.ndarray:

@@ -26,11 +26,12 @@ from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import PredictiveDistribution
+from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency
 
 FeatureSurrogate = GraphSurrogate | LatencySurrogate  # of networks, on the features of `data.synthetic`
-TextSurrogate = LayerSurrogate | NgramSurrogate | FieldSurrogate  # on features of texts
+TextSurrogate = LayerSurrogate | NgramSurrogate | FieldSurrogate | ProgramSurrogate  # on features of texts
 Surrogate = FeatureSurrogate | TextSurrogate
 AnySurrogate = Surrogate | AnyZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
@@ -42,6 +43,7 @@ KINDS: dict[str, type[Surrogate]] = {
     "layers": LayerSurrogate,
     "ngrams": NgramSurrogate,
     "fields": FieldSurrogate,
+    "programs": ProgramSurrogate,
 }
 
 

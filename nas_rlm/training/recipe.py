@@ -99,7 +99,7 @@ class Recipe:
         tokenizer_texts: number of texts of each table that the tokenizer is trained on.
         longest_piece: maximum length of a piece in characters.
         numbers: maximum number of numbers in a decoder sequence: accuracy first, then others in random order.
-        epochs: number of epochs.
+        epochs: number of epochs; 0 to keep the network of `start` and fit the surrogates only.
         batch_size: number of rows in a step.
         optimizer: "adamw", "adafactor" or "muon" (for matrices of the layers; AdamW for the rest).
         learning_rate: maximum learning rate.
@@ -136,7 +136,7 @@ class Recipe:
     tokenizer_texts: PositiveInt = 4000
     longest_piece: PositiveInt = 64
     numbers: Annotated[Int, Field(ge=2)] = 6
-    epochs: PositiveInt = 6
+    epochs: NonNegativeInt = 6
     batch_size: PositiveInt = 64
     optimizer: Literal["adamw", "adafactor", "muon"] = "adamw"
     learning_rate: PositiveFloat = 2e-3
@@ -162,6 +162,8 @@ class Recipe:
                 f"encoder is {self.encoder!r}, which has its own tokenizer and is new: expected neither start"
                 " nor tokenizer beside it"
             )
+        if not self.epochs and not self.start:
+            raise ValueError("epochs is 0: expected at least 1, or the model to start from")
         if not self.tables and not self.spaces:
             raise ValueError(
                 "the recipe has no tables: expected a list such as [{path: nasbench201.parquet}], or spaces"

@@ -32,6 +32,7 @@ from nas_rlm.model.onnx_runtime import TOKENIZER_FILE
 from nas_rlm.surrogates.calibration import calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate
 from nas_rlm.text import Tokenizer
 from nas_rlm.training import distributed
@@ -116,6 +117,8 @@ def train_from_recipe(recipe: Recipe, run_directory: Path, resume: bool = False)
     train_tables, validation_tables, _ = zip(*splits, strict=True)
     rlm = _initial_model(recipe, run_directory, train_tables, start)
     rlm.trained_on = training_coverage([row for table in train_tables for row in table.rows])
+    if not recipe.epochs and start is not None:
+        return _fit_surrogates_only(rlm, start, recipe, run_directory, train_tables, validation_tables)
     datasets = [
         dataset
         for table, use in zip(train_tables, uses, strict=True)
@@ -128,14 +131,55 @@ def train_from_recipe(recipe: Recipe, run_directory: Path, resume: bool = False)
         fit(rlm, datasets, recipe, lambda: validate(rlm, validation_sets), run_directory, resume)
         if not distributed.is_main():
             return rlm
-        surrogates: dict[str, list[Surrogate]] = {}
-        for table, use in zip(train_tables, uses, strict=True):
-            names = use.surrogate_objectives(rlm.objectives)
-            surrogates |= fit_surrogates(table.rows, names, by_group=recipe.by_group)
-        rlm.surrogates = surrogates
+        rlm.surrogates = _fit_table_surrogates(rlm, recipe, train_tables)
         calibrate(rlm, validation_tables[: len(recipe.tables)], progress=True)
         rlm.save(run_directory)
     return rlm
+
+
+def _fit_surrogates_only(
+    rlm: Ensemble,
+    start: Ensemble,
+    recipe: Recipe,
+    run_directory: Path,
+    train_tables: Sequence[Table],
+    validation_tables: Sequence[Table],
+) -> Ensemble:
+    """Fit and calibrate the surrogates of a model whose network is that of another one.
+
+    Where this network has not learnt an objective in a space, the surrogate predicts without it.
+    """
+    rlm.surrogates = _fit_table_surrogates(rlm, recipe, train_tables)
+    rlm.temperatures = start.temperatures
+    learnt_rows = [
+        replace(table, rows=[row for row in table.rows if row.space in start.trained_on])
+        for table in validation_tables
+    ]
+    calibrate(rlm, learnt_rows, progress=True)
+    for space, entry in rlm.trained_on.items():
+        learnt = start.trained_on[space].objectives if space in start.trained_on else ()
+        unknown = {name: WITHOUT_NETWORK for name in entry.objectives if name not in learnt}
+        rlm.surrogates[space] = [
+            replace(
+                s,
+                network_temperatures={**s.network_temperatures, **unknown},
+                temperatures={**s.temperatures, **dict.fromkeys(unknown, 1.0)},
+            )
+            for s in rlm.surrogates.get(space, ())
+        ]
+    rlm.save(run_directory)
+    return rlm
+
+
+def _fit_table_surrogates(
+    rlm: Ensemble, recipe: Recipe, train_tables: Sequence[Table]
+) -> dict[str, list[Surrogate]]:
+    """Fit the surrogates of each table of a recipe."""
+    surrogates: dict[str, list[Surrogate]] = {}
+    for table, use in zip(train_tables, recipe.tables, strict=False):
+        names = use.surrogate_objectives(rlm.objectives)
+        surrogates |= fit_surrogates(table.rows, names, by_group=recipe.by_group)
+    return surrogates
 
 
 def _random_networks(space: SpaceRecipe, seed: int) -> Table:

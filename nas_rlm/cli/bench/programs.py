@@ -38,8 +38,9 @@ def bench_programs(
         split: program, where programs of known problems are predicted, or problem, where all programs of a
             problem are in the same subset.
         seeds: number of splits and trainings, with seeds from 0.
-        methods: methods to compare: length, loops, neighbours, ngrams (the surrogate), network, and rlm (both
-            combined); by default all.
+        methods: methods to compare: length, loops, neighbours, other-languages (the median of solutions of
+            the same problem), ngrams (a ridge regression for each language), surrogate (of all languages),
+            surrogate-alone (of each), network, and rlm (network and surrogate combined); by default all.
         recipe: recipe of the training: a YAML file, or the name of a shipped recipe.
         models: directory of the trained models; interrupted trainings continue.
         out: file of JSON lines to which results are added; results that it has are not computed again.
@@ -84,7 +85,7 @@ def bench_programs(
     }
     print(f"{table} by {split}, mean and deviation of {seeds} seeds")
     header = f"{'Spearman':>14}{'Kendall':>14}{'coverage':>10}{'rho>.5':>8}{'top-1':>7}{'random':>8}"
-    print(f"{'objective':<22}{'method':<12}{header}")
+    print(f"{'objective':<22}{'method':<16}{header}")
     for name, method in dict.fromkeys((key[1], key[2]) for key in records):
         group = [result for key, result in records.items() if key[1:3] == (name, method)]
         values = {
@@ -96,7 +97,14 @@ def bench_programs(
         )
         coverage, good_share, top1, random_top1 = [v.mean() for v in values.values()][2:]
         shares = f"{coverage:>10.2f}{good_share:>8.2f}{top1:>7.2f}{random_top1:>8.2f}"
-        print(f"{name:<22}{method:<12}{correlations}{shares}")
+        print(f"{name:<22}{method:<16}{correlations}{shares}")
+        if any(result.by_language for result in group):
+            within = {
+                field: np.array([getattr(result, field) for result in group])
+                for field in ("language_spearman", "language_kendall")
+            }
+            means = "".join(f"{v.mean():>8.3f} ±{v.std():.3f}" for v in within.values())
+            print(f"{'  mean of languages':<38}{means}")
     if picture:
         drawn, rankings = problem_rankings(path, parsed_recipe, models, split, range(seeds), objective)
         _draw(rankings, f"{drawn} of {table}, by {split}", picture)

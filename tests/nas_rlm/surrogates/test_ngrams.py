@@ -120,7 +120,7 @@ def test_any_text_has_features_of_length_one(texts):
     assert np.allclose(lengths[~empty], 1, atol=1e-4) and (lengths[empty] == 0).all()
 
 
-def test_a_model_is_saved_with_an_ngram_surrogate(drawn, tiny_checkpoint, tmp_path):
+def test_a_model_is_saved_with_a_surrogate_of_programs(drawn, tiny_checkpoint, tmp_path):
     rlm = RLM.load(tiny_checkpoint)
     rows = [Row("CDSS", "", {"memory": value}, source, group=group) for source, value, group in drawn[:60]]
     rlm = replace(rlm.with_objectives(["memory"]), surrogates=fit_surrogates(rows, ["memory"]))

@@ -1,0 +1,333 @@
+"""Fitting of surrogates of programs in several languages, see `nas_rlm.surrogates.program_surrogate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nas_rlm.surrogates.boosted_trees import BoostedTrees
+from nas_rlm.surrogates.kernel_ridge import dual_weights, gram, left_out_predictions
+from nas_rlm.surrogates.ngrams import (
+    MAX_QUANTILES,
+    N_GRAM_SIZE_WEIGHT,
+    SIZE_WEIGHT,
+    inverse_document_frequency,
+    log_sizes,
+)
+from nas_rlm.surrogates.predictive import MIN_LABELS, normal_scores
+from nas_rlm.surrogates.program_features import structure_matrix
+from nas_rlm.surrogates.program_similarity import nearest
+from nas_rlm.surrogates.program_surrogate import (
+    FUNCTIONS,
+    KERNEL,
+    MIN_STD,
+    NAMES,
+    NGRAMS,
+    NUM_BUCKETS,
+    NUM_KNOTS,
+    SIZED,
+    ObjectiveModel,
+    ProgramFeatures,
+    ProgramSurrogate,
+    SharedPrograms,
+    counted_features,
+    packed,
+    program_features,
+    standardised,
+    structure_kernel,
+    tree_features,
+    unpacked,
+)
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix  # imported where it is used: networks need no scipy
+
+MAX_PROGRAMS = 12000  # to learn from, for each objective
+MAX_STACKED_PROGRAMS = 4000  # of these that are left out for the trees
+MAX_RIDGE_PROGRAMS = 2000  # of these that penalty and blocks are chosen on
+RIDGE_PENALTIES = (0.1, 0.3, 1.0)
+MIN_STRUCTURE_STD = 0.05
+PRIOR_ROWS = 50  # weight of the errors of all languages in the error of one
+COVERED_SHARE, COVERED_STDS = 0.8, 1.2815515655446004  # of a normal distribution
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """M labelled programs of several spaces.
+
+    Args:
+        spaces: index of the space of each program, int [M].
+        groups: index of its problem, int [M].
+        features: their features.
+    """
+
+    spaces: np.ndarray
+    groups: np.ndarray
+    features: ProgramFeatures
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """What trees learn from: programs, as the regression predicts them without themselves or their group.
+
+    Args:
+        rows: indices of the programs, int [N].
+        inputs: features of the trees, float [N, F].
+        scores: normal scores, float64 [N].
+        similarities: similarity to the nearest program that is not left out, float [N].
+        is_new: whether the problem is left out, bool [N].
+    """
+
+    rows: np.ndarray
+    inputs: np.ndarray
+    scores: np.ndarray
+    similarities: np.ndarray
+    is_new: np.ndarray
+
+
+def fit_program_surrogates(
+    programs: Sequence[str],
+    spaces: Sequence[str],
+    values: Mapping[str, np.ndarray],
+    groups: Sequence[str] = (),
+    by_group: bool = False,
+) -> dict[str, ProgramSurrogate]:
+    """Fit surrogates of programs, at most `MAX_PROGRAMS` of which count for each objective.
+
+    Args:
+        programs: sources of M programs.
+        spaces: space of each program; those of one table in several languages are learnt together.
+        values: labels of each objective, float64 [M], NaN where a program is not measured.
+        groups: names of the problems that the M programs solve; empty names where they are not known.
+        by_group: fit for programs whose problems have no labels, and for these alone.
+
+    Returns:
+        The surrogate of each space with at least `MIN_LABELS` labels of an objective.
+    """
+    names = list(dict.fromkeys(spaces))
+    indices = np.array([names.index(space) for space in spaces])
+    own = [f"row {i}" for i in range(len(programs))]
+    keys = [group or name for group, name in zip(groups or own, own, strict=True)]
+    group_ids = np.unique(keys, return_inverse=True)[1]
+    has_groups = len(set(group_ids.tolist())) < len(programs)
+    drawn = {name: _drawn(column, indices) for name, column in values.items()}
+    drawn = {name: rows for name, rows in drawn.items() if len(rows)}
+    used = np.unique(np.concatenate([*drawn.values(), np.empty(0, int)])).astype(int)
+    if not len(used):
+        return {}
+    structure = structure_matrix([programs[i] for i in used])
+    scalings = {k: _scaling(structure[indices[used] == k]) for k in np.unique(indices[used]).tolist()}
+    for k, scaling in scalings.items():
+        rows = indices[used] == k
+        structure[rows] = standardised(structure[rows], scaling)
+    counted = counted_features([programs[i] for i in used])
+    sizes = log_sizes([programs[i] for i in used])
+    idf = {block: inverse_document_frequency(counts).astype(np.float16) for block, counts in counted.items()}
+    log_size_scaling = float(sizes.mean()), float(sizes.std()) or 1.0
+    none = np.empty((0, 0), np.int8)
+    unfitted = SharedPrograms(idf, log_size_scaling, none, none, {})
+    features = program_features(counted, sizes, structure, unfitted)
+    labelled = _Rows(indices[used], group_ids[used], features)
+    models, factors, quantiles = {}, {}, {}
+    for name, rows in drawn.items():
+        part = np.searchsorted(used, rows)
+        measured, space_ids = values[name][rows], indices[rows]
+        scores = np.empty(len(rows))
+        for k in np.unique(space_ids):
+            scores[space_ids == k] = normal_scores(measured[space_ids == k])
+        models[name], factors[name] = _fit_objective(
+            labelled, part, scores, by_group and has_groups, has_groups
+        )
+        levels = np.linspace(0, 1, min(MAX_QUANTILES, len(rows)))
+        quantiles[name] = {
+            k: np.quantile(measured[space_ids == k], levels) for k in np.unique(space_ids).tolist()
+        }
+    shared = SharedPrograms(idf, log_size_scaling, features.projections, packed(features.structure), models)
+    surrogates = {}
+    for k, space in enumerate(names):
+        known = tuple(name for name in models if k in quantiles[name])
+        if known:
+            surrogates[space] = ProgramSurrogate(
+                known,
+                shared,
+                scalings[k],
+                {name: quantiles[name][k] for name in known},
+                {name: factors[name][k] for name in known},
+                is_for_new_problems=by_group,
+            )
+    return surrogates
+
+
+def _drawn(values: np.ndarray, spaces: np.ndarray) -> np.ndarray:
+    """Return the rows to learn an objective from, drawn at random, of spaces with enough labels."""
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(values)))
+    counts = np.bincount(spaces[rows], minlength=spaces.max(initial=0) + 1)
+    return rows[counts[spaces[rows]] >= MIN_LABELS][:MAX_PROGRAMS]
+
+
+def _scaling(structure: np.ndarray) -> np.ndarray:
+    """Return mean and standard deviation of the structure of programs, float32 [2, len(STRUCTURE)]."""
+    return np.stack([structure.mean(0), np.maximum(structure.std(0), MIN_STRUCTURE_STD)]).astype(np.float32)
+
+
+def _fit_objective(
+    labelled: _Rows, rows: np.ndarray, scores: np.ndarray, by_group: bool, has_groups: bool
+) -> tuple[ObjectiveModel, dict[int, float]]:
+    """Return the model of an objective, and the error factor of each space.
+
+    Args:
+        labelled: all labelled programs.
+        rows: those with the objective, int [M].
+        scores: their normal scores, float64 [M].
+        by_group: learn from left-out problems alone.
+        has_groups: whether problems are known.
+    """
+    choices = [(NGRAMS, SIZED) if labelled.features.sizes[rows].std() > 0 else (NGRAMS,)]
+    choices += [] if by_group else [(*choices[0], NAMES, FUNCTIONS)]
+    ridges, left_out_of = [], []
+    for blocks in choices:
+        penalty = _select_penalty(labelled, rows, scores, blocks, by_group, has_groups)
+        products = _products(labelled.features, rows, blocks)
+        dual = dual_weights(products, scores, penalty)
+        weights = _split_weights(np.asarray(_matrix(labelled.features, rows, blocks).T @ dual), blocks)
+        order = np.argsort(rows)
+        ridges.append({**weights, KERNEL: dual[order].astype(np.float16)})
+        part = slice(MAX_STACKED_PROGRAMS)
+        groups = labelled.groups[rows[part]]
+        left_out_of.append(left_out_predictions(products[part, part], scores[part], penalty, groups))
+    left_out = _leave_out(labelled, rows, scores, left_out_of, by_group, has_groups)
+    trees = BoostedTrees.fit(left_out.inputs, left_out.scores)
+    residuals = _cross_validated_residuals(left_out, labelled.groups[left_out.rows])
+    knots, stds, new_shares = _errors_by_similarity(left_out, residuals)
+    all_scores = np.full(len(labelled.spaces), np.nan, np.float16)
+    all_scores[rows] = scores
+    relative = np.abs(residuals) / np.interp(left_out.similarities, knots, stds)
+    factors = {}
+    for k in np.unique(labelled.spaces[rows]).tolist():
+        own = relative[labelled.spaces[left_out.rows] == k]
+        found = np.quantile(own, COVERED_SHARE) / COVERED_STDS if len(own) else 1.0
+        factors[k] = float((len(own) * found + PRIOR_ROWS) / (len(own) + PRIOR_ROWS))
+    return ObjectiveModel(ridges, all_scores, trees, knots, stds, new_shares), factors
+
+
+def _matrix(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]) -> csr_matrix:
+    """Return the features of a ridge regression, sparse [M, F]."""
+    from scipy.sparse import csr_matrix, diags_array, hstack
+
+    parts = []
+    for block in blocks:
+        if block == SIZED:
+            sizes = features.sizes[rows]
+            parts.append(diags_array(N_GRAM_SIZE_WEIGHT * sizes) @ features.blocks[NGRAMS][rows])
+            parts.append(csr_matrix(SIZE_WEIGHT * sizes[:, None]))
+        else:
+            parts.append(features.blocks[block][rows])
+    return csr_matrix(hstack(parts, dtype=np.float32))
+
+
+def _split_weights(weights: np.ndarray, blocks: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the weights of each block, float16."""
+    found, start = {}, 0
+    for block in blocks:
+        end = start + (NUM_BUCKETS[NGRAMS] + 1 if block == SIZED else NUM_BUCKETS[block])
+        found[block], start = weights[start:end].astype(np.float16), end
+    return found
+
+
+def _products(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]) -> np.ndarray:
+    """Return the inner products of programs: of blocks, and the kernel of their structure, float32 [M, M]."""
+    structure = unpacked(packed(features.structure[rows]))
+    return gram(_matrix(features, rows, blocks)) + structure_kernel(structure, structure)
+
+
+def _select_penalty(
+    labelled: _Rows,
+    rows: np.ndarray,
+    scores: np.ndarray,
+    blocks: Sequence[str],
+    by_group: bool,
+    has_groups: bool,
+) -> float:
+    """Return the ridge penalty with the smallest error for left-out programs."""
+    part, known = rows[:MAX_RIDGE_PROGRAMS], scores[:MAX_RIDGE_PROGRAMS]
+    products = _products(labelled.features, part, blocks)
+    errors = {}
+    for penalty in RIDGE_PENALTIES:
+        own, grouped = left_out_predictions(products, known, penalty, labelled.groups[part])
+        errors[penalty] = (0.0 if by_group else float(np.mean((own - known) ** 2))) + (
+            float(np.mean((grouped - known) ** 2)) if has_groups else 0.0
+        )
+    return min(reversed(RIDGE_PENALTIES), key=errors.__getitem__)
+
+
+def _leave_out(
+    labelled: _Rows,
+    rows: np.ndarray,
+    scores: np.ndarray,
+    predictions: Sequence[tuple[np.ndarray, np.ndarray]],
+    by_group: bool,
+    has_groups: bool,
+) -> _LeftOut:
+    """Return left-out programs, and unless `by_group` also those of which the problem is known.
+
+    Args:
+        labelled: all labelled programs.
+        rows: those with the objective, int [M].
+        scores: their normal scores, float64 [M].
+        predictions: what each ridge regression predicts without a program, and without its problem.
+        by_group: see `_fit_objective`.
+        has_groups: see `_fit_objective`.
+    """
+    part, known = rows[:MAX_STACKED_PROGRAMS], scores[:MAX_STACKED_PROGRAMS]
+    own, grouped = (np.stack(columns, 1) for columns in zip(*predictions, strict=True))
+    features = labelled.features.select(part)
+    numbers = np.arange(len(part))
+    cases = [] if by_group else [(own, numbers, False)]
+    cases += [(grouped, labelled.groups[part], True)] if has_groups else []
+    inputs, similarities = [], []
+    for predicted, identities, _ in cases:
+        similarity, mean = nearest(
+            features.projections, features.projections, known, (identities, identities)
+        )
+        inputs.append(tree_features(features, predicted, similarity, mean))
+        similarities.append(similarity)
+    return _LeftOut(
+        np.tile(part, len(cases)),
+        np.concatenate(inputs),
+        np.tile(known, len(cases)),
+        np.concatenate(similarities),
+        np.repeat([is_new for *_, is_new in cases], len(part)),
+    )
+
+
+def _cross_validated_residuals(left_out: _LeftOut, groups: np.ndarray) -> np.ndarray:
+    """Return the error of trees that are fitted to the programs of other problems, float64 [N]."""
+    fold = np.random.default_rng(0).integers(0, 2, groups.max() + 1)[groups]
+    residuals = np.empty(len(groups))
+    for k in (0, 1):
+        inside, others = fold == k, fold != k
+        others = others if others.any() else inside
+        trees = BoostedTrees.fit(left_out.inputs[others], left_out.scores[others])
+        residuals[inside] = left_out.scores[inside] - trees.predict(left_out.inputs[inside])
+    return residuals
+
+
+def _errors_by_similarity(
+    left_out: _LeftOut, residuals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return similarities, the errors at each, and the share of left-out problems at each, [NUM_KNOTS].
+
+    The error is such that a normal distribution of this standard deviation has `COVERED_SHARE` of the
+    residuals within its interval.
+    """
+    order = np.argsort(left_out.similarities, kind="stable")
+    knots, stds, shares = [], [], []
+    for part in np.array_split(order, NUM_KNOTS):
+        part = part if len(part) else order
+        knots.append(float(np.median(left_out.similarities[part])))
+        stds.append(max(float(np.quantile(np.abs(residuals[part]), COVERED_SHARE)) / COVERED_STDS, MIN_STD))
+        shares.append(float(left_out.is_new[part].mean()))
+    return np.maximum.accumulate(knots), np.array(stds), np.array(shares)

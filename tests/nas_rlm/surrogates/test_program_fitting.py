@@ -1,0 +1,103 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nas_rlm.data import Row
+from nas_rlm.metrics import coverage, spearman
+from nas_rlm.rlm import RLM
+from nas_rlm.surrogates.fitting import fit_surrogates
+from nas_rlm.surrogates.predictive import MIN_LABELS
+from nas_rlm.surrogates.program_fitting import fit_program_surrogates
+from nas_rlm.surrogates.registry import from_saved
+
+
+def programs(n, seed=0, problems=40):
+    """Programs in two languages, whose memory depends on the problem and on the size of an array."""
+    rng = np.random.default_rng(seed)
+    effects = np.random.default_rng(99).normal(size=1000)
+    rows = []
+    for i in range(n):
+        problem, size = int(rng.integers(problems)) + 500 * (seed > 0), int(rng.integers(1, 9))
+        code = f"solve{'abcdefghij'[problem % 10]}{'klmnopqrst'[problem // 10 % 10]}Problem{problem}"
+        is_java = bool(rng.integers(2))
+        source = (
+            f"class S {{ public int {code}() {{ int[] a = new int[{10**size}]; return {i}; }} }}"
+            if is_java
+            else f"def {code}(x):\n    a = [0] * {10**size}\n    return {i}\n"
+        )
+        value = float(np.exp(0.5 * effects[problem] + size + 5 * is_java))
+        space = "Judge/Java" if is_java else "Judge/Python"
+        rows.append(Row(space, "", {"memory": value}, source, f"r{i}", group=f"p{problem}"))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def surrogates():
+    return fit_surrogates(programs(700), ["memory"])
+
+
+def predictions(surrogate, rows):
+    return surrogate.predict(surrogate.transform([row.input for row in rows]), "memory")
+
+
+def test_languages_are_learnt_together_and_have_their_own_scale(surrogates):
+    assert set(surrogates) == {"Judge/Java", "Judge/Python"}
+    (java,), (python,) = surrogates["Judge/Java"], surrogates["Judge/Python"]
+    assert java.shared is python.shared
+    source = "def solveXProblem(x):\n    a = [0] * 10000\n"
+    medians = [float(predictions(s, [Row("", "", {}, source)]).median[0]) for s in (java, python)]
+    assert medians[0] > 20 * medians[1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_intervals_are_those_of_known_or_of_new_problems(surrogates, seed):
+    rows = [row for row in programs(1000, seed)[700 if seed == 0 else 0 :] if row.space == "Judge/Python"]
+    (surrogate,) = surrogates["Judge/Python"]
+    found, true = predictions(surrogate, rows), np.array([row.targets["memory"] for row in rows])
+    assert spearman(found.median, true) > 0.9
+    low, high = found.quantiles((0.1, 0.9)).T
+    assert 0.65 < coverage(low, high, true) < 0.95
+    assert (np.mean(found.network_weight) > 0.5) == (seed == 0)
+
+
+def test_saved_surrogates_predict_the_same_and_share_their_file(surrogates, tiny_checkpoint, tmp_path):
+    rlm = replace(RLM.load(tiny_checkpoint).with_objectives(["memory"]), surrogates=surrogates)
+    rlm.save(tmp_path / "both")
+    again = RLM.load(tmp_path / "both").surrogates
+    rows = programs(20, 3)
+    for space in surrogates:
+        pair = [predictions(group[space][0], rows) for group in (surrogates, again)]
+        assert pair[0].median == pytest.approx(pair[1].median, rel=1e-5)
+    rlm.surrogates = {"Judge/Java": surrogates["Judge/Java"]}
+    rlm.save(tmp_path / "one")
+    sizes = [(tmp_path / name / "surrogates.safetensors").stat().st_size for name in ("both", "one")]
+    assert sizes[0] < 1.1 * sizes[1]
+
+
+def test_damaged_surrogates_are_refused(surrogates):
+    (surrogate,) = surrogates["Judge/Java"]
+    tensors, description = surrogate.tensors(), surrogate.description()
+    with pytest.raises(ValueError, match="error factor or a temperature"):
+        from_saved(tensors, description | {"error_factors": {"memory": -1.0}})
+    with pytest.raises(ValueError, match=r"projections is .*, expected torch\.int8"):
+        from_saved({**tensors, "projections": tensors["projections"].float()}, description)
+    with pytest.raises(ValueError, match="not distinct names"):
+        from_saved(tensors, description | {"objectives": []})
+
+
+def test_languages_with_few_labels_are_left_out():
+    rows = programs(80)
+    few = [row for row in rows if row.space == "Judge/Java"][: MIN_LABELS - 1]
+    many = [row for row in rows if row.space == "Judge/Python"]
+    assert set(fit_surrogates(few + many, ["memory"])) == {"Judge/Python"}
+    assert fit_program_surrogates([], [], {}) == {}
+
+
+def test_programs_without_problems_are_learnt():
+    rows = [replace(row, group="") for row in programs(200)]
+    (surrogate,) = fit_surrogates(rows, ["memory"])["Judge/Python"]
+    own = [row for row in rows if row.space == "Judge/Python"]
+    found = predictions(surrogate, own)
+    assert spearman(found.median, np.array([row.targets["memory"] for row in own])) > 0.9
+    assert surrogate.without(["memory"]) is None
