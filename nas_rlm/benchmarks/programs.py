@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +55,8 @@ class ProgramResult:
         top1: how often the program with the smallest prediction has the smallest value of its problem.
         random_top1: how often a random program has.
         seconds: time of training and prediction.
-        by_language: Spearman correlation within each language, for tables of several.
-        language_spearman: mean over the languages with at least `MIN_LANGUAGE_ROWS` rows in the table.
+        language_spearman: Spearman correlation within a language, mean over the languages with at least
+            `MIN_LANGUAGE_ROWS` rows in the table; 0 for tables of one language.
         language_kendall: the same of Kendall's tau.
     """
 
@@ -69,7 +69,6 @@ class ProgramResult:
     top1: float
     random_top1: float
     seconds: float
-    by_language: dict[str, float] = field(default_factory=dict)
     language_spearman: float = 0.0
     language_kendall: float = 0.0
 
@@ -110,7 +109,9 @@ def programs_benchmark(
         progress: show a progress bar.
 
     Yields:
-        Split, objective, method and seed, and the result, as soon as each is available.
+        Split, objective, method and seed, and the result, as soon as each is available. For a table of
+        several languages, the results of each large one follow, with an objective such as
+        `memory of LeetCode/Go`.
 
     Raises:
         ValueError: a model's directory holds another training, or the recipe has no surrogates.
@@ -132,7 +133,15 @@ def programs_benchmark(
         _, objective, method, seed = key
         predictions = _predict(method, splits[seed], objective)
         test = splits[seed].test.where_measured(objective)
-        yield key, evaluate_predictions(predictions, test, objective, languages=_large_languages(table))
+        languages = _large_languages(table)
+        yield key, evaluate_predictions(predictions, test, objective, languages=languages)
+        for space in languages if len(languages) > 1 else ():
+            part = [i for i, row in enumerate(test.rows) if row.space == space]
+            of_space = replace(test, rows=[test.rows[i] for i in part])
+            own = TimedPredictions(predictions.quantiles[part], predictions.seconds)
+            if len(part) > 1:
+                name = f"{objective} of {space}"
+                yield (split, name, method, seed), evaluate_predictions(own, of_space, objective)
 
 
 def _large_languages(table: Table) -> tuple[str, ...]:
@@ -161,16 +170,13 @@ def evaluate_predictions(
     low, median, high = predictions.quantiles.T
     problems = [row.group for row in test.rows]
     rankings = rank_within_problems(problems, true, median, min_programs)
-    by_space = {
-        space: np.array(indices)
-        for space, indices in indices_by_space(test.rows).items()
-        if len(indices) > 1 and len(languages) > 1
-    }
+    by_space = {space: np.array(part) for space, part in indices_by_space(test.rows).items()}
     within = {
         space: (spearman(median[part], true[part]), kendall(median[part], true[part]))
-        for space, part in by_space.items()
+        for space in (languages if len(languages) > 1 else ())
+        if len(part := by_space.get(space, ())) > 1
     }
-    large = np.array([within[space] for space in languages if space in within] or [(0.0, 0.0)])
+    large = np.array([*within.values()] or [(0.0, 0.0)])
     top1, random_top1 = (float(np.mean(v)) if len(v) else 0.0 for v in (rankings.top1, rankings.random_top1))
     return ProgramResult(
         rows=len(true),
@@ -182,7 +188,6 @@ def evaluate_predictions(
         top1=top1,
         random_top1=random_top1,
         seconds=predictions.seconds,
-        by_language={space: rho for space, (rho, _) in within.items()},
         language_spearman=float(large[:, 0].mean()),
         language_kendall=float(large[:, 1].mean()),
     )

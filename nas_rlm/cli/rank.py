@@ -25,7 +25,7 @@ from nas_rlm.files import check_target
 @app.command
 def rank(
     *files: Path,
-    by: str,
+    by: CommaList,
     objectives: CommaList = (),
     maximise: Flag = False,
     top: Integer | None = None,
@@ -50,7 +50,8 @@ def rank(
         files: ONNX files, or programs in one of 18 languages, instead of --space and --archs. The ending
             of a file, such as .py or .java, says its language, else its content.
         by: the objective to rank by, such as accuracy or latency/pixel3. Accuracies, throughputs and other
-            kinds that are maximised are sorted downwards, all others upwards.
+            kinds that are maximised are sorted downwards, all others upwards. With several, such as
+            memory,time, the Pareto front comes first, then the front of the others, and so on.
         objectives: further objectives to predict.
         maximise: sort downwards, where the kind of the objective and the model do not say so.
         top: number of rows to list; by default all.
@@ -74,13 +75,15 @@ def rank(
         text: column of --texts; by default what the model was fitted to.
         limits: limits on each ONNX file.
     """
-    from nas_rlm.search.pareto import minimised
+    from nas_rlm.search.pareto import minimised, pareto_order
 
     if top is not None:
         check_minimum("--top", top, 1)
     if out:
         check_target(out)
-    names = tuple(dict.fromkeys([*objectives, by]))
+    if not by:
+        raise ValueError("--by is empty: expected an objective, such as accuracy")
+    names = tuple(dict.fromkeys([*objectives, *by]))
     predictions = predict_inputs(
         Inputs(
             *(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),
@@ -90,6 +93,8 @@ def rank(
         quantiles,
         out,
     )
-    maximised = (*predictions.maximised, *([by] if maximise else []))
-    costs = minimised(predictions.medians, names, maximised)[:, names.index(by)]
-    predictions.select(np.argsort(costs, kind="stable")[:top]).write(out)
+    maximised = (*predictions.maximised, *(by if maximise else []))
+    columns = [names.index(name) for name in by]
+    costs = minimised(predictions.medians, names, maximised)[:, columns]
+    order = pareto_order(costs) if len(by) > 1 else np.argsort(costs[:, 0], kind="stable")
+    predictions.select(order[:top]).write(out)

@@ -21,6 +21,7 @@ from nas_rlm.utils.long_integers import long_integers
 from nas_rlm.utils.progress import progress_bar
 
 PYTHON_SPACE = "python"  # space of Python programs in tables
+MILLISECONDS = 1000.0  # of a second
 WRITE_INTERVAL = 10.0  # seconds between two writes of a table
 MAX_PROGRAMS_BYTES = 64 * 2**20
 
@@ -58,7 +59,8 @@ def measure_programs(
         progress: whether to show a progress bar.
 
     Returns:
-        The table, with `memory` (bytes) and, in `metainformation`, the details or the error.
+        The table, with `memory` (bytes), `time` (the median wall time of a round over all inputs, in
+        milliseconds, if the plan has timed runs) and, in `metainformation`, the details or the error.
 
     Raises:
         ValueError: the system cannot confine programs, and `plan.trusted` is false; or see `update_table`.
@@ -72,6 +74,8 @@ def measure_programs(
                     details = asdict(result)
                     is_measured = isinstance(result, Measurement)
                     targets = {"memory": float(details.pop("memory"))} if is_measured else {}
+                    if isinstance(result, Measurement) and result.wall is not None:
+                        targets["time"] = MILLISECONDS * result.wall["median"]
                     yield ProgramResult(
                         programs[name].source, targets, {**details, "python": python_version()}
                     )

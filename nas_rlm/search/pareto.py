@@ -70,6 +70,32 @@ def nondominated(
     return is_non_dominated(minimised(values, objectives, maximised))
 
 
+def pareto_order(costs: np.ndarray) -> np.ndarray:
+    """Return the indices of points by non-dominated sorting, those of the first front first.
+
+    The second front has the points that only those of the first dominate, and so on (Deb et al. 2002). Within
+    a front, points come by the mean of their ranks in the objectives.
+
+    Examples:
+        >>> pareto_order(np.array([[3.0, 3.0], [1.0, 2.0], [2.0, 1.0], [2.0, 4.0]])).tolist()
+        [1, 2, 3, 0]
+
+    Args:
+        costs: [N, K], all minimised.
+
+    Returns:
+        int [N].
+    """
+    ranks = np.array([np.searchsorted(np.sort(column), column) for column in costs.T]).mean(0)
+    remaining, order = np.arange(len(costs)), np.empty(0, dtype=int)
+    while len(remaining):
+        is_best = np.asarray(moocore.is_nondominated(costs[remaining], keep_weakly=True), dtype=bool)
+        front = remaining[is_best]
+        order = np.concatenate([order, front[np.argsort(ranks[front], kind="stable")]])
+        remaining = remaining[~is_best]
+    return order
+
+
 def hypervolume(
     values: np.ndarray,
     objectives: Sequence[str],

@@ -98,7 +98,7 @@ def bench_programs(
         coverage, good_share, top1, random_top1 = [v.mean() for v in values.values()][2:]
         shares = f"{coverage:>10.2f}{good_share:>8.2f}{top1:>7.2f}{random_top1:>8.2f}"
         print(f"{name:<22}{method:<16}{correlations}{shares}")
-        if any(result.by_language for result in group):
+        if any(result.language_spearman or result.language_kendall for result in group):
             within = {
                 field: np.array([getattr(result, field) for result in group])
                 for field in ("language_spearman", "language_kendall")

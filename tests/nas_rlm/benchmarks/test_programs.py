@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 from nas_rlm.benchmarks.programs import (
     METHODS,
+    OTHER_LANGUAGES,
     TRAINED_METHODS,
     TimedPredictions,
     evaluate_predictions,
@@ -66,10 +68,15 @@ def test_methods_are_evaluated_on_the_same_rows_and_an_interrupted_run_continues
     assert main([*command, "--out", "found.jsonl"]) == 0
     shown = capsys.readouterr().out
     correlations = {line.split()[1]: float(line.split()[2]) for line in shown.splitlines()[2:]}
-    assert set(correlations) == set(METHODS)
-    assert correlations["ngrams"] > 0.8 and correlations["rlm"] > 0.8 > correlations["length"]
+    methods = set(METHODS) - {OTHER_LANGUAGES, "surrogate-alone"}
+    assert set(correlations) == methods
+    assert (
+        correlations["surrogate"] > 0.8
+        and correlations["ngrams"] > 0.8
+        and correlations["rlm"] > 0.8 > correlations["length"]
+    )
     lines = Path("found.jsonl").read_text().splitlines()
-    assert len(lines) == len(METHODS)
+    assert len(lines) == len(methods)
 
     def refuse(*_, **__):
         raise AssertionError("it is trained already")
@@ -85,6 +92,20 @@ def test_methods_are_evaluated_on_the_same_rows_and_an_interrupted_run_continues
 def test_new_problems_can_be_evaluated(command, capsys):
     assert main([*command, "--split", "problem", "--methods", "length,ngrams"]) == 0
     assert "own by problem" in capsys.readouterr().out
+
+
+def test_languages_are_compared_with_each_alone_and_with_the_others(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("nas_rlm.benchmarks.programs.MIN_LANGUAGE_ROWS", 100)
+    in_two = [replace(row, space=f"Judge/{'AB'[i // 12 % 2]}") for i, row in enumerate(rows(400))]
+    write(tmp_path / "own.parquet", in_two)
+    methods = "other-languages,ngrams,surrogate,surrogate-alone"
+    assert main([*command, "--methods", methods, "--out", "found.jsonl"]) == 0
+    assert capsys.readouterr().out.count("mean of languages") == 4
+    lines = map(json.loads, Path("found.jsonl").read_text().splitlines())
+    found = {(r["method"], r["objective"]): r for r in lines}
+    assert len(found) == 12 and found["surrogate", "memory"]["language_spearman"] > 0.8
+    each = [found["other-languages", f"memory of Judge/{name}"]["spearman"] for name in "AB"]
+    assert found["other-languages", "memory"]["language_spearman"] == pytest.approx(np.mean(each), abs=1e-4)
 
 
 def test_bad_options_are_refused(command, capsys):

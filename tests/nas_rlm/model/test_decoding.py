@@ -80,6 +80,7 @@ class TwoTexts:
 
     scales = 3.0, 700.0
     temperature = 1.0
+    network_weight = None
 
     def interval_probabilities(self, edges):
         return np.stack([self.of_text(k, edges[k]) for k in range(2)])
@@ -112,7 +113,7 @@ class NearFive:
     """
 
     def __init__(self, temperature):
-        self.temperature = temperature
+        self.temperature, self.network_weight = temperature, None
 
     def interval_probabilities(self, edges):
         return np.diff(expit(4 * (edges - 5))) + 1e-9

@@ -27,6 +27,13 @@ def test_each_program_has_a_row_and_is_measured_once(tmp_path):
     assert {name: row.input for name, row in rows.items()} == SOURCES
     assert rows["small"].targets["memory"] < 2_000 < 72_000 < rows["large"].targets["memory"]
     assert not rows["broken"].targets
+
+
+def test_timed_runs_give_the_time_of_a_call(tmp_path):
+    found = measure_programs(PROGRAMS, tmp_path / "t.parquet", replace(QUICK, repeats=2))
+    rows = {row.identifier: row for row in found.rows}
+    assert rows["small"].targets["time"] > 0 and set(rows["large"].targets) == {"memory", "time"}
+    assert not rows["broken"].targets
     assert "division by zero" in json.loads(rows["broken"].metainformation)["error"]
     assert json.loads(rows["large"].metainformation)["allocated"] > 70_000
 

@@ -58,3 +58,12 @@ def test_directions_are_those_of_the_kinds_and_of_declarations():
     values = np.array([[10.0, -1.0, 5.0], [9.0, -2.0, 4.0], [9.0, -1.0, 6.0], [9.0, -1.0, 4.0]])
     assert pareto.nondominated(values, names).tolist() == [True, True, False, False]
     assert pareto.nondominated(values, names, ["score"]).tolist() == [True, True, True, False]
+
+
+@given(points)
+def test_fronts_follow_each_other_in_the_pareto_order(values):
+    order = pareto.pareto_order(pareto.minimised(values, PAIR))
+    assert sorted(order.tolist()) == list(range(len(values)))
+    ordered = values[order]
+    for i, later in enumerate(ordered):
+        assert not any(dominates(later, earlier) for earlier in ordered[:i])

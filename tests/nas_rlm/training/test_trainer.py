@@ -110,6 +110,25 @@ def test_a_recipe_that_starts_from_a_checkpoint(recipe, tmp_path):
         trainer.run(recipe, tmp_path / "third")
 
 
+def test_surrogates_are_fitted_to_the_network_of_another_model(recipe, tmp_path):
+    first = trainer.run(recipe, tmp_path / "first")
+    sources = [f"def f(n):\n    return {'[0] * n + ' * (i % 5)}[]  # {i}\n" for i in range(60)]
+    programs = [Row("Judge/Python", "", {"time": 1.0 + i % 5}, s, f"p{i}") for i, s in enumerate(sources)]
+    write(tmp_path / "programs.parquet", programs)
+    text = RECIPE.replace("{path: cells.parquet}", "{path: programs.parquet, surrogates: [time]}")
+    text = text.replace("epochs: 3", "epochs: 0")
+    recipe.write_text(f"{text}start: {tmp_path / 'first'}\n")
+    second = trainer.run(recipe, tmp_path / "second")
+    assert set(second.objectives) == {"time"} and list(second.surrogates) == ["Judge/Python"]
+    kept = {n: w for n, w in weights(first).items() if "tokens" not in n}
+    assert all(np.allclose(weights(second)[name], w, atol=2e-3) for name, w in kept.items())
+    found = second.predict_text(sources, ["time"], space="Judge/Python")[:, 0]
+    assert found[4] > found[0]
+    recipe.write_text(text)
+    with pytest.raises(ValueError, match="epochs is 0: expected at least 1, or the model to start from"):
+        trainer.run(recipe, tmp_path / "third")
+
+
 def test_one_table_of_a_recipe(recipe, tmp_path):
     alone = trainer.run(recipe, tmp_path / "alone")
     write(tmp_path / "others.parquet", rows(30, seed=1))
