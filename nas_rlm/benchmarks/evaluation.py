@@ -42,7 +42,7 @@ class Evaluation:
         rows: number of test rows.
         correlations: method to Spearman and Kendall correlation.
         coverage: share of true values between the model's .1 and .9 quantiles; .8 is right.
-        uid: uid of the rows, if they are only a part of the table's.
+        uid: uid of the rows, or the space of programs, if they are only a part of the table's.
         points: measured and predicted values [2, rows]; empty in a mean of several evaluations.
     """
 
@@ -230,10 +230,13 @@ def _evaluated_objectives(rlm: RLM, test: Table, objectives: Sequence[str]) -> l
 
 
 def _indices_by_uid(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Indices of all rows, under the empty uid, and of the rows of each frequent uid if there are several."""
+    """Indices of all rows, under the empty uid, and of the rows of each frequent uid if there are several.
+
+    The uid of a program is its space if it has no other: numbers of two languages cannot be compared.
+    """
     by_uid: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        by_uid.setdefault(row.uid, []).append(i)
+        by_uid.setdefault(row.uid or (row.space if row.is_program else ""), []).append(i)
     frequent = {uid: np.array(part) for uid, part in sorted(by_uid.items()) if len(part) >= MIN_UID_ROWS}
     separate = {uid: part for uid, part in frequent.items() if uid} if len(frequent) > 1 else {}
     return {"": np.arange(len(rows))} | separate

@@ -45,8 +45,8 @@ from nas_rlm.surrogates.program_surrogate import (
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix  # imported where it is used: networks need no scipy
 
-MAX_PROGRAMS = 12000  # to learn from, for each objective
-MAX_STACKED_PROGRAMS = 4000  # of these that are left out for the trees
+MAX_PROGRAMS = 7000  # to learn from, for each objective
+MAX_STACKED_PROGRAMS = 3500  # of these that are left out for the trees
 MAX_RIDGE_PROGRAMS = 2000  # of these that penalty and blocks are chosen on
 RIDGE_PENALTIES = (0.1, 0.3, 1.0)
 MIN_STRUCTURE_STD = 0.05

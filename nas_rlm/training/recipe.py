@@ -99,7 +99,8 @@ class Recipe:
         tokenizer_texts: number of texts of each table that the tokenizer is trained on.
         longest_piece: maximum length of a piece in characters.
         numbers: maximum number of numbers in a decoder sequence: accuracy first, then others in random order.
-        epochs: number of epochs; 0 to keep the network of `start` and fit the surrogates only.
+        epochs: number of epochs; 0 to keep the network and the surrogates of `start`, and add the
+            surrogates of the tables.
         batch_size: number of rows in a step.
         optimizer: "adamw", "adafactor" or "muon" (for matrices of the layers; AdamW for the rest).
         learning_rate: maximum learning rate.

@@ -145,12 +145,12 @@ def _fit_surrogates_only(
     train_tables: Sequence[Table],
     validation_tables: Sequence[Table],
 ) -> Ensemble:
-    """Fit and calibrate the surrogates of a model whose network is that of another one.
+    """Fit and calibrate surrogates beside the network and the surrogates of another model.
 
     Where this network has not learnt an objective in a space, the surrogate predicts without it.
     """
     rlm.surrogates = _fit_table_surrogates(rlm, recipe, train_tables)
-    rlm.temperatures = start.temperatures
+    rlm.temperatures, rlm.maximised = start.temperatures, start.maximised
     learnt_rows = [
         replace(table, rows=[row for row in table.rows if row.space in start.trained_on])
         for table in validation_tables
@@ -167,6 +167,8 @@ def _fit_surrogates_only(
             )
             for s in rlm.surrogates.get(space, ())
         ]
+    rlm.surrogates = {**start.surrogates, **rlm.surrogates}
+    rlm.trained_on = {**start.trained_on, **rlm.trained_on}
     rlm.save(run_directory)
     return rlm
 
@@ -194,6 +196,8 @@ def _initial_model(
 ) -> Ensemble:
     """Return the model before training: a copy of another one, or a new network."""
     objectives = tuple(dict.fromkeys(name for table in train_tables for name in table.objectives))
+    if start is not None and not recipe.epochs:
+        objectives = tuple(dict.fromkeys([*start.objectives, *objectives]))
     torch.manual_seed(recipe.seed)
     if start is not None:
         return start.copy_for_training(objectives, recipe.numbers)

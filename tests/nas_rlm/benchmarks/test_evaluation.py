@@ -78,8 +78,9 @@ def test_programs_are_compared_with_baselines_of_programs(tiny_checkpoint):
     train, held = Table("own", rows[::2]), Table("own", rows[1::2])
     rlm = RLM.load(tiny_checkpoint).with_objectives(["memory"])
     rlm.surrogates = fit_surrogates(train.rows, ["memory"])
-    (found,) = evaluate_table(rlm, held, train=train, num_samples=0)
+    found, *of_languages = evaluate_table(rlm, held, train=train, num_samples=0)
     assert (found.objective, found.rows) == ("memory", 40)
+    assert [part.uid for part in of_languages] == ["APPS", "CDSS/C++"]
     assert list(found.correlations) == ["median", "length", "loops", "neighbours"]
     assert found.correlations["median"][0] > 0.8 and found.correlations["neighbours"][0] > 0.6
     texts = texts_of_rows(held.rows)
