@@ -108,7 +108,7 @@ def structure_matrix(programs: Sequence[str]) -> np.ndarray:
     Examples:
         >>> found = structure_matrix(["int a[1000][1000]; int main() { for (;;) for (;;) {} }"])[0]
         >>> structure = dict(zip(STRUCTURE, found))
-        >>> structure["loop_depth"], round(np.expm1(structure["array_bytes"]) / 1e6)
+        >>> float(structure["loop_depth"]), round(np.expm1(structure["array_bytes"]) / 1e6)
         (2.0, 4)
 
     Args:

@@ -118,7 +118,8 @@ def objective_of_column(column: str) -> str:
     if prefix.lower() in METADATA_PREFIXES and suffix:
         column = f"{METADATA_PREFIXES[prefix.lower()]}/{suffix}"
     kind, slash, suffix = column.partition("/")
-    return kind.lower() + slash + suffix if is_known_kind(column) and VALID_NAME.fullmatch(column) else ""
+    is_objective = is_known_kind(column) and VALID_NAME.fullmatch(column) and not is_unnamed_latency(column)
+    return kind.lower() + slash + suffix if is_objective else ""
 
 
 @dataclass(frozen=True)

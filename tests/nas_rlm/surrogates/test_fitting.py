@@ -15,7 +15,7 @@ from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.network_sizes import NetworkSizes
-from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.text.declarations import with_input_batch
 from tests.nas_rlm.stubs import counted_cells as rows
 
@@ -165,7 +165,7 @@ def test_many_latencies_of_a_registered_space_have_no_layer_surrogate(devices, a
 def test_programs_and_few_networks_have_no_layer_surrogate(at_most_20_labels):
     programs = [Row("mine", "", {"latency/c": 1.0 + i}, f"x = [0] * {i}") for i in range(40)]
     (found,) = fit_surrogates(programs, ["latency/c"])["mine"]
-    assert isinstance(found, NgramSurrogate)
+    assert isinstance(found, ProgramSurrogate)
 
 
 @pytest.fixture(scope="module")
