@@ -95,8 +95,10 @@ def _read_records(path: Path, omissions: Omissions) -> Iterator[tuple[int, Any]]
             yield number, json.loads(line)
 
 
-def _solutions(record: dict[str, Any], omissions: Omissions) -> Iterator[tuple[str, Program]]:
+def _solutions(record: Any, omissions: Omissions) -> Iterator[tuple[str, Program]]:
     """Yield the name and the program of each solution of a problem."""
+    if not isinstance(record, dict):
+        raise ValueError(f"it is {str(record)[:60]!r}: expected an object with {FIELDS}")
     problem = str(record["problem_idx"])
     tests = next((record[name] for name in TEST_FIELDS if record.get(name)), "")
     entry, cases = _entry_and_cases(tests)

@@ -56,6 +56,7 @@ def test_solutions_are_measured(tmp_path):
     [
         ("", "has no solutions with tests: expected dataset.json"),
         ("{}", "has no solutions with tests (problem 1: 'problem_idx' is missing)"),
+        ("[1, 2]", "has no solutions with tests (problem 1: it is '1': expected an object"),
         ("[[1]", "has no solutions with tests (the list: "),
         ("[" * 100_000, "has no solutions with tests (the list: "),
         ("{", "has no solutions with tests (line 1: "),
