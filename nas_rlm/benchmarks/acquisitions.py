@@ -1,4 +1,4 @@
-"""Other ways to select architectures to measure, beside expected hypervolume improvement."""
+"""Other ways to select architectures to measure, beside `improvement_search.select_by_improvement`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ def select_optimistic(
 
     Where fewer than asked for add any, the others are those with the best mean rank of medians.
 
-    Args:
-        surrogate: a surrogate that can predict.
-        settings: objectives, constraints and seed.
-        names: candidates in the space's notation.
-        count: number to select.
-        pending: architectures whose measurements are under way, which are ignored.
+    Arguments are those of `select_by_improvement`; pending architectures are ignored.
     """
     known = [row.arch_str for row in surrogate.successful_rows]
     result = current_result(surrogate, settings, [*known, *names])
@@ -56,12 +51,7 @@ def select_by_scalarisation(
     Costs are relative to the extent of the measured front. Source: Paria et al. 2020, A Flexible Framework
     for Multi-Objective Bayesian Optimization using Random Scalarizations.
 
-    Args:
-        surrogate: a surrogate that can predict.
-        settings: objectives, constraints and seed.
-        names: candidates in the space's notation.
-        count: number to select.
-        pending: architectures whose measurements are under way, which are ignored.
+    Arguments are those of `select_by_improvement`; pending architectures are ignored.
     """
     known = [row.arch_str for row in surrogate.successful_rows]
     predicted = cost_distributions(surrogate, settings, [*known, *names])

@@ -195,8 +195,8 @@ class NetworkLatencies:
                 own = np.flatnonzero(is_measured & (folds == fold))
                 if len(own) and len(used) >= MIN_LABELS:
                     labels = latencies[used]
-                    predicted[LAYERS][own] = self._by_layers(used, own, labels)
-                    for method, values in self._baselines(used, own, labels).items():
+                    predicted[LAYERS][own] = self.by_layers(used, own, labels)
+                    for method, values in self.baselines(used, own, labels).items():
                         predicted[method][own] = values
             is_known = np.isfinite([*predicted.values()]).all(0)
             for kind in ("", *np.unique(kinds)):
@@ -205,15 +205,27 @@ class NetworkLatencies:
                     result = LatencyResult.of(predicted[method][part], latencies[part])
                     yield (name, KINDS, kind, method, 0), result
 
-    def _baselines(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-        """Return predictions by the costs of networks, from the labels of others."""
+    def baselines(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+        """Return predictions by the costs of networks, from the labels of others.
+
+        Args:
+            used: indices of the labelled networks, int [M].
+            own: indices of the networks to predict, int [N].
+            labels: latencies of the labelled networks, float64 [M].
+
+        Returns:
+            float64 [N], by method.
+        """
         return {
             MACS: fit_sums(self.macs[used, None], labels, self.macs[own, None]),
             TREES: np.exp(trees(np.log1p(self._sums[used]), np.log(labels), np.log1p(self._sums[own]))),
         }
 
-    def _by_layers(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return predictions by sums over layers, from many labels of other networks."""
+    def by_layers(self, used: np.ndarray, own: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return predictions by sums over layers, from many labels of other networks, float64 [N].
+
+        Arguments are those of `baselines`.
+        """
         return fit_sums(self._sums[used], labels, self._sums[own])
 
     def _results(
@@ -237,14 +249,14 @@ class NetworkLatencies:
             if not len(own) or len(used) < MIN_LABELS:
                 continue
             true, labels = latencies[own], latencies[used]
-            predicted: dict[str, PredictiveDistribution | np.ndarray] = {**self._baselines(used, own, labels)}
+            predicted: dict[str, PredictiveDistribution | np.ndarray] = {**self.baselines(used, own, labels)}
             if many is not None:
                 whole = many.predict(features, name)
                 is_own = np.isin(test, own)
                 predicted[SURROGATE] = PredictiveDistribution(
                     LogTransform(), whole.mean[is_own], whole.std[is_own]
                 )
-                predicted[LAYERS] = self._by_layers(used, own, labels)
+                predicted[LAYERS] = self.by_layers(used, own, labels)
             else:
                 raw_train, raw_test = ([self._raw_features[i] for i in part] for part in (used, own))
                 graph_features = LatencyFeatures.fit(raw_train)

@@ -19,13 +19,12 @@ import torch
 from torch import Tensor
 
 import search_spaces
-from nas_rlm.benchmarks.baselines.cost import flops
 from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
+from nas_rlm.benchmarks.device_speed import time_new_device
 from nas_rlm.benchmarks.study_speed import time_suggestions
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
 from nas_rlm.data.genome import Genome
-from nas_rlm.data.tables import write
 from nas_rlm.model import decoding
 from nas_rlm.model.batching import max_batch_size, pad
 from nas_rlm.model.network import Network
@@ -48,9 +47,6 @@ MAX_OBJECTIVES = 5  # accuracy and four latencies
 BATCH_SIZE = 64
 NUM_SAMPLES = 64
 NUM_LABELS = 100  # of a fine-tuning
-NUM_MEASURED = (20, 200)  # networks on a new device
-MIXED_SPACES = ("fbnet", "ofa_mbv3")  # whose networks a new device measures as networks of no space
-NOISE = 0.05  # of their latencies, which are otherwise proportional to multiply-accumulates
 NUM_STEPS = 20  # of pretraining
 MAX_TRIALS = 200  # of a study
 MATRIX_SIZE = 2048  # rows and columns of the matrix product
@@ -370,47 +366,6 @@ def time_command(rlm: RLM, settings: SpeedSettings) -> Cases:
         yield from time_cases({"predict": work}, settings.runs)
 
 
-def time_new_device(rlm: RLM, settings: SpeedSettings) -> Cases:
-    """Time the command that learns a new device, from start to end: cells of a space, and mixed networks."""
-    objective = "latency/new-device"
-    with TemporaryDirectory() as directory:
-        cases: dict[str, Work] = {}
-        for count in NUM_MEASURED:
-            cells, mixed = (
-                _measured_rows(names, count, objective, settings) for names in (SPACES[:1], MIXED_SPACES)
-            )
-            without_space = [replace(row, space="", arch_str="") for row in mixed]
-            for name, rows in ((f"{SPACES[0]}", cells), ("mixed networks", without_space)):
-                data = Path(directory) / f"{count}-{name.split()[0]}.parquet"
-                write(data, rows)
-                cases[f"{count} labels, {name}"] = partial(_learn_device, data, objective, settings.model)
-        yield from time_cases(cases, settings.runs, warm_up=False)
-
-
-def _measured_rows(spaces: Sequence[str], count: int, objective: str, settings: SpeedSettings) -> list[Row]:
-    """Return random networks of some spaces, with latencies that are proportional to multiply-accumulates."""
-    rows = []
-    for space in map(search_spaces.get, spaces):
-        architectures = settings.sample(space, 0, count // len(spaces))
-        texts = from_architectures(space, architectures)
-        rows += [Row(space.name, str(a), {}, text) for a, text in zip(architectures, texts, strict=True)]
-    noise = np.random.default_rng(settings.seed).lognormal(0, NOISE, len(rows))
-    latencies = noise * (1 + flops(rows) / 1e8)
-    return [
-        replace(row, targets={objective: value}) for row, value in zip(rows, latencies.tolist(), strict=True)
-    ]
-
-
-def _learn_device(data: Path, objective: str, model: str, run: int) -> int:
-    """Learn a device from a table by the command, and return the number of its networks."""
-    out = data.with_suffix(f".{run}")
-    command = [sys.executable, "-m", "nas_rlm", "--quiet", "finetune", "--data", str(data), "--model", model]
-    subprocess.run(
-        [*command, "--new-objective", objective, "--out", str(out)], check=True, capture_output=True
-    )
-    return int(data.stem.split("-")[0])
-
-
 def time_roofline(rlm: RLM, settings: SpeedSettings) -> Cases:
     """Time a matrix product and the encoder, in billions of operations."""
     a, b = (torch.randn(MATRIX_SIZE, MATRIX_SIZE, dtype=torch.bfloat16) for _ in range(2))
@@ -448,6 +403,11 @@ def time_study(rlm: RLM, settings: SpeedSettings) -> Cases:
     return time_suggestions(rlm, min(settings.count, MAX_TRIALS), settings.runs, settings.seed)
 
 
+def time_device(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time the command that learns a new device."""
+    return time_new_device(settings.model, settings.runs, partial(settings.sample, run=0), settings.seed)
+
+
 PARTS: Mapping[str, Callable[[RLM, SpeedSettings], Cases]] = {
     "end-to-end": time_end_to_end,
     "text": time_text,
@@ -459,7 +419,7 @@ PARTS: Mapping[str, Callable[[RLM, SpeedSettings], Cases]] = {
     "search": time_search,
     "study": time_study,
     "start": time_command,
-    "new-device": time_new_device,
+    "new-device": time_device,
     "growth": time_growth,
 }
 Key = tuple[str, str]

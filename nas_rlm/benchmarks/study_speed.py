@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from nas_rlm.benchmarks.timing import Cases, time_cases
+from nas_rlm.data.synthetic import distinct_architectures
 from nas_rlm.rlm import RLM
 from nas_rlm.study.study import Study
 
@@ -37,7 +38,7 @@ def time_suggestions(rlm: RLM, num_trials: int, runs: int, seed: int = 0) -> Cas
         cases = {}
         for objectives in (OBJECTIVES[:1], OBJECTIVES):
             study = Study(SPACE, objectives, Path(directory) / str(len(objectives)), model=rlm, seed=seed)
-            for name in _random_architectures(study, num_trials):
+            for name in distinct_architectures(study.space, num_trials, seed):
                 study.add(name, _made_up_values(study, name))
             cases[f"ask, {num_trials} trials, {len(objectives)} objectives"] = partial(ask_and_tell, study)
         yield from time_cases(cases, runs)
@@ -49,12 +50,3 @@ def _made_up_values(study: Study, name: str) -> dict[str, float]:
     params, flops = study.space.params(architecture), study.space.flops(architecture)
     values = 90 - 50 / np.log2(params), 1 + flops / 1e7
     return dict(zip(OBJECTIVES[: len(study.settings.objectives)], values, strict=False))
-
-
-def _random_architectures(study: Study, count: int) -> list[str]:
-    """Return distinct random architectures of the space of a study."""
-    rng = np.random.default_rng(study.settings.seed)
-    names: dict[str, None] = {}
-    while len(names) < count:
-        names[str(study.space.sample(rng))] = None
-    return list(names)

@@ -36,9 +36,7 @@ _SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score
 _COST = ObjectiveKind()
 _POSITIVE_SCORE = ObjectiveKind(is_maximised=True, minimum=0)
 _POSITIVE_COST = ObjectiveKind(minimum=0)
-DEVICE_KINDS = (  # of objectives of a device
-    *("latency", "throughput", "fps", "energy", "power", "memory", "time"),
-)
+DEVICE_KINDS = ("latency", "throughput", "fps", "energy", "power", "memory", "time")  # of a device
 COST_KINDS = ("flops", "params")
 UNKNOWN = ObjectiveKind()
 MAX_SECONDS = 0.5  # latencies that are all at most this may be in seconds instead of milliseconds

@@ -43,9 +43,7 @@ PLAIN_KEYS = ("perplexity",)  # metadata keys of the public datasets that are ob
 OTHER_OBJECTIVES_KEY = "objectives"  # metadata key of a dict of all objectives that have no other place
 DECLARATIONS_KEY = b"nas_rlm.objectives"  # metadata key of the file: JSON of units and directions
 METRIC_TYPES = {"memory_bytes": "memory", "latency_ms": "latency"}  # the objective stored in val_accuracy
-ADJUSTED_MEMORY_KEY = (
-    "adjusted_bytes"  # memory without the difference between a judge's machines of two half-years
-)
+ADJUSTED_MEMORY_KEY = "adjusted_bytes"  # memory without the differences between a judge's machines
 TIME_KEY = "time_ms"  # metadata key of the objective `time`
 SOURCE_KEY, HALF_YEAR_KEY = "source", "half_year"  # metadata keys of a program's author and date
 SMALL_INPUTS = "small-inputs"  # suffix of the objective that was measured without larger inputs

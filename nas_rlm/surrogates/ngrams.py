@@ -188,19 +188,11 @@ class NgramSurrogate:
         quantiles = {name: tensors[key].double().numpy() for name, key in zip(names, labels, strict=True)}
         if not all(q.ndim == 1 and len(q) and (np.diff(q) >= 0).all() for q in quantiles.values()):
             raise ValueError("the label quantiles of an objective are empty or not in ascending order")
-        numbers = {
-            key: {str(name): float(v) for name, v in description[key].items()}
-            for key in ("residual_stds", "temperatures", "network_temperatures")
-        }
-        is_positive = all(0 < v < np.inf for by_objective in numbers.values() for v in by_objective.values())
-        if not is_positive or numbers["residual_stds"].keys() != set(names):
-            raise ValueError("a residual standard deviation or a temperature is missing or not above 0")
-        mean, std = map(float, description["log_size_scaling"])
-        if not (np.isfinite(mean) and 0 < std < np.inf):
-            raise ValueError(f"log_size_scaling {mean}, {std} is not a mean and a standard deviation above 0")
+        numbers = numbers_from_saved(description, "residual_stds", "a residual standard deviation", names)
+        scaling = size_scaling_from_saved(description)
         weights = {name: tensors[f"weights{k}"].float().numpy() for k, name in enumerate(names)}
         idf, of_characters = tensors["idf"].float().numpy(), description.get("of_characters") is True
-        return cls(names, idf, (mean, std), weights, quantiles, **numbers, of_characters=of_characters)
+        return cls(names, idf, scaling, weights, quantiles, **numbers, of_characters=of_characters)
 
     def _features(self, counts: csr_matrix, sizes: np.ndarray) -> csr_matrix:
         """Return tf-idf rows of unit length, the same times the size, and the size, [N, NUM_FEATURES]."""
@@ -212,6 +204,45 @@ class NgramSurrogate:
         by_size = diags_array(N_GRAM_SIZE_WEIGHT * size) @ ngrams
         by_size.eliminate_zeros()  # all of them, where no program states a size
         return csr_matrix(hstack([ngrams, by_size, csr_matrix(SIZE_WEIGHT * size[:, None])]))
+
+
+def numbers_from_saved(
+    description: Mapping[str, Any], key: str, described: str, objectives: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Return numbers and temperatures by objective, under their keys of a saved description.
+
+    Args:
+        description: the saved description.
+        key: key of numbers that every objective has.
+        described: what one of these numbers is.
+        objectives: names of the objectives.
+
+    Raises:
+        ValueError: one of them is missing or not above 0.
+    """
+    numbers = {
+        name: {str(objective): float(value) for objective, value in description[name].items()}
+        for name in (key, "temperatures", "network_temperatures")
+    }
+    is_positive = all(0 < v < np.inf for by_objective in numbers.values() for v in by_objective.values())
+    if not is_positive or numbers[key].keys() != set(objectives):
+        raise ValueError(f"{described} or a temperature is missing or not above 0")
+    return numbers
+
+
+def size_scaling_from_saved(description: Mapping[str, Any]) -> tuple[float, float]:
+    """Return mean and standard deviation of logarithms of input sizes.
+
+    Args:
+        description: a saved description.
+
+    Raises:
+        ValueError: they are out of range.
+    """
+    mean, std = map(float, description["log_size_scaling"])
+    if not (np.isfinite(mean) and 0 < std < np.inf):
+        raise ValueError(f"log_size_scaling {mean}, {std} is not a mean and a standard deviation above 0")
+    return mean, std
 
 
 def tf_idf(counts: csr_matrix, idf: np.ndarray) -> csr_matrix:

@@ -26,6 +26,8 @@ from nas_rlm.surrogates.ngrams import (
     N_GRAM_SIZE_WEIGHT,
     SIZE_WEIGHT,
     log_sizes,
+    numbers_from_saved,
+    size_scaling_from_saved,
     tf_idf,
     token_ngrams,
     word_counts,
@@ -302,19 +304,11 @@ class ProgramSurrogate:
                 ),
                 *(knots, stds, new_shares),
             )
-        numbers = {
-            key: {str(name): float(v) for name, v in description[key].items()}
-            for key in ("error_factors", "temperatures", "network_temperatures")
-        }
-        is_positive = all(0 < v < np.inf for by_objective in numbers.values() for v in by_objective.values())
-        if not is_positive or numbers["error_factors"].keys() != set(names):
-            raise ValueError("an error factor or a temperature is missing or not above 0")
-        mean, std = map(float, description["log_size_scaling"])
-        if not (np.isfinite(mean) and 0 < std < np.inf):
-            raise ValueError(f"log_size_scaling {mean}, {std} is not a mean and a standard deviation above 0")
+        numbers = numbers_from_saved(description, "error_factors", "an error factor", names)
+        scaling = size_scaling_from_saved(description)
         idf = {block: tensors[f"idf.{block}"].numpy() for block in BLOCKS}
         shared = SharedPrograms(
-            idf, (mean, std), tensors["projections"].numpy(), tensors["structure"].numpy(), models
+            idf, scaling, tensors["projections"].numpy(), tensors["structure"].numpy(), models
         )
         return cls(
             names,

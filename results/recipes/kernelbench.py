@@ -89,8 +89,8 @@ def results(rows: Sequence[Row], sources: Sequence[str]) -> Iterator[tuple[str, 
         predicted: dict[str, np.ndarray] = {}
         for kind in np.unique(networks.families):
             test, train = (np.flatnonzero((networks.families == kind) == own) for own in (True, False))
-            found = networks._baselines(train, test, values[train])
-            found["layer sums"] = networks._by_layers(train, test, values[train])
+            found = networks.baselines(train, test, values[train])
+            found["layer sums"] = networks.by_layers(train, test, values[train])
             features = LatencyFeatures.fit([raw[i] for i in train])
             inputs = (features.transform([raw[i] for i in part]) for part in (train, test))
             surrogate = LatencySurrogate.fit(features, next(inputs), values[train], name)

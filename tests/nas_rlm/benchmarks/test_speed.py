@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nas_rlm import RLM
-from nas_rlm.benchmarks import speed
+from nas_rlm.benchmarks import device_speed, speed
 from nas_rlm.benchmarks.speed import (
     PARTS,
     SpeedSettings,
@@ -56,8 +56,10 @@ def test_learning_is_measured(rlm, monkeypatch):
 
 
 def test_a_new_device_is_learned_by_the_command(rlm, tiny_checkpoint, monkeypatch):
-    monkeypatch.setattr(speed, "NUM_MEASURED", (12,))
-    monkeypatch.setattr(speed.subprocess, "run", lambda command, **_: main(command[3:]) and pytest.fail())
+    monkeypatch.setattr(device_speed, "NUM_MEASURED", (12,))
+    monkeypatch.setattr(
+        device_speed.subprocess, "run", lambda command, **_: main(command[3:]) and pytest.fail()
+    )
     settings = SpeedSettings(runs=1, model=str(tiny_checkpoint))
     found = dict(measure_parts(rlm, settings, ["new-device"], {}))
     assert {case: timing.units for (_, case), timing in found.items()} == {
