@@ -184,7 +184,7 @@ def _without_duplicates(
     equal: dict[str, str] = {}
     first: dict[tuple[object, ...], str] = {}
     for name, tensor in tensors.items():
-        content = hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
+        content = hashlib.sha256(tensor.numpy().tobytes()).hexdigest()
         same = first.setdefault((tensor.dtype, tensor.shape, content), name)
         if same == name:
             stored[name] = tensor

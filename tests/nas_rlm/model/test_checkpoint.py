@@ -77,6 +77,28 @@ def test_a_checkpoint_with_the_names_of_older_versions_loads(tiny_checkpoint, tm
 
 
 @pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(3.0),
+        torch.empty(0, 4),
+        torch.arange(12.0).reshape(3, 4)[:, 1],
+        torch.arange(12.0).reshape(3, 4)[:1, 1],
+        torch.arange(12).reshape(3, 4).T,
+        torch.ones(2, dtype=torch.float16),
+    ],
+    ids=["a number", "empty", "a column", "one of a column", "transposed", "half"],
+)
+def test_surrogates_keep_tensors_of_any_shape_and_stride(tensor, tiny_checkpoint, tmp_path):
+    model = load(tiny_checkpoint, lambda tensors, _: Constant(tensors["value"]))
+    saved = [Constant(tensor), Constant(tensor.clone()), Constant(torch.full((2,), 7.0))]
+    save(tmp_path, replace(model, surrogates={"nasbench201": saved[:1], "fbnet": saved[1:]}))
+    again = load(tmp_path, lambda tensors, _: Constant(tensors["value"])).surrogates
+    for before, after in zip(saved, again["nasbench201"] + again["fbnet"], strict=True):
+        assert before.value.dtype == after.value.dtype
+        assert torch.equal(before.value, after.value)
+
+
+@pytest.mark.parametrize(
     ("saved", "loaded"), [(2048, 8192), (8192, 8192), (512, 512), (2047, 2047), (4096, 4096)]
 )
 def test_the_former_maximum_length_is_raised(checkpoint, saved, loaded):
