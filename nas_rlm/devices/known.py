@@ -10,6 +10,7 @@ import numpy as np
 
 from nas_rlm.data.device_names import describe_device, device_class, quantity_of
 from nas_rlm.rlm import RLM
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -128,7 +129,7 @@ def _source(rlm: RLM, space: str, objective: str, surrogate: Surrogate | None) -
             return LabelSource(space, networks, found.networks, found.families)
         errors = found.relative_error, found.within_10_percent
         return LabelSource(space, networks, found.networks, found.families, *errors, FAMILIES_LEFT_OUT)
-    if isinstance(surrogate, LatencySurrogate):
+    if isinstance(surrogate, LatencySurrogate | DeviceTransfer):
         own = surrogate.evidence
         return LabelSource(
             space, networks, own.labels, None, own.relative_error, own.within_10_percent, LEAVE_ONE_OUT

@@ -17,6 +17,7 @@ from nas_rlm.data.objective_kinds import is_accuracy, is_of_training
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.features import (
     GENOME,
     MAX_CHAIN_LENGTH,
@@ -94,7 +95,7 @@ def fit_surrogates(
         networks = [row for row in rows_of_space if not row.is_program]
         for name in objectives_with_enough_labels(networks, objectives):
             if is_few_label_latency(networks, name):
-                surrogate = fit_latency_surrogate(space, networks, name, sources, objectives)
+                surrogate = _fit_latency(space, networks, name, existing or {}, objectives)
                 surrogates.setdefault(space, []).append(surrogate)
         if many := many_label_latencies(space, networks, objectives):
             surrogates.setdefault(space, []).append(fit_layer_surrogate(networks, many))
@@ -247,6 +248,38 @@ def fit_latency_surrogate(
     Warns:
         UserWarning: measurements contradict each other, or are implausible.
     """
+    return _fit_own_latency(space, rows, objective, existing or {}, measured)[0]
+
+
+def _fit_latency(
+    space: str,
+    rows: Sequence[Row],
+    objective: str,
+    existing: Mapping[str, Sequence[Surrogate]],
+    measured: Sequence[str],
+) -> LatencySurrogate | DeviceTransfer:
+    """Fit a surrogate of a latency with few labels; known devices help to predict networks of any families.
+
+    Arguments are those of `fit_latency_surrogate`, with surrogates of any kind.
+    """
+    own, texts = _fit_own_latency(space, rows, objective, graph_surrogates(existing), measured)
+    if space in search_spaces.names():
+        return own
+    known = [s for group in existing.values() for s in group if isinstance(s, LayerSurrogate)]
+    return DeviceTransfer.fit(own, texts, known) or own
+
+
+def _fit_own_latency(
+    space: str,
+    rows: Sequence[Row],
+    objective: str,
+    existing: Mapping[str, Sequence[GraphSurrogate]],
+    measured: Sequence[str],
+) -> tuple[LatencySurrogate, list[str]]:
+    """Fit an additive surrogate; returns it with the texts of the networks that it is fitted to.
+
+    Arguments are those of `fit_latency_surrogate`.
+    """
     labelled = [row for row in rows if row.is_measured(objective)]
     texts, names = texts_of_rows(labelled), [row.arch_str or row.identifier or "network" for row in labelled]
     distinct, values = merge_duplicates(texts, Table("", labelled).column(objective), names, objective)
@@ -258,7 +291,7 @@ def fit_latency_surrogate(
     samples, names = [labelled[i] for i in distinct], [names[i] for i in distinct]
     raw_features = synthetic.graph_features_of_texts([texts[i] for i in distinct], MAX_CHAIN_LENGTH, True)
     check_plausible(values, np.array([raw["flops"] for raw in raw_features]), objective)
-    sources = device_sources(space, samples, raw_features, objective, existing or {})
+    sources = device_sources(space, samples, raw_features, objective, existing)
     definition = latency_features(space, raw_features, sources)
     features = definition.transform(raw_features)
     surrogate, outliers = fit_without_outliers(
@@ -272,7 +305,8 @@ def fit_latency_surrogate(
     kept = [i for i in range(len(samples)) if i not in left_out]
     warn_of_short_samples(surrogate.log_left_out, values[kept], [names[i] for i in kept], objective)
     table = Table("", [samples[i] for i in kept])
-    return replace(surrogate, others=_other_labels(table, measured, [objective]))
+    surrogate = replace(surrogate, others=_other_labels(table, measured, [objective]))
+    return surrogate, [texts[distinct[i]] for i in kept]
 
 
 def _other_labels(table: Table, names: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:

@@ -32,6 +32,7 @@ from nas_rlm.surrogates.latency_kernels import (
     with_noise,
 )
 from nas_rlm.surrogates.latency_samples import LeaveOneOutEvidence
+from nas_rlm.surrogates.mixture import mixture, std_factor
 from nas_rlm.surrogates.nearest_devices import NearestDevices
 from nas_rlm.surrogates.nonnegative import fit_nonnegative, predict_held_out
 from nas_rlm.surrogates.predictive import (
@@ -54,9 +55,6 @@ MAX_LOG_STD = 1.0  # of a prediction, before it is scaled
 TRUST = 0.7  # in the evidence for models, of which there are many
 MAX_LOG_ERROR = 1.0  # of one sample that counts in the evidence for a model
 TRANSFER_PRIOR = 5.0  # prior weight of models that use known devices, beside 1 for each other one
-EXTRAPOLATION_STD, EXTRAPOLATION_EXPONENT = 1.5, 4  # relative to labelled networks, above which weights fall
-EVIDENCE_PRIOR = 5  # weight of an unchanged standard deviation, in labels
-FITTED_PARAMETERS = 8  # by which variances of few labels are increased
 OTHER_NETWORKS_STD = 3.0  # for networks of another space than the labelled ones
 
 
@@ -207,6 +205,11 @@ class LatencySurrogate:
         """The logarithm of each label, predicted from the others, float64 [M]."""
         return self._left_out[0]
 
+    @property
+    def left_out_stds(self) -> np.ndarray:
+        """Standard deviations of `log_left_out`, float64 [M]."""
+        return self._left_out[1] * self._std_factor
+
     @cached_property
     def _used_kernels(self) -> tuple[Tensor, list[str]]:
         """Which kernels a Gaussian process uses, bool [G], and their names."""
@@ -284,10 +287,7 @@ class LatencySurrogate:
     def _std_factor(self) -> float:
         """Factor of the standard deviations, so that they fit the errors of labels that are left out."""
         mean, std = self._left_out
-        squares = ((np.log(self.values) - mean) / std) ** 2
-        count = len(squares)
-        variance = (squares.sum() + EVIDENCE_PRIOR) / (count + EVIDENCE_PRIOR)
-        return float(np.sqrt(variance * (1 + FITTED_PARAMETERS / count)))
+        return std_factor(np.log(self.values) - mean, std)
 
     def _logarithms(self, means: Tensor, stds: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return means and standard deviations of log latencies from those of targets, each [V, N]."""
@@ -296,15 +296,8 @@ class LatencySurrogate:
         return (means * scale).log().numpy(), (stds / means).clamp(max=MAX_LOG_STD).numpy()
 
     def _mixture(self, means: np.ndarray, stds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and standard deviation of the mixture of all models, each [N].
-
-        A model that is less certain of a network than of the labelled ones extrapolates: its weight is less.
-        """
-        certainty = np.minimum(1, EXTRAPOLATION_STD * self._left_out_stds[:, None] / stds)
-        weights = self.weights[:, None] * certainty**EXTRAPOLATION_EXPONENT
-        weights /= weights.sum(0)
-        mean: np.ndarray = (weights * means).sum(0)
-        return mean, np.sqrt((weights * (stds**2 + (means - mean) ** 2)).sum(0))
+        """Return mean and standard deviation of the mixture of all models, each [N]."""
+        return mixture(self.weights, means, stds, self._left_out_stds)
 
     @cached_property
     def _left_out_stds(self) -> np.ndarray:

@@ -17,6 +17,7 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import depends_on_task, is_of_training
 from nas_rlm.surrogates.conditional import Conditional
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.field_surrogate import FieldSurrogate
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
@@ -32,14 +33,16 @@ from nas_rlm.surrogates.zero_label_latency import ZeroLabelLatency
 
 FeatureSurrogate = GraphSurrogate | LatencySurrogate  # of networks, on the features of `data.synthetic`
 TextSurrogate = LayerSurrogate | NgramSurrogate | FieldSurrogate | ProgramSurrogate  # on features of texts
-Surrogate = FeatureSurrogate | TextSurrogate
+Surrogate = FeatureSurrogate | TextSurrogate | DeviceTransfer  # the latter on both
 AnySurrogate = Surrogate | AnyZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
+WITH_LAYERS = LatencySurrogate, DeviceTransfer, ZeroLabelLatency  # among their features
 MAX_LISTED, MAX_NAME_LENGTH = 5, 80  # names in a message, and characters of a name
 _warns_of_novelty: ContextVar[bool] = ContextVar("warns_of_novelty", default=True)
 KINDS: dict[str, type[Surrogate]] = {
     "graph": GraphSurrogate,
     "latency": LatencySurrogate,
+    "device transfer": DeviceTransfer,
     "layers": LayerSurrogate,
     "ngrams": NgramSurrogate,
     "fields": FieldSurrogate,
@@ -136,7 +139,7 @@ def predictive_distributions(
     """
     by_objective = surrogate_by_objective(surrogates)
     selected = [by_objective.get(name) for name in objectives]
-    uses_layers = any(isinstance(surrogate, LatencySurrogate | ZeroLabelLatency) for surrogate in selected)
+    uses_layers = any(isinstance(surrogate, WITH_LAYERS) for surrogate in selected)
     known = genomes or {}
 
     @cache
@@ -155,13 +158,18 @@ def predictive_distributions(
         size = batch if is_of_training(name) else None
         key = id(surrogate), size
         if key not in features:
-            features[key] = (
-                surrogate.transform(texts)
-                if isinstance(surrogate, TextSurrogate)
-                else surrogate.graph_features.transform(raw_features(size))
-            )
+            if isinstance(surrogate, TextSurrogate):
+                features[key] = surrogate.transform(texts)
+            elif isinstance(surrogate, DeviceTransfer):
+                own_features = surrogate.own.graph_features.transform(raw_features(size))
+                features[key] = surrogate.with_devices(own_features, texts)
+            else:
+                features[key] = surrogate.graph_features.transform(raw_features(size))
         if conditional and given and name in conditional:
-            distributions.append(conditional[name].predict(features[key], given))
+            inputs = features[key]
+            if isinstance(surrogate, DeviceTransfer):
+                inputs = surrogate.own_features(inputs)
+            distributions.append(conditional[name].predict(inputs, given))
         else:
             distributions.append(surrogate.predict(features[key], name))
     return distributions

@@ -19,6 +19,7 @@ from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_layer_surrogate, fit_surrogates
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
@@ -224,7 +225,7 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
             if isinstance(surrogate, GraphSurrogate):
                 for message in surrogate.weaknesses:
                     warnings.warn(message, stacklevel=5)
-            if isinstance(surrogate, LatencySurrogate) and surrogate.evidence.is_weak:
+            if isinstance(surrogate, LatencySurrogate | DeviceTransfer) and surrogate.evidence.is_weak:
                 evidence = surrogate.evidence
                 warnings.warn(
                     f"{evidence.labels} networks explain {surrogate.objective} badly ({evidence}; the median"

@@ -10,6 +10,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.data.objective_kinds import is_of_training
 from nas_rlm.model.checkpoint import TrainedOn
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -80,10 +81,14 @@ class SurrogateSelection:
 
     def sums_of_costs(self, space: str) -> dict[str, list[LatencySurrogate]]:
         """Return the surrogates of every other space that predict latencies by sums of costs."""
-        return {
-            other: [s for s in group if isinstance(s, LatencySurrogate) and s.graph_features.costs]
+        own = {
+            other: [s.own if isinstance(s, DeviceTransfer) else s for s in group]
             for other, group in self.surrogates.items()
             if other != space
+        }
+        return {
+            other: [s for s in group if isinstance(s, LatencySurrogate) and s.graph_features.costs]
+            for other, group in own.items()
         }
 
     def _of_files(self, space: str) -> list[GraphSurrogate]:
@@ -131,7 +136,9 @@ class SurrogateSelection:
         """
         by_objective = self.by_objective(space)
         selected = [by_objective.get(name) for name in objectives]
-        known = [s.labels for s in selected if isinstance(s, GraphSurrogate | LatencySurrogate)]
+        known = [
+            s.labels for s in selected if isinstance(s, GraphSurrogate | LatencySurrogate | DeviceTransfer)
+        ]
         return {name: values for labels in known for name, values in labels.items()}
 
     def labelled_sizes(self, space: str, objectives: Sequence[str]) -> dict[str, NetworkSizes]:
