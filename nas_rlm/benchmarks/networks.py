@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 
 import numpy as np
+from torch import Tensor
 
 from nas_rlm.benchmarks.baselines import trees
 from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums, fit_sums
@@ -16,6 +17,7 @@ from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.measurements import repeated_measurements
 from nas_rlm.metrics import coverage, kendall, spearman
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -33,6 +35,7 @@ MAX_FOLDS = 12  # more families are left out in groups
 NUM_TEST_NETWORKS = 1000  # of few labels
 INTERVAL = (0.1, 0.9)
 SURROGATE, LAYERS, MACS, TREES = METHODS = ("surrogate", "layer sums", "line in MACs", "trees")
+WITH_DEVICES = "surrogate with known devices"  # method of few labels
 KEY_NAMES = ("objective", "protocol", "case", "method", "seed")
 Key = tuple[str, str, str, str, int]
 
@@ -90,14 +93,18 @@ class NetworkLatencies:
         objectives: names of the latencies.
         per_family: maximum number of networks of a family for training and for tests, except for known
             families, where all are used.
+        known: latencies of known devices, which are learnt from half of the families. Few labels are then
+            also predicted with their help, for networks of these families and of the others.
 
     Raises:
         ValueError: a latency is not measured.
     """
 
-    def __init__(self, rows: Sequence[Row], objectives: Sequence[str], per_family: int) -> None:
+    def __init__(
+        self, rows: Sequence[Row], objectives: Sequence[str], per_family: int, known: Sequence[str] = ()
+    ) -> None:
         self.rows = [row for row in rows if any(row.is_measured(name) for name in objectives)]
-        for name in objectives:
+        for name in (*objectives, *known):
             if not any(row.is_measured(name) for row in self.rows):
                 raise ValueError(f"no network has {name}: expected latencies of the table")
         self.objectives, self.per_family = tuple(objectives), per_family
@@ -105,6 +112,16 @@ class NetworkLatencies:
         self.latencies = {name: table.column(name) for name in objectives}
         self._raw_features: dict[int, dict[str, float]] = {}  # of networks of few labels
         self.families = np.array([row.group or row.space for row in self.rows])
+        self.known = {name: table.column(name) for name in known}
+        names = np.random.default_rng(0).permutation(np.unique(self.families))
+        self.is_known_family = np.isin(self.families, names[: len(names) // 2])
+
+    @cached_property
+    def known_devices(self) -> LayerSurrogate:
+        """Surrogate of the known devices, fitted to the networks of half of the families."""
+        own = np.flatnonzero(self.is_known_family)
+        values = {name: latencies[own] for name, latencies in self.known.items()}
+        return LayerSurrogate.fit_counts(self.counts.select(own), values, self.families[own].tolist())
 
     @cached_property
     def counts(self) -> LayerCounts:
@@ -156,8 +173,12 @@ class NetworkLatencies:
         else:
             for seed in range(seeds):
                 order = np.random.default_rng(seed).permutation(len(self.rows))
-                count = int(protocol)
-                yield "", seed, order[:count], order[count : count + NUM_TEST_NETWORKS]
+                train, rest = np.split(order, [int(protocol)])
+                if not self.known:
+                    yield "", seed, train, rest[:NUM_TEST_NETWORKS]
+                    continue
+                for case, is_own in ((KNOWN, self.is_known_family), (FAMILIES, ~self.is_known_family)):
+                    yield case, seed, train, rest[is_own[rest]][:NUM_TEST_NETWORKS]
 
     def _part_of_families(self) -> np.ndarray:
         """Return the indices of at most `per_family` networks of each family."""
@@ -261,10 +282,30 @@ class NetworkLatencies:
                 raw_train, raw_test = ([self._raw_features[i] for i in part] for part in (used, own))
                 graph_features = LatencyFeatures.fit(raw_train)
                 few = LatencySurrogate.fit(graph_features, graph_features.transform(raw_train), labels, name)
-                predicted[SURROGATE] = few.predict(graph_features.transform(raw_test), name)
+                inputs = graph_features.transform(raw_test)
+                predicted[SURROGATE] = few.predict(inputs, name)
+                if self.known:
+                    predicted[WITH_DEVICES] = self._with_known_devices(few, used, inputs, own)
                 predicted[LAYERS] = fit_layer_sums(raw_train, labels, raw_test)
             for method, values_of_method in predicted.items():
                 yield (name, protocol, case, method, seed), LatencyResult.of(values_of_method, true)
+
+    def _with_known_devices(
+        self, few: LatencySurrogate, used: np.ndarray, inputs: Tensor, own: np.ndarray
+    ) -> PredictiveDistribution:
+        """Return the predictions of a surrogate with few labels and of known devices.
+
+        Args:
+            few: the surrogate.
+            used: indices of its labelled networks, int [M].
+            inputs: features of the networks to predict, float64 [N, D].
+            own: indices of these networks, int [N].
+        """
+        transfer = DeviceTransfer.fit(few, self.counts.select(used), [self.known_devices])
+        if transfer is None:
+            return few.predict(inputs, few.objective)
+        with_devices = transfer.with_devices(inputs, self.counts.select(own))
+        return transfer.predict(with_devices, few.objective)
 
 
 def kinds_of(counts: LayerCounts) -> np.ndarray:

@@ -36,6 +36,8 @@ DEVICE_PRIOR = 0.1  # prior weight of all known devices together, beside 1 for t
 OFFSET_RIDGE, SLOPE_RIDGE = 1e-3, 10.0  # of a line whose slope is 1 without evidence
 MIN_DEVICE_WEIGHT = 0.01  # of all known devices together, below which they are left out
 MIN_STD = 0.01  # of the error of a line
+# Further standard deviations of log latencies on known devices for which weights are computed.
+FURTHER_STDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ class DeviceTransfer:
 
     @classmethod
     def fit(
-        cls, own: LatencySurrogate, texts: Sequence[str], known: Sequence[LayerSurrogate]
+        cls, own: LatencySurrogate, counts: LayerCounts, known: Sequence[LayerSurrogate]
     ) -> DeviceTransfer | None:
         """Fit lines to labelled networks.
 
         Args:
             own: surrogate that is fitted to the M labelled networks.
-            texts: their texts.
+            counts: their layers.
             known: layer surrogates of known devices.
 
         Returns:
@@ -77,7 +79,7 @@ class DeviceTransfer:
         """
         if not known:
             return None
-        logs, counts = np.log(own.values), LayerCounts.of_texts(texts)
+        logs = np.log(own.values)
         names = [name for surrogate in known for name in surrogate.objectives]
         by_devices, stds = _predictions(known, counts)
         fitted = [_line(log_latencies, logs) for log_latencies in by_devices]
@@ -121,10 +123,16 @@ class DeviceTransfer:
     @cached_property
     def weights(self) -> np.ndarray:
         """Weight of the own surrogate, and of the line of each known device, float64 [1 + R]."""
-        logs = np.log(self.own.values)
-        errors = _clipped(np.vstack([self.own.log_left_out, self.left_out]) - logs)
-        count = len(self.lines)
-        return pseudo_bma_weights(errors, np.array([1.0, *[DEVICE_PRIOR / count] * count]), TRUST)
+        return self._weights_by_std[0]
+
+    @cached_property
+    def _weights_by_std(self) -> np.ndarray:
+        """Weights if the latencies on known devices have each of `FURTHER_STDS`, float64 [L, 1 + R]."""
+        logs, count = np.log(self.own.values), len(self.lines)
+        own, of_lines = (_clipped(left_out - logs) for left_out in (self.own.log_left_out, self.left_out))
+        priors = np.array([1.0, *[DEVICE_PRIOR / count] * count])
+        errors = [np.vstack([own, np.hypot(of_lines, std)]) for std in FURTHER_STDS]
+        return np.array([pseudo_bma_weights(e, priors, TRUST) for e in errors])
 
     @property
     def most_similar(self) -> tuple[str, float]:
@@ -155,7 +163,7 @@ class DeviceTransfer:
         means = np.vstack([self.own.log_left_out, self.left_out])
         of_lines = np.broadcast_to(self._line_stds[:, None], self.left_out.shape)
         stds = np.vstack([self.own.left_out_stds, of_lines])
-        return mixture(self.weights, means, stds, self._usual_stds)
+        return mixture(self.weights[:, None], means, stds, self._usual_stds)
 
     @cached_property
     def _std_factor(self) -> float:
@@ -163,14 +171,14 @@ class DeviceTransfer:
         mean, std = self._left_out
         return std_factor(np.log(self.own.values) - mean, std)
 
-    def with_devices(self, features: Tensor, texts: Sequence[str]) -> Tensor:
+    def with_devices(self, features: Tensor, counts: LayerCounts) -> Tensor:
         """Return features of N networks and log latencies on the known devices, float64 [N, D + 2 R].
 
         Args:
             features: features of the networks for the own surrogate, float64 [N, D].
-            texts: texts of the networks.
+            counts: layers of the networks.
         """
-        by_devices, stds = _predictions(self.devices, LayerCounts.of_texts(texts))
+        by_devices, stds = _predictions(self.devices, counts)
         return torch.cat([features, torch.from_numpy(np.vstack([by_devices, stds]).T)], 1)
 
     def own_features(self, features: Tensor) -> Tensor:
@@ -180,8 +188,8 @@ class DeviceTransfer:
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of the latency of N networks.
 
-        A network that the surrogate of a known device is less certain of than of the labelled ones has wider
-        intervals, and the device counts less.
+        Where the surrogates of the known devices are less certain of a network than of the labelled ones,
+        the devices count less, as if their lines had these further errors for labelled networks.
 
         Args:
             features: result of `with_devices`, float64 [N, D + 2 R].
@@ -190,10 +198,12 @@ class DeviceTransfer:
         own = self.own.predict(self.own_features(features), objective)
         by_devices, stds = features[:, -2 * len(self.lines) :].numpy().T.reshape(2, len(self.lines), -1)
         lines = self.lines[:, :1] + self.lines[:, 1:] * by_devices
-        further = np.maximum(stds**2 - self.usual_stds[:, None] ** 2, 0)
-        of_lines = np.sqrt(self._line_stds[:, None] ** 2 + further)
-        means, all_stds = np.vstack([own.mean, lines]), np.vstack([own.std, of_lines])
-        mean, std = mixture(self.weights, means, all_stds, self._usual_stds)
+        further = np.sqrt(np.maximum(stds**2 - self.usual_stds[:, None] ** 2, 0))
+        levels = self.weights[1:] @ further / max(self.weights[1:].sum(), MIN_DEVICE_WEIGHT)
+        weights = np.array([np.interp(levels, FURTHER_STDS, column) for column in self._weights_by_std.T])
+        all_stds = np.vstack([own.std, np.hypot(self._line_stds[:, None], further)])
+        means = np.vstack([own.mean, lines])
+        mean, std = mixture(weights, means, all_stds, self._usual_stds)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(LogTransform(), mean, std * self._std_factor, temperature)
 

@@ -46,6 +46,7 @@ from nas_rlm.surrogates.latency_samples import (
     warn_of_short_samples,
 )
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_network import LayerCounts
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import MIN_LABELS
@@ -266,7 +267,7 @@ def _fit_latency(
     if space in search_spaces.names():
         return own
     known = [s for group in existing.values() for s in group if isinstance(s, LayerSurrogate)]
-    return DeviceTransfer.fit(own, texts, known) or own
+    return DeviceTransfer.fit(own, LayerCounts.of_texts(texts), known) or own
 
 
 def _fit_own_latency(

@@ -23,6 +23,7 @@ from nas_rlm.surrogates.field_surrogate import FieldSurrogate
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
+from nas_rlm.surrogates.layer_network import LayerCounts
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
@@ -162,7 +163,7 @@ def predictive_distributions(
                 features[key] = surrogate.transform(texts)
             elif isinstance(surrogate, DeviceTransfer):
                 own_features = surrogate.own.graph_features.transform(raw_features(size))
-                features[key] = surrogate.with_devices(own_features, texts)
+                features[key] = surrogate.with_devices(own_features, LayerCounts.of_texts(texts))
             else:
                 features[key] = surrogate.graph_features.transform(raw_features(size))
         if conditional and given and name in conditional:

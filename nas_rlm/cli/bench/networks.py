@@ -20,6 +20,7 @@ def bench_networks(
     rows: Integer = 100_000,
     per_family: Integer = 400,
     seeds: Integer = 5,
+    known: CommaList = (),
     again: Path | None = None,
     out: Path | None = None,
 ) -> None:
@@ -38,6 +39,8 @@ def bench_networks(
         rows: maximum number of networks of the table, drawn at random.
         per_family: maximum number of networks of a family for 'other families'.
         seeds: number of draws of few labels.
+        known: latencies of devices that are known for the networks of half of the families. Numbers of labels
+            are then also learnt with the help of these devices.
         again: a table of second measurements of some of the networks, to compare with the first ones.
         out: file of JSON lines to which results are added; cases that it has are not computed again.
     """
@@ -66,12 +69,14 @@ def bench_networks(
                 " least 10"
             )
     require("baselines", "the method trees")
-    settings = {"table": file.stem, "rows": rows, "per_family": per_family}
+    settings = {"table": file.stem, "rows": rows, "per_family": per_family} | (
+        {"known": [*known]} if known else {}
+    )
     results = Results(out, LatencyResult, settings, KEY_NAMES)
     omissions = Omissions()
     table = read(file, omissions)
     table = table.of_spaces(only) if only else table
-    networks = NetworkLatencies(table.sample(rows).rows, objectives, per_family)
+    networks = NetworkLatencies(table.sample(rows).rows, objectives, per_family, known)
     omissions.warn()
     for key, result in networks.run(protocols, seeds, [*results.records]):
         results.add(key, result)
