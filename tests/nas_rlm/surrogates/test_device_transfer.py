@@ -127,7 +127,9 @@ def test_known_devices_count_less_where_they_are_less_certain(surrogate, own, ne
     texts = networks[0][NUM_LABELS : NUM_LABELS + 20]
     raw = graph_features_of_texts(texts, MAX_CHAIN_LENGTH, True)
     own_features = own.graph_features.transform(raw)
-    features = surrogate.with_devices(own_features, networks[1].select(np.arange(NUM_LABELS, NUM_LABELS + 20)))
+    features = surrogate.with_devices(
+        own_features, networks[1].select(np.arange(NUM_LABELS, NUM_LABELS + 20))
+    )
     uncertain = features.clone()
     uncertain[:, -len(surrogate.lines) :] = 3.0
     certain_log, log, own_log = (

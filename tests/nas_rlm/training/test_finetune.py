@@ -9,10 +9,13 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.data import Row
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
+from nas_rlm.devices.known import known_devices
 from nas_rlm.metrics import spearman
 from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.surrogates import calibration
+from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
+from nas_rlm.text import from_architectures
 from nas_rlm.training import finetune
 from nas_rlm.training.recipe import Recipe, TableRecipe
 
@@ -311,6 +314,31 @@ def test_networks_without_a_space_have_surrogates(rlm):
     true = np.array([row.targets["latency/mine"] for row in own])
     assert np.median(np.abs(predicted / true - 1)) < 0.05
     assert tuned.predict_text([], ["latency/mine"]).shape == (0, 1)
+
+
+def test_a_new_device_like_a_known_one_is_learned_from_few_networks(shipped_rlm, tmp_path):
+    known = "latency/rtx3090_amp_nchw_pt240"
+    space, rng = search_spaces.get("ofa_mbv3"), np.random.default_rng(0)
+    texts = from_architectures(space, [space.sample(rng) for _ in range(30)])
+    true = 1.7 * shipped_rlm.predict_text(texts, [known])[:, 0]
+    measured = [
+        Row("", "", {"latency/mine": value}, text) for text, value in zip(texts[:12], true, strict=False)
+    ]
+    tuned = shipped_rlm.fine_tune(measured, ["latency/mine"], learn="none")
+    (surrogate,) = (s for s in tuned.surrogates[""] if "latency/mine" in s.objectives)
+    assert isinstance(surrogate, DeviceTransfer)
+    assert surrogate.most_similar[1] > 0.9
+    tuned.save(tmp_path)
+    again = RLM.load(tmp_path)
+    predicted = again.predict_text(texts[12:], ["latency/mine"], quantiles=(0.1, 0.5, 0.9))[:, 0]
+    assert np.abs(predicted[:, 1] / true[12:] - 1).max() < 0.1
+    assert np.allclose(
+        predicted, tuned.predict_text(texts[12:], ["latency/mine"], quantiles=(0.1, 0.5, 0.9))[:, 0]
+    )
+    (device,) = (d for d in known_devices(again) if d.objective == "latency/mine")
+    assert device.sources[0].labels == 12
+    assert device.sources[0].relative_error < 0.1
+    assert known in again.objectives
 
 
 def test_surrogates_alone_need_enough_labels_that_say_something(rlm):
