@@ -36,8 +36,6 @@ DEVICE_PRIOR = 0.1  # prior weight of all known devices together, beside 1 for t
 OFFSET_RIDGE, SLOPE_RIDGE = 1e-3, 10.0  # of a line whose slope is 1 without evidence
 MIN_DEVICE_WEIGHT = 0.01  # of all known devices together, below which they are left out
 MIN_STD = 0.01  # of the error of a line
-# Further standard deviations of log latencies on known devices for which weights are computed.
-FURTHER_STDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
@@ -123,16 +121,9 @@ class DeviceTransfer:
     @cached_property
     def weights(self) -> np.ndarray:
         """Weight of the own surrogate, and of the line of each known device, float64 [1 + R]."""
-        return self._weights_by_std[0]
-
-    @cached_property
-    def _weights_by_std(self) -> np.ndarray:
-        """Weights if the latencies on known devices have each of `FURTHER_STDS`, float64 [L, 1 + R]."""
-        logs, count = np.log(self.own.values), len(self.lines)
-        own, of_lines = (_clipped(left_out - logs) for left_out in (self.own.log_left_out, self.left_out))
-        priors = np.array([1.0, *[DEVICE_PRIOR / count] * count])
-        errors = [np.vstack([own, np.hypot(of_lines, std)]) for std in FURTHER_STDS]
-        return np.array([pseudo_bma_weights(e, priors, TRUST) for e in errors])
+        errors = _clipped(np.vstack([self.own.log_left_out, self.left_out]) - np.log(self.own.values))
+        count = len(self.lines)
+        return pseudo_bma_weights(errors, np.array([1.0, *[DEVICE_PRIOR / count] * count]), TRUST)
 
     @property
     def most_similar(self) -> tuple[str, float]:
@@ -163,7 +154,7 @@ class DeviceTransfer:
         means = np.vstack([self.own.log_left_out, self.left_out])
         of_lines = np.broadcast_to(self._line_stds[:, None], self.left_out.shape)
         stds = np.vstack([self.own.left_out_stds, of_lines])
-        return mixture(self.weights[:, None], means, stds, self._usual_stds)
+        return mixture(self.weights, means, stds, self._usual_stds)
 
     @cached_property
     def _std_factor(self) -> float:
@@ -188,8 +179,8 @@ class DeviceTransfer:
     def predict(self, features: Tensor, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of the latency of N networks.
 
-        Where the surrogates of the known devices are less certain of a network than of the labelled ones,
-        the devices count less, as if their lines had these further errors for labelled networks.
+        Where the surrogate of a known device is less certain of a network than of the labelled ones, the
+        device counts less, and the interval is wider.
 
         Args:
             features: result of `with_devices`, float64 [N, D + 2 R].
@@ -199,11 +190,9 @@ class DeviceTransfer:
         by_devices, stds = features[:, -2 * len(self.lines) :].numpy().T.reshape(2, len(self.lines), -1)
         lines = self.lines[:, :1] + self.lines[:, 1:] * by_devices
         further = np.sqrt(np.maximum(stds**2 - self.usual_stds[:, None] ** 2, 0))
-        levels = self.weights[1:] @ further / max(self.weights[1:].sum(), MIN_DEVICE_WEIGHT)
-        weights = np.array([np.interp(levels, FURTHER_STDS, column) for column in self._weights_by_std.T])
         all_stds = np.vstack([own.std, np.hypot(self._line_stds[:, None], further)])
         means = np.vstack([own.mean, lines])
-        mean, std = mixture(weights, means, all_stds, self._usual_stds)
+        mean, std = mixture(self.weights, means, all_stds, self._usual_stds)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(LogTransform(), mean, std * self._std_factor, temperature)
 

@@ -297,7 +297,7 @@ class LatencySurrogate:
 
     def _mixture(self, means: np.ndarray, stds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation of the mixture of all models, each [N]."""
-        return mixture(self.weights[:, None], means, stds, self._left_out_stds)
+        return mixture(self.weights, means, stds, self._left_out_stds)
 
     @cached_property
     def _left_out_stds(self) -> np.ndarray:

@@ -17,13 +17,13 @@ def mixture(
     A model that is less certain of a network than of the labelled ones extrapolates: its weight is less.
 
     Args:
-        weights: weights of the models, float64 [V, N] or [V, 1].
+        weights: weights of the models, float64 [V].
         means: their means, float64 [V, N].
         stds: their standard deviations, float64 [V, N].
         usual_stds: their standard deviations for labelled networks, float64 [V].
     """
     certainty = np.minimum(1, EXTRAPOLATION_STD * usual_stds[:, None] / stds)
-    of_network = weights * certainty**EXTRAPOLATION_EXPONENT
+    of_network = weights[:, None] * certainty**EXTRAPOLATION_EXPONENT
     of_network /= of_network.sum(0)
     mean: np.ndarray = (of_network * means).sum(0)
     return mean, np.sqrt((of_network * (stds**2 + (means - mean) ** 2)).sum(0))

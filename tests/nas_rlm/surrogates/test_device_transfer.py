@@ -123,7 +123,7 @@ def _named(known, k):
     return {f"{OTHER} {k}": known.evidence[SIMILAR], f"{SIMILAR} {k}": known.evidence[OTHER]}
 
 
-def test_known_devices_count_less_where_they_are_less_certain(surrogate, own, networks):
+def test_intervals_are_wider_where_known_devices_are_less_certain(surrogate, own, networks):
     texts = networks[0][NUM_LABELS : NUM_LABELS + 20]
     raw = graph_features_of_texts(texts, MAX_CHAIN_LENGTH, True)
     own_features = own.graph_features.transform(raw)
@@ -132,15 +132,6 @@ def test_known_devices_count_less_where_they_are_less_certain(surrogate, own, ne
     )
     uncertain = features.clone()
     uncertain[:, -len(surrogate.lines) :] = 3.0
-    certain_log, log, own_log = (
-        found.mean
-        for found in (
-            surrogate.predict(features, NEW),
-            surrogate.predict(uncertain, NEW),
-            own.predict(own_features, NEW),
-        )
-    )
-    assert np.abs(log - own_log).mean() < 0.3 * np.abs(certain_log - own_log).mean()
     assert (surrogate.predict(uncertain, NEW).std > surrogate.predict(features, NEW).std).mean() > 0.8
     assert torch.equal(surrogate.own_features(features), own_features)
 
