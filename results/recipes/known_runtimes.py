@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from nas_rlm import RLM
 from nas_rlm.data import read
+from nas_rlm.data.network_files import family_of_model
 
 MACHINE = "epyc"
 TABLE = "tables/devices/real.parquet"
@@ -23,10 +24,20 @@ def machine_name(objective: str) -> str:
     return f"{kind}/{MACHINE}_{runtime}_{threads}"
 
 
+def family_of(name: str) -> str:
+    """Return the family of a network of the table, such as own-gpt of own-gpt-256-6-4.onnx."""
+    kind, _, rest = name.partition("-")
+    return f"{kind}-{rest.partition('-')[0]}" if kind == "own" else family_of_model(kind)
+
+
 def main(model: str, target: str) -> None:
     """Fit a layer surrogate to the table, and save the model with it."""
     rows = [
-        replace(row, targets={machine_name(name): value for name, value in row.targets.items()})
+        replace(
+            row,
+            targets={machine_name(name): value for name, value in row.targets.items()},
+            group=family_of(row.identifier),
+        )
         for row in read(TABLE).rows
     ]
     objectives = sorted({name for row in rows for name in row.targets if name.startswith("latency/")})
