@@ -177,6 +177,23 @@ def check_files(files: Sequence[Path]) -> None:
             raise FileNotFoundError(f"there is no file {str(file)!r}")
 
 
+def check_networks(files: Sequence[Path], limits: Limits) -> None:
+    """Refuse files that are no ONNX files, before torch is imported.
+
+    Args:
+        files: paths of the files.
+        limits: limits on each file.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: a file is not an ONNX file, or exceeds a limit.
+    """
+    from nas_rlm.graph.onnx_graphs import loading
+
+    for file in files:
+        loading.load(file, limits)
+
+
 def check_model(model: str, objectives: Sequence[str] = (), others: Sequence[str] = ()) -> None:
     """Refuse a model and objectives that do not exist, before torch is imported.
 

@@ -76,7 +76,11 @@ def compare(
     check_files(files)
 
     from nas_rlm.data.tables import EXACT_OBJECTIVES
-    from nas_rlm.reports.comparison import block_latency, compare_networks, default_objectives
+    from nas_rlm.text.canonical import costed_texts
+
+    texts = costed_texts(files, dict(input_shape), limits.checked())
+
+    from nas_rlm.reports.comparison import block_latency, compare_texts, default_objectives
 
     space_name = search_spaces.name_of(space) if space else ""
     rlm = load(model)
@@ -88,7 +92,7 @@ def compare(
         if chosen:
             rlm.check(chosen)
         check_block_latency(block_latency(rlm, chosen, space_name), chosen)
-    found = compare_networks(files, objectives, rlm, dict(input_shape), space_name, limits.checked())
+    found = compare_texts([str(file) for file in files], texts, objectives, rlm, space_name)
     print(_text(found))
     if out:
         _write(found, out)

@@ -6,7 +6,16 @@ import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, FileLimits, Flag, InputShapes, app, load, show_progress
+from nas_rlm.cli.app import (
+    DEFAULT_FILE_LIMITS,
+    FileLimits,
+    Flag,
+    InputShapes,
+    app,
+    check_networks,
+    load,
+    show_progress,
+)
 
 if TYPE_CHECKING:
     from nas_rlm.reports.inspection import NetworkReport, Value
@@ -35,12 +44,15 @@ def inspect(
             of a shipped model.
         limits: limits on each file.
     """
-    from nas_rlm.reports.inspection import inspect_network
-    from nas_rlm.text.canonical import shapes_of_models
-
     if not files:
         raise ValueError("nothing to inspect: give ONNX files")
+    check_networks(files, limits.checked())
+    from nas_rlm.text.canonical import shapes_of_models
+
     shapes = shapes_of_models(files, dict(input_shape))
+
+    from nas_rlm.reports.inspection import inspect_network
+
     rlm = load(model)
     reports = [
         inspect_network(file, rlm, own, limits.checked())

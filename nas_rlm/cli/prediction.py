@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 import search_spaces
-from nas_rlm.cli.app import check_files, check_model, connect_workers, load, show_progress
+from nas_rlm.cli.app import check_files, check_model, connect_workers, load
 from nas_rlm.cli.given import GivenOption, given_numbers
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from nas_rlm.graph.limits import Limits
     from nas_rlm.rlm import RLM
     from search_spaces import SearchSpace
+
+SHOWN_DIGITS = 5  # of predictions on a terminal; their errors are larger
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,13 @@ class Predictions:
         return replace(self, names=names, medians=self.medians[indices], quantiles=self.quantiles[indices])
 
     def write(self, out: Path | None) -> None:
-        """Write the predictions as CSV to a file, or to stdout."""
-        from nas_rlm.data.predictions import predictions_csv
+        """Write the predictions as CSV to a file, or to stdout: rounded, if it is a terminal."""
+        from nas_rlm.data.predictions import MAX_DIGITS, predictions_csv
 
         text = predictions_csv(
             *(self.names, self.objectives, self.medians, self.levels, self.quantiles),
             name_column=self.name_column,
+            digits=SHOWN_DIGITS if out is None and sys.stdout.isatty() else MAX_DIGITS,
         )
         if out:
             write_text(out, text)
@@ -167,6 +171,7 @@ def predict_inputs(
         raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
     check_model(model, objectives)
     check_files(inputs.files)
+    contents = _read_files(inputs, objectives)
     levels = tuple(sorted({*quantile_levels, 0.5}))
     space, lines = None, []
     if inputs.archs is not None and inputs.space is not None:
@@ -192,7 +197,7 @@ def predict_inputs(
                     space, architectures, objectives, levels, progress=True, given=given
                 )
             else:
-                values = _predict_files(rlm, inputs, objectives, levels, given)
+                values = _predict_files(rlm, inputs, contents, objectives, levels, given)
     indices = [levels.index(level) for level in quantile_levels]
     medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
     maximised = predictor.model.maximised
@@ -223,36 +228,52 @@ def _predict_texts(
     return Predictions(file.texts, objectives, medians, quantile_levels, quantiles, rlm.maximised, "text")
 
 
+def _read_files(inputs: Inputs, objectives: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Text of each file, and names of the spaces of programs that are similar to it.
+
+    Raises:
+        ValueError: a file is neither a network nor a program, or an objective is not computed for programs.
+    """
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.graph.limits import DEFAULT_LIMITS
+    from nas_rlm.graph.onnx_graphs.loading import NotOnnxError
+    from nas_rlm.programs.languages import NETWORK_SUFFIXES
+    from nas_rlm.programs.source import is_program, read_program
+    from nas_rlm.text.canonical import costed_texts
+
+    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
+    programs = {file: read_program(file) for file in inputs.files if is_program(file)}
+    if exact and programs:
+        raise ValueError(f"{next(iter(programs))} is a program: {exact[0]} is computed for networks only")
+    networks = [file for file in inputs.files if file not in programs]
+    try:
+        texts = costed_texts(networks, dict(inputs.shapes), inputs.limits or DEFAULT_LIMITS)
+    except NotOnnxError as error:
+        if all(file.suffix.lower() in NETWORK_SUFFIXES for file in networks):
+            raise
+        raise ValueError(f"{error}; expected an ONNX file, or a program with an ending such as .py") from None
+    text_of = dict(zip(networks, texts, strict=True))
+    return [programs[file] if file in programs else (text_of[file], ()) for file in inputs.files]
+
+
 def _predict_files(
     rlm: RLM,
     inputs: Inputs,
+    contents: Sequence[tuple[str, tuple[str, ...]]],
     objectives: Sequence[str],
     levels: Sequence[float],
     given: Mapping[str, float | np.ndarray],
 ) -> np.ndarray:
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
     from nas_rlm.data.tables import EXACT_OBJECTIVES
-    from nas_rlm.graph.limits import DEFAULT_LIMITS
     from nas_rlm.model.batching import named_texts
-    from nas_rlm.programs.source import is_program, read_program
+    from nas_rlm.programs.source import is_program
     from nas_rlm.search.objectives import ObjectivePredictor
-    from nas_rlm.text.canonical import costed_text, shapes_of_models
 
     if rlm.network.config.reads_any_text:
         raise ValueError(f"--model {inputs.model} was fitted to texts: give --texts FILE instead of files")
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
-    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
-    programs = [str(file) for file in inputs.files if is_program(file)]
-    if exact and programs:
-        raise ValueError(f"{programs[0]} is a program: {exact[0]} is computed for networks only")
     networks = [file for file in inputs.files if not is_program(file)]
-    shapes = dict(zip(networks, shapes_of_models(networks, dict(inputs.shapes)), strict=True))
-    contents = [
-        read_program(file)
-        if is_program(file)
-        else (costed_text(file, shapes[file], inputs.limits or DEFAULT_LIMITS), ())
-        for file in show_progress(inputs.files, "text")
-    ]
     texts = [text for text, _ in contents]
     space = search_spaces.name_of(inputs.space) if inputs.space else ""
     file_spaces = [space or _most_similar_space(rlm, names, learned) for _, names in contents]

@@ -22,9 +22,8 @@ from nas_rlm.surrogates.latency_features import CLASSES, class_of
 from nas_rlm.surrogates.layer_calibration import MAX_NOVELTY
 from nas_rlm.surrogates.layer_surrogate import CONSTANT, LayerSurrogate
 from nas_rlm.surrogates.registry import surrogate_by_objective, warn_of_novel_networks
-from nas_rlm.text.canonical import costed_text, shapes_of_models
+from nas_rlm.text.canonical import costed_texts
 from nas_rlm.text.parser import parse_network
-from nas_rlm.utils.progress import progress_bar
 
 LEVELS = (0.1, 0.5, 0.9)  # the median, and the bounds of an interval that has 80 % of the probability
 BLOCK_CLASSES = (*CLASSES, CONSTANT)
@@ -143,23 +142,32 @@ def compare_networks(
     Warns:
         UserWarning: a prediction is unreliable, or latencies are left out.
     """
-    if isinstance(rlm, str | os.PathLike):
-        rlm = RLM.load(rlm)
     if isinstance(files, str | os.PathLike):
         raise ValueError("files is a single one: expected a list of paths")
-    own_shapes = shapes_of_models(files, shapes)
+    texts = costed_texts(files, shapes, limits)
+    if isinstance(rlm, str | os.PathLike):
+        rlm = RLM.load(rlm)
+    return compare_texts([os.fspath(file) for file in files], texts, objectives, rlm, space)
+
+
+def compare_texts(
+    names: Sequence[str], texts: Sequence[str], objectives: Sequence[str], rlm: RLM, space: str = ""
+) -> Comparison:
+    """Return the comparison of networks by their texts, see `compare_networks`.
+
+    Args:
+        names: names of the networks.
+        texts: their texts.
+        objectives: objectives to predict.
+        rlm: the model.
+        space: name of the space as part of which the networks are predicted; empty for none.
+    """
     learned = tuple([name for name in objectives if name not in EXACT_OBJECTIVES])
     if not objectives:
         learned = default_objectives(rlm, space)
     if learned:
         rlm.check(learned)
         rlm.check_space(space, learned)
-    pairs = zip(files, own_shapes, strict=True)
-    texts = [
-        costed_text(file, own, limits)
-        for file, own in progress_bar(pairs, desc="text", total=len(files), unit="net", delay=2)
-    ]
-    names = [os.fspath(file) for file in files]
     rlm.check_task(space, learned, texts)
     model = rlm.transferred_to(space, learned)
     surrogates = model.surrogates_of(space)

@@ -27,6 +27,7 @@ from nas_rlm.text.layers import with_layer_calls
 from nas_rlm.text.outline import outline
 from nas_rlm.text.parser import parse_network
 from nas_rlm.text.printer import format_network
+from nas_rlm.utils.progress import progress_bar
 
 if TYPE_CHECKING:
     from search_spaces import SearchSpace
@@ -143,6 +144,23 @@ def costed_text(
     except ValueError as error:
         raise ValueError(f"{_describe(model)}: {error}") from None
     return text
+
+
+def costed_texts(
+    models: Sequence[onnx.ModelProto | str | os.PathLike[str]],
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> list[str]:
+    """Return the text of each model, see `costed_text`.
+
+    Args:
+        models: models, or paths of ONNX files.
+        shapes: shapes of inputs, by name; each is used for all models with such an input.
+        limits: limits on each model.
+    """
+    pairs = zip(models, shapes_of_models(models, shapes), strict=True)
+    bar = progress_bar(pairs, desc="text", total=len(models), unit="net", delay=2)
+    return [costed_text(model, own, limits) for model, own in bar]
 
 
 def shapes_of_models(

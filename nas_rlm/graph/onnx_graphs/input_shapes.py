@@ -38,8 +38,8 @@ def parse_input_shape(text: str) -> tuple[str, Shape]:
     sizes = tuple(int(size) for size in match["sizes"].split("x")) if match else ()
     if match is None or not all(1 <= size <= MAX_SIZE for size in sizes):
         raise ValueError(
-            f"{text!r} is not the shape of an input: expected its name and sizes of at least 1, such as"
-            " images:1x3x224x224"
+            f"{text!r} is not the shape of an input: expected NAME:SIZES, with x between sizes of at least 1,"
+            " such as images:1x3x224x224"
         )
     return match["name"], sizes
 
@@ -125,20 +125,29 @@ def check_input_shapes(model: onnx.ModelProto) -> None:
     """Check that the size of each dimension of each input is known.
 
     Raises:
-        ValueError: an input has no shape, or has an open dimension.
+        ValueError: an input has no shape, or has an open dimension; the message has the first one, and the
+            options for all.
     """
+    problems, options = [], []
+    known_symbols = set[str]()  # whose sizes follow from the options before
     for value in _inputs(model.graph):
         shape = _shape(value)
         if shape is None and value.type.HasField("tensor_type"):
-            raise ValueError(f"input {value.name!r} has no shape: give {OPTION} {value.name}:1x3x224x224")
-        for i, size in enumerate(shape or ()):
-            if size is None:
-                symbol = value.type.tensor_type.shape.dim[i].dim_param
-                name = f" ({symbol!r})" if symbol else ""
-                raise ValueError(
-                    f"input {value.name!r} has an open dimension {i}{name}:"
-                    f" give {OPTION} {value.name}:{_suggested_shape(shape or ())}"
-                )
+            problems.append(f"input {value.name!r} has no shape")
+            options.append(f"{OPTION} {value.name}:1x3x224x224")
+        if shape is None or None not in shape:
+            continue
+        symbols = [dim.dim_param for dim in value.type.tensor_type.shape.dim if _is_open(dim)]
+        position = shape.index(None)
+        problems.append(
+            f"input {value.name!r} has an open dimension {position}"
+            + (f" ({symbols[0]!r})" if symbols[0] else "")
+        )
+        if not all(symbol in known_symbols for symbol in symbols):
+            options.append(f"{OPTION} {value.name}:{_suggested_shape(shape)}")
+            known_symbols.update(filter(None, symbols))
+    if problems:
+        raise ValueError(f"{problems[0]}: give {' '.join(options)}")
 
 
 def select_shapes(
@@ -219,6 +228,14 @@ def _suggested_shape(shape: Sequence[int | None]) -> str:
     )
 
 
+def _example(name: str, shape: Sequence[int | None], given: Shape = ()) -> str:
+    """Return a valid shape of an input for a message, with given sizes where its own are open."""
+    if not shape:
+        return "no shape, since it is a scalar"
+    sizes = [size if own is None else own for own, size in zip(shape, given, strict=True)] if given else shape
+    return f"a shape such as {name}:{_suggested_shape(sizes)}"
+
+
 def _checked_shape(name: str, shape: Sequence[int]) -> Shape:
     """Return a given shape as integers.
 
@@ -252,14 +269,14 @@ def _check_given(value: ValueInfoProto, given: Shape) -> None:
         return
     if len(given) != len(shape):
         raise ValueError(
-            f"input {value.name!r} has {len(shape)} dimensions ({_shape_text(shape) or 'a scalar'}),"
-            f" the given shape {_shape_text(given)} has {len(given)}"
+            f"the shape {_shape_text(given)} of input {value.name!r} has {len(given)} sizes, and in the file"
+            f" {len(shape)}: expected {_example(value.name, shape)}"
         )
     for i, (size, own) in enumerate(zip(given, shape, strict=True)):
         if own is not None and size != own:
             raise ValueError(
-                f"input {value.name!r} has the fixed size {own} in dimension {i},"
-                f" the given shape {_shape_text(given)} has {size}"
+                f"the shape {_shape_text(given)} of input {value.name!r} has the size {size} in dimension"
+                f" {i}, which is {own} in the file: expected {_example(value.name, shape, given)}"
             )
 
 
@@ -325,8 +342,9 @@ def _symbol_sizes(
             ambiguous.add(symbol)  # some exporters name all open dimensions alike
         elif given[name][i] != size:
             raise ValueError(
-                f"dimension {i} of input {name!r} and dimension {position} of input {first_name!r} have the"
-                f" same symbolic name {symbol!r}, the given sizes are {given[name][i]} and {size}"
+                f"the shapes give dimension {i} of input {name!r} the size {given[name][i]} and dimension"
+                f" {position} of input {first_name!r} {size}: expected one size, since both are {symbol!r}"
+                " in the file"
             )
     sizes = {symbol: size for symbol, (size, _, _) in sources.items() if symbol not in ambiguous}
     for symbol in {symbol for name, i, _, symbol in _open_dims(inputs) if symbol and (name, i) in batch_dims}:

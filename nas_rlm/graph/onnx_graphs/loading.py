@@ -17,6 +17,10 @@ from nas_rlm.graph.onnx_graphs.tensors import FLOATS, MAX_FOLDED_ELEMENTS, num_e
 MAX_ITEM_BYTES = 16  # of an element
 
 
+class NotOnnxError(ValueError):
+    """A file is empty, or of another format."""
+
+
 def load(
     source: onnx.ModelProto | str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS
 ) -> onnx.ModelProto:
@@ -28,7 +32,8 @@ def load(
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is not an ONNX model or is too large.
+        NotOnnxError: the file is not an ONNX model.
+        ValueError: the file is too large, or its external data cannot be read.
     """
     if isinstance(source, onnx.ModelProto):
         return source
@@ -36,12 +41,16 @@ def load(
     size = path.stat().st_size
     if size > limits.max_bytes:
         raise ValueError(f"{str(path)!r} has {size:,} bytes, more than the limit of {limits.max_bytes:,}")
+    if size == 0:
+        raise NotOnnxError(f"{str(path)!r} is not an ONNX file: it is empty")
     try:
         model = onnx.load_model_from_string(path.read_bytes())
-    except (DecodeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} is not an ONNX file: {error}") from None
+    except (DecodeError, ValueError):
+        raise NotOnnxError(
+            f"{str(path)!r} is not an ONNX file: it is damaged, or of another format"
+        ) from None
     if not model.HasField("graph") or not model.opset_import:
-        raise ValueError(f"{str(path)!r} is not an ONNX model: it has no graph or imports no operator set")
+        raise NotOnnxError(f"{str(path)!r} is not an ONNX file: it has no graph or imports no operator set")
     _load_small_tensors(model, path)
     return model
 

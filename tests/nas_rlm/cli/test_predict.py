@@ -1,3 +1,4 @@
+import csv
 import json
 import shutil
 import subprocess
@@ -199,6 +200,28 @@ def test_predictions_go_to_stdout_without_out(model, archs, capsys):
     header, row = capsys.readouterr().out.splitlines()
     assert header == "arch,accuracy"
     assert row.rsplit(",", 1)[0] in ARCHS
+
+
+def test_predictions_on_a_terminal_are_rounded(model, archs, capsys, monkeypatch, tmp_path):
+    command = ["predict", *model, *archs, "--objectives", "accuracy,flops"]
+    assert main([*command, "--out", str(tmp_path / "out.csv")]) == 0
+    capsys.readouterr()
+    assert main(command) == 0
+    assert capsys.readouterr().out == (tmp_path / "out.csv").read_text()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(command) == 0
+    shown = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    for row, full in zip(shown, rows(tmp_path / "out.csv"), strict=True):
+        assert row["accuracy"] == f"{float(full['accuracy']):.5g}" and row["flops"] == full["flops"]
+
+
+def test_files_that_are_neither_networks_nor_programs_are_named(tmp_path, capsys, model):
+    for name, content in {"blob": b"\x80\0" * 99, "empty": b"", "weights.bin": bytes(range(256))}.items():
+        (tmp_path / name).write_bytes(content)
+        line = refused(capsys, "predict", tmp_path / name, *model, "--objectives", "accuracy")
+        assert f"{name}' is not an ONNX file: it is {'empty' if not content else 'damaged'}" in line
+        assert line.endswith("expected an ONNX file, or a program with an ending such as .py")
+        assert name in refused(capsys, "inspect", tmp_path / name)
 
 
 def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shipped_rlm):

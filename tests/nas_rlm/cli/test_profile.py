@@ -80,12 +80,12 @@ def test_files_with_given_shapes_are_measured(tmp_path, capsys):
     ("shapes", "message"),
     [
         ((), "input 'images' has an open dimension 2 ('height'): give --input-shape images:1x3x224x8"),
-        (("images",), "'images' is not the shape of an input: expected its name"),
+        (("images",), "'images' is not the shape of an input: expected NAME:SIZES, with x between"),
         (("images:axb",), "'images:axb' is not the shape of an input"),
         (("images:0x3",), "'images:0x3' is not the shape of an input"),
         (("image:1x3x16x8",), "no model has an input 'image'; did you mean images?"),
-        (("images:1x3x16",), "input 'images' has 4 dimensions (?x3x?x8), the given shape 1x3x16 has 3"),
-        (("images:1x3x16x9",), "has the fixed size 8 in dimension 3, the given shape 1x3x16x9 has 9"),
+        (("images:1x3x16",), "has 3 sizes, and in the file 4: expected a shape such as images:1x3x224x8"),
+        (("images:1x3x16x9",), "which is 8 in the file: expected a shape such as images:1x3x16x8"),
         (("images:1x3x16x8", "images:1x3x16x8"), "input 'images' has two shapes: give one"),
     ],
 )

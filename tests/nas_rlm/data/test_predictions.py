@@ -21,3 +21,9 @@ def test_predictions_as_csv_keep_commas_and_digits():
 def test_predictions_without_quantiles():
     assert predictions_csv(["x"], ["accuracy"], np.array([[90.0]])) == "arch,accuracy\nx,90\n"
     assert predictions_csv([], ["accuracy"], np.empty((0, 1))) == "arch,accuracy\n"
+
+
+def test_fewer_digits_leave_costs_exact():
+    medians = np.array([[93.12345678, 47_104_640]])
+    text = predictions_csv(["x"], ["accuracy", "flops"], medians, (0.9,), medians[:, :, None], digits=5)
+    assert text.splitlines()[1] == "x,93.123,47104640,93.123,47104640"

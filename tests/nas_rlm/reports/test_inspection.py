@@ -118,7 +118,7 @@ def test_wrong_shapes_are_refused(verb, capsys, open_file):
     for shape, message in (
         ("image:1x3x8x8", "known: x"),
         ("x:1x3x8", "has 3"),
-        ("x:1x1x8x8", "fixed size 3"),
+        ("x:1x1x8x8", "which is 3 in the file"),
         ("x", "is not the shape of an input"),
     ):
         assert main([verb, str(open_file), *objectives, "--input-shape", shape]) == 2
