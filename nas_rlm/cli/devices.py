@@ -38,7 +38,8 @@ def devices(
     list has the devices whose latencies are predicted for networks of any family.
 
     Args:
-        pattern: a name, a pattern of names such as '*pixel*', or a part of a description such as 'Pixel 4'.
+        pattern: a name, a pattern such as '*pixel*', or words that name and description have, such as
+            'phone adreno'.
         model: a checkpoint directory, or the name of a shipped model.
         space: list the devices that were learnt from networks of this space.
         kind: list devices of this kind, such as GPU, phone or CPU.
@@ -61,6 +62,8 @@ def devices(
             f"{model} knows no device of the kind {kind!r}: expected a part of {', '.join(classes)}"
         )
     found = [device for device in known if _is_selected(device, pattern, space, kind)]
+    exact = [device for device in found if pattern.lower() in (device.name.lower(), device.objective.lower())]
+    found = exact or found
     if known and not found:
         options = " ".join([pattern, f"--space {space}" * bool(space), f"--kind {kind}" * bool(kind)]).strip()
         raise ValueError(f"no device of {model} is one of {options}: nas-rlm devices --every lists all")
@@ -81,11 +84,16 @@ def devices(
 
 def _is_selected(device: KnownDevice, pattern: str, space: str, kind: str) -> bool:
     """Return whether a device has the name or description, the space and the kind of the options."""
-    own = pattern.lower()
-    is_named = any(fnmatchcase(name.lower(), own) for name in (device.name, device.objective))
-    is_named = is_named or fnmatchcase(device.description.lower(), own if "*" in own else f"*{own}*")
     is_of_space = not space or any(source.space == space for source in device.sources)
-    return is_named and is_of_space and kind.lower() in (device.device_class or OTHER_CLASS).lower()
+    return _is_named(device, pattern.lower()) and is_of_space and kind.lower() in (device.device_class or OTHER_CLASS).lower()
+
+
+def _is_named(device: KnownDevice, pattern: str) -> bool:
+    """Return whether a device has the name, fits the pattern, or has all words of it."""
+    texts = [text.lower() for text in (device.name, device.objective, device.description)]
+    if "*" in pattern:
+        return any(fnmatchcase(text, pattern) for text in texts)
+    return all(any(word in text for text in texts) for word in pattern.split())
 
 
 def _table(devices: list[KnownDevice]) -> str:

@@ -34,6 +34,10 @@ def test_devices_are_selected(capsys, shipped_rlm):
     assert "v100_64" in of_space and "pixel3" not in of_space
     assert names_of(capsys, "--kind", "phone gpu") == {"adreno630gpu", "adreno640gpu"}
     assert names_of(capsys, "google pixel 4") == {"cortexA76cpu"}
+    assert names_of(capsys, "adreno phone") == {"adreno630gpu", "adreno640gpu"}
+    assert names_of(capsys, "phone") >= {"pixel3", "samsung_a50", "cortexA76cpu", "adreno640gpu"}
+    assert all(name.startswith("rtx3090") for name in names_of(capsys, "rtx3090 channels"))
+    assert names_of(capsys, "Pixel3") == {"pixel3"}  # a name is not a part of other names
     assert "no device of the kind 'toaster': expected a part of " in refused(
         capsys, "devices", "--kind", "toaster"
     )
