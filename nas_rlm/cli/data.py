@@ -39,8 +39,9 @@ def import_table(
     """Convert the published file of a benchmark, or a file of your own, to a table.
 
     Entries of benchmarks that are not valid are left out: a number is missing in its row, and an architecture
-    that cannot be read has no row. A warning for each kind says how many there are and why. In a CSV file
-    they are errors that name the line and the column.
+    that cannot be read has no row. A warning for each kind says how many there are and why. In a CSV file of
+    your own (csv, onnx) they are errors that name the line and the column; ONNX files that cannot be read are
+    left out.
 
     Args:
         kind: format of the file: nasbench201 (also NATS-Bench's topology space), nats_size, nasbench101,
@@ -48,20 +49,19 @@ def import_table(
             (GraphArch-Regression, Code-Regression, and files with a column of ONNX networks).
         file: the file as its authors publish it; a directory for hw_gpt_bench, help, codenet and the 'simple'
             files of NATS-Bench, either for nn_meter. For csv a file with an architecture and numbers in each
-            line, and for onnx a CSV file with the column file, which has paths of ONNX files, and a column
-            for each objective. From codenet, 10,000 accepted submissions are drawn for each of C, C++ and
-            Python.
+            line, and for onnx a CSV file with the column file, which has paths of ONNX files, and numbers.
+            From codenet, 10,000 accepted submissions are drawn for each of C, C++ and Python.
         out: the parquet table.
         allow_pickle: read a file that can run code when it is read; only for files that you trust.
         input_shape: shape of an input with open sizes in the ONNX files, such as images:1x3x224x224. May be
             repeated. An open first size is a batch of 1.
         device: for timm, the name of the device of a benchmark-infer file, such as rtx4090.
         models: for timm, patterns of the architectures to build, such as 'resnet*' 'vit_*'; by default all.
-        space: for csv, the search space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS of your own;
-            by default the column space names it.
+        space: for csv and onnx, the space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS of your
+            own; by default the column space names it. ONNX files need none.
         architecture: for csv, the column of the architectures; by default architecture, arch or arch_str.
-        objective: for csv, objectives and their columns, such as accuracy=top1 latency/mybox=ms, or only
-            score where the names are equal. Columns whose names are objectives of known kinds, such as
+        objective: for csv and onnx, objectives and their columns, such as accuracy=top1 latency/mybox=ms, or
+            only score where the names are equal. Columns whose names are objectives of known kinds, such as
             accuracy, acc_mydata, latency/mybox or loss/val, need none.
         unit: units of objectives of other kinds, such as score=points, which the table stores.
         maximise: objectives to maximise, which the table stores. Accuracy, throughput, IoU and similar kinds
@@ -69,7 +69,9 @@ def import_table(
     """
     from nas_rlm.data import write
     from nas_rlm.data.importers import import_benchmark
-    from nas_rlm.data.importers.csv_files import is_unnamed_latency, read_csv, value_summary
+    from nas_rlm.data.importers.csv_columns import CsvTable, repeated_rows
+    from nas_rlm.data.importers.csv_files import read_csv
+    from nas_rlm.data.importers.onnx_files import read_onnx_csv
     from nas_rlm.data.objective_kinds import unit_warnings
     from nas_rlm.data.tables import read_declarations
 
@@ -78,34 +80,41 @@ def import_table(
         raise ValueError(f"--out {str(out)!r} is the file to read: choose another")
     units = _pairs("--unit", unit, "UNIT")
     columns = _pairs("--objective", [o if "=" in o else f"{o}={o}" for o in objective], "COLUMN")
+    _check_kind(kind, "--device and --models", device or models, ("timm",))
+    _check_kind(kind, "--input-shape", input_shape, ("onnx",))
+    _check_kind(kind, "--space and --objective", space or columns, ("csv", "onnx"))
+    _check_kind(kind, "--architecture", architecture, ("csv",))
     if kind == "csv":
-        if device or models:
-            raise ValueError("--device and --models are for timm: expected the kind timm")
-        if input_shape:
-            raise ValueError("--input-shape is for ONNX files: expected the kind onnx")
         imported = read_csv(file, space, architecture, columns)
-        rows, summary, notes = imported.rows, imported.summary, imported.warnings
+    elif kind == "onnx":
+        imported = read_onnx_csv(file, space, columns, dict(input_shape))
     else:
-        if space or architecture or columns:
-            raise ValueError(f"--space, --architecture and --objective are for csv files, not for {kind}")
-        rows = import_benchmark(kind, file, allow_pickle, dict(input_shape), device, models)
-        summary, notes = [], []
+        rows = import_benchmark(kind, file, allow_pickle, device=device, models=models)
+        imported = CsvTable(rows, {}, repeated_rows(rows), [])
+    rows = imported.rows
     names = dict.fromkeys(name for row in rows for name in row.targets)
-    if kind == "onnx":
-        summary = value_summary(rows, {name: name for name in names})
-        notes = [
-            f"{name!r} is an objective of no known kind; if these are latencies in milliseconds, name the"
-            " column latency/mydevice"
-            for name in filter(is_unnamed_latency, names)
-        ]
     declared = read_declarations(file) if kind == "parquet" else {}
     write(out, rows, declared | _declarations(rows, units, maximise))
     print(f"{len(rows):,} rows: {out}")
-    for line in summary:
+    for line in imported.summary:
         print(line)
     values = {name: [row.targets[name] for row in rows if name in row.targets] for name in names}
-    for line in (*notes, *unit_warnings(values)):
+    for line in (*imported.warnings, *unit_warnings(values)):
         warnings.warn(line, stacklevel=2)
+
+
+def _check_kind(kind: str, options: str, value: object, kinds: Sequence[str]) -> None:
+    """Refuse options that are for other formats.
+
+    Args:
+        kind: format of the file.
+        options: names of the options, for the message.
+        value: their value; nothing is refused if it is empty.
+        kinds: formats that have the options.
+    """
+    if value and kind not in kinds:
+        verb = "are" if " and " in options else "is"
+        raise ValueError(f"{options} {verb} for {' and '.join(kinds)}, not for {kind}")
 
 
 def _pairs(option: str, texts: Sequence[str], value: str) -> dict[str, str]:

@@ -85,7 +85,8 @@ def devices(
 def _is_selected(device: KnownDevice, pattern: str, space: str, kind: str) -> bool:
     """Return whether a device has the name or description, the space and the kind of the options."""
     is_of_space = not space or any(source.space == space for source in device.sources)
-    return _is_named(device, pattern.lower()) and is_of_space and kind.lower() in (device.device_class or OTHER_CLASS).lower()
+    is_of_kind = kind.lower() in (device.device_class or OTHER_CLASS).lower()
+    return _is_named(device, pattern.lower()) and is_of_space and is_of_kind
 
 
 def _is_named(device: KnownDevice, pattern: str) -> bool:

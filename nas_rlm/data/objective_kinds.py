@@ -23,6 +23,7 @@ class ObjectiveKind:
         minimum: smallest valid value.
         maximum: largest valid value.
         zero_is_missing: whether benchmarks write 0 for a value that was not measured.
+        max_plausible: larger values are errors, or in another unit.
     """
 
     unit: str = ""
@@ -30,6 +31,7 @@ class ObjectiveKind:
     minimum: float = -math.inf
     maximum: float = math.inf
     zero_is_missing: bool = False
+    max_plausible: float = math.inf
 
 
 _SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score without bounds
@@ -40,17 +42,19 @@ DEVICE_KINDS = ("latency", "throughput", "fps", "energy", "power", "memory", "ti
 COST_KINDS = ("flops", "params")
 UNKNOWN = ObjectiveKind()
 MAX_SECONDS = 0.5  # latencies that are all at most this may be in seconds instead of milliseconds
+MIN_MICROSECONDS = 1e4  # latencies that are all at least this may be in microseconds or nanoseconds
+MAX_MS = 1e9  # eleven days
 KINDS = {
     "accuracy": ObjectiveKind("%", True, 0, 100),
-    "throughput": ObjectiveKind("1/s", True, 0),
-    "fps": ObjectiveKind("1/s", True, 0),
-    "latency": ObjectiveKind("ms", False, 0, zero_is_missing=True),
-    "time": ObjectiveKind("ms", False, 0),
-    "memory": ObjectiveKind("bytes", False, 0, zero_is_missing=True),
+    "throughput": ObjectiveKind("1/s", True, 0, max_plausible=1e15),
+    "fps": ObjectiveKind("1/s", True, 0, max_plausible=1e15),
+    "latency": ObjectiveKind("ms", False, 0, zero_is_missing=True, max_plausible=MAX_MS),
+    "time": ObjectiveKind("ms", False, 0, max_plausible=MAX_MS),
+    "memory": ObjectiveKind("bytes", False, 0, zero_is_missing=True, max_plausible=1e15),
     "flops": ObjectiveKind("MACs", False, 0, zero_is_missing=True),
     "params": ObjectiveKind("", False, 0, zero_is_missing=True),
-    "energy": ObjectiveKind("J", False, 0),
-    "power": ObjectiveKind("W", False, 0),
+    "energy": ObjectiveKind("J", False, 0, max_plausible=1e12),
+    "power": ObjectiveKind("W", False, 0, max_plausible=1e9),
     **dict.fromkeys(
         ("top1", "top5", "iou", "miou", "map", "f1", "auc", "dice", "precision", "recall", "bleu", "rouge"),
         _POSITIVE_SCORE,
@@ -107,12 +111,16 @@ def expected_value(objective: str) -> str:
     """Return what is valid for an objective, for error messages.
 
     Examples:
-        >>> expected_value("accuracy"), expected_value("latency/pixel3"), expected_value("loss")
+        >>> expected_value("accuracy"), expected_value("perplexity"), expected_value("loss")
         ('a percentage', 'a number, 0 or more', 'a number')
+        >>> expected_value("latency/pixel3")
+        'a number from 0 to 1e+09 ms'
     """
     kind = kind_of(objective)
     if kind.maximum < math.inf:
         return "a percentage"
+    if kind.max_plausible < math.inf:
+        return f"a number from {kind.minimum:g} to {kind.max_plausible:g} {kind.unit}"
     return "a number" if kind.minimum < 0 else "a number, 0 or more"
 
 
@@ -158,18 +166,31 @@ def declared_maximised(declarations: Mapping[str, Declaration]) -> tuple[str, ..
 
 
 def unit_warnings(columns: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return a warning for each accuracy that may be in fractions, and each latency that may be in seconds.
+    """Return a warning for each accuracy and each latency that may be in another unit.
+
+    These are accuracies in fractions, and latencies in seconds, microseconds or nanoseconds.
 
     Args:
         columns: the values of each objective.
     """
+    latencies = {n: v for n, v in columns.items() if n.startswith("latency/") and len(v) > 1}
     seconds = [
         f"{name} is at most {max(values):g}: expected milliseconds, and these may be seconds"
-        for name, values in columns.items()
-        if name.startswith("latency/") and len(values) > 1 and 0 < max(values) <= MAX_SECONDS
+        for name, values in latencies.items()
+        if 0 < max(values) <= MAX_SECONDS
     ]
-    return seconds + [
-        f"{name} is at most {max(values):g}: expected percentages, and these may be fractions"
-        for name, values in columns.items()
-        if is_accuracy(name) and len(values) > 1 and 0 < max(values) <= 1
+    microseconds = [
+        f"{name} is at least {min(values):g}: expected milliseconds, and these may be microseconds or"
+        " nanoseconds"
+        for name, values in latencies.items()
+        if min(values) >= MIN_MICROSECONDS
     ]
+    return (
+        seconds
+        + microseconds
+        + [
+            f"{name} is at most {max(values):g}: expected percentages, and these may be fractions"
+            for name, values in columns.items()
+            if is_accuracy(name) and len(values) > 1 and 0 < max(values) <= 1
+        ]
+    )

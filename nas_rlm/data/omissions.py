@@ -115,7 +115,8 @@ def is_valid_target(objective: str, value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     kind = kind_of(objective)
-    return value != value or max(kind.minimum, -MAX_VALUE) <= value <= min(kind.maximum, MAX_VALUE)
+    maximum = min(kind.maximum, kind.max_plausible, MAX_VALUE)
+    return value != value or max(kind.minimum, -MAX_VALUE) <= value <= maximum
 
 
 def to_number(value: object) -> float | None:

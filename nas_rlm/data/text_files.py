@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nas_rlm.data.importers.csv_files import read_lines
+from nas_rlm.data.importers.csv_columns import read_lines
 from nas_rlm.data.text_data import BOOLEANS, MISSING, read_value
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest

@@ -1,174 +1,138 @@
-"""Numbers in a CSV file, and the ONNX files that they belong to."""
+"""CSV files with named columns: the path of an ONNX file and numbers in each line."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nas_rlm.data.omissions import Omissions, is_storable
+import search_spaces
+from nas_rlm.data.importers.csv_columns import (
+    SPACE_COLUMN,
+    CsvTable,
+    Line,
+    check_columns,
+    column_hints,
+    find_objectives,
+    merge_rows,
+    read_lines,
+    read_targets,
+    unused_columns,
+    value_summary,
+)
+from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
-from nas_rlm.data.text_data import MISSING
-from nas_rlm.files import read_text
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.text.parser import parse_network
+from nas_rlm.utils.progress import progress_bar
 
-FILE_COLUMN, SPACE_COLUMN = "file", "space"
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-
-
-@dataclass(frozen=True)
-class _Record:
-    """A line of the CSV file.
-
-    Args:
-        line: its number.
-        file: path of the ONNX file as it is written.
-        space: name of the space.
-        values: text of each objective that is not missing.
-    """
-
-    line: int
-    file: str
-    space: str
-    values: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        """Name of the line in messages."""
-        return f"line {self.line}, {self.file}"
+FILE_COLUMN = "file"
 
 
-def read_rows(
-    path: Path, omissions: Omissions, shapes: Mapping[str, Sequence[int]] | None = None
-) -> list[Row]:
-    """Read a CSV file of numbers.
+def read_onnx_csv(
+    path: Path,
+    space: str = "",
+    objectives: Mapping[str, str] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    omissions: Omissions | None = None,
+) -> CsvTable:
+    """Read a CSV file of measured ONNX files, separated by commas, semicolons or tabs.
+
+    Columns whose names are objectives need not be given, as in `nas_rlm.data.importers.csv_files.read_csv`.
 
     Args:
-        path: the CSV file. The column `file` has paths of ONNX files, relative to the CSV file's directory;
-            `space` may name their space; all other columns are objectives. An empty cell, NA or a
-            similar word is not measured.
-        omissions: entries that are left out.
+        path: the CSV file, in UTF-8. The column `file` has paths of ONNX files, relative to the CSV file's
+            directory.
+        space: the space of all files, which need not be a search space; by default the column `space` names
+            it, if there is one.
+        objectives: column of each objective whose column has another name.
         shapes: shapes of inputs that have open sizes in the files, by name.
+        omissions: ONNX files that cannot be read are left out, and counted here; by default they are among
+            the warnings.
+
+    Returns:
+        The rows. Lines of one file that do not contradict each other are one row.
 
     Raises:
-        ValueError: the file has no column `file`, a column cannot be an objective, a line has a different
-            number of cells, names no file or repeats one, `flops` or `params` are not those of the network,
-            or no file has an input of a name in `shapes`.
+        FileNotFoundError: there is no such CSV file.
+        ValueError: the file is not such a CSV file, a column is missing, a cell is not valid, `flops` or
+            `params` are not those of the network, no ONNX file can be read, or no file has an input of a name
+            in `shapes`.
     """
-    records = list(_records(read_text(path, "a CSV file")))
-    files = [path.parent / record.file for record in records]
-    _check_repeated(records, files)
-    known = list(dict.fromkeys(f for f in files if f.is_file()))
-    own_shapes = shapes_of_models(known, shapes) if shapes else []
-    shape_of = dict(zip(known, own_shapes, strict=False))
-    rows, wrong = [], ""
-    for record, file in zip(records, files, strict=True):
-        with omissions.skip(record.name):
-            text = costed_text(file, shape_of.get(file))
-            values = {objective: _number(cell) for objective, cell in record.values.items()}
-            wrong = wrong or _wrong_costs(record, values, text)
-            targets = omissions.targets(values, record.name)
-            rows.append(Row(record.space, "", targets, text, record.file))
-    if wrong:
-        raise ValueError(wrong)
-    return rows
+    columns, lines = read_lines(path)
+    by_lower = {name.lower(): name for name in reversed(columns)}
+    if FILE_COLUMN not in by_lower:
+        raise ValueError(
+            f"{str(path)!r} has the columns {', '.join(columns)}: expected {FILE_COLUMN}, with paths of ONNX"
+            " files, and objectives"
+        )
+    check_columns(path, columns, objectives or {})
+    file_column = by_lower[FILE_COLUMN]
+    space_column = "" if space else by_lower.get(SPACE_COLUMN, "")
+    used = {file_column, space_column}
+    column_of = find_objectives(path, columns, lines, objectives or {}, used)
+    used |= set(column_of.values())
+    targets = [read_targets(path, line, column_of) for line in lines]
+    names = [line.cells[file_column] for line in lines]
+    if "" in names:
+        number = lines[names.index("")].number
+        raise ValueError(f"{str(path)!r} line {number} has no file: expected the path of an ONNX file")
+    left_out = Omissions() if omissions is None else omissions
+    texts = _texts(path, lines, names, shapes, left_out)
+    if not texts:
+        raise ValueError(f"{str(path)!r}: no ONNX file can be read: {left_out.first_reason}")
+    kept_lines, keys, rows = [], [], []
+    for line, name, line_targets in zip(lines, names, targets, strict=True):
+        if name not in texts:
+            continue
+        _check_costs(path, line, name, line_targets, texts[name])
+        row_space = search_spaces.name_of(space) if space else line.cells.get(space_column, "")
+        rows.append(Row(row_space, "", line_targets, texts[name], name))
+        kept_lines.append(line)
+        keys.append((row_space, (path.parent / name).absolute()))
+    merged, reports = merge_rows(kept_lines, rows, keys, "file")
+    summary = [*value_summary(rows, column_of), *unused_columns(columns, used), *reports]
+    messages = left_out.messages() if omissions is None else []
+    return CsvTable(merged, column_of, summary, [*messages, *column_hints(columns, lines, used)])
 
 
-def _records(text: str) -> Iterator[_Record]:
-    """Yield the lines of a CSV file."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    columns: list[str] = []
-    try:
-        for cells in reader:
-            line = [cell.strip() for cell in cells]
-            if not any(line):
-                continue
-            if not columns:
-                columns = line
-                _check_header(columns)
-                continue
-            if len(line) != len(columns):
-                raise ValueError(
-                    f"line {reader.line_num} has {len(line)} cells: expected {len(columns)},"
-                    f" for {','.join(columns)}"
-                )
-            cell_of = dict(zip(columns, line, strict=True))
-            file, space = cell_of.pop(FILE_COLUMN), cell_of.pop(SPACE_COLUMN, "")
-            if not file:
-                raise ValueError(f"line {reader.line_num} has no file: expected the path of an ONNX file")
-            yield _Record(
-                reader.line_num, file, space, {k: v for k, v in cell_of.items() if v.lower() not in MISSING}
-            )
-    except csv.Error as error:
-        raise ValueError(f"line {reader.line_num}: {error}") from None
-    if not columns:
-        raise ValueError("it is empty: expected a header such as file,accuracy and a line for each file")
+def _texts(
+    path: Path,
+    lines: Sequence[Line],
+    names: Sequence[str],
+    shapes: Mapping[str, Sequence[int]] | None,
+    omissions: Omissions,
+) -> dict[str, str]:
+    """Return the text of each file that can be read, by its path in the CSV file."""
+    file_of = {name: path.parent / name for name in names}
+    known = [name for name, file in file_of.items() if file.is_file()]
+    own_shapes = dict(zip(known, shapes_of_models([file_of[n] for n in known], shapes), strict=True))
+    texts: dict[str, str] = {}
+    lines_of_files = list(zip(lines, names, strict=True))
+    for line, name in progress_bar(lines_of_files, "text", unit="net", delay=2):
+        if name not in texts:
+            with omissions.skip(f"line {line.number}, {name}"):
+                texts[name] = costed_text(file_of[name], own_shapes.get(name))
+    return texts
 
 
-def _check_header(columns: list[str]) -> None:
-    """Refuse a header without the column of files or with columns that cannot be objectives.
+def _check_costs(path: Path, line: Line, name: str, targets: Mapping[str, float], text: str) -> None:
+    """Check given costs.
 
     Raises:
-        ValueError: the header is such a one.
+        ValueError: they are not those of the network.
     """
-    header = ",".join(columns)[:80]
-    if FILE_COLUMN not in columns:
-        for separator, name in _OTHER_SEPARATORS.items():
-            if FILE_COLUMN in [cell.strip() for cell in header.split(separator)]:
-                raise ValueError(f"the header is {header!r}: expected commas between the columns, not {name}")
-        raise ValueError(f"the header is {header!r}: expected file and different objectives")
-    if len(set(columns)) < len(columns):
-        raise ValueError(f"the header is {header!r}: expected file and different objectives")
-    objectives = [name for name in columns if name not in (FILE_COLUMN, SPACE_COLUMN)]
-    if not objectives:
-        raise ValueError(f"the header is {header!r}: expected a column for at least one objective")
-    for name in objectives:
-        if not is_storable(name):
-            raise ValueError(
-                f"the column {name!r} cannot be an objective: expected a name such as accuracy or"
-                " latency/mybox"
-            )
-
-
-def _check_repeated(records: Sequence[_Record], files: Sequence[Path]) -> None:
-    """Refuse a file that occurs twice in a space.
-
-    Raises:
-        ValueError: there is one.
-    """
-    first: dict[tuple[Path, str], int] = {}
-    for record, file in zip(records, files, strict=True):
-        line = first.setdefault((file.absolute(), record.space), record.line)
-        if line != record.line:
-            raise ValueError(
-                f"line {record.line} repeats the file {record.file!r} of line {line}:"
-                " expected one line for each file"
-            )
-
-
-def _wrong_costs(record: _Record, values: Mapping[str, float | str], text: str) -> str:
-    """Return why given costs are not those of the network; empty if they are."""
-    if not any(name in values for name in EXACT_OBJECTIVES):
-        return ""
+    if not any(objective in targets for objective in EXACT_OBJECTIVES):
+        return
     macs, params, _ = compute_costs(parse_network(text)).sums()
-    for name, unit, cost in (("flops", "multiply-accumulates", macs), ("params", "parameters", params)):
-        value = values.get(name)
-        if isinstance(value, float) and cost is not None and not math.isclose(value, cost, rel_tol=1e-6):
-            return (
-                f"line {record.line} has {name} {value:,.15g}, but {record.file!r} has {cost:,} {unit}:"
-                f" expected that number, or an empty cell"
+    for objective, unit, cost in (
+        ("flops", "multiply-accumulates", macs),
+        ("params", "parameters", params),
+    ):
+        value = targets.get(objective)
+        if value is not None and cost is not None and not math.isclose(value, cost, rel_tol=1e-6):
+            raise ValueError(
+                f"{str(path)!r} line {line.number} has {objective} {value:,.15g}, but {name!r} has"
+                f" {cost:,} {unit}: expected that number, or an empty cell"
             )
-    return ""
-
-
-def _number(text: str) -> float | str:
-    """Return a cell as a number, or as it is if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return text

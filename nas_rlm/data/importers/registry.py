@@ -81,7 +81,12 @@ FORMATS = {
         "a result table of timm, such as results-imagenet.csv or benchmark-infer-*.csv",
         extra="timm",
     ),
-    "onnx": Format(onnx_files.read_rows, "a CSV file with the column file, of ONNX files, and objectives"),
+    "onnx": Format(
+        lambda path, omissions, shapes: (
+            onnx_files.read_onnx_csv(path, shapes=shapes, omissions=omissions).rows
+        ),
+        "a CSV file with the column file, of ONNX files, and objectives",
+    ),
     "csv": Format(
         lambda path, omissions: csv_files.read_csv(path).rows,
         "a CSV file with the columns space, architecture and objectives",

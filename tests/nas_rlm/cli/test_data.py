@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 
 from nas_rlm.cli import main
-from nas_rlm.data import read
+from nas_rlm.data import read, write
 from tests.nas_rlm.cli.commands import refused
 
 
@@ -78,7 +78,7 @@ def test_a_csv_file_becomes_a_table_by_one_command(tmp_path, capsys):
         ([*named, "--maximise", "scores"], "no row has 'scores'; did you mean score?"),
         ([*named, "--unit", "accuracy=share"], "accuracy is in %, not share: expected values in %"),
         ([*command, "--objective", "loss=net"], "line 2, column net: '8:8:8:8:8' is not valid for loss"),
-        (["data", "import", "onnx", str(path), "--space", "nats_size"], "are for csv files, not for onnx"),
+        (["data", "import", "onnx", str(path), "--architecture", "net"], "is for csv, not for onnx"),
     ):  # fmt: skip
         assert message in refused(capsys, *changed, "--out", out)
     assert out.read_bytes() == before
@@ -91,4 +91,12 @@ def test_an_import_of_onnx_files_says_what_it_read(tmp_path, cell_files, capsys)
     assert main(["data", "import", "onnx", str(path), "--out", str(tmp_path / "table.parquet")]) == 0
     captured = capsys.readouterr()
     assert "latency/mybox from column latency/mybox: 2 values from 2.5 to 3.5, in ms" in captured.out
-    assert "'ms' is an objective of no known kind" in captured.err and "latency/mydevice" in captured.err
+    assert "'ms' is not used; are these latencies in milliseconds?" in captured.err
+    assert "latency/mydevice=ms" in captured.err
+
+
+def test_repeated_rows_of_a_table_are_counted(tmp_path, table, capsys):
+    twice = tmp_path / "twice.parquet"
+    write(twice, [*read(table).rows, *read(table).rows[:2]])
+    assert main(["data", "import", "parquet", str(twice), "--out", str(tmp_path / "copy.parquet")]) == 0
+    assert "the network or program of an earlier row: 2, each kept" in capsys.readouterr().out

@@ -19,7 +19,10 @@ def test_the_kind_decides_the_direction(objective, is_maximised):
 
 @pytest.mark.parametrize(
     ("objective", "expected"),
-    [("accuracy/x", "a percentage"), ("energy", "a number, 0 or more"), ("loss/x", "a number")],
+    [
+        *(("accuracy/x", "a percentage"), ("perplexity", "a number, 0 or more")),
+        *(("energy", "a number from 0 to 1e+12 J"), ("loss/x", "a number")),
+    ],
 )
 def test_the_range_is_described(objective, expected):
     assert expected_value(objective) == expected
@@ -35,4 +38,11 @@ def test_latencies_that_may_be_in_seconds_are_reported():
     columns = {"latency/a": [0.003, 0.4], "latency/b": [0.4, 1.2], "energy/a": [0.1, 0.2], "latency/c": [0.1]}
     assert unit_warnings(columns) == [
         "latency/a is at most 0.4: expected milliseconds, and these may be seconds"
+    ]
+
+
+def test_latencies_that_may_be_in_microseconds_are_reported():
+    columns = {"latency/a": [2e4, 9e5], "latency/b": [400, 9e5], "energy/a": [2e4, 3e4], "latency/c": [2e4]}
+    assert unit_warnings(columns) == [
+        "latency/a is at least 20000: expected milliseconds, and these may be microseconds or nanoseconds"
     ]

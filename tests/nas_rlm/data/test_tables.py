@@ -224,7 +224,7 @@ def test_files_that_are_not_tables_are_refused(tmp_path):
     bad = write_records(
         tmp_path / "word.parquet", record(identifier="row 8", metadata="{'lat_pixel3': 'fast'}")
     )
-    with pytest.raises(ValueError, match="latency/pixel3 of 'row 8' is 'fast', expected a number, 0 or more"):
+    with pytest.raises(ValueError, match="latency/pixel3 of 'row 8' is 'fast', expected a number from 0 to"):
         read(bad)
     bad = write_records(tmp_path / "infinite.parquet", record(identifier="row 9", val_accuracy=float("inf")))
     with pytest.raises(ValueError, match="accuracy of 'row 9' is 'inf', expected a percentage"):
@@ -239,7 +239,7 @@ def test_files_that_are_not_tables_are_refused(tmp_path):
     [
         ({"val_accuracy": 1e300}, r"accuracy of .* is '1e\+300', expected a percentage"),
         ({"val_accuracy": -50.0}, "is '-50.0', expected a percentage"),
-        ({"metadata": "{'lat_pixel3': -5}"}, "latency/pixel3 of .* is '-5', expected a number, 0 or more"),
+        ({"metadata": "{'lat_pixel3': -5}"}, "latency/pixel3 of .* is '-5', expected a number from 0 to 1e"),
         ({"metadata": "{'lat_pixel3': True}"}, "is 'True', expected a number"),
         ({"metadata": "{[]: 1}"}, "expected a dict"),
         ({"metadata": "-" * 100_000}, "expected a dict"),

@@ -1,0 +1,380 @@
+"""CSV files of one's own: lines, objectives by the names of columns, numbers in cells, and repeated lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from typing import TypeVar
+
+from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_known_kind, kind_of
+from nas_rlm.data.omissions import is_valid_target
+from nas_rlm.data.tables import METADATA_PREFIXES, MIN_LATENCY_MS, Row
+from nas_rlm.data.text_data import MISSING
+from nas_rlm.files import read_text
+from nas_rlm.utils.validation import suggest
+
+SEPARATORS = (",", ";", "\t")
+SPACE_COLUMN = "space"
+MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
+LATENCY_WORDS = ("time", "runtime", "lat", "latency", "duration", "inference")
+MILLISECONDS, SECONDS = "milliseconds", "seconds"
+TIME_UNITS = {
+    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", MILLISECONDS), MILLISECONDS),
+    **dict.fromkeys(("us", "µs", "μs", "usec", "usecs", "micros", "microseconds"), "microseconds"),
+    **dict.fromkeys(("ns", "nsec", "nanos", "nanoseconds"), "nanoseconds"),
+    **dict.fromkeys(("s", "sec", "secs", "second", SECONDS), SECONDS),
+}
+MAX_CELL = 2**31 - 1  # characters
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
+WORD_ENDS = re.compile(r"[_ .()\[\]/-]+")
+REPEATED_ROWS = "models learn from all, and a search takes the last one"
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the file: its number and its cells by column."""
+
+    number: int
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """The content of a CSV file.
+
+    Args:
+        rows: a row for each network, or several where lines contradict each other.
+        columns: name of the column of each objective.
+        summary: lines on what was read and what was left out.
+        warnings: lines on what may be wrong: names of columns, and costs that are not those of the networks.
+    """
+
+    rows: list[Row]
+    columns: dict[str, str]
+    summary: list[str]
+    warnings: list[str]
+
+
+def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple[list[str], list[Line]]:
+    """Return the names of the columns, and the lines that are not empty.
+
+    Args:
+        path: the file, separated by commas, semicolons or tabs.
+        keep_blanks: keep blanks at the start and end of cells.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a CSV file with a header and at least one line.
+    """
+    csv.field_size_limit(MAX_CELL)
+    text = read_text(path, "a CSV file with named columns")
+    header = re.sub(r'"[^"]*"', "", next((line for line in text.splitlines() if line.strip()), ""))
+    separator = max(SEPARATORS, key=header.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    columns: list[str] = []
+    lines: list[Line] = []
+    try:
+        for cells in reader:
+            stripped = [cell.strip() for cell in cells]
+            if not any(stripped):
+                continue
+            if not columns:
+                columns = [name or f"column {i}" for i, name in enumerate(stripped, 1)]
+                if repeated := next((name for name in columns if columns.count(name) > 1), ""):
+                    raise ValueError(f"two columns have the name {repeated!r}: expected different names")
+                continue
+            if len(stripped) != len(columns):
+                comma = " A decimal comma separates cells too: expected decimal points" * (separator == ",")
+                raise ValueError(
+                    f"expected {len(columns)} cells, as in the header, not {len(stripped)}."
+                    f"{comma if len(stripped) > len(columns) else ''}"
+                )
+            kept = cells if keep_blanks else stripped
+            lines.append(Line(reader.line_num, dict(zip(columns, kept, strict=True))))
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
+    if not lines:
+        found = "only a header" if columns else "no lines"
+        raise ValueError(f"{str(path)!r} has {found}: expected a header and at least one line")
+    return columns, lines
+
+
+def read_cell(
+    path: str | os.PathLike[str], line: Line, column: str, read: Callable[[str], Content]
+) -> Content:
+    """Return the content of a cell.
+
+    Args:
+        path: the file.
+        line: the line.
+        column: the column.
+        read: a function that converts the text of the cell.
+
+    Raises:
+        ValueError: `read` refuses the text; the message names the file, the line and the column.
+    """
+    try:
+        return read(line.cells[column])
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} line {line.number}, column {column}: {error}") from None
+
+
+def check_columns(path: str | os.PathLike[str], columns: Sequence[str], named: Mapping[str, str]) -> None:
+    """Refuse names of columns that a file does not have.
+
+    Args:
+        path: the file.
+        columns: its columns.
+        named: the column of each content, such as `the architecture` or an objective; empty for none.
+
+    Raises:
+        ValueError: the file has no such column.
+    """
+    for content, column in named.items():
+        if column and column not in columns:
+            raise ValueError(
+                f"{str(path)!r} has no column {column!r} for {content}; {suggest(column, columns)}"
+            )
+
+
+def find_objectives(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    lines: Sequence[Line],
+    given: Mapping[str, str],
+    used: Collection[str],
+) -> dict[str, str]:
+    """Return the column of each objective: the given ones, and those whose names are objectives.
+
+    Args:
+        path: the file, for error messages.
+        columns: its columns.
+        lines: its lines.
+        given: columns of objectives that have other names.
+        used: columns with other content.
+
+    Raises:
+        ValueError: a name cannot be that of an objective, two columns are one objective, or there is none.
+    """
+    for name in given:
+        if not VALID_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be the name of an objective: expected for example loss/val")
+    found = dict(given)
+    free = [name for name in columns if name not in used and name not in given.values()]
+    for column in free:
+        objective = objective_of_column(column)
+        if objective and objective not in given and has_numbers(lines, column):
+            if objective in found:
+                raise ValueError(
+                    f"{str(path)!r}: the columns {found[objective]} and {column} are both {objective}:"
+                    " expected an objective for one of them"
+                )
+            found[objective] = column
+    if not found:
+        raise ValueError(
+            f"{str(path)!r} has no column whose name is an objective, such as accuracy or latency/mybox:"
+            f" expected the objective of one of the columns {', '.join(columns)}"
+            + "".join(f"; {hint}" for column in free if (hint := _hint(column)))
+        )
+    return found
+
+
+def objective_of_column(column: str) -> str:
+    """Return the objective that a column's name stands for; empty if there is none.
+
+    Examples:
+        >>> [objective_of_column(c) for c in ("Accuracy", "lat_pixel3", "loss/val", "val_accuracy", "seed")]
+        ['accuracy', 'latency/pixel3', 'loss/val', 'accuracy', '']
+    """
+    if column.lower() == "val_accuracy":
+        return "accuracy"
+    if _is_unnamed_latency(column):
+        return ""
+    prefix, _, suffix = column.partition("_")
+    if prefix.lower() in METADATA_PREFIXES and suffix:
+        column = f"{METADATA_PREFIXES[prefix.lower()]}/{suffix}"
+    kind, slash, suffix = column.partition("/")
+    is_objective = is_known_kind(column) and VALID_NAME.fullmatch(column)
+    return kind.lower() + slash + suffix if is_objective else ""
+
+
+def has_numbers(lines: Sequence[Line], column: str) -> bool:
+    """Return whether a column has at least one number, also if it is written in another way."""
+    return any(re.match(r"[+-]?\.?\d", line.cells[column]) for line in lines)
+
+
+def read_targets(path: str | os.PathLike[str], line: Line, objectives: Mapping[str, str]) -> dict[str, float]:
+    """Return the numbers of a line that are not missing, by objective.
+
+    Args:
+        path: the file, for error messages.
+        line: the line.
+        objectives: column of each objective.
+
+    Raises:
+        ValueError: a cell is no number, or not valid for the objective.
+    """
+    cells = {
+        name: read_cell(path, line, column, partial(_number, objective=name))
+        for name, column in objectives.items()
+    }
+    return {name: value for name, value in cells.items() if value is not None}
+
+
+def _number(cell: str, objective: str) -> float | None:
+    """Return the number in a cell, None where it is missing.
+
+    Raises:
+        ValueError: the cell is no number, or not valid for the objective.
+    """
+    if cell.lower() in MISSING:
+        return None
+    if WITH_COMMA.fullmatch(cell):
+        is_decimal = "." not in cell and cell.count(",") == 1
+        example = f", such as {cell.replace(',', '.')}" if is_decimal else ""
+        raise ValueError(f"{cell!r} has a comma: expected a number with a decimal point{example}")
+    value = float(cell) if NUMBER.fullmatch(cell) else math.nan
+    if math.isnan(value) or not is_valid_target(objective, value):
+        raise ValueError(
+            f"{cell!r} is not valid for {objective}: expected {expected_value(objective)}, or an empty cell"
+        )
+    return value
+
+
+def value_summary(rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
+    """Return a line for each objective: its column, its number of values, and what is missing.
+
+    Args:
+        rows: the rows.
+        columns: by objective, its column.
+    """
+    summary = []
+    for name, column in columns.items():
+        values = [row.targets[name] for row in rows if name in row.targets]
+        line = f"{name} from column {column}: {len(values):,} values"
+        line += f" from {min(values):g} to {max(values):g}" if values else ""
+        line += f", {len(rows) - len(values):,} missing" if len(values) < len(rows) else ""
+        if kind_of(name).unit:
+            line += f", in {kind_of(name).unit}"
+        ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
+        if ignored:
+            line += f"; {ignored:,} are below {MIN_LATENCY_MS} ms, which models do not learn"
+        summary.append(line)
+    return summary
+
+
+def unused_columns(columns: Sequence[str], used: Collection[str]) -> list[str]:
+    """Return a line of the summary on the columns that are not used; none if all are."""
+    unused = [name for name in columns if name not in used]
+    return [f"columns that are not used: {', '.join(unused)}"] if unused else []
+
+
+def column_hints(columns: Sequence[str], lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Return a warning of each unused column of numbers whose name is nearly that of an objective."""
+    unused = [name for name in columns if name not in used and has_numbers(lines, name)]
+    return [hint for name in unused if (hint := _hint(name))]
+
+
+def merge_rows(
+    lines: Sequence[Line], rows: Sequence[Row], keys: Sequence[Hashable], kind: str
+) -> tuple[list[Row], list[str]]:
+    """Merge the rows of a network that do not contradict each other.
+
+    Args:
+        lines: the lines of the rows.
+        rows: the rows.
+        keys: equal for rows of one network.
+        kind: what repeated lines repeat, for the report, such as `architecture`.
+
+    Returns:
+        The rows, and reports on those that are merged and on those that contradict each other.
+    """
+    merged: dict[Hashable, list[tuple[int, Row]]] = {}
+    num_merged, conflicts = 0, []
+    for line, row, key in zip(lines, rows, keys, strict=True):
+        group = merged.setdefault(key, [])
+        differences = [
+            f"{name} of {row.arch_str or row.identifier} is {other.targets[name]:g} in line {number} and"
+            f" {value:g} in line {line.number}"
+            for number, other in group
+            for name, value in row.targets.items()
+            if other.targets.get(name, value) != value
+        ]
+        if differences:
+            conflicts.append(differences[0])
+            group.append((line.number, row))
+        elif group:
+            number, first = group[0]
+            group[0] = (number, replace(first, targets={**first.targets, **row.targets}))
+            num_merged += 1
+        else:
+            group.append((line.number, row))
+    reports = []
+    if num_merged:
+        article = "an" if kind[0] in "aeiou" else "a"
+        reports.append(f"lines that repeat {article} {kind} without contradiction: {num_merged:,}, merged")
+    if conflicts:
+        reports.append(
+            f"lines that contradict an earlier line: {len(conflicts):,}, each kept as a row; {REPEATED_ROWS}."
+            f" The first one: {conflicts[0]}"
+        )
+    return [row for group in merged.values() for _, row in group], reports
+
+
+def repeated_rows(rows: Sequence[Row]) -> list[str]:
+    """Return a line of the summary on rows of one network or program; none if there is one row of each."""
+    distinct = {(row.space, row.uid, row.arch_str or row.input) for row in rows}
+    if len(distinct) == len(rows):
+        return []
+    return [
+        f"rows that repeat the network or program of an earlier row: {len(rows) - len(distinct):,}, each"
+        f" kept; {REPEATED_ROWS}"
+    ]
+
+
+def _time_unit(word: str) -> str:
+    """Return the unit of time that a word abbreviates; empty for another word."""
+    return TIME_UNITS.get(word, "")
+
+
+def _words(column: str) -> list[str]:
+    """Return the words of a column's name in lower case."""
+    return [word for word in WORD_ENDS.split(column.lower()) if word]
+
+
+def _is_unnamed_latency(column: str) -> bool:
+    """Return whether a column is called like a latency, but not like one of a device."""
+    words = _words(column)
+    return "/" not in column and all(word in LATENCY_WORDS or _time_unit(word) for word in words)
+
+
+def _hint(column: str) -> str:
+    """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
+    units = [unit for word in _words(column) if (unit := _time_unit(word))]
+    if _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
+        unit = units[0] if units else MILLISECONDS
+        advice = f"Name the device: --objective latency/mydevice={column}"
+        if unit != MILLISECONDS:
+            advice = f"Convert them to {MILLISECONDS}, in a column with the name latency/mydevice"
+        return f"column {column!r} is not used; are these latencies in {unit}? {advice}"
+    start = re.split(r"[/_ .(-]", column)[0]
+    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
+    if not kind:
+        return ""
+    rest = column[len(start) :].strip("/_ .()-")
+    name = f"{kind}/{rest}" if rest else kind
+    if not VALID_NAME.fullmatch(name):
+        name = kind
+    return (
+        f"column {column!r} is not used; did you mean {name}? Rename it, or give --objective {name}={column}"
+    )
