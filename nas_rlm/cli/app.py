@@ -243,6 +243,7 @@ def checked_search(
         FileNotFoundError: there is no such model or table.
         ValueError: an argument is invalid.
     """
+    from nas_rlm.data.tables import check_readable
     from nas_rlm.search.settings import SearchSettings
 
     search_space = search_spaces.get(space)
@@ -250,7 +251,8 @@ def checked_search(
     checked.check_space(search_space)
     others = [*checked.measured_objectives, *(text.partition("=")[0] for text in functions)]
     check_model(model, checked.all_objectives if predicts_all else (), others)
-    check_files([] if data is None else [data])
+    if data is not None:
+        check_readable(data)
     return search_space
 
 

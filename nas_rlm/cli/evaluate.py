@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, app, load, register_spaces
+from nas_rlm.cli.app import CommaList, Flag, Integer, SpaceList, app, check_model, load, register_spaces
 
 
 @app.command
@@ -40,13 +40,19 @@ def evaluate(
         space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
             name a space by its name or its location.
     """
-    from nas_rlm.benchmarks.evaluation import evaluate_model, format_evaluations
-    from nas_rlm.plotting.probability import draw_probability_plot
+    from nas_rlm.data.tables import check_readable
     from nas_rlm.plotting.style import check_picture_path, save_figure
 
     if picture:
         check_picture_path(picture)
+    check_model(model, objectives)
+    if data is not None:
+        check_readable(data)
     register_spaces(space)
+
+    from nas_rlm.benchmarks.evaluation import evaluate_model, format_evaluations
+    from nas_rlm.plotting.probability import draw_probability_plot
+
     rlm = load(model)
     rlm.surrogates = {} if no_surrogates else rlm.surrogates
     evaluations = evaluate_model(rlm, data, objectives, samples, validation)

@@ -72,6 +72,7 @@ def finetune(
     """
     from nas_rlm.data import read
     from nas_rlm.data.splits import sample_by_space
+    from nas_rlm.model.directories import saved_objectives
 
     if objectives and new_objective:
         raise ValueError(
@@ -86,17 +87,19 @@ def finetune(
     register_spaces(space)
     check_minimum("--rows", rows, 0)
     full = read(data)
-    table = _with_objective_name(full.of_spaces(only) if only else full, new_objective)
+    table = full.of_spaces(only) if only else full
+    if new_objective in saved_objectives(model):
+        raise ValueError(_known_objective(model, new_objective, data, table.objectives))
     if not objectives and not new_objective:
         raise ValueError(
             "nothing to learn: expected --objectives, or --new-objective for a new device. The objectives of"
             f" {data} are {', '.join(table.objectives)}"
         )
+    old_objective = _other_name(new_objective, table.objectives)
     rlm = load(model)
-    if new_objective in rlm.objectives:
-        raise ValueError(
-            f"{model} has {new_objective!r} already: --objectives {new_objective} trains it again"
-        )
+    if old_objective:
+        print(f"{old_objective} is learned as {new_objective}")
+        table = _renamed(table, old_objective, new_objective)
     names = objectives or (new_objective,)
     if rows:
         table = sample_by_space(table, rows, names)
@@ -144,27 +147,35 @@ def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
                 yield f"{surrogate.objective}: {weight:.0%} of the weight for known devices, most for {name}"
 
 
-def _with_objective_name(table: Table, new_objective: str) -> Table:
-    """A table whose only objective of the new objective's kind has the new objective's name."""
-    kind = new_objective.split("/")[0]
-    same_kind = [name for name in table.objectives if name.split("/")[0] == kind]
-    if "/" not in new_objective or new_objective in same_kind or len(same_kind) != 1:
-        return table
-    from nas_rlm.data import Table
+def _known_objective(model: str, objective: str, data: Path, measured: Sequence[str]) -> str:
+    """Return the error for a new objective that the model has already."""
+    from nas_rlm.utils.validation import suggest
 
-    old_objective = same_kind[0]
-    print(f"{old_objective} is learned as {new_objective}")
-    rows = [
-        replace(
-            row,
-            targets={
-                new_objective if name == old_objective else name: value for name, value in row.targets.items()
-            },
+    known = f"--new-objective {objective}: {model} has this objective already"
+    if objective in measured:
+        return (
+            f"{known}; --objectives {objective} trains it again with your labels, and if they are of another"
+            " device, another name keeps both"
         )
+    if other := _other_name(objective, measured):
+        return f"{known}, and {data} has {other} instead: --new-objective {other} learns it by its own name"
+    return f"{known}, and {data} does not have it; {suggest(objective, measured)}"
+
+
+def _other_name(new_objective: str, measured: Sequence[str]) -> str:
+    """Return the only objective of the new objective's kind if it has another name, else an empty text."""
+    kind = new_objective.split("/")[0]
+    same_kind = [name for name in measured if name.split("/")[0] == kind]
+    is_other = "/" in new_objective and new_objective not in same_kind and len(same_kind) == 1
+    return same_kind[0] if is_other else ""
+
+
+def _renamed(table: Table, old_objective: str, new_objective: str) -> Table:
+    """Return a table in which an objective has another name."""
+    names = {old_objective: new_objective}
+    rows = [
+        replace(row, targets={names.get(name, name): value for name, value in row.targets.items()})
         for row in table.rows
     ]
-    declarations = {
-        new_objective if name == old_objective else name: declared
-        for name, declared in table.declarations.items()
-    }
-    return Table(table.name, rows, declarations)
+    declarations = {names.get(name, name): declared for name, declared in table.declarations.items()}
+    return replace(table, rows=rows, declarations=declarations)

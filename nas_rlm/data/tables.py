@@ -6,29 +6,38 @@ import ast
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import search_spaces
 from nas_rlm.data import network_files
-from nas_rlm.data.objective_kinds import (
-    Declaration,
-    check_declaration,
-    declared_maximised,
-    expected_value,
-    is_accuracy,
-)
+from nas_rlm.data.objective_kinds import Declaration, check_declaration, expected_value
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
+from nas_rlm.data.rows import MIN_LATENCY_MS, Row, Table
 from nas_rlm.files import atomic_write
-from nas_rlm.text.parser import is_onnx_text
-from nas_rlm.utils.validation import suggest
+
+__all__ = [  # Row, Table and MIN_LATENCY_MS are those of `nas_rlm.data.rows`
+    "COLUMNS",
+    "EXACT_OBJECTIVES",
+    "METADATA_PREFIXES",
+    "MIN_LATENCY_MS",
+    "SPACE_NAMES",
+    "Row",
+    "Table",
+    "check_readable",
+    "data_directory",
+    "read",
+    "read_declarations",
+    "write",
+]
 
 COLUMNS = (
     *("identifier", "space", "uid", "arch_str", "input", "target_metric"),
@@ -56,126 +65,8 @@ SPACE_NAMES = {  # name in the public datasets: name of the search space
 # The published tables of these spaces have rows with networks of another one of them.
 CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
 MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
-# Only a network whose output does not depend on its input is faster: the runtime computed nothing.
-MIN_LATENCY_MS = 0.02
-
-
-@dataclass(frozen=True)
-class Row:
-    """A measured architecture or program.
-
-    Args:
-        space: name of the search space, or the table's own name where no search space is registered.
-        arch_str: architecture in the benchmark's notation.
-        targets: value of each measured objective by name: accuracy in percent, latency in milliseconds,
-            memory in bytes, `flops` in multiply-accumulates, `params` as a number; other objectives in any
-            unit, see `nas_rlm.data.objective_kinds`. NumPy scalars become numbers of Python.
-        input: text of the network, or source of the program; empty where the search space generates it.
-        identifier: name of the row, such as the path of a measured file; may be empty.
-        uid: kind of measurement, in files that combine several; may be empty.
-        metainformation: details of the measurement, as text.
-        group: problem that a program solves, or family of a network; `nas_rlm.data.splits` can keep the
-            rows of a group together.
-        source: person or group that wrote a program; may be empty.
-    """
-
-    space: str
-    arch_str: str
-    targets: dict[str, float]
-    input: str = ""
-    identifier: str = ""
-    uid: str = ""
-    metainformation: str = ""
-    group: str = ""
-    source: str = ""
-
-    def __post_init__(self) -> None:
-        if not all(type(name) is str and type(value) is float for name, value in self.targets.items()):
-            targets = {str(name): _plain(value) for name, value in self.targets.items()}
-            object.__setattr__(self, "targets", targets)
-        for name in (*TEXT_COLUMNS, "identifier", "uid", "group", SOURCE_KEY):
-            if isinstance(getattr(self, name), np.str_):
-                object.__setattr__(self, name, str(getattr(self, name)))
-
-    def is_measured(self, objective: str) -> bool:
-        """Return whether the row has a finite value, which for a network's latency is not near zero.
-
-        Negative values and zero are values, such as those of a loss.
-        """
-        value = self.targets.get(objective, math.nan)
-        is_near_zero = objective.startswith("latency/") and value < MIN_LATENCY_MS and not self.is_program
-        return math.isfinite(value) and not is_near_zero
-
-    @property
-    def is_program(self) -> bool:
-        """Whether the row is a program and not a network."""
-        return bool(self.input) and not is_onnx_text(self.input)
-
-    def select(self, objectives: Collection[str]) -> Row:
-        """Return the row with the targets of these objectives only."""
-        return replace(self, targets={k: v for k, v in self.targets.items() if k in objectives})
-
-
-@dataclass
-class Table:
-    """A named list of rows, as a file contains it.
-
-    Args:
-        name: name of the table: that of its file, without suffix.
-        rows: measured architectures or programs.
-        declarations: units and directions of objectives, as far as they are not those of their kind.
-    """
-
-    name: str
-    rows: list[Row] = field(default_factory=list)
-    declarations: dict[str, Declaration] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def objectives(self) -> list[str]:
-        """All objectives that at least one row has, accuracies first."""
-        names = {name for row in self.rows for name in row.targets}
-        return sorted(names, key=lambda n: (not is_accuracy(n), n))
-
-    @property
-    def maximised(self) -> tuple[str, ...]:
-        """The objectives that the table declares to be maximised."""
-        return declared_maximised(self.declarations)
-
-    @property
-    def has_only_programs(self) -> bool:
-        """Whether all rows are programs."""
-        return all(row.is_program for row in self.rows)
-
-    def where_measured(self, objective: str) -> Table:
-        """Return the rows in which the objective is measured."""
-        return replace(self, rows=[row for row in self.rows if row.is_measured(objective)])
-
-    def column(self, objective: str) -> np.ndarray:
-        """Return the values of an objective, float64 [N], NaN where it is not measured."""
-        return np.array([r.targets[objective] if r.is_measured(objective) else math.nan for r in self.rows])
-
-    def of_spaces(self, names: Sequence[str]) -> Table:
-        """Return the rows of some spaces.
-
-        Args:
-            names: names of the spaces.
-
-        Raises:
-            ValueError: no row is of one of them.
-        """
-        present = dict.fromkeys(row.space for row in self.rows)
-        for name in names:
-            if name not in present:
-                raise ValueError(f"no row of {self.name} is of the space {name!r}; {suggest(name, present)}")
-        return replace(self, rows=[row for row in self.rows if row.space in names])
-
-    def sample(self, max_rows: int) -> Table:
-        """Return at most `max_rows` rows, drawn at random with a fixed seed where there are more."""
-        drawn = np.random.default_rng(0).permutation(len(self))[:max_rows]
-        return replace(self, rows=[self.rows[i] for i in drawn]) if max_rows < len(self) else self
+PARQUET_MAGIC = b"PAR1"
+MAX_SNIFFED_BYTES = 2**12  # of a file that is no parquet, to see whether it is a CSV file
 
 
 def data_directory() -> Path:
@@ -214,18 +105,12 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     Warns:
         UserWarning: rows are left out.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no table at {str(path)!r}: expected a parquet file"
-            " (NAS_RLM_DATA is the directory of the benchmarks)"
-        )
+    path = _existing(path)
     try:
         records = network_files.read_records(path) if network_files.has_networks(path) else _records(path)
         file_metadata = pq.read_schema(path).metadata
     except (pa.ArrowException, OSError) as error:
-        hint = "; nas-rlm data import csv makes a table of it" if path.suffix.lower() == ".csv" else ""
-        raise ValueError(f"{str(path)!r} is not a readable parquet file{hint}: {error}") from None
+        raise _unreadable(path, error) from None
     defaults = dict.fromkeys(COLUMNS)
     rows = []
     for i, record in enumerate(records, 1):
@@ -240,15 +125,69 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     return Table(path.stem, rows, _read_declarations(file_metadata or {}, path))
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a parquet file in the schema of tables."""
-    content = pq.read_table(path)
-    missing = [c for c in REQUIRED_COLUMNS if c not in content.column_names]
-    if missing or not set(CONTENT_COLUMNS) & set(content.column_names):
+def check_readable(path: str | os.PathLike[str]) -> None:
+    """Check that a file is a table, from its schema alone; values are not checked.
+
+    Args:
+        path: the file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not parquet, or lacks columns of the schema.
+    """
+    path = _existing(path)
+    try:
+        if not network_files.has_networks(path):
+            _check_columns(path, pq.read_schema(path).names)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that exists."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no table at {str(path)!r}: expected a parquet file"
+            " (NAS_RLM_DATA is the directory of the benchmarks)"
+        )
+    return path
+
+
+def _check_columns(path: Path, columns: Collection[str]) -> None:
+    """Refuse a file without the columns of a table."""
+    missing = [c for c in REQUIRED_COLUMNS if c not in columns]
+    if missing or not set(CONTENT_COLUMNS) & set(columns):
         raise ValueError(
             f"{str(path)!r} lacks the columns {', '.join(missing) or ' and '.join(CONTENT_COLUMNS)};"
             f" expected {', '.join(REQUIRED_COLUMNS)}, {' or '.join(CONTENT_COLUMNS)}"
         )
+
+
+def _unreadable(path: Path, error: Exception) -> ValueError:
+    """Return the error for a file that cannot be read as parquet: it may be a CSV file, or damaged."""
+    with open(path, "rb") as file:
+        start = file.read(MAX_SNIFFED_BYTES)
+    is_parquet = start.startswith(PARQUET_MAGIC)
+    header = start.partition(b"\n")[0].decode(errors="replace")
+    columns = [name.strip().lower() for name in re.split("[,;\t]", header)]
+    is_csv = len(columns) > 1 and all(name.isprintable() for name in columns)
+    if not is_parquet and (is_csv or path.suffix.lower() in (".csv", ".tsv")):
+        kind = "onnx" if "file" in columns else "csv"
+        space = " --space SPACE" if kind == "csv" and "space" not in columns else ""
+        source, target = (shlex.quote(str(p)) for p in (path, path.with_suffix(".parquet")))
+        return ValueError(
+            f"{str(path)!r} is a CSV file, and no parquet table: make one of it with nas-rlm data import"
+            f" {kind} {source}{space} --out {target}"
+        )
+    reason = f": {error}" if is_parquet else ", but of another format"
+    return ValueError(f"{str(path)!r} is not a readable parquet file{reason}")
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a parquet file in the schema of tables."""
+    content = pq.read_table(path)
+    _check_columns(path, content.column_names)
     present = [c for c in (*COLUMNS, "metric_type") if c in content.column_names]
     records: list[dict[str, Any]] = content.select(present).to_pylist()
     return records
@@ -303,11 +242,6 @@ def _read_declarations(file_metadata: Mapping[bytes, bytes], path: Path) -> dict
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(path)!r}: its units and directions cannot be read: {error}") from None
     return declarations
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy scalar as a number of Python, and any other value as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omissions | None) -> Row:

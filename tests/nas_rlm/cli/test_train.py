@@ -36,13 +36,20 @@ def test_bad_objectives_of_finetune_are_refused(tmp_path, model, table, capsys):
     command = ["finetune", *model, "--data", str(table)]
     assert "none of" in refused(capsys, *command, "--new-objective", "energy/mybox", "--out", tuned)
     refusals = {
-        ("--new-objective", "accuracy"): "has 'accuracy' already",
+        ("--new-objective", "accuracy"): "--objectives accuracy trains it again with your labels",
+        ("--new-objective", "latency/pixel3"): f"{table} has latency/toaster instead: --new-objective"
+        " latency/toaster learns it by its own name",
         ("--new-objective", "latency/x", "--objectives", "accuracy"): "expected one of them",
         (): "nothing to learn: expected --objectives, or --new-objective",
         ("--objectives", "accuracy", "--learn", "encoder"): "no part 'encoder' of a network",
     }
     for more, message in refusals.items():
         assert message in refused(capsys, *command, *more, "--out", tuned)
+        assert "is learned as" not in capsys.readouterr().out
+    two = tmp_path / "two.parquet"
+    write(two, [Row("nasbench201", ARCHS[0], {"latency/a": 3.0, "latency/b": 4.0})])
+    line = refused(capsys, *command[:-1], two, "--new-objective", "latency/pixel3", "--out", tuned)
+    assert f"{two} does not have it; did you mean latency/" in line
     assert not tuned.exists()
 
 

@@ -4,10 +4,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import search_spaces
-from nas_rlm.data import Row, Table, read, write
+from nas_rlm.data import Row, read, write
 from nas_rlm.data.objective_kinds import Declaration
 from nas_rlm.data.omissions import Omissions
-from nas_rlm.data.tables import COLUMNS
+from nas_rlm.data.tables import COLUMNS, check_readable
 
 CHAIN = "|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|"
 
@@ -107,11 +107,6 @@ def test_a_judge_of_many_languages_has_adjusted_memory_time_author_and_date(tmp_
     assert read(tmp_path / "written.parquet").rows == rows
 
 
-def test_the_latency_of_a_program_may_be_near_zero():
-    assert Row("triton", "", {"latency/h200": 0.004}, "import triton").is_measured("latency/h200")
-    assert not Row("nasbench201", CHAIN, {"latency/h200": 0.004}).is_measured("latency/h200")
-
-
 def test_numpy_numbers_are_written(tmp_path):
     targets = {"accuracy": np.float64(90.5), "latency/pixel3": np.float64(3.25)}
     write(tmp_path / "t.parquet", [Row("nasbench201", CHAIN, targets)])
@@ -200,21 +195,15 @@ def test_missing_values_are_left_out(tmp_path):
     assert read(path).rows[0].targets == {"params": 5.0}
 
 
-def test_a_network_latency_near_zero_counts_as_missing():
-    row = Row("nasbench201", CHAIN, {"latency/pixel3": 0.0033, "latency/fpga": 1.1, "accuracy": 0.0})
-    assert [name for name in [*row.targets, "params"] if row.is_measured(name)] == [
-        "latency/fpga",
-        "accuracy",
-    ]
-    assert len(Table("t", [row]).where_measured("latency/pixel3")) == 0
-
-
 def test_files_that_are_not_tables_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no table at"):
         read(tmp_path / "none.parquet")
-    (tmp_path / "text.parquet").write_text("arch,accuracy\n")
-    with pytest.raises(ValueError, match="is not a readable parquet file"):
+    (tmp_path / "text.parquet").write_text("some words\n")
+    with pytest.raises(ValueError, match="is not a readable parquet file, but of another format"):
         read(tmp_path / "text.parquet")
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(ValueError, match="is not a readable parquet file: "):
+        check_readable(tmp_path / "cut.parquet")
     pq.write_table(pa.table({"space": ["NB201"]}), tmp_path / "columns.parquet")
     with pytest.raises(ValueError, match="lacks the columns identifier"):
         read(tmp_path / "columns.parquet")
@@ -232,6 +221,27 @@ def test_files_that_are_not_tables_are_refused(tmp_path):
     bad = write_records(tmp_path / "number.parquet", record(identifier="row 10", arch_str=17))
     with pytest.raises(ValueError, match="arch_str of 'row 10' is 17, expected text"):
         read(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "command"),
+    [
+        ("m.csv", "arch,accuracy", "csv m.csv --space SPACE --out m.parquet"),
+        ("m.csv", "Space;arch;accuracy", "csv m.csv --out m.parquet"),
+        ("my table.txt", "arch\tms", "csv 'my table.txt' --space SPACE --out 'my table.parquet'"),
+        ("m", "file,accuracy\r", "onnx m --out m.parquet"),
+        ("m.csv", "", "csv m.csv --space SPACE --out m.parquet"),
+    ],
+)
+@pytest.mark.parametrize("read_file", [read, check_readable])
+def test_a_csv_file_is_named_with_the_command_that_converts_it(
+    tmp_path, monkeypatch, name, header, command, read_file
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(f"{header}\n1,2\n")
+    with pytest.raises(ValueError, match="is a CSV file, and no parquet table") as error:
+        read_file(name)
+    assert str(error.value).endswith(f"make one of it with nas-rlm data import {command}")
 
 
 @pytest.mark.parametrize(
@@ -307,16 +317,3 @@ def test_networks_of_another_scale_of_hw_gpt_bench_are_left_out(tmp_path):
     omissions = Omissions()
     assert len(read(path, omissions)) == 2
     assert omissions.counts == {"": 1}
-
-
-def test_rows_of_some_spaces():
-    table = Table("t", [Row("a", "", {"accuracy": 1.0}, "x"), Row("b", "", {"accuracy": 2.0}, "y")])
-    assert table.of_spaces(["b"]).rows == table.rows[1:] and table.of_spaces(["a", "b"]).rows == table.rows
-    with pytest.raises(ValueError, match="no row of t is of the space 'c'"):
-        table.of_spaces(["a", "c"])
-
-
-def test_a_csv_file_gets_the_command_that_imports_it(tmp_path):
-    (tmp_path / "mine.csv").write_text("architecture,latency/mine\n")
-    with pytest.raises(ValueError, match="nas-rlm data import csv makes a table of it"):
-        read(tmp_path / "mine.csv")
