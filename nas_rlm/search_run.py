@@ -290,6 +290,7 @@ def run_search(
     from nas_rlm.devices.runtimes import check as check_runtime
     from nas_rlm.search import runner  # imports torch
     from nas_rlm.search.ray_cluster import connect_workers
+    from nas_rlm.surrogates.registry import novelty_warnings_once
 
     run_path = None if directory is None else Path(directory)
     check_measuring(device, budget, python)
@@ -313,7 +314,7 @@ def run_search(
     if run_path is not None:
         run_directory.check_search(run_path, inputs.settings, resume)
     lock = nullcontext() if run_path is None else exclusive_lock(run_path)
-    with lock, connect_workers(ray) as workers:
+    with lock, connect_workers(ray) as workers, novelty_warnings_once():
         outcome = runner.run(
             inputs,
             workers,

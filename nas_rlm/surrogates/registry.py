@@ -40,6 +40,7 @@ SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, 
 WITH_LAYERS = LatencySurrogate, DeviceTransfer, ZeroLabelLatency  # among their features
 MAX_LISTED, MAX_NAME_LENGTH = 5, 80  # names in a message, and characters of a name
 _warns_of_novelty: ContextVar[bool] = ContextVar("warns_of_novelty", default=True)
+_reported: ContextVar[set[str] | None] = ContextVar("reported", default=None)  # objectives with a warning
 KINDS: dict[str, type[Surrogate]] = {
     "graph": GraphSurrogate,
     "latency": LatencySurrogate,
@@ -210,8 +211,23 @@ def warn_of_novel_networks(novelties_of: np.ndarray, objectives: Sequence[str], 
     """
     if not _warns_of_novelty.get():
         return
-    for message in novelty_messages(dict(zip(objectives, novelties_of.T, strict=True)), names):
+    of_objectives = dict(zip(objectives, novelties_of.T, strict=True))
+    reported = _reported.get()
+    if reported is not None:
+        of_objectives = {name: values for name, values in of_objectives.items() if name not in reported}
+        reported |= {name for name, values in of_objectives.items() if (values > MAX_NOVELTY).any()}
+    for message in novelty_messages(of_objectives, names):
         warnings.warn(message, NoveltyWarning, stacklevel=4)
+
+
+@contextmanager
+def novelty_warnings_once() -> Iterator[None]:
+    """Within the context, `warn_of_novel_networks` warns of each objective at most once."""
+    token = _reported.set(set())
+    try:
+        yield
+    finally:
+        _reported.reset(token)
 
 
 @contextmanager

@@ -13,7 +13,12 @@ from nas_rlm import RLM
 from nas_rlm.benchmarks.evaluation import QUANTILE_LEVELS, predict_rows
 from nas_rlm.data import Row
 from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS
-from nas_rlm.surrogates.registry import NoveltyWarning, predictive_distributions, without_novelty_warnings
+from nas_rlm.surrogates.registry import (
+    NoveltyWarning,
+    novelty_warnings_once,
+    predictive_distributions,
+    without_novelty_warnings,
+)
 from nas_rlm.text import from_architectures
 from tests.nas_rlm.surrogates.ensemble.layer_networks import LEVELS, NAME, networks
 from tests.search_spaces.plain_space import PlainSpace
@@ -47,6 +52,11 @@ def test_networks_unlike_the_labelled_ones_give_a_warning(rlm, surrogate):
         rlm.predict("nasbench201", known, [NAME])
         with without_novelty_warnings():
             rlm.predict("gpt_s", novel[0], [NAME])
+    with warnings.catch_warnings(record=True) as caught, novelty_warnings_once():
+        warnings.simplefilter("always")
+        for architecture in novel[0]:
+            rlm.predict("gpt_s", [architecture], [NAME])
+    assert len(caught) == 1
 
 
 def test_onnx_files_are_predicted_without_a_space(rlm, tmp_path, no_warnings):
