@@ -21,17 +21,13 @@ from nas_rlm.cli.app import (
     check_model,
     load,
 )
-from nas_rlm.files import check_target, write_text
+from nas_rlm.files import check_target, read_text, write_text
 
 if TYPE_CHECKING:
     from nas_rlm.reports.comparison import Comparison, Prediction
 
 PAGE, DATA = ".html", ".json"
-STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1f2430}"
-    "table{border-collapse:collapse}td,th{padding:.3rem .9rem;border-bottom:1px solid #e8ebf0;"
-    "text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%;margin-top:1.5rem}"
-)
+IMAGE_STYLE = "img { max-width: 100%; margin-top: 1.5rem; }"
 
 
 @app.command
@@ -160,7 +156,9 @@ def _text(comparison: Comparison) -> str:
 def _page(comparison: Comparison) -> str:
     """Return a page with the table and, where blocks are known, the picture."""
     from nas_rlm.plotting.block_latencies import block_info, draw_blocks
+    from nas_rlm.search.report.page import STYLE
 
+    style = f"{read_text(STYLE, 'a style sheet')}{IMAGE_STYLE}"
     header, *rows = [[html.escape(cell) for cell in row] for row in _rows(comparison)]
     table = "".join(f"<th>{cell}</th>" for cell in header)
     table = f"<tr>{table}</tr>\n"
@@ -177,6 +175,6 @@ def _page(comparison: Comparison) -> str:
         picture = f'<img alt="predicted latency by block" src="data:image/png;base64,{data}">\n'
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Networks</title>\n'
-        f"<style>{STYLE}</style>\n<h1>Networks</h1>\n<p>Medians, and in brackets intervals that have 80 %"
+        f"<style>\n{style}\n</style>\n<h1>Networks</h1>\n<p>Medians, and in brackets intervals that have 80 %"
         f" of the probability.</p>\n<table>\n{table}</table>\n{picture}</html>\n"
     )
