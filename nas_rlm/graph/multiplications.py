@@ -12,17 +12,18 @@ from typing import NoReturn
 
 from nas_rlm.graph.onnx_graphs.flat_graph import CONTROL_FLOW, LARGE_MODELS
 from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
-from nas_rlm.graph.onnx_graphs.shapes.layers import (
-    CONVOLUTIONS,
-    GATES,
-    GEMMS,
-    PRODUCTS,
+from nas_rlm.graph.onnx_graphs.shapes.attention import (
     attention_sizes,
     contrib_attention_sizes,
-    convolution_inputs,
+    linear_attention_sizes,
+)
+from nas_rlm.graph.onnx_graphs.shapes.convolutions import CONVOLUTIONS, convolution_inputs
+from nas_rlm.graph.onnx_graphs.shapes.layers import GATES
+from nas_rlm.graph.onnx_graphs.shapes.products import (
+    GEMMS,
+    PRODUCTS,
     einsum_terms,
     gemm_sizes,
-    linear_attention_sizes,
     product_shapes,
 )
 from nas_rlm.graph.onnx_graphs.tensors import Dim, Dims, Tensor

@@ -19,7 +19,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from nas_rlm.graph.costs import graph_costs, operator_costs
 from nas_rlm.graph.onnx_graphs.shapes import SHAPE_FUNCTIONS, OperatorCall
-from nas_rlm.graph.onnx_graphs.shapes.layers import CONVOLUTIONS, convolution_inputs
+from nas_rlm.graph.onnx_graphs.shapes.convolutions import CONVOLUTIONS, convolution_inputs
 from nas_rlm.graph.onnx_graphs.stored_tensors import attribute_value
 from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
 from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name

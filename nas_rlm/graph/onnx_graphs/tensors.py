@@ -189,6 +189,16 @@ def shape_text(shape: Dims | None) -> str:
     return "[…]" if shape is None else f"[{','.join('?' if d is None else str(d) for d in shape)}]"
 
 
+def divide(a: Dim, b: Dim) -> Dim:
+    """Return a / b; None if one is unknown or they are not divisible."""
+    return a // b if type(a) is int and type(b) is int and b and a % b == 0 else None
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    """Return a + b; None if one is unknown."""
+    return a + b if type(a) is int and type(b) is int else a if b == 0 else None
+
+
 def product(sizes: Iterable[Dim]) -> Dim:
     """Return the product of sizes; None if one is not known."""
     known = tuple(sizes)

@@ -5,9 +5,13 @@ No content of a file reaches native code here, so that no file can end the proce
 
 from nas_rlm.graph.onnx_graphs.shapes import (  # noqa: F401  (they fill the table)
     arrays,
+    attention,
+    convolutions,
     elementwise,
+    indexing,
     layers,
     machine_learning,
+    products,
     signals,
 )
 from nas_rlm.graph.onnx_graphs.shapes.registry import SHAPE_FUNCTIONS, OperatorCall

@@ -5,13 +5,8 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from nas_rlm.graph.onnx_graphs.shapes.arrays import open_shape
-from nas_rlm.graph.onnx_graphs.shapes.layers import divide
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
-from nas_rlm.graph.onnx_graphs.tensors import (
-    FLOAT,
-    Tensor,
-    product,
-)
+from nas_rlm.graph.onnx_graphs.tensors import FLOAT, Tensor, divide, product
 
 
 @shape_of("GridSample")

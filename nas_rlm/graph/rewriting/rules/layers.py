@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nas_rlm.graph.onnx_graphs.flat_graph import Op
-from nas_rlm.graph.onnx_graphs.shapes.layers import CHANNELS_LAST, convolution_inputs
+from nas_rlm.graph.onnx_graphs.shapes.convolutions import CHANNELS_LAST, convolution_inputs
 from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, VARIABLE, vector
 from nas_rlm.graph.rewriting.rewriter import Rewriter
 from nas_rlm.graph.rewriting.rules.common import drop, has_read_outputs
