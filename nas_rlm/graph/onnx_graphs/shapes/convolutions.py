@@ -18,11 +18,7 @@ CONVOLUTIONS = {  # positions of image and weight, and of the bias
     "com.microsoft.QLinearConv": (0, 3, 8),
     "com.microsoft.nchwc.Conv": (0, 1, 2),
 }
-
-
 CHANNELS_LAST = ("com.microsoft.NhwcConv", "com.microsoft.NhwcFusedConv", "com.microsoft.NhwcMaxPool")
-
-
 CHANNEL_BLOCK = 16  # onnxruntime pads the channels of com.microsoft.nchwc to blocks of at most this size
 
 

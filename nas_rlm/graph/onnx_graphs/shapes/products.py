@@ -21,8 +21,6 @@ PRODUCTS = {
     "com.microsoft.DynamicQuantizeMatMul": (0, 1),
     "com.microsoft.GemmFloat8": (0, 1),
 }
-
-
 GEMMS = {"Gemm": (0, 1), "com.microsoft.FusedGemm": (0, 1), "com.microsoft.QGemm": (0, 3)}
 
 

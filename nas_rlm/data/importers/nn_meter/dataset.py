@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nas_rlm.data.importers.nn_meter_graph import to_onnx
+from nas_rlm.data.importers.nn_meter.operators import to_onnx
 from nas_rlm.data.network_files import device_of_column
 from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row

@@ -8,7 +8,7 @@ from nas_rlm.cli import main
 from nas_rlm.data import read as read_table
 from nas_rlm.data.importers import import_benchmark
 from nas_rlm.text.declarations import is_network_text
-from tests.nas_rlm.data.importers.nn_meter_graphs import small_network
+from tests.nas_rlm.data.importers.nn_meter.graphs import small_network
 
 
 def entry(name="alexnet_1356", **changes):

@@ -5,11 +5,11 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from nas_rlm.data.importers.nn_meter_graph import to_onnx
+from nas_rlm.data.importers.nn_meter.operators import to_onnx
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.text import from_onnx
 from nas_rlm.text.parser import parse_network
-from tests.nas_rlm.data.importers.nn_meter_graphs import Graph, small_network
+from tests.nas_rlm.data.importers.nn_meter.graphs import Graph, small_network
 
 
 def costs_of(graph):
