@@ -15,7 +15,7 @@ import numpy as np
 from nas_rlm.graph.cache import cache_table, memoized
 from nas_rlm.graph.canonical_order import Form
 from nas_rlm.graph.ir import UNKNOWN_VALUE, VALUE_IDS, Block, Leaf, Node, Spec, StaticInput, chain_spec, leaf
-from nas_rlm.graph.reader import constant_leaf, operator_spec
+from nas_rlm.graph.operator_text import constant_leaf, operator_spec
 from nas_rlm.text.layers import live_nodes, with_layer_calls
 from nas_rlm.text.regions import call_node, inline_call
 from search_spaces import SearchSpace

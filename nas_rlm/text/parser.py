@@ -23,8 +23,8 @@ from nas_rlm.graph.onnx_graphs.shapes.convolutions import CONVOLUTIONS, convolut
 from nas_rlm.graph.onnx_graphs.stored_tensors import attribute_value
 from nas_rlm.graph.onnx_graphs.tensors import COMPUTED, NOT_A_TENSOR, STORED, VARIABLE, Dims, Tensor, constant
 from nas_rlm.graph.onnx_graphs.weight_names import mark_of_name
+from nas_rlm.graph.operator_text import FUNCTION_DOMAIN
 from nas_rlm.graph.operators import Body, Call, Operator, OperatorCosts, Shape
-from nas_rlm.graph.reader import FUNCTION_DOMAIN
 from nas_rlm.graph.rewriting.normalization import normalize_model
 from nas_rlm.text.declarations import DECLARED, MAIN, VARIABLE_NAME
 

@@ -13,7 +13,8 @@ from nas_rlm.graph.cache import memoized
 from nas_rlm.graph.ir import GROUP, Block, Leaf, Node, Param, StaticInput, live_values
 from nas_rlm.graph.onnx_graphs.flat_graph import OPSET
 from nas_rlm.graph.onnx_graphs.weight_names import constant_name, weight_name
-from nas_rlm.graph.reader import FUNCTION_DOMAIN, PLACEHOLDER
+from nas_rlm.graph.operator_text import FUNCTION_DOMAIN
+from nas_rlm.graph.reader import PLACEHOLDER
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcefghijklmnopq")  # no d or v: those letters name values
 _DOMAIN_VERSIONS = {"ai.onnx.ml": 4}  # of operators in the text; 1 for other domains
