@@ -23,9 +23,10 @@ from nas_rlm.data.tables import Row
 from nas_rlm.files import ASSETS
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.model import encoders
+from nas_rlm.model.attention import KeyValueCache
 from nas_rlm.model.batching import TruncationWarning
 from nas_rlm.model.checkpoint import AnyTokenizer
-from nas_rlm.model.network import Config, KeyValueCache, Memory, Network
+from nas_rlm.model.network import Config, Memory, Network
 from nas_rlm.model.numbers import MINUS, PLUS, ZERO, NumberScheme
 from nas_rlm.rlm import RLM
 from nas_rlm.text import Tokenizer, from_onnx

@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 from nas_rlm._version import __version__
 from nas_rlm.files import atomic_write, write_bytes, write_text
 from nas_rlm.model import encoders
+from nas_rlm.model.config import DEFAULT_MAX_LENGTH
 from nas_rlm.model.directories import CONFIG_FILE, model_directory
 from nas_rlm.model.encoders import PretrainedTokenizer
-from nas_rlm.model.network import DEFAULT_MAX_LENGTH, Config, Network
+from nas_rlm.model.network import Config, Network
 from nas_rlm.model.onnx_runtime import TOKENIZER_FILE, is_exported
 from nas_rlm.text import Tokenizer
 

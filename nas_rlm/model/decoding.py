@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nas_rlm.model.network import KeyValueCache, Memory, Network
+from nas_rlm.model.attention import KeyValueCache
+from nas_rlm.model.network import Memory, Network
 from nas_rlm.model.numbers import DigitTree, NumberScheme
 
 MAX_PARALLEL_DECODINGS = 64  # of one text

@@ -17,16 +17,11 @@ from torch import Tensor, nn
 
 from nas_rlm._version import __version__
 from nas_rlm.files import check_new_directory, write_bytes, write_text
+from nas_rlm.model.attention import MASKED_SCORE
 from nas_rlm.model.checkpoint import AnyTokenizer, Temperatures, TrainedOn, objective_temperatures
-from nas_rlm.model.network import (
-    HEAD_WIDTH,
-    MASKED_SCORE,
-    STATEMENT_POOLING_SCALE,
-    DecoderLayer,
-    EncoderLayer,
-    Network,
-    StatementEncoder,
-)
+from nas_rlm.model.config import HEAD_WIDTH
+from nas_rlm.model.layers import DecoderLayer, EncoderLayer
+from nas_rlm.model.network import Network
 from nas_rlm.model.onnx_runtime import (
     CONFIG_FILE,
     DECODER_FILE,
@@ -34,6 +29,7 @@ from nas_rlm.model.onnx_runtime import (
     STATEMENT_ENCODER_FILE,
     TOKENIZER_FILE,
 )
+from nas_rlm.model.statement_encoder import STATEMENT_POOLING_SCALE, StatementEncoder
 from nas_rlm.text import Tokenizer
 from nas_rlm.text.tokenizer import ENDS_SCOPE, ENDS_STATEMENT, IDENTIFIER, PAD
 from nas_rlm.utils.extras import require
@@ -210,12 +206,12 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, x: Tensor) -> Tensor:
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Softmax attention written in basic operators; see `nas_rlm.model.network.attend`."""
+    """Softmax attention written in basic operators; see `nas_rlm.model.attention.attend`."""
     return torch.matmul((torch.matmul(q * HEAD_WIDTH**-0.5, k.transpose(2, 3)) + mask).softmax(-1), v)
 
 
 def _rotate(x: Tensor) -> Tensor:
-    """Rotary position embedding of [B, H, t, HEAD_WIDTH]; see `nas_rlm.model.network.rotate`."""
+    """Rotary position embedding of [B, H, t, HEAD_WIDTH]; see `nas_rlm.model.attention.rotate`."""
     frequency = 1.0 / 10000 ** (torch.arange(0, HEAD_WIDTH, 2) / HEAD_WIDTH)
     angle = torch.arange(x.shape[2])[:, None] * frequency[None]
     cos, sin = torch.cos(angle), torch.sin(angle)
@@ -316,7 +312,7 @@ class _EncoderOverTokens(nn.Module):
         return _memory(self.network, x, ids == PAD)
 
     def _mask(self, ids: Tensor) -> Tensor:
-        """Additive mask of each head, [B, H, T, T]; see `nas_rlm.model.network.AttentionMask`."""
+        """Additive mask of each head, [B, H, T, T]; see `nas_rlm.model.attention.AttentionMask`."""
         net, special_heads = self.network, self.network.config.special_heads
         position = torch.arange(ids.shape[1])
         is_same_token = position[:, None] == position[None]

@@ -14,7 +14,7 @@ import search_spaces
 from nas_rlm.data.genome import Genome
 from nas_rlm.graph.cache import gc_paused
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE, chunk_size, named_texts, names_of_texts
-from nas_rlm.model.network import weight_versions
+from nas_rlm.model.statement_encoder import weight_versions
 from nas_rlm.surrogates.ensemble.checks import (
     check_name_of_space,
     check_surrogates,
