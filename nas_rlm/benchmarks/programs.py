@@ -27,7 +27,8 @@ from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution, normal_scores
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.training.recipe import Recipe
-from nas_rlm.training.trainer import claim_run_directory, train_from_recipe
+from nas_rlm.training.run_directory import claim_run_directory
+from nas_rlm.training.trainer import train_from_recipe
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 

@@ -13,11 +13,10 @@ import torch
 
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import split
-from nas_rlm.data.tables import MIN_LATENCY_MS, Row, Table
+from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.network import Network, has_bfloat16
-from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.ensemble import Ensemble
@@ -27,6 +26,7 @@ from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
+from nas_rlm.training.label_checks import check_representable, select_rows
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
@@ -37,7 +37,6 @@ MAX_EPOCHS, MAX_STEPS, MIN_EPOCHS = 60, 6000, 4
 PATIENCE_EPOCHS, PATIENCE_STEPS = 8, 200  # without improvement, both of which must have passed
 DEFAULT_EPOCHS = 30  # with too few rows for validation
 MAX_SAMPLED_ROWS = 100  # to find similar objectives, and the length of texts
-MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
 LONG_TEXT = 200  # tokens; with longer texts there are fewer epochs
 BATCH_SIZE = 16
 PARTS = {
@@ -114,9 +113,9 @@ def fine_tune(
         )
     if learn in (NO_PART, LAYERS) and (recipe is not None or not surrogates):
         raise ValueError("nothing is to be trained: expected surrogates, and no recipe")
-    train_rows = _select_rows(rows, objectives)
+    train_rows = select_rows(rows, objectives)
     for name in objectives:
-        _check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
+        check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
     is_trained = learn in PARTS
     with truncation_reported(rlm, texts_of_rows(train_rows)) if is_trained else nullcontext():
         tuned = _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
@@ -336,64 +335,6 @@ def default_recipe(num_rows: int, text_length: float = LONG_TEXT, seed: int = 0)
         precision="bfloat16" if has_bfloat16() else "float32",
         seed=seed,
     )
-
-
-def _select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
-    """Return the rows that have one of the objectives, without other objectives.
-
-    Raises:
-        ValueError: there are no rows, or none has one of the objectives.
-    """
-    if not rows:
-        raise ValueError("there are no rows to learn from: expected one for each measured network")
-    measured = dict.fromkeys(name for row in rows for name in row.targets if row.is_measured(name))
-    for name in objectives:
-        if name not in measured:
-            raise ValueError(
-                f"none of {len(rows)} rows has a value for {name}{_near_zero(name)};"
-                f" {_in_milliseconds(rows, name) or suggest(name, measured)}"
-            )
-        ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
-        if ignored:
-            warnings.warn(
-                f"{ignored:,} of {len(rows):,} values of {name} are left out: they are not finite or below"
-                f" {MIN_LATENCY_MS} ms",
-                stacklevel=4,
-            )
-    selected = [row.select(objectives) for row in rows]
-    return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
-
-
-def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:
-    """Return a hint at the unit of latencies that are all too short; empty if there are none."""
-    has_values = any(objective in row.targets for row in rows)
-    return "expected milliseconds, are they seconds?" if has_values else ""
-
-
-def _near_zero(objective: str) -> str:
-    """Return the lower bound of a network's latency for an error message; empty for other objectives."""
-    return f" of at least {MIN_LATENCY_MS} ms" if objective.startswith("latency/") else ""
-
-
-def _check_representable(objective: str, values: np.ndarray, scheme: NumberScheme) -> None:
-    """Refuse values whose differences the digits of the model's numbers lose.
-
-    Raises:
-        ValueError: the values are too large, too small or too close to each other.
-    """
-    values = values[np.isfinite(values)]
-    written = np.array([scheme.decode(scheme.encode(value)) for value in values])
-    error = float(np.sqrt(np.mean(np.square(written - values))))
-    if error > MAX_ROUNDING_ERROR * values.std() and np.ptp(values) > 0:
-        smallest, largest = (
-            10.0 ** (scheme.mantissa_digits - 1 - scheme.max_exponent),
-            scheme.decode(scheme.encode(np.inf)),
-        )
-        raise ValueError(
-            f"values of {objective} from {values.min():.10g} to {values.max():.10g} lose their differences"
-            f" where they are rounded to {scheme.mantissa_digits} digits between {smallest:g} and"
-            f" {largest:g}: subtract a constant or use another unit"
-        )
 
 
 def similar_objectives(rlm: Ensemble, rows: Sequence[Row], objectives: Sequence[str]) -> dict[str, str]:

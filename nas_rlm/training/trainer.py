@@ -6,10 +6,8 @@ is saved, so that a resumed run equals an uninterrupted one.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -24,7 +22,7 @@ from nas_rlm.data import synthetic, tables
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
-from nas_rlm.files import ASSETS, exclusive_lock, write_text
+from nas_rlm.files import ASSETS, exclusive_lock
 from nas_rlm.model import encoders
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Config, Network
@@ -38,12 +36,12 @@ from nas_rlm.text import Tokenizer
 from nas_rlm.training import distributed
 from nas_rlm.training.dataset import Batch, Dataset, batches, collate, make_dataset, truncation_reported
 from nas_rlm.training.distillation import distil, pseudo_labels
-from nas_rlm.training.recipe import FORMER_TABLE_KEYS, Recipe, SpaceRecipe, TableRecipe, read_recipe
+from nas_rlm.training.recipe import Recipe, SpaceRecipe, TableRecipe, read_recipe
+from nas_rlm.training.run_directory import TrainingLog, claim_run_directory
 from nas_rlm.training.state import STATE_FILE, TrainingState
 from nas_rlm.training.validation import sample_validation_set, validate
 from nas_rlm.utils.progress import progress_bar
 
-RECIPE_FILE, LOG_FILE = "recipe.json", "log.jsonl"
 MIN_PROGRESS_STEPS = 20  # trainings with fewer steps show no progress bar
 
 
@@ -325,7 +323,7 @@ def fit(
     if resume and run_directory is not None and (run_directory / STATE_FILE).is_file():
         state.load(run_directory)
     output = run_directory if distributed.is_main() else None
-    log = _Log(output)
+    log = TrainingLog(output)
     best_weights: dict[str, Tensor] = {}
     best_step = 0
     epoch_losses: list[float] = []
@@ -393,69 +391,3 @@ def _mean_metric(metrics: Mapping[str, Mapping[str, float]], name: str) -> float
     """Return the mean of a metric of the main process in all processes; 0 without metrics."""
     values = [of_objective[name] for of_objective in metrics.values()]
     return distributed.broadcast(float(np.mean(values)) if values else 0.0)
-
-
-class _Log:
-    """Losses and throughput since the last line of log.jsonl.
-
-    Args:
-        run_directory: directory of log.jsonl; None to write nothing.
-    """
-
-    def __init__(self, run_directory: Path | None) -> None:
-        self.run_directory = run_directory
-        self._reset()
-
-    def _reset(self) -> None:
-        self.start, self.num_tokens = time.perf_counter(), 0
-        self.losses: list[float] = []
-
-    def add(self, loss: float, num_tokens: int) -> None:
-        """Add the loss and the number of tokens of a step."""
-        self.losses.append(loss)
-        self.num_tokens += num_tokens
-
-    def write(self, step: int, **values: object) -> None:
-        """Write a line with the mean loss and throughput since the last line, and other values."""
-        if self.run_directory is not None:
-            loss = round(float(np.mean(self.losses)), 5) if self.losses else None
-            rate = round(self.num_tokens / (time.perf_counter() - self.start))
-            line = {"step": step, "loss": loss, "tokens_per_second": rate, **values}
-            with open(self.run_directory / LOG_FILE, "a") as file:
-                file.write(json.dumps(line) + "\n")
-        self._reset()
-
-
-def claim_run_directory(run_directory: Path, recipe: Recipe, resume: bool) -> None:
-    """Write the recipe into a run directory, or check that it holds the run to resume.
-
-    Args:
-        run_directory: the directory, which is created if it does not exist.
-        recipe: recipe of the run.
-        resume: the directory may hold a run of the same recipe.
-
-    Raises:
-        ValueError: the directory holds another run or other files.
-    """
-    path = run_directory / RECIPE_FILE
-    text = json.dumps(recipe, default=vars, indent=1)
-    if path.is_file():
-        if not resume:
-            raise ValueError(f"{run_directory} already holds a run: choose another directory, or resume it")
-        if not _are_equal_recipes(path.read_text(), text):
-            raise ValueError(
-                f"{run_directory} holds a run of another recipe: resume it with the one in {RECIPE_FILE}"
-            )
-    elif run_directory.is_dir() and any(run_directory.iterdir()):
-        raise ValueError(f"{run_directory} is not empty and holds no run: choose another directory")
-    write_text(path, text)
-
-
-def _are_equal_recipes(stored: str, text: str) -> bool:
-    """Whether two JSON texts are the same recipe; the stored one may have former keys of tables."""
-    for former, present in FORMER_TABLE_KEYS.items():
-        stored = stored.replace(f'"{former}":', f'"{present}":')
-    try:
-        return bool(json.loads(stored) == json.loads(text))
-    except ValueError:
-        return False

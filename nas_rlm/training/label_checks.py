@@ -1,0 +1,72 @@
+"""Checks of the labels that a model is fine-tuned on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from nas_rlm.data.tables import MIN_LATENCY_MS, Row
+from nas_rlm.model.numbers import NumberScheme
+from nas_rlm.utils.validation import suggest
+
+MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
+
+
+def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
+    """Return the rows that have one of the objectives, without other objectives.
+
+    Raises:
+        ValueError: there are no rows, or none has one of the objectives.
+    """
+    if not rows:
+        raise ValueError("there are no rows to learn from: expected one for each measured network")
+    measured = dict.fromkeys(name for row in rows for name in row.targets if row.is_measured(name))
+    for name in objectives:
+        if name not in measured:
+            raise ValueError(
+                f"none of {len(rows)} rows has a value for {name}{_near_zero(name)};"
+                f" {_in_milliseconds(rows, name) or suggest(name, measured)}"
+            )
+        ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
+        if ignored:
+            warnings.warn(
+                f"{ignored:,} of {len(rows):,} values of {name} are left out: they are not finite or below"
+                f" {MIN_LATENCY_MS} ms",
+                stacklevel=4,
+            )
+    selected = [row.select(objectives) for row in rows]
+    return [row for row in selected if any(row.is_measured(name) for name in row.targets)]
+
+
+def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:
+    """Return a hint at the unit of latencies that are all too short; empty if there are none."""
+    has_values = any(objective in row.targets for row in rows)
+    return "expected milliseconds, are they seconds?" if has_values else ""
+
+
+def _near_zero(objective: str) -> str:
+    """Return the lower bound of a network's latency for an error message; empty for other objectives."""
+    return f" of at least {MIN_LATENCY_MS} ms" if objective.startswith("latency/") else ""
+
+
+def check_representable(objective: str, values: np.ndarray, scheme: NumberScheme) -> None:
+    """Refuse values whose differences the digits of the model's numbers lose.
+
+    Raises:
+        ValueError: the values are too large, too small or too close to each other.
+    """
+    values = values[np.isfinite(values)]
+    written = np.array([scheme.decode(scheme.encode(value)) for value in values])
+    error = float(np.sqrt(np.mean(np.square(written - values))))
+    if error > MAX_ROUNDING_ERROR * values.std() and np.ptp(values) > 0:
+        smallest, largest = (
+            10.0 ** (scheme.mantissa_digits - 1 - scheme.max_exponent),
+            scheme.decode(scheme.encode(np.inf)),
+        )
+        raise ValueError(
+            f"values of {objective} from {values.min():.10g} to {values.max():.10g} lose their differences"
+            f" where they are rounded to {scheme.mantissa_digits} digits between {smallest:g} and"
+            f" {largest:g}: subtract a constant or use another unit"
+        )

@@ -1,0 +1,47 @@
+import math
+
+import numpy as np
+import pytest
+
+from nas_rlm.data import Row
+from nas_rlm.model.numbers import NumberScheme
+from nas_rlm.training.label_checks import check_representable, select_rows
+
+VALUES = np.linspace(1.0, 9.0, 20)
+
+
+def rows(*latencies, **others):
+    return [Row("mine", str(i), {"latency/mine": v, **others}) for i, v in enumerate(latencies)]
+
+
+def test_rows_keep_the_objectives_to_learn():
+    selected = select_rows([*rows(1.0, 2.0, loss=3.0), Row("mine", "x", {"loss": 1.0})], ["latency/mine"])
+    assert [row.targets for row in selected] == [{"latency/mine": 1.0}, {"latency/mine": 2.0}]
+
+
+def test_latencies_near_zero_are_left_out_with_a_warning():
+    with pytest.warns(UserWarning, match=r"2 of 3 values of latency/mine are left out: .* below 0\.02 ms"):
+        assert len(select_rows(rows(0.0, math.inf, 1.0), ["latency/mine"])) == 1
+
+
+def test_latencies_in_seconds_have_a_hint():
+    with pytest.raises(ValueError, match=r"of at least 0\.02 ms; expected milliseconds, are they seconds\?"):
+        select_rows(rows(0.004, 0.003), ["latency/mine"])
+
+
+def test_objectives_that_no_row_has_are_refused():
+    with pytest.raises(ValueError, match="none of 1 rows has a value for loss; did you mean losses"):
+        select_rows(rows(1.0, losses=2.0), ["loss"])
+    with pytest.raises(ValueError, match="there are no rows to learn from"):
+        select_rows([], ["loss"])
+
+
+@pytest.mark.parametrize(("offset", "factor"), [(1e6, 1.0), (-123456.0, 0.1), (0.0, 1e-9), (0.0, 1e14)])
+def test_values_that_the_digits_cannot_distinguish_are_refused(offset, factor):
+    with pytest.raises(ValueError, match=r"values of loss from .* lose their differences .* another unit"):
+        check_representable("loss", offset + factor * VALUES, NumberScheme())
+
+
+def test_other_values_are_accepted():
+    for values in (VALUES, -VALUES, np.full(3, 1e6), np.append(VALUES, np.nan)):
+        check_representable("loss", values, NumberScheme())
