@@ -33,6 +33,9 @@ from nas_rlm.surrogates.predictive import (
 
 MAX_DEVICES = 8
 DEVICE_PRIOR = 0.1  # prior weight of all known devices together, beside 1 for the surrogate of the device
+# Labels that count as evidence for weights. The labelled networks may be ones that the known devices were
+# learnt from, where lines are better than for others, so that more labels are no more evidence.
+MAX_EVIDENCE = 20
 OFFSET_RIDGE, SLOPE_RIDGE = 1e-3, 10.0  # of a line whose slope is 1 without evidence
 MIN_DEVICE_WEIGHT = 0.01  # of all known devices together, below which they are left out
 MIN_STD = 0.01  # of the error of a line
@@ -122,8 +125,9 @@ class DeviceTransfer:
     def weights(self) -> np.ndarray:
         """Weight of the own surrogate, and of the line of each known device, float64 [1 + R]."""
         errors = _clipped(np.vstack([self.own.log_left_out, self.left_out]) - np.log(self.own.values))
-        count = len(self.lines)
-        return pseudo_bma_weights(errors, np.array([1.0, *[DEVICE_PRIOR / count] * count]), TRUST)
+        count, num_labels = len(self.lines), len(self.own.values)
+        trust = TRUST * min(1, MAX_EVIDENCE / num_labels)
+        return pseudo_bma_weights(errors, np.array([1.0, *[DEVICE_PRIOR / count] * count]), trust)
 
     @property
     def most_similar(self) -> tuple[str, float]:

@@ -104,7 +104,8 @@ def test_each_kind_is_restored_and_others_are_refused(graph_features, ngram_surr
         assert type(restored) is type(surrogate)
         assert restored.objectives == surrogate.objectives
         assert KINDS[surrogate.description()["kind"]] is type(surrogate)
-    with pytest.raises(ValueError, match="kind is 'forest': expected one of graph, latency, layers, ngrams"):
+    kinds = "graph, latency, device transfer, layers, ngrams"
+    with pytest.raises(ValueError, match=f"kind is 'forest': expected one of {kinds}"):
         from_saved({}, {"kind": "forest"})
 
 
