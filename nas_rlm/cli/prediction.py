@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,8 +164,9 @@ def predict_inputs(
         require("ray", "--ray")
     if is_exported(model) and (inputs.archs is None or inputs.ray):
         raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
-    check_model(model, objectives)
     check_files(inputs.files)
+    has_programs = _check_costs(inputs.files, objectives)
+    check_model(model, objectives, for_programs=has_programs)
     levels = tuple(sorted({*quantile_levels, 0.5}))
     space, lines = None, []
     if inputs.archs is not None and inputs.space is not None:
@@ -231,6 +231,7 @@ def _predict_files(
     given: Mapping[str, float | np.ndarray],
 ) -> np.ndarray:
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
+    from nas_rlm.cli.programs import check_programs
     from nas_rlm.data.tables import EXACT_OBJECTIVES
     from nas_rlm.graph.limits import DEFAULT_LIMITS
     from nas_rlm.model.batching import named_texts
@@ -241,10 +242,6 @@ def _predict_files(
     if rlm.network.config.reads_any_text:
         raise ValueError(f"--model {inputs.model} was fitted to texts: give --texts FILE instead of files")
     learned = [name for name in objectives if name not in EXACT_OBJECTIVES]
-    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
-    programs = [str(file) for file in inputs.files if is_program(file)]
-    if exact and programs:
-        raise ValueError(f"{programs[0]} is a program: {exact[0]} is computed for networks only")
     networks = [file for file in inputs.files if not is_program(file)]
     shapes = dict(zip(networks, shapes_of_models(networks, dict(inputs.shapes)), strict=True))
     contents = [
@@ -258,14 +255,9 @@ def _predict_files(
     file_spaces = [space or _most_similar_space(rlm, names, learned) for _, names in contents]
     distinct = list(dict.fromkeys(file_spaces))
     if learned:
+        check_programs(rlm.trained_on, inputs.files, texts, file_spaces, learned)
         for name in distinct:
             rlm.check_space(name, learned)
-        if len(distinct) > 1:
-            warnings.warn(
-                f"the files are predicted as {', '.join(sorted(distinct))}:"
-                f" {learned[0]} may have a different meaning in each",
-                stacklevel=2,
-            )
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
         uses_transfer = learned and networks
@@ -281,6 +273,18 @@ def _predict_files(
                 space_texts, objectives, levels, progress=True, space=name, given=of_files
             )
     return values
+
+
+def _check_costs(files: Sequence[Path], objectives: Sequence[str]) -> bool:
+    """Return whether there are programs, for which costs of networks are refused."""
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.programs.source import is_program
+
+    programs = [file for file in files if is_program(file)]
+    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
+    if exact and programs:
+        raise ValueError(f"{programs[0]} is a program: {exact[0]} is computed for networks only")
+    return bool(programs)
 
 
 def _shipped_model(files: Sequence[Path]) -> str:
