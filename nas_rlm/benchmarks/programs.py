@@ -23,7 +23,7 @@ from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.ngrams import NgramSurrogate, log_sizes
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution, normal_scores
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.training.recipe import Recipe
@@ -33,9 +33,14 @@ from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
 TRAINED_METHODS = ("network", "rlm")  # of one training: the network, and the network with its surrogates
-SURROGATES = ("surrogate", "surrogate-alone")  # fitted to all languages, and to each alone
-OTHER_LANGUAGES = "other-languages"
-METHODS = ("length", "loops", "neighbours", OTHER_LANGUAGES, "ngrams", *SURROGATES, *TRAINED_METHODS)
+ALONE, MIXED = "surrogate-alone", "surrogate-mixed"
+SURROGATES = ("surrogate", ALONE, MIXED)  # fitted to all languages; to each alone; as in shipped models
+OTHER_LANGUAGES, INPUT_SIZE = "other-languages", "size"
+METHODS = (
+    *("length", "loops", INPUT_SIZE, "neighbours", OTHER_LANGUAGES, "ngrams"),
+    *SURROGATES,
+    *TRAINED_METHODS,
+)
 MIN_LANGUAGE_ROWS = 300  # of a table, above which a language counts in the mean
 SPLITS = {"program": False, "problem": True}  # whether all programs of a problem are in the same subset
 Key = tuple[str, str, str, int]
@@ -126,7 +131,7 @@ def programs_benchmark(
         for seed in seeds
         for objective in table.objectives
         for method in methods
-        if method not in (OTHER_LANGUAGES, "surrogate-alone") or len(_large_languages(table)) > 1
+        if _is_applicable(method, table, split)
         if (split, objective, method, seed) not in finished
         and len(splits[seed].test.where_measured(objective)) > 1
     ]
@@ -143,6 +148,15 @@ def programs_benchmark(
             if len(part) > 1:
                 name = f"{objective} of {space}"
                 yield (split, name, method, seed), evaluate_predictions(own, of_space, objective)
+
+
+def _is_applicable(method: str, table: Table, split: str) -> bool:
+    """Return whether a method says something of a table that no other one says."""
+    if method in (OTHER_LANGUAGES, ALONE):
+        return len(_large_languages(table)) > 1
+    if method == INPUT_SIZE:
+        return bool(log_sizes(texts_of_rows(table.rows)).any())
+    return method != MIXED or SPLITS[split]
 
 
 def _large_languages(table: Table) -> tuple[str, ...]:
@@ -272,7 +286,8 @@ def _predict_with_baseline(method: str, train: Table, test: Table, objective: st
     texts = texts_of_rows(test.rows)
     if method == "neighbours":
         return baselines.neighbours(texts_of_rows(train.rows), train.column(objective), texts)
-    return {"length": baselines.program_length, "loops": baselines.loop_depth}[method](texts)
+    functions = {"length": baselines.program_length, "loops": baselines.loop_depth, INPUT_SIZE: log_sizes}
+    return functions[method](texts)
 
 
 def _other_languages(train: Table, test: Table, objective: str) -> np.ndarray:
@@ -304,12 +319,17 @@ def _predict_with_ngrams(train: Table, test: Table, objective: str, groups: Sequ
 def _predict_with_surrogates(
     method: str, recipe: Recipe, train: Table, test: Table, objective: str
 ) -> np.ndarray:
-    """Quantiles [N, 3] of surrogates of programs, fitted to all languages or to each alone."""
+    """Quantiles [N, 3] of surrogates of programs.
+
+    They are fitted to all languages or to each alone; for the split, or as in shipped models for programs for
+    known and for new problems.
+    """
     (use,) = recipe.tables
+    by_group = recipe.by_group and method != MIXED
     names = use.surrogate_objectives([objective])
     indices = indices_by_space(train.rows)
-    parts = [train.rows] if method == "surrogate" else [[train.rows[i] for i in v] for v in indices.values()]
-    surrogates = {k: v for p in parts for k, v in fit_surrogates(p, names, by_group=recipe.by_group).items()}
+    parts = [train.rows] if method != ALONE else [[train.rows[i] for i in v] for v in indices.values()]
+    surrogates = {k: v for p in parts for k, v in fit_surrogates(p, names, by_group=by_group).items()}
     return _quantiles_by_space(
         test, lambda space, texts: predictive_distributions(surrogates.get(space, ()), texts, [objective])[0]
     )

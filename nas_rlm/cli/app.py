@@ -194,13 +194,16 @@ def check_networks(files: Sequence[Path], limits: Limits) -> None:
         loading.load(file, limits)
 
 
-def check_model(model: str, objectives: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+def check_model(
+    model: str, objectives: Sequence[str] = (), others: Sequence[str] = (), for_programs: bool = False
+) -> None:
     """Refuse a model and objectives that do not exist, before torch is imported.
 
     Args:
         model: directory or name of the model.
         objectives: objectives that it is to predict.
         others: objectives that need no model, such as those of user functions.
+        for_programs: whether programs are predicted, which have no costs that are computed.
 
     Raises:
         FileNotFoundError: there is no such model.
@@ -211,7 +214,7 @@ def check_model(model: str, objectives: Sequence[str] = (), others: Sequence[str
     from nas_rlm.utils.validation import suggest
 
     known = saved_objectives(model)
-    available = [*others, *EXACT_OBJECTIVES, *known]
+    available = [*others, *(() if for_programs else EXACT_OBJECTIVES), *known]
     for name in objectives if known else ():
         if name not in available:
             raise ValueError(f"unknown objective {name!r}; {suggest(name, available)}")

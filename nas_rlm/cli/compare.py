@@ -68,8 +68,9 @@ def compare(
     is_picture = out is not None and out.suffix not in (PAGE, DATA)
     if out:
         _check_out(out, files)
-    check_model(model, objectives)
     check_files(files)
+    _refuse_programs(files)
+    check_model(model, objectives)
 
     from nas_rlm.data.tables import EXACT_OBJECTIVES
     from nas_rlm.text.canonical import costed_texts
@@ -93,6 +94,15 @@ def compare(
     if out:
         _write(found, out)
         print(f"{'picture' if is_picture else 'comparison'}: {out}")
+
+
+def _refuse_programs(files: tuple[Path, ...]) -> None:
+    """Refuse programs, which have neither layers nor costs."""
+    from nas_rlm.programs.source import is_program
+
+    for file in files:
+        if is_program(file):
+            raise ValueError(f"{file} is a program: expected ONNX files; nas-rlm rank compares programs")
 
 
 def _check_out(out: Path, files: tuple[Path, ...]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -169,9 +168,10 @@ def predict_inputs(
         require("ray", "--ray")
     if is_exported(model) and (inputs.archs is None or inputs.ray):
         raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
-    check_model(model, objectives)
     check_files(inputs.files)
-    contents = _read_files(inputs, objectives)
+    has_programs = _check_costs(inputs.files, objectives)
+    check_model(model, objectives, for_programs=has_programs)
+    contents = _read_files(inputs)
     levels = tuple(sorted({*quantile_levels, 0.5}))
     space, lines = None, []
     if inputs.archs is not None and inputs.space is not None:
@@ -228,23 +228,19 @@ def _predict_texts(
     return Predictions(file.texts, objectives, medians, quantile_levels, quantiles, rlm.maximised, "text")
 
 
-def _read_files(inputs: Inputs, objectives: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+def _read_files(inputs: Inputs) -> list[tuple[str, tuple[str, ...]]]:
     """Text of each file, and names of the spaces of programs that are similar to it.
 
     Raises:
-        ValueError: a file is neither a network nor a program, or an objective is not computed for programs.
+        ValueError: a file is neither a network nor a program.
     """
-    from nas_rlm.data.tables import EXACT_OBJECTIVES
     from nas_rlm.graph.limits import DEFAULT_LIMITS
     from nas_rlm.graph.onnx_graphs.loading import NotOnnxError
     from nas_rlm.programs.languages import NETWORK_SUFFIXES
     from nas_rlm.programs.source import is_program, read_program
     from nas_rlm.text.canonical import costed_texts
 
-    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
     programs = {file: read_program(file) for file in inputs.files if is_program(file)}
-    if exact and programs:
-        raise ValueError(f"{next(iter(programs))} is a program: {exact[0]} is computed for networks only")
     networks = [file for file in inputs.files if file not in programs]
     try:
         texts = costed_texts(networks, dict(inputs.shapes), inputs.limits or DEFAULT_LIMITS)
@@ -265,6 +261,7 @@ def _predict_files(
     given: Mapping[str, float | np.ndarray],
 ) -> np.ndarray:
     """Quantiles [N, K, Q] of ONNX files and programs, each predicted as part of its space."""
+    from nas_rlm.cli.programs import check_programs
     from nas_rlm.data.tables import EXACT_OBJECTIVES
     from nas_rlm.model.batching import named_texts
     from nas_rlm.programs.source import is_program
@@ -279,14 +276,9 @@ def _predict_files(
     file_spaces = [space or _most_similar_space(rlm, names, learned) for _, names in contents]
     distinct = list(dict.fromkeys(file_spaces))
     if learned:
+        check_programs(rlm.trained_on, inputs.files, texts, file_spaces, learned)
         for name in distinct:
             rlm.check_space(name, learned)
-        if len(distinct) > 1:
-            warnings.warn(
-                f"the files are predicted as {', '.join(sorted(distinct))}:"
-                f" {learned[0]} may have a different meaning in each",
-                stacklevel=2,
-            )
     values = np.empty((len(texts), len(objectives), len(levels)))
     for name in distinct:
         uses_transfer = learned and networks
@@ -302,6 +294,18 @@ def _predict_files(
                 space_texts, objectives, levels, progress=True, space=name, given=of_files
             )
     return values
+
+
+def _check_costs(files: Sequence[Path], objectives: Sequence[str]) -> bool:
+    """Return whether there are programs, for which costs of networks are refused."""
+    from nas_rlm.data.tables import EXACT_OBJECTIVES
+    from nas_rlm.programs.source import is_program
+
+    programs = [file for file in files if is_program(file)]
+    exact = [name for name in objectives if name in EXACT_OBJECTIVES]
+    if exact and programs:
+        raise ValueError(f"{programs[0]} is a program: {exact[0]} is computed for networks only")
+    return bool(programs)
 
 
 def _shipped_model(files: Sequence[Path]) -> str:

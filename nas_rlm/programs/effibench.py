@@ -100,7 +100,11 @@ def _solutions(record: Any, omissions: Omissions) -> Iterator[tuple[str, Program
     if not isinstance(record, dict):
         raise ValueError(f"it is {str(record)[:60]!r}: expected an object with {FIELDS}")
     problem = str(record["problem_idx"])
-    tests = next((record[name] for name in TEST_FIELDS if record.get(name)), "")
+    tests = next((record[name] for name in TEST_FIELDS if record.get(name)), None)
+    if tests is None:
+        raise ValueError(
+            "it has no test_case: expected lines such as assert solution.twoSum([2, 7], 9) == [0, 1]"
+        )
     entry, cases = _entry_and_cases(tests)
     for field, name in SOLUTION_FIELDS.items():
         if record.get(field):

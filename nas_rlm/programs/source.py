@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from pathlib import Path
 
 from nas_rlm.files import read_text
-from nas_rlm.programs.languages import language_of_file
+from nas_rlm.programs.languages import LANGUAGES, language_of_file
 
 MAX_SOURCE_BYTES = 2**20
 # The space in the tables that `nas-rlm measure` writes, and that of the published datasets.
@@ -73,6 +75,43 @@ def read_source(path: Path) -> str:
     if not source.strip():
         raise ValueError(f"{path} is empty: expected a program")
     return source
+
+
+def language_of_space(space: str) -> str:
+    """Return the language of the programs of a space; empty if it is not known.
+
+    Examples:
+        >>> language_of_space("LeetCode/Java"), language_of_space("APPS"), language_of_space("nasbench201")
+        ('Java', 'Python', '')
+
+    Args:
+        space: name of the space.
+    """
+    language = space.rpartition("/")[2]
+    if language in LANGUAGES.values():
+        return language
+    return "Python" if space in (*KERNEL_SPACES, *SOLUTION_SPACES) else ""
+
+
+def python_error(source: str) -> str:
+    """Return why a source is not a program in Python 3; empty if it is one.
+
+    Examples:
+        >>> python_error("x = 1"), python_error("x = (")
+        ('', "line 1: '(' was never closed")
+
+    Args:
+        source: the source.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of literals and escapes
+            ast.parse(source)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or "it is nested too deeply"
+    return ""
 
 
 def _similar_spaces(source: str, language: str) -> tuple[str, ...]:

@@ -61,8 +61,9 @@ class HeldOutErrors:
         return not (self.error <= MAX_UNEXPLAINED * self.spread and self.spearman >= MIN_SPEARMAN)
 
     def __str__(self) -> str:
+        ranks = f"Spearman {self.spearman:.3f}" if self.spread else "no ranks, since all values are equal"
         return (
-            f"{NUM_FOLDS}-fold cross-validation on {self.labels} networks: Spearman {self.spearman:.3f}, mean"
+            f"{NUM_FOLDS}-fold cross-validation on {self.labels} networks: {ranks}, mean"
             f" error {self.error:.3g}, {self.spread:.3g} if the median is predicted for each"
         )
 

@@ -70,8 +70,9 @@ class LeaveOneOutEvidence:
         return self.relative_error > MAX_UNEXPLAINED * self.spread or self.spearman < MIN_SPEARMAN
 
     def __str__(self) -> str:
+        ranks = f"Spearman {self.spearman:.3f}" if self.spread else "no ranks, since all latencies are equal"
         return (
-            f"leave-one-out on {self.labels} networks: Spearman {self.spearman:.3f},"
+            f"leave-one-out on {self.labels} networks: {ranks},"
             f" error {self.relative_error:.1%}, {self.within_10_percent:.0%} within 10 %"
         )
 

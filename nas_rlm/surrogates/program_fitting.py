@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from nas_rlm.surrogates.predictive import MIN_LABELS, normal_scores
 from nas_rlm.surrogates.program_features import structure_matrix
 from nas_rlm.surrogates.program_similarity import nearest
 from nas_rlm.surrogates.program_surrogate import (
+    CONSTRUCTS,
     FUNCTIONS,
     KERNEL,
     MIN_STD,
@@ -33,9 +34,11 @@ from nas_rlm.surrogates.program_surrogate import (
     ProgramFeatures,
     ProgramSurrogate,
     SharedPrograms,
+    correction,
     counted_features,
     packed,
     program_features,
+    regression,
     standardised,
     structure_kernel,
     tree_features,
@@ -49,6 +52,8 @@ MAX_PROGRAMS = 7000  # to learn from, for each objective
 MAX_STACKED_PROGRAMS = 3500  # of these that are left out for the trees
 MAX_RIDGE_PROGRAMS = 2000  # of these that penalty and blocks are chosen on
 RIDGE_PENALTIES = (0.1, 0.3, 1.0)
+MAX_COMMON_CONSTRUCTS = 256  # that trees read
+MIN_CONSTRUCT_PROBLEMS = 3  # whose programs have a construct
 MIN_STRUCTURE_STD = 0.05
 PRIOR_ROWS = 50  # weight of the errors of all languages in the error of one
 COVERED_SHARE, COVERED_STDS = 0.8, 1.2815515655446004  # of a normal distribution
@@ -76,6 +81,7 @@ class _LeftOut:
     Args:
         rows: indices of the programs, int [N].
         inputs: features of the trees, float [N, F].
+        regression: prediction that the trees correct, float64 [N].
         scores: normal scores, float64 [N].
         similarities: similarity to the nearest program that is not left out, float [N].
         is_new: whether the problem is left out, bool [N].
@@ -83,6 +89,7 @@ class _LeftOut:
 
     rows: np.ndarray
     inputs: np.ndarray
+    regression: np.ndarray
     scores: np.ndarray
     similarities: np.ndarray
     is_new: np.ndarray
@@ -127,8 +134,9 @@ def fit_program_surrogates(
     sizes = log_sizes([programs[i] for i in used])
     idf = {block: inverse_document_frequency(counts).astype(np.float16) for block, counts in counted.items()}
     log_size_scaling = float(sizes.mean()), float(sizes.std()) or 1.0
+    common = _common_constructs(counted[CONSTRUCTS], group_ids[used])
     none = np.empty((0, 0), np.int8)
-    unfitted = SharedPrograms(idf, log_size_scaling, none, none, {})
+    unfitted = SharedPrograms(idf, log_size_scaling, common, none, none, {})
     features = program_features(counted, sizes, structure, unfitted)
     labelled = _Rows(indices[used], group_ids[used], features)
     models, factors, quantiles = {}, {}, {}
@@ -145,7 +153,9 @@ def fit_program_surrogates(
         quantiles[name] = {
             k: np.quantile(measured[space_ids == k], levels) for k in np.unique(space_ids).tolist()
         }
-    shared = SharedPrograms(idf, log_size_scaling, features.projections, packed(features.structure), models)
+    shared = replace(
+        unfitted, projections=features.projections, structure=packed(features.structure), models=models
+    )
     surrogates = {}
     for k, space in enumerate(names):
         known = tuple(name for name in models if k in quantiles[name])
@@ -168,6 +178,27 @@ def _drawn(values: np.ndarray, spaces: np.ndarray) -> np.ndarray:
     return rows[counts[spaces[rows]] >= MIN_LABELS][:MAX_PROGRAMS]
 
 
+def _common_constructs(counts: csr_matrix, groups: np.ndarray) -> np.ndarray:
+    """Return the buckets of constructs that programs for many problems have, and those for many have not.
+
+    Args:
+        counts: counts of constructs, sparse [M, F].
+        groups: index of the problem of each program, int [M].
+
+    Returns:
+        At most `MAX_COMMON_CONSTRUCTS` buckets, int32 [K].
+    """
+    from scipy.sparse import csr_matrix
+
+    numbers = np.unique(groups, return_inverse=True)[1]
+    rows = np.arange(len(groups))
+    members = csr_matrix((np.ones(len(groups), np.float32), (numbers, rows)))
+    num_problems = np.bincount((members @ counts).indices, minlength=counts.shape[1])
+    telling = np.minimum(num_problems, members.shape[0] - num_problems)
+    order = np.argsort(-telling, kind="stable")[:MAX_COMMON_CONSTRUCTS]
+    return order[telling[order] >= MIN_CONSTRUCT_PROBLEMS].astype(np.int32)
+
+
 def _scaling(structure: np.ndarray) -> np.ndarray:
     """Return mean and standard deviation of the structure of programs, float32 [2, len(STRUCTURE)]."""
     return np.stack([structure.mean(0), np.maximum(structure.std(0), MIN_STRUCTURE_STD)]).astype(np.float32)
@@ -185,11 +216,13 @@ def _fit_objective(
         by_group: learn from left-out problems alone.
         has_groups: whether problems are known.
     """
-    choices = [(NGRAMS, SIZED) if labelled.features.sizes[rows].std() > 0 else (NGRAMS,)]
-    choices += [] if by_group else [(*choices[0], NAMES, FUNCTIONS)]
+    has_sizes = labelled.features.sizes[rows].std() > 0
+    has_constructs = labelled.features.constructs.shape[1] > 0
+    first = (NGRAMS, *((SIZED,) if has_sizes else ()), *((CONSTRUCTS,) if has_constructs else ()))
+    choices = [(first, has_groups)] + ([] if by_group else [((*first, NAMES, FUNCTIONS), False)])
     ridges, left_out_of = [], []
-    for blocks in choices:
-        penalty = _select_penalty(labelled, rows, scores, blocks, by_group, has_groups)
+    for blocks, is_for_new in choices:
+        penalty = _select_penalty(labelled, rows, scores, blocks, is_for_new)
         products = _products(labelled.features, rows, blocks)
         dual = dual_weights(products, scores, penalty)
         weights = _split_weights(np.asarray(_matrix(labelled.features, rows, blocks).T @ dual), blocks)
@@ -199,7 +232,7 @@ def _fit_objective(
         groups = labelled.groups[rows[part]]
         left_out_of.append(left_out_predictions(products[part, part], scores[part], penalty, groups))
     left_out = _leave_out(labelled, rows, scores, left_out_of, by_group, has_groups)
-    trees = BoostedTrees.fit(left_out.inputs, left_out.scores)
+    trees = BoostedTrees.fit(left_out.inputs, left_out.scores - left_out.regression)
     residuals = _cross_validated_residuals(left_out, labelled.groups[left_out.rows])
     knots, stds, new_shares = _errors_by_similarity(left_out, residuals)
     all_scores = np.full(len(labelled.spaces), np.nan, np.float16)
@@ -248,18 +281,15 @@ def _select_penalty(
     rows: np.ndarray,
     scores: np.ndarray,
     blocks: Sequence[str],
-    by_group: bool,
-    has_groups: bool,
+    is_for_new: bool,
 ) -> float:
-    """Return the ridge penalty with the smallest error for left-out programs."""
+    """Return the ridge penalty with the smallest error for left-out programs, or for left-out problems."""
     part, known = rows[:MAX_RIDGE_PROGRAMS], scores[:MAX_RIDGE_PROGRAMS]
     products = _products(labelled.features, part, blocks)
     errors = {}
     for penalty in RIDGE_PENALTIES:
         own, grouped = left_out_predictions(products, known, penalty, labelled.groups[part])
-        errors[penalty] = (0.0 if by_group else float(np.mean((own - known) ** 2))) + (
-            float(np.mean((grouped - known) ** 2)) if has_groups else 0.0
-        )
+        errors[penalty] = float(np.mean(((grouped if is_for_new else own) - known) ** 2))
     return min(reversed(RIDGE_PENALTIES), key=errors.__getitem__)
 
 
@@ -287,32 +317,54 @@ def _leave_out(
     numbers = np.arange(len(part))
     cases = [] if by_group else [(own, numbers, False)]
     cases += [(grouped, labelled.groups[part], True)] if has_groups else []
-    inputs, similarities = [], []
-    for predicted, identities, _ in cases:
-        similarity, mean = nearest(
-            features.projections, features.projections, known, (identities, identities)
-        )
-        inputs.append(tree_features(features, predicted, similarity, mean))
-        similarities.append(similarity)
+    compared = [
+        nearest(features.projections, features.projections, known, (identities, identities))
+        for _, identities, _ in cases
+    ]
+    similarities = np.concatenate([similarity for similarity, _ in compared])
+    is_new = np.repeat([is_new for *_, is_new in cases], len(part))
+    knots, shares = _new_shares(similarities, is_new)
+    ridge = np.concatenate([predicted for predicted, *_ in cases])
     return _LeftOut(
         np.tile(part, len(cases)),
-        np.concatenate(inputs),
+        np.concatenate(
+            [
+                tree_features(features, predicted, *found)
+                for (predicted, *_), found in zip(cases, compared, strict=True)
+            ]
+        ),
+        regression(ridge, np.interp(similarities, knots, shares)),
         np.tile(known, len(cases)),
-        np.concatenate(similarities),
-        np.repeat([is_new for *_, is_new in cases], len(part)),
+        similarities,
+        is_new,
     )
 
 
 def _cross_validated_residuals(left_out: _LeftOut, groups: np.ndarray) -> np.ndarray:
-    """Return the error of trees that are fitted to the programs of other problems, float64 [N]."""
+    """Return the error with trees that are fitted to the programs of other problems, float64 [N]."""
     fold = np.random.default_rng(0).integers(0, 2, groups.max() + 1)[groups]
-    residuals = np.empty(len(groups))
+    residuals = left_out.scores - left_out.regression
+    new = np.interp(left_out.similarities, *_new_shares(left_out.similarities, left_out.is_new))
+    corrections = np.empty(len(groups))
     for k in (0, 1):
         inside, others = fold == k, fold != k
         others = others if others.any() else inside
-        trees = BoostedTrees.fit(left_out.inputs[others], left_out.scores[others])
-        residuals[inside] = left_out.scores[inside] - trees.predict(left_out.inputs[inside])
-    return residuals
+        trees = BoostedTrees.fit(left_out.inputs[others], residuals[others])
+        corrections[inside] = correction(trees, left_out.inputs[inside], new[inside])
+    return residuals - corrections
+
+
+def _new_shares(similarities: np.ndarray, is_new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return similarities in ascending order, and the share of left-out problems at each, [NUM_KNOTS]."""
+    parts = _parts_by_similarity(similarities)
+    knots = [float(np.median(similarities[part])) for part in parts]
+    return np.maximum.accumulate(knots), np.array([float(is_new[part].mean()) for part in parts])
+
+
+def _parts_by_similarity(similarities: np.ndarray) -> list[np.ndarray]:
+    """Return the indices of programs in `NUM_KNOTS` parts, from the least to the most similar ones."""
+    order = np.argsort(similarities, kind="stable")
+    return [part if len(part) else order for part in np.array_split(order, NUM_KNOTS)]
 
 
 def _errors_by_similarity(
@@ -323,11 +375,9 @@ def _errors_by_similarity(
     The error is such that a normal distribution of this standard deviation has `COVERED_SHARE` of the
     residuals within its interval.
     """
-    order = np.argsort(left_out.similarities, kind="stable")
-    knots, stds, shares = [], [], []
-    for part in np.array_split(order, NUM_KNOTS):
-        part = part if len(part) else order
-        knots.append(float(np.median(left_out.similarities[part])))
-        stds.append(max(float(np.quantile(np.abs(residuals[part]), COVERED_SHARE)) / COVERED_STDS, MIN_STD))
-        shares.append(float(left_out.is_new[part].mean()))
-    return np.maximum.accumulate(knots), np.array(stds), np.array(shares)
+    knots, shares = _new_shares(left_out.similarities, left_out.is_new)
+    stds = [
+        max(float(np.quantile(np.abs(residuals[part]), COVERED_SHARE)) / COVERED_STDS, MIN_STD)
+        for part in _parts_by_similarity(left_out.similarities)
+    ]
+    return knots, np.array(stds), shares

@@ -45,18 +45,22 @@ from nas_rlm.surrogates.program_features import (
     structure_matrix,
 )
 from nas_rlm.surrogates.program_similarity import DIMENSION, nearest, project
+from nas_rlm.surrogates.python_constructs import constructs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-NGRAMS, NAMES, FUNCTIONS, SIZED, KERNEL = "ngrams", "names", "functions", "sized", "kernel"
-BLOCKS = (NGRAMS, NAMES, FUNCTIONS)  # of features that are counted
-NUM_BUCKETS = {NGRAMS: 1 << 16, NAMES: 1 << 15, FUNCTIONS: 1 << 15}
+NGRAMS, NAMES, FUNCTIONS, CONSTRUCTS = "ngrams", "names", "functions", "constructs"
+SIZED, KERNEL = "sized", "kernel"
+COMPARED_BLOCKS = (NGRAMS, NAMES, FUNCTIONS)  # that similarity is computed of
+BLOCKS = (*COMPARED_BLOCKS, CONSTRUCTS)  # of features that are counted
+NUM_BUCKETS = {NGRAMS: 1 << 16, NAMES: 1 << 15, FUNCTIONS: 1 << 15, CONSTRUCTS: 1 << 13}
 OTHER_TREE_FEATURES = 3  # beside structure and predictions: similarity, mean of similar programs, and size
 MAX_STANDARDISED = 3.0  # larger structure is cut
 STEPS = 127  # of a byte on either side of 0
 NUM_KNOTS = 8  # similarities at which errors are known
 MIN_STD = 1e-3
+TREE_WEIGHT_OF_NEW = 0.5  # factor of what the trees add for new problems, of which they have seen few
 NEW_PROGRAM = 0.5  # share of left-out problems among programs of a similarity above which one is new
 
 
@@ -67,18 +71,20 @@ class ProgramFeatures(NamedTuple):
         blocks: counted features by block, sparse [N, NUM_BUCKETS[block]], rows of unit length.
         sizes: standardised base-2 logarithms of input sizes, float32 [N].
         structure: standardised structure, float32 [N, len(STRUCTURE)].
+        constructs: logarithms of the counts of common constructs, float32 [N, K].
         projections: see `nas_rlm.surrogates.program_similarity`, int8 [N, DIMENSION].
     """
 
     blocks: dict[str, csr_matrix]
     sizes: np.ndarray
     structure: np.ndarray
+    constructs: np.ndarray
     projections: np.ndarray
 
     def select(self, rows: np.ndarray) -> ProgramFeatures:
         """Return the features of some of the programs."""
         blocks = {name: block[rows] for name, block in self.blocks.items()}
-        return ProgramFeatures(blocks, self.sizes[rows], self.structure[rows], self.projections[rows])
+        return ProgramFeatures(blocks, *(values[rows] for values in self[1:]))
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class ObjectiveModel:
             the n-grams times the size, and last that of the size; `KERNEL` those of a Gaussian kernel of the
             structure, one for each program with a score.
         scores: normal scores of the labelled programs, float16 [M], NaN where there is none.
-        trees: the trees, on `tree_features`.
+        trees: what trees on `tree_features` add to the regressions.
         knots: similarities, float64 [NUM_KNOTS], ascending.
         stds: standard deviations of the normal scores at the knots, float64 [NUM_KNOTS].
         new_shares: share of left-out problems among the rows at each knot, float64 [NUM_KNOTS].
@@ -135,6 +141,7 @@ class SharedPrograms:
     Args:
         idf: inverse document frequencies by block, float16 [NUM_BUCKETS[block]].
         log_size_scaling: mean and standard deviation of the base-2 logarithms of input sizes.
+        common_constructs: buckets of K constructs that many programs have, int32 [K].
         projections: projections of M labelled programs, int8 [M, DIMENSION].
         structure: their standardised structure, see `packed`, int8 [M, len(STRUCTURE)].
         models: model of each objective.
@@ -142,6 +149,7 @@ class SharedPrograms:
 
     idf: Mapping[str, np.ndarray]
     log_size_scaling: tuple[float, float]
+    common_constructs: np.ndarray
     projections: np.ndarray
     structure: np.ndarray
     models: Mapping[str, ObjectiveModel]
@@ -200,13 +208,11 @@ class ProgramSurrogate:
         ridge = model.ridge_predictions(features, self.shared.structure)
         inputs = tree_features(features, ridge, similarities, means)
         std = self.error_factors[objective] * np.interp(similarities, model.knots, model.stds)
-        weight = None
-        if not self.is_for_new_problems:
-            new = np.interp(similarities, model.knots, model.new_shares)
-            weight = (new < NEW_PROGRAM).astype(float)
+        new = np.interp(similarities, model.knots, model.new_shares)
+        weight = None if self.is_for_new_problems else (new < NEW_PROGRAM).astype(float)
         return PredictiveDistribution(
             self.transforms[objective],
-            model.trees.predict(inputs),
+            regression(ridge, new) + correction(model.trees, inputs, new),
             np.maximum(std, MIN_STD),
             self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE),
             network_weight=weight,
@@ -222,6 +228,7 @@ class ProgramSurrogate:
         arrays = {f"idf.{block}": values for block, values in self.shared.idf.items()}
         arrays |= {"projections": self.shared.projections, "structure": self.shared.structure}
         arrays |= {"structure_scaling": self.structure_scaling}
+        arrays |= {"common_constructs": self.shared.common_constructs}
         tensors: dict[str, Tensor] = {}
         for k, name in enumerate(self.objectives):
             model = self.shared.models[name]
@@ -270,7 +277,9 @@ class ProgramSurrogate:
         shapes: dict[str, tuple[int, ...]] = {f"idf.{block}": (NUM_BUCKETS[block],) for block in BLOCKS}
         shapes |= {"projections": (count, DIMENSION), "structure": (count, len(STRUCTURE))}
         shapes |= {"structure_scaling": (2, len(STRUCTURE))}
-        integers = {"projections": torch.int8, "structure": torch.int8}
+        num_common = len(tensors.get("common_constructs", ()))
+        shapes |= {"common_constructs": (num_common,)}
+        integers = {"projections": torch.int8, "structure": torch.int8, "common_constructs": torch.int32}
         for k, name in enumerate(names):
             num_labelled = int((tensors[f"labelled{k}"] > 0).sum())
             sizes = {**NUM_BUCKETS, SIZED: NUM_BUCKETS[NGRAMS] + 1, KERNEL: num_labelled}
@@ -283,6 +292,9 @@ class ProgramSurrogate:
             shapes |= {f"label_quantiles{k}": (len(tensors.get(f"label_quantiles{k}", ())),)}
             integers[f"labelled{k}"] = torch.uint8
         check_shapes(tensors, shapes, integers)
+        common = tensors["common_constructs"].numpy()
+        if num_common and not (common.min() >= 0 and common.max() < NUM_BUCKETS[CONSTRUCTS]):
+            raise ValueError(f"a common construct is not one of {NUM_BUCKETS[CONSTRUCTS]:,} buckets")
         models, quantiles = {}, {}
         for k, name in enumerate(names):
             knots, stds, new_shares = tensors[f"knots{k}"].double().numpy()
@@ -300,7 +312,7 @@ class ProgramSurrogate:
                 np.where(is_labelled, tensors[f"scores{k}"].numpy(), np.nan).astype(np.float16),
                 BoostedTrees.from_saved(
                     tensors_with_prefix(tensors, f"trees{k}."),
-                    len(STRUCTURE) + OTHER_TREE_FEATURES + len(description["ridges"][name]),
+                    len(STRUCTURE) + num_common + OTHER_TREE_FEATURES + len(description["ridges"][name]),
                 ),
                 *(knots, stds, new_shares),
             )
@@ -308,7 +320,7 @@ class ProgramSurrogate:
         scaling = size_scaling_from_saved(description)
         idf = {block: tensors[f"idf.{block}"].numpy() for block in BLOCKS}
         shared = SharedPrograms(
-            idf, scaling, tensors["projections"].numpy(), tensors["structure"].numpy(), models
+            idf, scaling, common, tensors["projections"].numpy(), tensors["structure"].numpy(), models
         )
         return cls(
             names,
@@ -318,6 +330,30 @@ class ProgramSurrogate:
             is_for_new_problems=description["is_for_new_problems"] is True,
             **numbers,
         )
+
+
+def regression(ridge: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the prediction of the ridge regressions, which the trees correct, float64 [N].
+
+    Args:
+        ridge: predictions of the regression for new problems, which comes first, and of the one for known
+            problems, which comes last and may be the same, float64 [N, R].
+        new: probability that a program is for a new problem, float64 [N].
+    """
+    combined: np.ndarray = new * ridge[:, 0] + (1 - new) * ridge[:, -1]
+    return combined
+
+
+def correction(trees: BoostedTrees, inputs: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return what trees add to the ridge regressions, less of it for new problems, float64 [N].
+
+    Args:
+        trees: the trees.
+        inputs: their features, float [N, F].
+        new: probability that a program is for a new problem, float64 [N].
+    """
+    weighted: np.ndarray = (1 + (TREE_WEIGHT_OF_NEW - 1) * new) * trees.predict(inputs)
+    return weighted
 
 
 def tree_features(
@@ -331,7 +367,8 @@ def tree_features(
         similarities: similarity to the nearest labelled program, float32 [N].
         means: mean label of similar programs, float32 [N].
     """
-    return np.column_stack([features.structure, ridge, similarities, means, features.sizes])
+    others = [ridge, similarities, means, features.sizes]
+    return np.column_stack([features.structure, features.constructs, *others])
 
 
 def counted_features(programs: Sequence[str]) -> dict[str, csr_matrix]:
@@ -353,7 +390,10 @@ def counted_features(programs: Sequence[str]) -> dict[str, csr_matrix]:
 @lru_cache(maxsize=CACHED_PROGRAMS)
 def _counted_program(program: str) -> dict[str, csr_matrix]:
     """Count the features of a program, each sparse [1, NUM_BUCKETS[block]]."""
-    read = {NGRAMS: token_ngrams, NAMES: identifier_words, FUNCTIONS: function_names}
+    read = {
+        **{NGRAMS: token_ngrams, NAMES: identifier_words},
+        **{FUNCTIONS: function_names, CONSTRUCTS: constructs},
+    }
     return {block: word_counts([read[block](program)], NUM_BUCKETS[block]) for block in BLOCKS}
 
 
@@ -372,8 +412,9 @@ def program_features(
 
     blocks = {name: tf_idf(counts, shared.idf[name].astype(np.float32)) for name, counts in counted.items()}
     mean, std = shared.log_size_scaling
-    projections = project(csr_matrix(hstack([blocks[name] for name in BLOCKS])))
-    return ProgramFeatures(blocks, ((sizes - mean) / std).astype(np.float32), structure, projections)
+    projections = project(csr_matrix(hstack([blocks[name] for name in COMPARED_BLOCKS])))
+    common = np.log1p(counted[CONSTRUCTS][:, shared.common_constructs].toarray())
+    return ProgramFeatures(blocks, ((sizes - mean) / std).astype(np.float32), structure, common, projections)
 
 
 def standardised(structure: np.ndarray, scaling: np.ndarray) -> np.ndarray:

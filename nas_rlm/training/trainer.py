@@ -149,14 +149,14 @@ def _fit_surrogates_only(
     """
     rlm.surrogates = _fit_table_surrogates(rlm, recipe, train_tables)
     rlm.temperatures, rlm.maximised = start.temperatures, start.maximised
+    learnt = {space: _learnt_by_network(start, space) for space in rlm.trained_on}
     learnt_rows = [
-        replace(table, rows=[row for row in table.rows if row.space in start.trained_on])
+        replace(table, rows=[row for row in table.rows if learnt.get(row.space)])
         for table in validation_tables
     ]
     calibrate(rlm, learnt_rows, progress=True)
     for space, entry in rlm.trained_on.items():
-        learnt = start.trained_on[space].objectives if space in start.trained_on else ()
-        unknown = {name: WITHOUT_NETWORK for name in entry.objectives if name not in learnt}
+        unknown = {name: WITHOUT_NETWORK for name in entry.objectives if name not in learnt[space]}
         rlm.surrogates[space] = [
             replace(
                 s,
@@ -169,6 +169,19 @@ def _fit_surrogates_only(
     rlm.trained_on = {**start.trained_on, **rlm.trained_on}
     rlm.save(run_directory)
     return rlm
+
+
+def _learnt_by_network(start: Ensemble, space: str) -> set[str]:
+    """Return the objectives that a model's network has learnt in a space: not those of surrogates alone."""
+    if space not in start.trained_on:
+        return set()
+    alone = {
+        name
+        for surrogate in start.surrogates.get(space, ())
+        for name, temperature in surrogate.network_temperatures.items()
+        if temperature == WITHOUT_NETWORK
+    }
+    return set(start.trained_on[space].objectives) - alone
 
 
 def _fit_table_surrogates(

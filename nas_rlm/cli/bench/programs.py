@@ -38,9 +38,11 @@ def bench_programs(
         split: program, where programs of known problems are predicted, or problem, where all programs of a
             problem are in the same subset.
         seeds: number of splits and trainings, with seeds from 0.
-        methods: methods to compare: length, loops, neighbours, other-languages (the median of solutions of
-            the same problem), ngrams (a ridge regression for each language), surrogate (of all languages),
-            surrogate-alone (of each), network, and rlm (network and surrogate combined); by default all.
+        methods: methods to compare: length, loops, size (of the input in the first line), neighbours,
+            other-languages (the median of solutions of the same problem), ngrams (a ridge regression for each
+            language), surrogate (of all languages), surrogate-alone (of each), surrogate-mixed (for known and
+            for new problems, as in shipped models), network, and rlm (network and surrogate combined); by
+            default all.
         recipe: recipe of the training: a YAML file, or the name of a shipped recipe.
         models: directory of the trained models; interrupted trainings continue.
         out: file of JSON lines to which results are added; results that it has are not computed again.

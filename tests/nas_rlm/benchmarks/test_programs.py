@@ -68,7 +68,7 @@ def test_methods_are_evaluated_on_the_same_rows_and_an_interrupted_run_continues
     assert main([*command, "--out", "found.jsonl"]) == 0
     shown = capsys.readouterr().out
     correlations = {line.split()[1]: float(line.split()[2]) for line in shown.splitlines()[2:]}
-    methods = set(METHODS) - {OTHER_LANGUAGES, "surrogate-alone"}
+    methods = set(METHODS) - {OTHER_LANGUAGES, "surrogate-alone", "surrogate-mixed", "size"}
     assert set(correlations) == methods
     assert (
         correlations["surrogate"] > 0.8
@@ -90,8 +90,17 @@ def test_methods_are_evaluated_on_the_same_rows_and_an_interrupted_run_continues
 
 
 def test_new_problems_can_be_evaluated(command, capsys):
-    assert main([*command, "--split", "problem", "--methods", "length,ngrams"]) == 0
-    assert "own by problem" in capsys.readouterr().out
+    assert main([*command, "--split", "problem", "--methods", "length,ngrams,surrogate-mixed"]) == 0
+    shown = capsys.readouterr().out
+    assert "own by problem" in shown and "surrogate-mixed" in shown
+
+
+def test_the_size_of_the_input_is_a_baseline_of_kernels(command, capsys, tmp_path):
+    sized = [replace(r, input=f"# input: [[{2 ** (i % 9)}]]\n{r.input}") for i, r in enumerate(rows(200))]
+    sized = [replace(r, targets={"memory": float(i % 9 + 1)}) for i, r in enumerate(sized)]
+    write(tmp_path / "own.parquet", sized)
+    assert main([*command, "--methods", "size"]) == 0
+    assert "size               1.000" in capsys.readouterr().out
 
 
 def test_languages_are_compared_with_each_alone_and_with_the_others(command, capsys, tmp_path, monkeypatch):

@@ -91,3 +91,9 @@ def test_bad_input_gets_one_error(capsys, tmp_path, command, cell_files):
     assert "'nope'" in refused(capsys, "compare", cell_files[0], "--model", "nope")
     assert "missing.onnx" in refused(capsys, "compare", tmp_path / "missing.onnx")
     assert "no space 'nope'" in refused(capsys, *command, "--space", "nope", "--objectives", "latency/mybox")
+
+
+def test_programs_are_refused(capsys, tmp_path):
+    (tmp_path / "a.py").write_text("def f(n):\n    return n\n")
+    line = refused(capsys, "compare", str(tmp_path / "a.py"))
+    assert "a.py is a program: expected ONNX files; nas-rlm rank compares programs" in line

@@ -160,6 +160,33 @@ def test_programs_are_read_as_they_are(tmp_path, programs, capsys):
     )
 
 
+def test_doubtful_programs_are_named(tmp_path, programs, capsys):
+    files, model = programs
+    (tmp_path / "bad.py").write_text("def f(n)\n    return [0] * n\n")
+    command = ["predict", *model, "--objectives", "memory"]
+    assert main([*command, *files[:3]]) == 0
+    shown = capsys.readouterr().err
+    assert f"{files[0]} and 1 more as part of APPS, {files[1]} as part of CDSS/C++: memory may have" in shown
+    assert main([*command, str(tmp_path / "bad.py")]) == 0
+    assert "bad.py is not Python 3 (line 1: expected ':')" in capsys.readouterr().err
+    assert main([*command, files[0], "--space", "CDSS/C++"]) == 0
+    assert f"{files[0]} is in Python, and the programs of CDSS/C++ are in C++" in capsys.readouterr().err
+
+
+def test_a_space_that_has_the_objective_is_named(tmp_path, programs, capsys):
+    files, model = programs
+    rlm = nas_rlm.RLM.load(model[1]).with_objectives(["memory", "time"])
+    judge = [Row("LeetCode/Python", "", {"time": 1.0}, "def f(n): pass")]
+    rlm.trained_on = {**rlm.trained_on, **training_coverage(judge)}
+    rlm.save(tmp_path / "judge")
+    command = ["predict", files[0], "--model", str(tmp_path / "judge"), "--objectives"]
+    line = refused(capsys, *command, "memory,time")
+    assert f"{files[0]} is predicted as part of APPS, for which the model has not learnt time" in line
+    assert "--space LeetCode/Python" in line
+    assert "unknown objective 'flop'" in refused(capsys, *command, "flop")
+    assert "flops" not in refused(capsys, *command, "flop")
+
+
 def test_costs_are_counted_of_architectures_and_of_files(tmp_path, model, archs, capsys):
     wanted = ("--objectives", "flops,params,accuracy", *model)
     assert main(["export", "--space", "nasbench201", "--arch", *ARCHS, "--out", str(tmp_path / "x")]) == 0

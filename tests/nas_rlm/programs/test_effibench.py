@@ -62,6 +62,10 @@ def test_solutions_are_measured(tmp_path):
         ("{", "has no solutions with tests (line 1: "),
         (json.dumps(ZEROS | {"test_case": "assert solution.f(1) == solution.g(1)"}), "call f, g of solution"),
         (json.dumps(ZEROS | {"test_case": "assert zeros(1)"}), "its tests call none of solution"),
+        (
+            json.dumps({k: v for k, v in ZEROS.items() if k != "test_case"}),
+            "it has no test_case: expected lines",
+        ),
         (json.dumps(ZEROS | {"test_case": "assert ("}), "its tests are not Python"),
         (json.dumps(ZEROS | {"test_case": 3}), "its tests are '3': expected lines of assertions"),
         (json.dumps(TREE | {"canonical_solution": ""}), "7/completion: it is 'def depth(root): pass'"),

@@ -82,7 +82,8 @@ def test_errors_of_held_out_networks():
     )
     for predicted in (np.full(3, 80.0), measured[::-1]):
         assert HeldOutErrors.of(predicted, measured).is_weak
-    assert HeldOutErrors.of(measured, np.full(3, 80.0)).spearman == 0
+    equal = HeldOutErrors.of(measured, np.full(3, 80.0))
+    assert equal.spearman == 0 and "no ranks, since all values are equal, mean error" in str(equal)
 
 
 def test_unusable_gaussian_processes_take_no_part():

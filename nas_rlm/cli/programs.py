@@ -1,0 +1,75 @@
+"""Checks of programs on a command line: whether model, space, language and source fit each other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nas_rlm.programs.languages import language_of_file
+from nas_rlm.programs.source import language_of_space, python_error
+
+if TYPE_CHECKING:
+    from nas_rlm.model.checkpoint import TrainedOn
+
+
+def check_programs(
+    trained_on: Mapping[str, TrainedOn],
+    files: Sequence[Path],
+    texts: Sequence[str],
+    spaces: Sequence[str],
+    objectives: Sequence[str],
+) -> None:
+    """Refuse objectives that a program's space does not have but another one has, and warn of doubtful files.
+
+    Args:
+        trained_on: what the model has learnt.
+        files: N files, of programs and of networks.
+        texts: their sources, or texts of networks.
+        spaces: the space as part of which each is predicted.
+        objectives: objectives to predict.
+
+    Raises:
+        ValueError: the model has learnt an objective for the program's language in another space alone.
+
+    Warns:
+        UserWarning: files are predicted as part of several spaces, a file is in another language than its
+            space, or is not Python.
+    """
+    languages = [language_of_file(file) for file in files]
+    for file, language, space in zip(files, languages, spaces, strict=True):
+        known = trained_on[space].objectives if space in trained_on else ()
+        for name in objectives if space and language else ():
+            others = [
+                other
+                for other, learnt in trained_on.items()
+                if name in learnt.objectives and language_of_space(other) == language
+            ]
+            if others and name not in known:
+                raise ValueError(
+                    f"{file} is predicted as part of {space}, for which the model has not learnt {name}:"
+                    f" give --space {others[0]} to predict it as part of that space"
+                )
+    if len(set(spaces)) > 1:
+        _warn_of_several_spaces(files, spaces, objectives[0])
+    for file, text, language, space in zip(files, texts, languages, spaces, strict=True):
+        expected = language_of_space(space)
+        if language and expected and language != expected:
+            warnings.warn(
+                f"{file} is in {language}, and the programs of {space} are in {expected}: predictions are"
+                " unreliable",
+                stacklevel=3,
+            )
+        if language == "Python" and (error := python_error(text)):
+            warnings.warn(f"{file} is not Python 3 ({error}): predictions are unreliable", stacklevel=3)
+
+
+def _warn_of_several_spaces(files: Sequence[Path], spaces: Sequence[str], objective: str) -> None:
+    """Warn that numbers of several spaces may differ in meaning, and name a file of each."""
+    described = []
+    for space in dict.fromkeys(spaces):
+        own = [str(file) for file, other in zip(files, spaces, strict=True) if other == space]
+        others = f" and {len(own) - 1} more" if len(own) > 1 else ""
+        described.append(f"{own[0]}{others} as part of {space or 'no space'}")
+    warnings.warn(f"{', '.join(described)}: {objective} may have a different meaning in each", stacklevel=4)
