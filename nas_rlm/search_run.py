@@ -258,13 +258,14 @@ def run_search(
         model: the predictor: a model, a checkpoint directory, or the name of a shipped model.
         algorithm: one of `nas_rlm.search.settings.ALGORITHMS`.
         population: architectures per generation.
-        generations: number of generations; with `device`, of each of three rounds.
+        generations: number of generations; with `device`, of each search.
         seed: seed of all random choices.
         maximise: objectives that are maximised although their kind is not.
         functions: user-defined objectives by name, functions from an architecture to a number; or texts such
             as `energy=mine.py:energy`.
         labels: measured architectures, as rows, a table or the path of one. The search starts with them, and
-            their values replace predictions.
+            their values replace predictions. With `device`, networks that have its values count as measured
+            before.
         device: measure networks on this device during the search, such as `onnxruntime-cpu-1t`. Its latency
             or memory must be among the objectives or constraints.
         budget: number of networks to measure.
@@ -290,6 +291,7 @@ def run_search(
     from nas_rlm.devices.runtimes import check as check_runtime
     from nas_rlm.search import runner  # imports torch
     from nas_rlm.search.ray_cluster import connect_workers
+    from nas_rlm.study.measured_search import run_measured
     from nas_rlm.surrogates.registry import novelty_warnings_once
 
     run_path = None if directory is None else Path(directory)
@@ -315,16 +317,8 @@ def run_search(
         run_directory.check_search(run_path, inputs.settings, resume)
     lock = nullcontext() if run_path is None else exclusive_lock(run_path)
     with lock, connect_workers(ray) as workers, novelty_warnings_once():
-        outcome = runner.run(
-            inputs,
-            workers,
-            directory=run_path,
-            resume=resume,
-            feasibility_samples=feasibility_samples,
-            python=python,
-            progress=progress,
-            on_feasibility=on_feasibility,
-        )
+        arguments = inputs, workers, run_path, resume, feasibility_samples, progress, on_feasibility
+        outcome = run_measured(*arguments, python) if device else runner.run(*arguments)
         runner.check_front(outcome.result)
         samples = joint_samples(inputs.space, outcome.predictor, outcome.result)
         run = SearchRun(

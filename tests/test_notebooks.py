@@ -20,7 +20,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-WITH_PICTURES = {"ablations", "own_device", "pareto_densities", "quickstart"}
+WITH_PICTURES = {"ablations", "own_device", "pareto_densities", "quickstart", "train_for_real"}
 MAX_BYTES = 300_000  # of a notebook with its outputs
 ABSOLUTE_PATH = re.compile(r"(?<![\w.])/(home|mnt|opt|usr|var|Users)/")
 NUM_COLORS = 128  # of a stored picture, which makes it smaller

@@ -5,23 +5,30 @@ A table with the measurements of all architectures of a space stands for the dev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 import search_spaces
 from nas_rlm.data.tables import Row, Table
+from nas_rlm.devices.device import Device
+from nas_rlm.devices.measurements import Network
+from nas_rlm.devices.profiler import Measurement, Plan
 from nas_rlm.rlm import RLM
 from nas_rlm.search.acquisition import initial_design
-from nas_rlm.search.active_search import MAX_INITIAL_MEASUREMENTS, active_search, current_result
+from nas_rlm.search.active_search import current_result
 from nas_rlm.search.algorithms import RandomSearch
 from nas_rlm.search.lookup import TablePredictor, TableSpace
 from nas_rlm.search.loop import search
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.search.result import SearchResult
+from nas_rlm.search.run_directory import MemoryLog
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.study.measured_search import measure_and_search
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
@@ -29,6 +36,8 @@ from nas_rlm.utils.progress import progress_bar
 
 ACCURACY = "accuracy"
 REFERENCE_ACCURACY = 80.0  # percent, of the reference point: networks below are of no use
+MAX_INITIAL_MEASUREMENTS = 20  # of the policy that measures the front once
+STAND_IN = "onnxruntime-cpu-1t"  # device whose name stands for that of the table in a study
 ACTIVE_SEARCH, FRONT_ONCE, RANDOM = POLICIES = ("active search", "front once", "random")
 
 Key = tuple[str, str, int, int]
@@ -105,9 +114,9 @@ class TableDevice:
             device=device,
             budget=budget,
         )
-        surrogate = OnlineSurrogate(self.predictor, [self.target], self.surrogates)
         if policy == ACTIVE_SEARCH:
-            return self._evaluate(active_search(surrogate, settings, self.measure))
+            return self._evaluate(self._search_actively(settings))
+        surrogate = OnlineSurrogate(self.predictor, [self.target], self.surrogates)
         if policy == RANDOM:
             first = self._random_names(settings)
         else:
@@ -121,6 +130,25 @@ class TableDevice:
             surrogate.update(self.measure(_unmeasured_front(result, budget - len(first))))
             result = current_result(surrogate, settings, result.architectures)
         return self._evaluate(result)
+
+    def _search_actively(self, settings: SearchSettings) -> SearchResult:
+        """Search as `search --measure` does, under the name of a device that can be measured."""
+        latency = f"latency/{STAND_IN}"
+        renamed = replace(settings, objectives=(ACCURACY, latency), device=STAND_IN)
+
+        def measure(
+            networks: Iterable[tuple[Network, bytes]], device: Device, plan: Plan
+        ) -> Iterator[tuple[Network, Measurement]]:
+            for network, _ in networks:
+                latency = self.true_values.values[network.row.arch_str][1]
+                yield network, Measurement(latency, latency, latency, 0.0, 1)
+
+        with TemporaryDirectory() as directory:
+            result, _ = measure_and_search(
+                *(self.predictor, self.surrogates, renamed, Path(directory), MemoryLog()),
+                measure_function=measure,
+            )
+        return result
 
     def _random_names(self, settings: SearchSettings) -> list[str]:
         """As many random architectures as the budget has measurements."""
@@ -160,8 +188,9 @@ def measured_search_benchmark(
     generations: int = 20,
     finished: Collection[Key] = (),
     progress: bool = False,
+    policies: Sequence[str] = POLICIES,
 ) -> Iterator[tuple[Key, MeasuredSearchResult]]:
-    """Search for accuracy and the latency of each new device with each of `POLICIES`.
+    """Search for accuracy and the latency of each new device with each policy.
 
     Args:
         rlm: the model; its surrogate of the new device is not used.
@@ -173,6 +202,7 @@ def measured_search_benchmark(
         generations: generations of each search.
         finished: keys to skip.
         progress: show a progress bar.
+        policies: some of `POLICIES`.
 
     Yields:
         Target, policy, budget and seed, and the result, as soon as each is available.
@@ -196,7 +226,7 @@ def measured_search_benchmark(
         for target in targets
         for budget in budgets
         for seed in seeds
-        for policy in POLICIES
+        for policy in policies
         if (key := (target, policy, budget, seed)) not in finished
     ]
     devices: dict[str, TableDevice] = {}

@@ -98,9 +98,9 @@ def search(
     evaluated architecture, in order), samples.json, feasibility.json and settings.json.
 
     With --measure, networks are measured during the search, on a device that the model need not know: first a
-    diverse initial design, then networks that may be on the front. measured.parquet has the measurements.
-    With --data, labels from earlier measurements replace predictions. In both cases front.csv and the picture
-    distinguish measured from predicted points.
+    diverse initial design, then networks that may be on the front. study/ has a page of the measurements that
+    is live while it runs, and measured.parquet their table. With --data, labels from earlier measurements
+    replace predictions. In both cases front.csv and the picture distinguish measured from predicted points.
 
     With --train, networks are trained: --trials of them, chosen by surrogates that learn from those before.
     With --measure each is measured as well. The run directory then has report.html (live while it runs),
@@ -117,7 +117,7 @@ def search(
         model: a checkpoint directory, or the name of a shipped model.
         algorithm: nsga2, nsga3, sms-emoa, evolution, local or random.
         population: architectures per generation.
-        generations: number of generations; with --measure, of each of three rounds.
+        generations: number of generations; with --measure, of each search.
         seed: seed of all random choices.
         function: user-defined objectives, such as energy=mine.py:energy: a function from an architecture to a
             number, called once for each architecture. The file is executed.
@@ -126,7 +126,8 @@ def search(
         sample: random architectures evaluated before the search; 0 for none.
         candidates: a text file with one architecture per line; only these are searched.
         data: a table of labels. The search starts with its architectures. Rows count that have all of the
-            table's objectives; of several rows of one architecture the last.
+            table's objectives; of several rows of one architecture the last. With --measure, networks with a
+            value of the device count as measured before.
         measure: a device, such as onnxruntime-cpu-1t, whose latency or memory is among the objectives.
         budget: number of networks to measure, at least 10.
         python: command that starts Python where networks are measured, such as 'ssh box .venv/bin/python'.
@@ -177,6 +178,7 @@ def search(
         maximised=maximise,
     )
 
+    from nas_rlm.search.result import FAILED
     from nas_rlm.search.run_directory import MEASUREMENTS
     from nas_rlm.search_run import run_search
 
@@ -212,9 +214,14 @@ def search(
         f" {out / 'front.csv'}"
     )
     if measure:
-        num_failed = len(run.measurements) - num_measured
+        num_failed = sum(result.status.get(row.arch_str) == FAILED for row in run.measurements)
+        num_before = num_measured - (len(run.measurements) - num_failed)
+        before = f", {num_before} of them before" if num_before else ""
         failures = f", {num_failed} failed" if num_failed else ""
-        print(f"{num_measured} measured, {num_on_front} of them on the front{failures}: {out / MEASUREMENTS}")
+        print(
+            f"{num_measured} measured{before}, {num_on_front} of them on the front{failures}:"
+            f" {out / MEASUREMENTS}"
+        )
     elif data:
         print(f"{num_measured:,} with labels, {num_on_front} of them on the front")
     print(f"picture: {out / 'pareto.png'}; report: {out / 'report.html'}")

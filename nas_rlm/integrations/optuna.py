@@ -21,7 +21,7 @@ from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
 from nas_rlm.search.settings import Constraint, constraint_texts
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
 
@@ -97,7 +97,7 @@ class RLMSampler(BaseSampler):
             location=search_spaces.location_of(self.space),
         )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
-        self._suggester = Suggester(self.space, rlm, self.settings)
+        self._suggester = PoolSuggester(self.space, rlm, self.settings)
         self._random = RandomSampler(seed)
         self._candidates: list[str] = []  # of all suggestions
 

@@ -19,7 +19,9 @@ POOL_SIZE = 500  # random architectures that the initial design is selected from
 REFERENCE_MARGIN = 0.1  # of the front's extent, from its worst values to the reference point
 
 
-def initial_design(surrogate: OnlineSurrogate, settings: SearchSettings, num_architectures: int) -> list[str]:
+def initial_design(
+    surrogate: OnlineSurrogate, settings: SearchSettings, num_architectures: int, pending: Sequence[str] = ()
+) -> list[str]:
     """Select diverse architectures to measure before the surrogate can predict.
 
     They are cluster centres of random architectures by the predictions for other devices, or by graph
@@ -30,6 +32,7 @@ def initial_design(surrogate: OnlineSurrogate, settings: SearchSettings, num_arc
         settings: settings of the search.
         num_architectures: number to select if nothing was measured yet; otherwise twice as many are selected
             as successful measurements are missing.
+        pending: architectures whose measurements are under way, which are not selected.
 
     Returns:
         Architectures in the space's notation; none if every sampled one was measured or is expected to fail.
@@ -40,7 +43,7 @@ def initial_design(surrogate: OnlineSurrogate, settings: SearchSettings, num_arc
     pool_settings = replace(settings, population=min(POOL_SIZE, space.size or POOL_SIZE))
     pool = [str(a) for a in RandomSearch(space, pool_settings).ask()]
     status = surrogate.status(pool)
-    candidates = [name for name in pool if name not in status]
+    candidates = [name for name in pool if name not in status and name not in pending]
     if not candidates:
         return []
     raw_features = surrogate.cached_predictor.raw_features(candidates)
@@ -53,7 +56,6 @@ def select_candidates(
     result: SearchResult,
     measured_objectives: Sequence[str],
     max_candidates: int,
-    front_only: bool = False,
 ) -> list[str]:
     """Select the architectures whose measurement may add most hypervolume to the measured front.
 
@@ -64,7 +66,6 @@ def select_candidates(
         result: current predictions of all evaluated architectures.
         measured_objectives: the objectives that a measurement reveals.
         max_candidates: select at most this many.
-        front_only: consider only architectures on the predicted front.
 
     Returns:
         Architectures in the space's notation, the largest gain first.
@@ -73,15 +74,13 @@ def select_candidates(
     is_new = np.array([name not in result.status for name in result.architectures], dtype=bool)
     measured_costs = costs[result.is_measured & result.feasible]
     eligible = np.flatnonzero(is_new & (violations <= 0))
-    if front_only:
-        eligible = np.intersect1d(eligible, result.front)
-    elif not len(eligible):
+    if not len(eligible):
         nearest_feasible = [i for i in np.argsort(violations, kind="stable") if is_new[i]]
         return [result.architectures[i] for i in nearest_feasible[: max(max_candidates, 0)]]
-    if max_candidates < 1 or not len(eligible):
+    if max_candidates < 1:
         return []
-    if not front_only:  # dominated candidates add no hypervolume
-        eligible = eligible[moocore.is_nondominated(costs[eligible], keep_weakly=True)]
+    # Dominated candidates add no hypervolume.
+    eligible = eligible[moocore.is_nondominated(costs[eligible], keep_weakly=True)]
     selected = _greedy_hypervolume(costs, eligible, measured_costs, max_candidates)
     return [result.architectures[i] for i in selected]
 

@@ -298,8 +298,14 @@ def read_result(directory: Path) -> SearchResult:
             raise ValueError(f"{directory / 'log.jsonl'} line {number}: {error}") from None
         latest.pop(evaluation.architecture, None)  # the order is that of the last evaluations
         latest[evaluation.architecture] = evaluation
-    status = {name: e.status for name, e in latest.items() if e.status}
-    return SearchResult(settings, list(latest), np.array([e.values for e in latest.values()]), status)
+    return to_result(settings, list(latest.values()))
+
+
+def to_result(settings: SearchSettings, evaluations: Sequence[Evaluation]) -> SearchResult:
+    """Return evaluations of different architectures as the result of a search."""
+    status = {e.architecture: e.status for e in evaluations if e.status}
+    values = np.array([e.values for e in evaluations])
+    return SearchResult(settings, [e.architecture for e in evaluations], values, status)
 
 
 def write_feasibility(directory: Path, feasibility: Feasibility) -> None:

@@ -14,11 +14,9 @@ from typing import Any
 import search_spaces
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.device import Device
-from nas_rlm.devices.measurements import SpaceNetwork, profile
-from nas_rlm.devices.profiler import Plan
 from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
-from nas_rlm.search.active_search import MeasureFunction, active_search, propose
+from nas_rlm.search.active_search import propose
 from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
 from nas_rlm.search.lookup import (
@@ -41,7 +39,6 @@ from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.ray_cluster import LocalWorkers
 from nas_rlm.search.reference_points import reference_point
 from nas_rlm.search.result import SearchResult
-from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.settings import Constraint, SearchSettings, constraint_texts
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates, without_novelty_warnings
@@ -62,7 +59,8 @@ class SearchInputs:
         rlm: the model.
         predictor: the model together with exact objectives and user functions.
         settings: settings of the search.
-        labels: measured architectures.
+        labels: architectures with labels of predicted objectives.
+        known: networks that were measured on the device before.
     """
 
     space: SearchSpace[Any]
@@ -70,6 +68,7 @@ class SearchInputs:
     predictor: ObjectivePredictor
     settings: SearchSettings
     labels: Sequence[Row]
+    known: Sequence[Row] = ()
 
 
 @dataclass(frozen=True)
@@ -141,63 +140,84 @@ def prepare(
     if predicted:
         predictor.check(predicted)
     settings.check_space(search_space)
-    rows: list[Row] = []
-    if table is not None:
-        labelled_objectives = [name for name in predicted if name not in loaded_functions]
-        rows = select_labels(table, search_space, labelled_objectives)
-    return SearchInputs(search_space, rlm, predictor, settings, rows)
+    labelled = [name for name in predicted if name not in loaded_functions]
+    rows = _select_rows(table, search_space, labelled, settings.measured_objectives)
+    return SearchInputs(search_space, rlm, predictor, settings, *rows)
 
 
-def run(
-    inputs: SearchInputs,
-    workers: LocalWorkers,
-    *,
-    directory: Path | None = None,
-    resume: bool = False,
-    feasibility_samples: int = 200,
-    python: str = "",
-    progress: bool = False,
-    on_feasibility: Callable[[Feasibility], object] | None = None,
-) -> SearchOutcome:
-    """Run a search: estimate its feasibility, then evaluate architectures and log them.
-
-    Args:
-        inputs: what to search.
-        workers: predict and measure.
-        directory: run directory, or None for a log in memory.
-        resume: continue the search of the directory.
-        feasibility_samples: random architectures for the feasibility estimate; 0 for none.
-        python: command that starts Python where networks are measured.
-        progress: show progress bars.
-        on_feasibility: is called with the feasibility estimate before the search starts.
+def _select_rows(
+    table: Table | None, space: SearchSpace[Any], labelled: Sequence[str], measured: Sequence[str]
+) -> tuple[list[Row], list[Row]]:
+    """Labels of predicted objectives, and networks with all objectives that a device measures.
 
     Raises:
-        ValueError: no architecture meets the constraints, or too few networks run on the device.
+        ValueError: the table has neither.
     """
-    space, settings = inputs.space, inputs.settings
+    if table is None:
+        return [], []
+    of_space = [row for row in table.rows if row.space == space.name]
+    if not measured or not any(all(map(row.is_measured, measured)) for row in of_space):
+        return select_labels(table, space, labelled), []
+    has_labels = any(row.is_measured(name) for row in of_space for name in labelled)
+    labels = select_labels(table, space, labelled) if has_labels else []
+    return labels, select_labels(table, space, measured)
+
+
+def open_search(
+    inputs: SearchInputs,
+    workers: LocalWorkers,
+    directory: Path | None,
+    resume: bool,
+    feasibility_samples: int,
+    on_feasibility: Callable[[Feasibility], object] | None,
+) -> tuple[LabelledPredictor, Feasibility | None, run_directory.SearchLog | run_directory.MemoryLog]:
+    """Return the predictor of a search, the estimate of its feasibility, and its log; see `run`.
+
+    Raises:
+        ValueError: no architecture meets the constraints, or the directory holds another search.
+    """
+    settings = inputs.settings
     inputs.predictor.model = workers.distribute(inputs.rlm)
     predictor = LabelledPredictor(inputs.predictor, inputs.labels)
-    if settings.device:
-        workers.check_device(Device.parse(settings.device), python)
     feasibility = run_directory.read_feasibility(directory) if directory else None
-    if not feasibility and feasibility_samples and settings.without_measured:
-        feasibility = estimate_feasibility(space, predictor, settings.without_measured, feasibility_samples)
+    known = settings.without_measured
+    if not feasibility and feasibility_samples and known:
+        feasibility = estimate_feasibility(inputs.space, predictor, known, feasibility_samples)
     if feasibility and on_feasibility:
         on_feasibility(feasibility)
     log = run_directory.open_log(directory, settings, resume) if directory else run_directory.MemoryLog()
     if feasibility and directory:
         run_directory.write_feasibility(directory, feasibility)
-    if settings.device and directory:
-        surrogate = OnlineSurrogate(
-            CachedPredictor(predictor, space),
-            settings.measured_objectives,
-            graph_surrogates(inputs.rlm.surrogates),
-        )
-        measure = _measure_into(directory / MEASUREMENTS, space, settings, python, workers, progress)
-        with without_novelty_warnings():
-            result = active_search(surrogate, settings, measure, log, progress)
-        log.finish()
-        return SearchOutcome(result, log.evaluations, feasibility, surrogate)
+    return predictor, feasibility, log
+
+
+def run(
+    inputs: SearchInputs,
+    workers: LocalWorkers,
+    directory: Path | None,
+    resume: bool = False,
+    feasibility_samples: int = 200,
+    progress: bool = False,
+    on_feasibility: Callable[[Feasibility], object] | None = None,
+) -> SearchOutcome:
+    """Run a search by predictions: estimate its feasibility, then evaluate architectures and log them.
+
+    Args:
+        inputs: what to search.
+        workers: predict.
+        directory: run directory, or None for a log in memory.
+        resume: continue the search of the directory.
+        feasibility_samples: random architectures for the feasibility estimate; 0 for none.
+        progress: show progress bars.
+        on_feasibility: is called with the feasibility estimate before the search starts.
+
+    Raises:
+        ValueError: no architecture meets the constraints.
+    """
+    space, settings = inputs.space, inputs.settings
+    predictor, feasibility, log = open_search(
+        inputs, workers, directory, resume, feasibility_samples, on_feasibility
+    )
     ranges = feasibility.ranges if feasibility else {}
     reference = reference_point(space.name, settings.objectives, ranges, settings.maximised)
     initial = [space.parse(row.arch_str) for row in inputs.labels]
@@ -239,27 +259,6 @@ def check_front(result: SearchResult) -> None:
     constraints = " and ".join(result.settings.constraints)
     reason = f"none meets {constraints}: loosen a constraint" if constraints else "none runs on the device"
     raise ValueError(f"{len(result.architectures):,} architectures evaluated, {reason}")
-
-
-def _measure_into(
-    path: Path,
-    space: SearchSpace[Any],
-    settings: SearchSettings,
-    python: str,
-    workers: LocalWorkers,
-    progress: bool,
-) -> MeasureFunction:
-    """A function that measures architectures into a table, each only once."""
-    needs_memory = any(name.startswith("memory/") for name in settings.measured_objectives)
-    plan = Plan(seed=settings.seed, measure_memory=needs_memory, python=python)
-
-    def measure(names: Sequence[str]) -> list[Row]:
-        networks = [SpaceNetwork(space, space.parse(name)) for name in names]
-        table = profile(networks, Device.parse(settings.device), path, plan, progress, workers.measure)
-        rows = {row.arch_str: row for row in table.rows}
-        return [rows[name] for name in names]
-
-    return measure
 
 
 def _maximised(

@@ -41,17 +41,19 @@ class Outcome:
         error: why it failed; empty if it did not.
         cost: seconds that it took.
         environment: description of the machine and the packages.
+        details: details of the measurement on the device, if it was made.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     error: str = ""
     cost: float = 0.0
     environment: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def result(self) -> Result:
         """The outcome as the result of a trial."""
-        return Result(self.values, self.error, self.cost, self.environment)
+        return Result(self.values, self.error, self.cost, self.environment, self.details)
 
     def write(self, path: Path) -> None:
         """Write a JSON file."""
@@ -173,7 +175,7 @@ def load_evaluation(location: str) -> EvaluateFunction:
     return loaded
 
 
-def location_of(function: EvaluateFunction) -> str:
+def location_of(function: EvaluateFunction | None) -> str:
     """Return from where a function can be loaded in another process; empty if it cannot.
 
     A function is found if it is at the top level of a module or of the script that runs.

@@ -10,6 +10,7 @@ from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import SpaceNetwork
 from nas_rlm.devices.profiler import Failure, Plan, measure
+from nas_rlm.search.settings import MEDIAN_LEVEL
 from nas_rlm.study.settings import StudySettings, check_latency
 from nas_rlm.study.store import Result
 from nas_rlm.study.suggestion import Suggester
@@ -26,7 +27,8 @@ def counted_values(space: SearchSpace[Any], architecture: Any, settings: StudySe
 
 def predicted_values(suggester: Suggester, architecture: Any, settings: StudySettings) -> dict[str, float]:
     """Return the medians of the objectives that the model predicts instead of an evaluation."""
-    values = suggester.predictor.predict(suggester.space, [architecture], settings.predicted)[0, :, 0]
+    predictor, levels = suggester.predictor, [MEDIAN_LEVEL]
+    values = predictor.predict(suggester.space, [architecture], settings.predicted, levels)[0, :, 0]
     return dict(zip(settings.predicted, values.tolist(), strict=True))
 
 
@@ -75,12 +77,30 @@ def measured_values(
     content = SpaceNetwork(space, architecture).onnx_bytes(device.batch_size)
     ((_, result),) = measure([(str(architecture), content)], device, plan)
     if isinstance(result, Failure):
-        raise ValueError(f"{device} cannot run it: {result.error}")
+        return checked_measurements({}, settings, result.error), {}
     found = {f"latency/{device}": result.median, f"memory/{device}": result.memory}
-    values = {name: value for name in settings.measured if (value := found[name]) is not None}
+    details = {"p10": result.p10, "p90": result.p90, "spread": result.spread, **result.environment}
+    return checked_measurements(found, settings), details
+
+
+def checked_measurements(
+    found: Mapping[str, float | None], settings: StudySettings, error: str = ""
+) -> dict[str, float]:
+    """Return the values of `settings.measured`.
+
+    Args:
+        found: what was measured on the device.
+        settings: settings of the study.
+        error: why the device could not run the network; empty if it could.
+
+    Raises:
+        ValueError: it could not, or a value is missing or near zero.
+    """
+    if error:
+        raise ValueError(f"{settings.device} cannot run it: {error}")
+    values = {name: value for name in settings.measured if (value := found.get(name)) is not None}
     for name, value in values.items():
         check_latency(name, value)
     if len(values) < len(settings.measured):
-        raise ValueError(f"the memory on {device} could not be measured")
-    details = {"p10": result.p10, "p90": result.p90, "spread": result.spread, **result.environment}
-    return values, details
+        raise ValueError(f"the memory on {settings.device} could not be measured")
+    return values

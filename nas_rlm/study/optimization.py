@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, Trial
@@ -13,54 +15,86 @@ from nas_rlm.utils.validation import is_whole_number
 MAX_FIRST_FAILURES = 10  # failed trials without a complete one, after which the evaluation counts as broken
 
 
-def check_counts(trials: int | None, timeout: float | None, retries: int, cost: float | None = None) -> None:
-    """Check the limits of a loop.
+class TrialsFailed(RuntimeError):
+    """All of the first trials failed: the evaluation is broken."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a loop.
+
+    Args:
+        trials: number of finished trials of the study at which it ends; None for no limit.
+        timeout: seconds after which no further trial is started; None for no limit.
+        cost: cost of the study that is not exceeded; None for no limit.
+        retries: how many times a failed trial is evaluated again.
 
     Raises:
-        ValueError: one is not a positive number, or the retries are negative.
+        ValueError: a limit is not a positive number, or the retries are negative.
     """
-    for name, value, minimum in (("trials", trials, 1), ("retries", retries, 0)):
-        if value is not None and (not is_whole_number(value) or value < minimum):
-            raise ValueError(f"{name} is {value!r}, expected a whole number of at least {minimum}")
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout is {timeout!r}, expected a positive number of seconds")
-    if cost is not None and not cost > 0:
-        raise ValueError(f"cost is {cost!r}, expected a positive number")
+
+    trials: int | None = None
+    timeout: float | None = None
+    cost: float | None = None
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("trials", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if value is not None and (not is_whole_number(value) or value < minimum):
+                raise ValueError(f"{name} is {value!r}, expected a whole number of at least {minimum}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"timeout is {self.timeout!r}, expected a positive number of seconds")
+        if self.cost is not None and not self.cost > 0:
+            raise ValueError(f"cost is {self.cost!r}, expected a positive number")
+
+    @property
+    def max_trials(self) -> float:
+        """Number of trials, infinite without a limit."""
+        return math.inf if self.trials is None else self.trials
+
+    @property
+    def max_cost(self) -> float:
+        """Cost, infinite without a limit."""
+        return math.inf if self.cost is None else self.cost
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after which no further trial is started, infinite without a limit."""
+        return math.inf if self.timeout is None else self.timeout
 
 
 def run_trials(
     workers: Workers,
-    claim: Callable[[], Trial | None],
+    claim: Callable[[], Sequence[Trial]],
     finish: Callable[[Trial, Outcome], None],
     retry: Callable[[Trial, Outcome], None],
-    retries: int = 0,
-    timeout: float | None = None,
+    limits: Limits,
 ) -> Iterator[Trial]:
     """Evaluate trials until there is no further one, and yield each when it is finished or paused.
 
     Args:
         workers: evaluate trials.
-        claim: returns the next trial, or None if there are enough.
+        claim: returns the next trials; none if there are enough.
         finish: records the outcome of a trial.
         retry: records an outcome of a trial that is evaluated again.
-        retries: how many times a failed trial is evaluated again.
-        timeout: seconds after which no further trial is started; None for no limit.
+        limits: limits of the time and of the attempts of a trial; `claim` heeds the others.
 
     Raises:
-        RuntimeError: the first `MAX_FIRST_FAILURES` trials failed.
+        TrialsFailed: the first `MAX_FIRST_FAILURES` trials failed.
     """
     start, states = time.monotonic(), []
     try:
         while True:
-            while workers.num_free and (timeout is None or time.monotonic() - start < timeout):
-                trial = claim()
-                if trial is None:
+            while workers.num_free and time.monotonic() - start < limits.seconds:
+                if not (trials := claim()):
                     break
-                workers.start(trial)
+                for trial in trials:
+                    workers.start(trial)
             if not workers.num_busy:
                 return
             for trial, outcome in workers.wait():
-                if outcome.error and trial.attempts <= retries:
+                if outcome.error and trial.attempts <= limits.retries:
                     retry(trial, outcome)
                     workers.start(trial)
                     continue
@@ -68,7 +102,7 @@ def run_trials(
                 states.append(trial.state)
                 yield trial
                 if states.count(FAILED) >= MAX_FIRST_FAILURES and not {COMPLETE, PAUSED} & set(states):
-                    raise RuntimeError(
+                    raise TrialsFailed(
                         f"the first {len(states)} trials failed, the last one with {trial.error}"
                     )
     finally:

@@ -69,6 +69,11 @@ class RayWorkers:
         self._running: dict[Any, tuple[Trial, float]] = {}
 
     @property
+    def batch_size(self) -> int:
+        """Number of trials that are asked for at once."""
+        return 1
+
+    @property
     def num_busy(self) -> int:
         """Number of tasks that run or wait."""
         return len(self._running)

@@ -125,6 +125,11 @@ class StudySettings:
         return tuple(name for name in self.search.all_objectives if name not in given)
 
     @property
+    def is_measured_only(self) -> bool:
+        """Whether networks are measured and nothing else has to be evaluated."""
+        return bool(self.measured) and not self.evaluated
+
+    @property
     def learned(self) -> tuple[str, ...]:
         """The objectives that surrogates learn from trials."""
         return (*self.evaluated, *self.measured)

@@ -168,29 +168,37 @@ class TrialStore:
             return self._ask(suggest, count, owner)
 
     def claim(
-        self, suggest: Suggest, limit: float, owner: str, evaluation: str = "", max_cost: float = math.inf
-    ) -> Trial | None:
-        """Return the next trial to evaluate, or None if there are enough.
+        self,
+        suggest: Suggest,
+        limit: float,
+        owner: str,
+        evaluation: str = "",
+        max_cost: float = math.inf,
+        count: int = 1,
+    ) -> list[Trial]:
+        """Return the next trials to evaluate; none if there are enough.
 
-        It is one whose process died, or else a new or a paused one.
+        They are those whose process died, or else new ones, or a paused one.
 
         Args:
             suggest: see `ask`.
             limit: number of finished trials that is wanted.
-            owner: the process that evaluates it.
-            evaluation: location of the function that evaluates it, if it has one.
+            owner: the process that evaluates them.
+            evaluation: location of the function that evaluates them, if it has one.
             max_cost: cost of the study, with that of trials that are running, which is not to be exceeded.
+            count: at most as many trials; in a study with budgets one.
         """
         with self._locked():
             owned = [trial for trial in self.running() if trial.owner]
-            trial = next((trial for trial in owned if not self._is_alive(trial.owner)), None)
+            trials = [trial for trial in owned if not self._is_alive(trial.owner)][:count]
             is_last = [trial.budget is None or trial.budget == self.budgets[-1] for trial in owned]
-            if trial is None and len(self.finished) + sum(is_last) < limit:
+            num_missing = limit - len(self.finished) - sum(is_last)
+            if not trials and num_missing > 0:
                 cost = self.cost + sum(trial.next_cost for trial in owned)
-                trial = next(iter(self._ask(suggest, 1, owner, max_cost - cost)), None)
-            if trial is not None:
+                trials = self._ask(suggest, int(min(count, num_missing)), owner, max_cost - cost)
+            for trial in trials:
                 self._start(trial, owner, evaluation)
-            return trial
+            return trials
 
     def add(self, suggestion: Suggestion, result: Result) -> Trial:
         """Add a trial that was evaluated before."""

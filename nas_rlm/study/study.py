@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,9 @@ from nas_rlm.devices.profiler import check_device
 from nas_rlm.files import check_new_directory
 from nas_rlm.rlm import RLM
 from nas_rlm.search.lookup import Labels, read_labels, select_labels
+from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.settings import QUANTILE_LEVELS, Constraint, constraint_texts
+from nas_rlm.study.device_workers import DeviceWorkers
 from nas_rlm.study.evaluation import (
     EvaluateFunction,
     Outcome,
@@ -28,14 +29,14 @@ from nas_rlm.study.evaluation import (
     run_evaluation,
 )
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
-from nas_rlm.study.optimization import check_counts, run_trials
-from nas_rlm.study.results import result_rows
+from nas_rlm.study.optimization import Limits, run_trials
+from nas_rlm.study.search_suggestion import make_suggester
 from nas_rlm.study.settings import NotFiniteError, StudySettings, open_directory
 from nas_rlm.study.store import Result, Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import PAUSED, Trial, Values
 from nas_rlm.study.view import StudyView
-from nas_rlm.study.workers import make_workers
+from nas_rlm.study.workers import Workers, make_workers
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
@@ -118,10 +119,28 @@ class Study(StudyView):
         )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         settings = replace(settings, model=fingerprint(search_space) + rlm.fingerprint)
-        suggester = Suggester(search_space, rlm, settings)
-        self._open(Path(directory), settings, search_space)
+        self._create(make_suggester(search_space, rlm, settings, Path(directory)), Path(directory), python)
+
+    @classmethod
+    def of_suggester(cls, suggester: Suggester, directory: str | os.PathLike[str], python: str = "") -> Study:
+        """Return a study with another way to suggest architectures.
+
+        Args:
+            suggester: suggests them; the study has its settings and space.
+            directory: as of the class.
+            python: as of the class.
+
+        Raises:
+            ValueError: the directory holds other files or a study with other settings.
+        """
+        study = cls.__new__(cls)
+        study._create(suggester, Path(directory), python)
+        return study
+
+    def _create(self, suggester: Suggester, directory: Path, python: str) -> None:
+        self._open(directory, suggester.settings, suggester.space)
         self._loaded_suggester, self.python = suggester, python
-        open_directory(self.directory, settings)
+        open_directory(self.directory, self.settings)
         self._store.refresh()
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
@@ -254,7 +273,7 @@ class Study(StudyView):
 
     def optimize(
         self,
-        evaluate: EvaluateFunction | str,
+        evaluate: EvaluateFunction | str | None = None,
         trials: int | None = None,
         timeout: float | None = None,
         workers: int = 0,
@@ -277,6 +296,8 @@ class Study(StudyView):
                 (a `state_dict` or module), which are stored; or its location, such as `mine.py:train`. In a
                 study with budgets it is a function of the trial, the budget to reach, and the directory of
                 its evaluation with the budget before, where it stored the state of the training, or None.
+                A study whose objectives are all measured, counted or predicted needs no function: networks
+                are then measured several at a time, into measured.parquet in the directory.
             trials: number of finished trials of the study, with those of earlier calls, at which it ends;
                 None for no limit.
             timeout: seconds after which no further trial is started; None for no limit.
@@ -295,33 +316,58 @@ class Study(StudyView):
             ValueError: an argument is invalid.
             RuntimeError: the first ten trials failed.
         """
+        limits = Limits(trials, timeout, cost, retries)
+        pool: Workers
+        if evaluate is None and self.settings.is_measured_only:
+            table, num_results = self.directory / MEASUREMENTS, len(self._store.results)
+            pool = DeviceWorkers(self.settings, table, num_results, self.python)
+        else:
+            pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
         if self.settings.device:
             check_device(Device.parse(self.settings.device), self.python)
-        check_counts(trials, timeout, retries, cost)
-        pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
         location = evaluate if isinstance(evaluate, str) else location_of(evaluate)
+        self.run_workers(pool, limits, callbacks, location, progress)
+
+    def run_workers(
+        self,
+        pool: Workers,
+        limits: Limits,
+        callbacks: Iterable[Callback] = (),
+        location: str = "",
+        progress: bool = False,
+    ) -> None:
+        """Evaluate trials with given workers, see `optimize`.
+
+        Args:
+            pool: the workers.
+            limits: when no further trial is started.
+            callbacks: as of `optimize`.
+            location: location of the function that evaluates trials, if it has one.
+            progress: show a progress bar.
+        """
         self._is_stopped = False
-        limit, max_cost = (math.inf if value is None else value for value in (trials, cost))
         with (
             self._store.owner() as owner,
             progress_bar(
                 desc="study",
-                total=trials,
+                total=limits.trials,
                 initial=len(self._store.finished),
                 unit="trial",
                 disable=not progress,
             ) as bar,
         ):
 
-            def claim() -> Trial | None:
+            def claim() -> list[Trial]:
                 if self._is_stopped:
-                    return None
-                return self._store.claim(self._suggest, limit, owner, location, max_cost)
+                    return []
+                return self._store.claim(
+                    self._suggest, limits.max_trials, owner, location, limits.max_cost, pool.batch_size
+                )
 
             def retry(trial: Trial, outcome: Outcome) -> None:
                 self._store.restart(trial, outcome.result, owner)
 
-            for trial in run_trials(pool, claim, self._finish, retry, retries, timeout):
+            for trial in run_trials(pool, claim, self._finish, retry, limits):
                 bar.update(trial.state != PAUSED)
                 self._files.write_page_if_due(self._store)
                 for callback in callbacks:
@@ -386,10 +432,7 @@ class Study(StudyView):
         """
         names = [str(self.space.parse(str(a))) for a in as_list(architectures, "architectures")]
         objectives = objectives or self.settings.search.all_objectives
-        self._store.refresh()
-        return self._suggester.predict(
-            result_rows(self.settings, self._store.results), names, objectives, quantiles
-        )
+        return self._suggester.predict(self.rows, names, objectives, quantiles)
 
     @property
     def _suggester(self) -> Suggester:
@@ -400,15 +443,13 @@ class Study(StudyView):
             rlm = RLM.load(name)
             if fingerprint(self.space) + rlm.fingerprint != self.settings.model:
                 raise ValueError(f"the model {name!r} or the space changed since the study was made")
-            self._loaded_suggester = Suggester(self.space, rlm, self.settings)
+            self._loaded_suggester = make_suggester(self.space, rlm, self.settings, self.directory)
         return self._loaded_suggester
 
     def _suggest(self, count: int) -> Suggestions:
         """Architectures without a trial, by the trials that the store has read."""
-        store = self._store
-        rows = result_rows(self.settings, store.results)
-        pending = [trial.architecture for trial in store.running()]
-        return self._suggester.suggest(rows, pending, count, store.candidates)
+        pending = [trial.architecture for trial in self._store.running()]
+        return self._suggester.suggest(self.rows, pending, count, self._store.candidates)
 
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""
@@ -416,7 +457,7 @@ class Study(StudyView):
         if not result.error:
             values = {**result.values, **self._free_values(trial.parsed)}
             result = replace(result, values=values)
-        if not result.error and self.settings.measured:
+        if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,35 +20,34 @@ from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import Suggestion, Suggestions
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
+from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from search_spaces import SearchSpace
 
 
-class Suggester:
-    """Suggests architectures from the rows of finished trials.
+class Suggester(ABC):
+    """Suggests architectures, and predicts them, from the rows of finished trials.
 
     What is suggested depends on these and on the candidates of earlier suggestions alone. Both are in the log
     of a study, so that one that is opened again continues as it would have.
 
     Args:
-        space: the search space.
-        rlm: the model, whose surrogates are sources of transfer.
+        cached_predictor: predicts the objectives that are not learned.
+        sources: existing surrogates by space, sources of transfer.
         settings: settings of the study.
-
-    Raises:
-        ValueError: the model does not know an objective that it is to predict.
     """
 
-    def __init__(self, space: SearchSpace[Any], rlm: RLM, settings: StudySettings) -> None:
-        self.space, self.rlm, self.settings = space, rlm, settings
-        self.predictor = ObjectivePredictor(rlm)
-        if settings.predicted:
-            self.predictor.check(settings.predicted)
-        self._surrogate = GrowingSurrogate(self.space, self.rlm, self.predictor, self.settings)
-        self._pool: CandidatePool | None = None
+    def __init__(
+        self,
+        cached_predictor: CachedPredictor,
+        sources: Mapping[str, Sequence[GraphSurrogate]],
+        settings: StudySettings,
+    ) -> None:
+        self.settings, self.space, self.predictor = settings, cached_predictor.space, cached_predictor.model
+        self._surrogate = GrowingSurrogate(cached_predictor, sources, settings)
 
+    @abstractmethod
     def suggest(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
     ) -> Suggestions:
@@ -63,20 +63,10 @@ class Suggester:
         Returns:
             As many, or fewer where the space has no others; and the candidates that are new.
         """
-        surrogate = self._surrogate.updated(rows)
-        if self._pool is None or self._pool.added != list(candidates):  # of another process
-            self._pool = CandidatePool(self.space, self.settings.seed, candidates)
-        names = self._propose(surrogate, count, pending, self._pool)
-        added = self._pool.added[len(candidates) :]
-        if not _can_predict(surrogate) or not names:
-            return Suggestions([Suggestion(name) for name in names], added)
-        objectives = self.settings.search.all_objectives
-        values = surrogate.predict_names(names, objectives)
-        suggested = [
-            Suggestion(name, dict(zip(objectives, quantiles.tolist(), strict=True)))
-            for name, quantiles in zip(names, values, strict=True)
-        ]
-        return Suggestions(suggested, added)
+
+    def surrogate(self, rows: Sequence[Row]) -> OnlineSurrogate:
+        """Return the surrogate of rows, see `suggest`."""
+        return self._surrogate.updated(rows)
 
     def predict(
         self,
@@ -99,15 +89,56 @@ class Suggester:
         surrogate = self._surrogate.updated(rows)
         if _can_predict(surrogate):
             return surrogate.predict_names(architectures, objectives, quantiles)
+        parsed = [self.space.parse(name) for name in architectures]
         try:
-            self.predictor.check(objectives)
+            return self.predictor.predict(self.space, parsed, objectives, quantiles)
         except ValueError as error:
             num_labels = sum(bool(row.targets) for row in rows)
             raise ValueError(
                 f"{num_labels} trials are complete, and predictions need {MIN_LABELS}; without them the"
                 f" model predicts, but: {error}"
             ) from None
-        return self.predictor.predict(self.space, architectures, objectives, quantiles)
+
+    def _with_predictions(self, surrogate: OnlineSurrogate, names: Sequence[str]) -> list[Suggestion]:
+        """Architectures as suggestions, with predictions if the surrogate can predict."""
+        if not _can_predict(surrogate) or not names:
+            return [Suggestion(name) for name in names]
+        objectives = self.settings.search.all_objectives
+        values = surrogate.predict_names(names, objectives)
+        return [
+            Suggestion(name, dict(zip(objectives, quantiles.tolist(), strict=True)))
+            for name, quantiles in zip(names, values, strict=True)
+        ]
+
+
+class PoolSuggester(Suggester):
+    """Suggests architectures of a pool that grows by random and mutated ones, see `propose`.
+
+    Args:
+        space: the search space.
+        rlm: the model, whose surrogates are sources of transfer.
+        settings: settings of the study.
+
+    Raises:
+        ValueError: the model does not know an objective that it is to predict.
+    """
+
+    def __init__(self, space: SearchSpace[Any], rlm: RLM, settings: StudySettings) -> None:
+        predictor = checked_predictor(rlm, settings)
+        with_layers = any(name.startswith(LATENCY_PREFIX) for name in settings.learned or settings.objectives)
+        cached_predictor = CachedPredictor(predictor, space, with_layers)
+        super().__init__(cached_predictor, graph_surrogates(rlm.surrogates), settings)
+        self._pool: CandidatePool | None = None
+
+    def suggest(
+        self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
+    ) -> Suggestions:
+        """Return architectures to evaluate next, see `Suggester`."""
+        surrogate = self._surrogate.updated(rows)
+        if self._pool is None or self._pool.added != list(candidates):  # of another process
+            self._pool = CandidatePool(self.space, self.settings.seed, candidates)
+        names = self._propose(surrogate, count, pending, self._pool)
+        return Suggestions(self._with_predictions(surrogate, names), self._pool.added[len(candidates) :])
 
     def _propose(
         self, surrogate: OnlineSurrogate, count: int, pending: Sequence[str], pool: CandidatePool
@@ -121,6 +152,18 @@ class Suggester:
             return propose(surrogate, self.settings.search, count, pending, pool)
 
 
+def checked_predictor(rlm: RLM, settings: StudySettings) -> ObjectivePredictor:
+    """Return the predictor of the objectives that a study neither measures nor evaluates.
+
+    Raises:
+        ValueError: the model does not know an objective that it is to predict.
+    """
+    predictor = ObjectivePredictor(rlm)
+    if settings.predicted:
+        predictor.check(settings.predicted)
+    return predictor
+
+
 def _can_predict(surrogate: OnlineSurrogate) -> bool:
     """Whether a surrogate can predict the values of complete trials."""
     if isinstance(surrogate, FidelitySurrogate):
@@ -132,19 +175,18 @@ class GrowingSurrogate:
     """A surrogate of rows of which there are more each time.
 
     Args:
-        space: the search space.
-        rlm: the model, whose surrogates are sources of transfer.
-        predictor: predicts objectives that are not learned.
+        cached_predictor: predicts objectives that are not learned.
+        sources: existing surrogates by space, sources of transfer.
         settings: settings of the study.
     """
 
     def __init__(
-        self, space: SearchSpace[Any], rlm: RLM, predictor: ObjectivePredictor, settings: StudySettings
+        self,
+        cached_predictor: CachedPredictor,
+        sources: Mapping[str, Sequence[GraphSurrogate]],
+        settings: StudySettings,
     ) -> None:
-        names = settings.learned or settings.objectives
-        with_layers = any(name.startswith(LATENCY_PREFIX) for name in names)
-        self.cached_predictor = CachedPredictor(predictor, space, with_layers)
-        self.settings, self.sources = settings, graph_surrogates(rlm.surrogates)
+        self.cached_predictor, self.sources, self.settings = cached_predictor, sources, settings
         self._rows: list[Row] = []
         self._surrogate = self._without_rows()
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from nas_rlm.data.tables import Row
 from nas_rlm.plotting.style import check_picture_path, save_figure
 from nas_rlm.study.files import StudyFiles
-from nas_rlm.study.results import draw_trials, front_of, trial_records
+from nas_rlm.study.results import draw_trials, front_of, result_rows, trial_records
 from nas_rlm.study.settings import StudySettings, read_settings
 from nas_rlm.study.store import TrialStore
 from nas_rlm.study.trial import RUNNING, Trial
@@ -71,6 +72,12 @@ class StudyView:
     def pending(self) -> list[Trial]:
         """The trials that were asked for and have no result yet, also those of a process that was killed."""
         return [trial for trial in self.trials if trial.state == RUNNING]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The results so far as rows of the learned objectives, see `nas_rlm.study.results.result_rows`."""
+        self._store.refresh()
+        return result_rows(self.settings, self._store.results)
 
     @property
     def cost(self) -> float:

@@ -32,6 +32,10 @@ class Workers(Protocol):
     """Evaluates trials, a limited number at a time."""
 
     @property
+    def batch_size(self) -> int:
+        """Number of trials that are asked for at once."""
+
+    @property
     def num_busy(self) -> int:
         """Number of trials that are evaluated now."""
 
@@ -60,6 +64,10 @@ class ThisProcess:
     def __init__(self, function: EvaluateFunction, settings: StudySettings) -> None:
         self.function, self.settings = function, settings
         self._waiting: list[Trial] = []
+
+    @property
+    def batch_size(self) -> int:
+        return 1
 
     @property
     def num_busy(self) -> int:
@@ -123,6 +131,10 @@ class ProcessWorkers:
             )
         self._running: list[_Running] = []
         self._environments = worker_environments(count)
+
+    @property
+    def batch_size(self) -> int:
+        return 1
 
     @property
     def num_busy(self) -> int:
@@ -201,7 +213,7 @@ class ProcessWorkers:
 def make_workers(
     directory: Path,
     settings: StudySettings,
-    evaluate: EvaluateFunction | str,
+    evaluate: EvaluateFunction | str | None,
     count: int,
     time_limit: float | None,
     ray: str = "",
@@ -211,7 +223,7 @@ def make_workers(
     Args:
         directory: directory of the study.
         settings: its settings.
-        evaluate: evaluates a trial, or the location of a function that does.
+        evaluate: evaluates a trial, or the location of a function that does; None is refused.
         count: number of processes; 0 for this process.
         time_limit: seconds that an evaluation may take; None for no limit.
         ray: address of a Ray cluster that runs the evaluations; empty for processes of this machine.
@@ -227,6 +239,8 @@ def make_workers(
         raise ValueError("a cluster needs the number of evaluations at a time: expected workers=1 or more")
     if time_limit is not None and not count:
         raise ValueError("a time limit ends a worker process: expected workers=1 or more")
+    if evaluate is None:
+        raise ValueError(f"expected a function that evaluates {' and '.join(settings.evaluated) or 'trials'}")
     function = load_evaluation(evaluate) if isinstance(evaluate, str) else evaluate
     if not callable(function):
         raise ValueError(f"evaluate is {function!r}, expected a function of a trial")

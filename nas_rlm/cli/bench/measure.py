@@ -22,6 +22,7 @@ def bench_measure(
     seeds: Integer = 5,
     population: Integer = 50,
     generations: Integer = 20,
+    policies: CommaList = ("active search", "front once", "random"),
     model: str = "nas",
     data: Path | None = None,
     out: Path | None = None,
@@ -41,6 +42,7 @@ def bench_measure(
         seeds: number of searches of each kind, with seeds from 0.
         population: architectures per generation.
         generations: generations of each search.
+        policies: those to compare.
         model: a checkpoint directory, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data directory.
         out: file of JSON lines to which results are added; results that it has are not computed again.
@@ -62,6 +64,9 @@ def bench_measure(
         raise ValueError(
             f"--budgets is {','.join(budgets)}: expected whole numbers from {MIN_BUDGET} on, such as 20,40"
         )
+    for policy in policies:
+        if policy not in POLICIES:
+            raise ValueError(f"there is no policy {policy!r}; {suggest(policy, POLICIES)}")
     check_minimum("--seeds", seeds, 1)
     check_minimum("--population", population, 2)
     if picture:
@@ -84,6 +89,7 @@ def bench_measure(
         range(seeds),
         population=population,
         generations=generations,
+        policies=policies,
         finished=results.records,
         progress=True,
     )
@@ -92,14 +98,14 @@ def bench_measure(
     records = {
         key: result
         for key, result in results.records.items()
-        if key[0] in targets and key[2] in sizes and key[3] < seeds
+        if key[0] in targets and key[1] in policies and key[2] in sizes and key[3] < seeds
     }
     front = mean_and_deviation(records, "relative_hypervolume")
     measured = mean_and_deviation(records, "measured_hypervolume")
     print(f"{len(targets)} new devices of {space_name}, seeds 0 to {seeds - 1}: mean and deviation")
     print(f"{'policy':<16}{'budget':>7}{'front':>18}{'measured only':>18}{'confirmed':>11}")
     for budget in sizes:
-        for policy in POLICIES:
+        for policy in policies:
             cells = "".join(
                 f"{mean:>10.4f} ±{deviation:.4f}"
                 for mean, deviation in (front[policy, budget], measured[policy, budget])
@@ -111,6 +117,6 @@ def bench_measure(
     if picture:
         titles = {"front, measured or predicted": front, "measured networks only": measured}
         statistics = {(title, *key): value for title, s in titles.items() for key, value in s.items()}
-        curves = hypervolume_curves(statistics, POLICIES)
-        save_figure(draw_hypervolume_curves(curves, POLICIES, "measurements"), picture)
+        curves = hypervolume_curves(statistics, policies)
+        save_figure(draw_hypervolume_curves(curves, policies, "measurements"), picture)
         print(f"picture: {picture}")

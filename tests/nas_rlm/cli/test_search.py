@@ -228,22 +228,30 @@ def test_search_measures_and_resumes(tmp_path, model, measuring, capsys):
     assert (tmp_path / "again.png").read_bytes() == kept["pareto.png"]
 
 
-def test_labels_replace_predictions_while_a_device_measures(tmp_path, model, measuring):
-    cells = [str(SPACE.sample(np.random.default_rng(i))) for i in range(200)]
-    known = dict(zip(cells, (50.0 + i / 100 for i in range(200)), strict=True))
-    before = [Row("nasbench201", a, {"accuracy": v, "latency/torch-cpu-2t": 1.0}) for a, v in known.items()]
-    write(tmp_path / "mine.parquet", before)
+def test_labels_replace_predictions_and_count_as_measured_before(tmp_path, model, measuring, capsys):
+    cells = list(dict.fromkeys(str(SPACE.sample(np.random.default_rng(i))) for i in range(200)))
+    known = {cell: 50.0 + i / 100 for i, cell in enumerate(cells)}
+    labels = [Row("nasbench201", a, {"accuracy": v}) for a, v in known.items()]
+    before = {a: 1.0 + a.count("3x3") for a in cells[:12]}
+    labels[:12] = [
+        Row("nasbench201", a, {"accuracy": known[a], "latency/torch-cpu-2t": v}) for a, v in before.items()
+    ]
+    write(tmp_path / "mine.parquet", labels)
     out = tmp_path / "run"
     assert main([*SEARCH, *model, *BOX, "--data", str(tmp_path / "mine.parquet"), "--out", str(out)]) == 0
+    assert "26 measured, 12 of them before, " in capsys.readouterr().out
     result = read_result(out)
     predictions = dict(zip(result.architectures, result.values, strict=True))
     shared = predictions.keys() & known.keys()
-    assert shared and all(set(predictions[a][0].tolist()) == {known[a]} for a in shared)
+    assert shared > before.keys()
+    assert all(set(predictions[a][0].tolist()) == {known[a]} for a in shared)
     measured = {
         row.arch_str: row.targets["latency/torch-cpu-2t"] for row in read(out / "measured.parquet").rows
     }
-    assert {a for a, status in result.status.items() if status == "measured"} == measured.keys()
-    assert all(predictions[a][1].tolist() == [v] * 3 for a, v in measured.items())
+    assert len(measured) == 14 and not measured.keys() & before.keys()
+    values = measured | before
+    assert {a for a, status in result.status.items() if status == "measured"} == values.keys()
+    assert all(predictions[a][1].tolist() == [v] * 3 for a, v in values.items())
 
 
 @pytest.mark.parametrize(

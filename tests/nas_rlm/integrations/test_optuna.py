@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.suggestion import PoolSuggester
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import accuracy, quick_suggestions, tiny_rlm  # noqa: F401 - fixtures
 
@@ -31,14 +31,14 @@ def objective(trial):
 
 
 def test_the_sampler_suggests_new_architectures_from_all_trials(sampler, monkeypatch):
-    seen, suggest = [], Suggester.suggest
+    seen, suggest = [], PoolSuggester.suggest
 
     def recorded(self, rows, pending, count, candidates):
         seen.append((list(rows), list(pending)))
         assert len(candidates) == len(seen) - 1  # one with each suggestion
         return suggest(self, rows, pending, count, candidates)
 
-    monkeypatch.setattr(Suggester, "suggest", recorded)
+    monkeypatch.setattr(PoolSuggester, "suggest", recorded)
     study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
     study.optimize(objective, n_trials=6)
     cells = [str(CELLS.decode(np.array([t.params[f"gene{i}"] for i in range(6)]))) for t in study.trials]

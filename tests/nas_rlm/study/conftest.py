@@ -8,7 +8,7 @@ import pytest
 from nas_rlm import RLM, Study
 from nas_rlm.data import Row
 from nas_rlm.study.store import Suggestion, Suggestions
-from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.suggestion import PoolSuggester
 from tests.nas_rlm.stubs import CELLS
 
 PAIR = ("accuracy", "flops")
@@ -21,13 +21,13 @@ def tiny_rlm(tiny_checkpoint: Path) -> RLM:
 
 
 def suggest_randomly(
-    self: Suggester,
+    self: PoolSuggester,
     rows: Sequence[Row],
     pending: Sequence[str],
     count: int,
     candidates: Sequence[str] = (),
 ) -> Suggestions:
-    """Suggest random new cells without surrogates, in place of `Suggester.suggest`.
+    """Suggest random new cells without surrogates, in place of `PoolSuggester.suggest`.
 
     They depend on all rows, pending cells, earlier candidates and the seed. In a study with budgets, the
     first of two paused cells is continued.
@@ -51,7 +51,7 @@ def suggest_randomly(
 @pytest.fixture
 def quick_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suggest random new cells without surrogates."""
-    monkeypatch.setattr(Suggester, "suggest", suggest_randomly)
+    monkeypatch.setattr(PoolSuggester, "suggest", suggest_randomly)
 
 
 @pytest.fixture

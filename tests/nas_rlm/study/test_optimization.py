@@ -175,9 +175,9 @@ def test_workers_end_with_the_process_that_started_them(open_study, mine, tmp_pa
         "    time.sleep(300)\n"
     )
     code = (
-        "from nas_rlm import Study\nfrom nas_rlm.study.suggestion import Suggester\n"
+        "from nas_rlm import Study\nfrom nas_rlm.study.suggestion import PoolSuggester\n"
         f"study = Study.load({str(study.directory)!r})\n"
-        f"Suggester.suggest = lambda *_: None\n"
+        f"PoolSuggester.suggest = lambda *_: None\n"
         f"study.optimize({f'{mine}:train'!r}, trials=1, workers=1)\n"
     )
     with study._store.owner() as owner:  # this process asks, and leaves the trial behind
@@ -289,7 +289,7 @@ def test_a_continued_training_of_a_killed_process_is_repeated_with_its_budget(op
         study.tell(trial, 50.0)
         (trial.directory).mkdir(parents=True)
         (trial.directory / "epochs").write_text("1")
-    trial = study._store.claim(study._suggest, math.inf, "dead")
+    (trial,) = study._store.claim(study._suggest, math.inf, "dead")
     assert (trial.number, trial.budget) == (0, 4)
     other = open_study(budgets=(1, 4, 16))
     other.optimize(f"{tmp_path / 'mine.py'}:train", trials=1)

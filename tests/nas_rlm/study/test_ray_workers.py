@@ -58,11 +58,11 @@ def train(trial):
 PROCESS = """
 import sys
 from nas_rlm import RLM, Study
-from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.suggestion import PoolSuggester
 from tests.nas_rlm.study.conftest import PAIR, suggest_randomly
 
 checkpoint, directory, location = sys.argv[1:]
-Suggester.suggest = suggest_randomly
+PoolSuggester.suggest = suggest_randomly
 study = Study("nasbench201", PAIR, directory, model=RLM.load(checkpoint))
 study.optimize(location, trials=4, workers=1, ray="local")
 """

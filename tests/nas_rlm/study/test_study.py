@@ -14,7 +14,7 @@ from nas_rlm import Study
 from nas_rlm.search.pareto import nondominated
 from nas_rlm.study import free_values
 from nas_rlm.study.store import Suggestion, Suggestions
-from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy
@@ -335,7 +335,7 @@ def test_asking_for_more_trials_than_there_are_warns_and_then_fails(open_study, 
     def suggest(self, rows, pending, count, candidates=()):
         return Suggestions([s for s in rest if s.architecture not in pending][:count])
 
-    monkeypatch.setattr(Suggester, "suggest", suggest)
+    monkeypatch.setattr(PoolSuggester, "suggest", suggest)
     with pytest.warns(UserWarning, match="5 trials were asked for, and nasbench201 has only 3 architectures"):
         trials = study.ask(5)
     assert [str(trial.architecture) for trial in trials] == [s.architecture for s in rest]

@@ -5,7 +5,7 @@ from nas_rlm import Study
 from nas_rlm.data import Row
 from nas_rlm.search import candidate_pool
 from nas_rlm.study.settings import StudySettings
-from nas_rlm.study.suggestion import Suggester
+from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import accuracy
@@ -22,7 +22,7 @@ def small(monkeypatch):
 
 
 def suggester(rlm, objectives=OBJECTIVES):
-    return Suggester(CELLS, rlm, StudySettings("nasbench201", objectives))
+    return PoolSuggester(CELLS, rlm, StudySettings("nasbench201", objectives))
 
 
 def architectures(suggested):

@@ -1,0 +1,318 @@
+"""Accuracy and latency on CIFAR-10 in an equal time: a study, random search and Optuna's TPE.
+
+    python results/recipes/cifar10_study.py cifar-10-batches-py runs/cifar10 --method study --minutes 120
+
+Each trial is trained for an epoch on some of the images, tested on others, and measured with onnxruntime on
+one thread. Time counts from the first suggestion to the last result, with what each method spends on its own
+computations. In the end the networks of the front are trained longer, on all training images, and tested on
+the test images. The log OUT/SPACE-METHOD-SEED.jsonl has a line for each trial and each final network; the
+same command continues it where it ends. `--summary` prints the hypervolumes of all logs of a directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from cifar10_networks import SPACES, Data, accuracy, load_data, train
+
+from nas_rlm import Study
+from nas_rlm.graph.torch_module import to_torch
+from nas_rlm.search.pareto import hypervolume, nondominated
+from nas_rlm.study.free_values import measured_values
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.trial import COMPLETE
+from nas_rlm.utils.json_lines import append_records, read_lines
+from search_spaces import SearchSpace
+
+DEVICE = "onnxruntime-cpu-1t"
+ACCURACY, LATENCY = OBJECTIVES = "accuracy", f"latency/{DEVICE}"
+METHODS = "study", "random", "tpe"
+TRIAL, FAILED, FINAL = "trial", "failed", "final"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run takes.
+
+    Args:
+        minutes: time of the search.
+        images: training images of a trial.
+        final_epochs: epochs of the networks of the front.
+        max_front: at most as many of them, evenly spaced along the front.
+    """
+
+    minutes: float
+    images: int
+    final_epochs: int
+    max_front: int
+
+
+class Evaluator:
+    """Trains and measures architectures.
+
+    Args:
+        space: their space.
+        data: the images.
+        num_images: training images of a trial.
+        seed: seed of the measurements.
+    """
+
+    def __init__(self, space: SearchSpace[Any], data: Data, num_images: int, seed: int) -> None:
+        self.space, self.data, self.num_images = space, data, num_images
+        self.settings = StudySettings(space.name, OBJECTIVES, device=DEVICE, seed=seed)
+
+    def accuracy(self, architecture: Any, seed: int) -> float:
+        """Return the validation accuracy after an epoch, in percent."""
+        network = self.network(architecture, seed)
+        images, labels = self.data.train
+        train(network, images[: self.num_images], labels[: self.num_images], epochs=1)
+        return accuracy(network, *self.data.validation)
+
+    def test_accuracy(self, architecture: Any, seed: int, epochs: int) -> float:
+        """Return the test accuracy after a training on all training images, in percent."""
+        network = self.network(architecture, seed)
+        images, labels = (torch.cat(pair) for pair in zip(self.data.train, self.data.validation, strict=True))
+        train(network, images, labels, epochs)
+        return accuracy(network, *self.data.test)
+
+    def network(self, architecture: Any, seed: int) -> torch.nn.Module:
+        """Return the network with initial weights."""
+        torch.manual_seed(seed)
+        return to_torch(self.space.to_onnx(architecture, weights=True, seed=seed))
+
+    def values(self, architecture: Any, seed: int) -> dict[str, float]:
+        """Return the accuracy and the latency in ms; nothing if the device cannot measure the network."""
+        try:
+            measured, _ = measured_values(self.space, architecture, self.settings)
+        except ValueError:
+            return {}
+        return {ACCURACY: self.accuracy(architecture, seed), **measured}
+
+
+class Method(Protocol):
+    """Suggests architectures and evaluates them."""
+
+    def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
+        """Return the next architecture and its values, none if it failed.
+
+        Args:
+            number: number of trials before.
+        """
+
+
+class ByStudy:
+    """A `Study`, whose directory keeps its state."""
+
+    def __init__(self, evaluator: Evaluator, directory: Path, seed: int) -> None:
+        self.evaluator = evaluator
+        self.study = Study(evaluator.space, OBJECTIVES, directory, device=DEVICE, seed=seed)
+
+    def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
+        recorded = len(self.study.trials) - len(self.study.pending)
+        if recorded > number:  # the process was killed before it wrote its own log
+            trial = self.study.trials[number]
+        else:
+            trial = next(iter(self.study.pending), None) or self.study.ask()
+            self.study.tell(trial, self.evaluator.accuracy(trial.parsed, trial.seed))
+        return trial.parsed, trial.values if trial.state == COMPLETE else {}
+
+
+class ByRandom:
+    """Random architectures, none twice."""
+
+    def __init__(self, evaluator: Evaluator, directory: Path, seed: int) -> None:
+        self.evaluator, self.seed, rng = evaluator, seed, np.random.default_rng(seed)
+        self.order: dict[str, None] = {}
+        self.draw = lambda: str(evaluator.space.sample(rng))
+
+    def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
+        while len(self.order) <= number:
+            self.order[self.draw()] = None
+        architecture = self.evaluator.space.parse([*self.order][number])
+        return architecture, self.evaluator.values(architecture, trial_seed(self.seed, number))
+
+
+class ByTPE:
+    """Optuna's multivariate TPE on genomes, with a journal in the directory."""
+
+    def __init__(self, evaluator: Evaluator, directory: Path, seed: int) -> None:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.evaluator, self.seed = evaluator, seed
+        self.study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(directory / "journal.log"))),
+            study_name="cifar10",
+            load_if_exists=True,
+            directions=["maximize", "minimize"],
+        )
+        self.sampler = lambda number: optuna.samplers.TPESampler(
+            multivariate=True, seed=trial_seed(seed, number)
+        )
+
+    def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
+        import optuna
+
+        self.study.sampler = self.sampler(number)
+        trial = self.study.ask()
+        genome = [
+            trial.suggest_categorical(f"gene{i}", range(size))
+            for i, size in enumerate(self.evaluator.space.genes)
+        ]
+        architecture = self.evaluator.space.decode(np.array(genome))
+        values = self.evaluator.values(architecture, trial_seed(self.seed, number))
+        if values:
+            self.study.tell(trial, [values[name] for name in OBJECTIVES])
+        else:
+            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return architecture, values
+
+
+CLASSES = dict(zip(METHODS, (ByStudy, ByRandom, ByTPE), strict=True))
+
+
+def trial_seed(seed: int, number: int) -> int:
+    """Return the seed of a trial."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def run(method: str, space: str, data: Data, out: Path, seed: int, plan: Plan) -> None:
+    """Search, and train the front; see the head of this file.
+
+    Args:
+        method: one of `METHODS`.
+        space: one of `SPACES`.
+        data: the images.
+        out: directory of the logs and of the methods' own files.
+        seed: seed of the run.
+        plan: how long it takes.
+    """
+    name = f"{space}-{method}-{seed}"
+    log, description = out / f"{name}.jsonl", {"space": space, "method": method, "seed": seed, **asdict(plan)}
+    out.mkdir(parents=True, exist_ok=True)
+    records = read_log(log, description)
+    evaluator = Evaluator(SPACES[space](), data, plan.images, seed)
+    trials = [r for r in records if r["kind"] in (TRIAL, FAILED)]
+    earlier = trials[-1]["seconds"] if trials else 0.0
+    start = time.monotonic() - earlier
+    chosen: Method = CLASSES[method](evaluator, out / name, seed)
+    while earlier < 60 * plan.minutes:
+        architecture, values = chosen.next(len(trials))
+        earlier = time.monotonic() - start
+        kind = TRIAL if values else FAILED
+        record = {"kind": kind, "seconds": round(earlier, 2), "architecture": str(architecture), **values}
+        append_records(log, [description | record])
+        trials.append(record)
+        print(f"{earlier:6.0f} s  {architecture}  {described(values)}", flush=True)
+    finished = {r["architecture"] for r in records if r["kind"] == FINAL}
+    for record in spaced(front_of(in_time(trials, plan.minutes)), plan.max_front):
+        if record["architecture"] not in finished:
+            architecture = evaluator.space.parse(record["architecture"])
+            tested = evaluator.test_accuracy(architecture, trial_seed(seed, 0), plan.final_epochs)
+            final = {"kind": FINAL, "architecture": record["architecture"], "test_accuracy": tested}
+            append_records(log, [description | final | {LATENCY: record[LATENCY]}])
+            described_values = described({ACCURACY: tested, LATENCY: record[LATENCY]})
+            print(f"   final  {record['architecture']}  {described_values}", flush=True)
+
+
+def described(values: Mapping[str, float]) -> str:
+    """Return values as text."""
+    return f"{values[ACCURACY]:.1f} %  {values[LATENCY]:.2f} ms" if values else "failed"
+
+
+def read_log(path: Path, description: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the records of a log.
+
+    Raises:
+        ValueError: it is of a run with other arguments.
+    """
+    records = [json.loads(line) for line in read_lines(path)[0]]
+    for record in records:
+        if different := [key for key, value in description.items() if record.get(key) != value]:
+            raise ValueError(f"{path} is of a run with another {different[0]}: choose another directory")
+    return records
+
+
+def in_time(trials: Sequence[Mapping[str, Any]], minutes: float) -> list[Mapping[str, Any]]:
+    """Return the trials that did not fail and ended in time."""
+    return [t for t in trials if t["kind"] == TRIAL and t["seconds"] <= 60 * minutes]
+
+
+def front_of(trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the trials on the Pareto front, the fastest network first."""
+    values = np.array([[trial[name] for name in OBJECTIVES] for trial in trials]).reshape(-1, 2)
+    rows = np.flatnonzero(nondominated(values, OBJECTIVES))
+    return sorted((trials[i] for i in rows), key=lambda trial: trial[LATENCY])
+
+
+def spaced(front: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
+    """Return at most as many trials of a front, evenly spaced and with its ends."""
+    positions = np.linspace(0, len(front) - 1, min(count, len(front))).round().astype(int)
+    return [front[i] for i in positions]
+
+
+def summary(out: Path) -> None:
+    """Print for each log the hypervolume of its trials and of its final networks.
+
+    The reference point is the accuracy of guessing, and the longest latency of all logs.
+    """
+    logs = {
+        path.stem: [json.loads(line) for line in read_lines(path)[0]] for path in sorted(out.glob("*.jsonl"))
+    }
+    for space in SPACES:
+        of_space = {name: records for name, records in logs.items() if name.startswith(f"{space}-")}
+        longest = max(
+            (r[LATENCY] for records in of_space.values() for r in records if LATENCY in r), default=0.0
+        )
+        for name, records in of_space.items():
+            trials = in_time([r for r in records if r["kind"] != FINAL], records[0]["minutes"])
+            final = [(r["test_accuracy"], r[LATENCY]) for r in records if r["kind"] == FINAL]
+            values = [(r[ACCURACY], r[LATENCY]) for r in trials]
+            searched, tested = (
+                hypervolume(np.array(points).reshape(-1, 2), OBJECTIVES, (10.0, longest)) / (90 * longest)
+                for points in (values, final)
+            )
+            best = max((a for a, _ in final), default=float("nan"))
+            print(
+                f"{name}: {len(trials)} trials, hypervolume {searched:.4f}; {len(final)} networks of the"
+                f" front tested, hypervolume {tested:.4f}, best accuracy {best:.2f} %"
+            )
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, help="directory cifar-10-batches-py")
+    parser.add_argument("out", type=Path, help="directory of the logs")
+    parser.add_argument("--method", choices=METHODS, default=METHODS[0])
+    parser.add_argument("--space", choices=tuple(SPACES), default="mobilenets")
+    parser.add_argument("--minutes", type=float, default=120, help="time of the search")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", type=int, default=4000, help="training images of a trial")
+    parser.add_argument("--final-epochs", type=int, default=10, help="epochs of the networks of the front")
+    parser.add_argument("--max-front", type=int, default=8, help="networks of the front that are tested")
+    parser.add_argument("--summary", action="store_true", help="only print the results of all logs")
+    options = parser.parse_args()
+    if not options.summary:
+        torch.set_num_threads(1)
+        plan = Plan(options.minutes, options.images, options.final_epochs, options.max_front)
+        data = load_data(options.data)
+        run(options.method, options.space, data, options.out, options.seed, plan)
+    summary(options.out)
+
+
+if __name__ == "__main__":
+    main()
