@@ -238,6 +238,7 @@ def _train(
 ) -> None:
     """Run a study, and print its front."""
     from nas_rlm.study.evaluation import load_evaluation
+    from nas_rlm.study.optimization import TrialsFailed
     from nas_rlm.study.study import Study
 
     load_evaluation(training.train)  # an error in it leaves no run directory behind
@@ -245,16 +246,21 @@ def _train(
     study = Study(space, objectives, out, predicted=training.predicted, budgets=budgets, **settings)
     if data and not study.trials:
         study.add_table(data)
-    study.optimize(
-        training.train,
-        training.trials or (None if training.cost else DEFAULT_TRIALS),
-        cost=training.cost or None,
-        workers=training.workers,
-        time_limit=training.time_limit or None,
-        retries=training.retries,
-        ray=ray,
-        progress=True,
-    )
+    try:
+        study.optimize(
+            training.train,
+            training.trials or (None if training.cost else DEFAULT_TRIALS),
+            cost=training.cost or None,
+            workers=training.workers,
+            time_limit=training.time_limit or None,
+            retries=training.retries,
+            ray=ray,
+            progress=True,
+        )
+    except TrialsFailed as error:
+        raise ValueError(
+            f"{error}: see {out / 'trials'}; mend the training function, and use a new --out"
+        ) from None
     trials, front = study.trials, study.front
     num_complete = sum(trial.state == "complete" for trial in trials)
     failed = [trial for trial in trials if trial.state == "failed"]

@@ -55,6 +55,13 @@ def test_search_trains_networks_and_continues(command, tmp_path, capsys):
     assert "the training failed: RuntimeError: diverged" in refused(capsys, "retrain", run, "--trial", "1")
 
 
+def test_a_training_function_that_always_fails_ends_the_search(command, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("def train(trial):\n    raise RuntimeError('no data')\n")
+    message = refused(capsys, *command, "--trials", "12")
+    assert "the first 10 trials failed, the last one with RuntimeError: no data" in message
+    assert len(Study.load(tmp_path / "run").trials) == 10
+
+
 def test_labels_are_the_first_trials(command, tmp_path):
     rows = [Row("nasbench201", name, {"accuracy": 60.0 + i}) for i, name in enumerate(ARCHS)]
     write(tmp_path / "table.parquet", rows)
