@@ -73,10 +73,16 @@ def finetune(
     from nas_rlm.data import read
     from nas_rlm.data.splits import sample_by_space
     from nas_rlm.model.directories import saved_objectives
+    from nas_rlm.utils.validation import is_objective_name
 
     if objectives and new_objective:
         raise ValueError(
             f"--objectives {','.join(objectives)} and --new-objective {new_objective}: expected one of them"
+        )
+    if new_objective and not is_objective_name(new_objective):
+        raise ValueError(
+            f"--new-objective {new_objective!r}: expected one name without commas and spaces, such as"
+            " latency/mybox"
         )
     unknown = [name for name in maximise if name not in (*objectives, new_objective)]
     if unknown:

@@ -58,7 +58,8 @@ class KnownDevice:
         description: what it is; empty for devices that nas-rlm has no description of.
         device_class: its class, such as `desktop GPU`; empty without a description.
         quantity: the unit, and what a latency is the time of, see `nas_rlm.data.device_names.quantity_of`.
-        any_network: whether a layer surrogate predicts networks of any family.
+        any_network: whether networks of no space are predicted, by a layer surrogate or by a surrogate that
+            learnt from such networks.
         sources: the networks that it was learnt from, by space.
     """
 
@@ -113,6 +114,7 @@ def known_devices(rlm: RLM | str | os.PathLike[str] = "nas") -> list[KnownDevice
         }
         sources = [_source(rlm, space, objective, surrogate) for space, surrogate in by_space.items()]
         any_network = any(isinstance(surrogate, LayerSurrogate) for surrogate in by_space.values())
+        any_network |= isinstance(by_space.get(""), LatencySurrogate | DeviceTransfer)
         known = tuple([source for source in sources if source])
         described = describe_device(name), device_class(name), quantity_of(objective)
         devices.append(KnownDevice(objective, name, *described, any_network, known))

@@ -56,6 +56,8 @@ class Config:
 
     def __post_init__(self) -> None:
         positive = ("vocab_size", "size", "max_length", "exponent_digits", "mantissa_digits")
+        if not isinstance(self.objectives, tuple) or not all(isinstance(o, str) for o in self.objectives):
+            raise ValueError(f"objectives is {self.objectives!r}: expected a list of names")
         if not isinstance(self.encoder, str):
             raise ValueError(f"encoder is {self.encoder!r}: expected a name")
         for name in (*positive, *(["encoder_width"] if self.encoder else [])):

@@ -201,11 +201,13 @@ def default_objectives(rlm: RLM, space: str = "") -> tuple[str, ...]:
         space: name of the space; empty for networks of no space, whose accuracies no model knows.
 
     Returns:
-        The objectives, in the order of the model. Without a layer surrogate, the latencies are those that
-        the model was trained on in the space.
+        The objectives, in the order of the model. Latencies that the model learnt from networks of the space
+        are among them for no space, and where there is no layer surrogate.
     """
     trained = rlm.trained_on[space].objectives if space in rlm.trained_on else ()
-    latencies = rlm.latencies_of_any_network or {name for name in trained if name.startswith("latency/")}
+    latencies = set(rlm.latencies_of_any_network)
+    if not (space and latencies):
+        latencies |= {name for name in trained if name.startswith("latency/")}
     chosen = {*latencies, *(name for name in trained if space and is_accuracy(name))}
     return tuple([name for name in rlm.objectives if name in chosen])
 

@@ -53,6 +53,15 @@ def is_whole_number(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def is_objective_name(name: str) -> bool:
+    """Return whether a name can be given on a command line, such as accuracy or latency/pixel3.
+
+    Args:
+        name: the name, of words between slashes, without commas and spaces.
+    """
+    return all(name.split("/")) and "," not in name and not any(map(str.isspace, name))
+
+
 def check_objective_names(objectives: Sequence[str]) -> None:
     """Check that objectives are a non-empty list of distinct names.
 

@@ -40,6 +40,9 @@ def test_bad_objectives_of_finetune_are_refused(tmp_path, model, table, capsys):
         ("--new-objective", "latency/pixel3"): f"{table} has latency/toaster instead: --new-objective"
         " latency/toaster learns it by its own name",
         ("--new-objective", "latency/x", "--objectives", "accuracy"): "expected one of them",
+        ("--new-objective", "latency/x,latency/y"): "expected one name without commas and spaces",
+        ("--new-objective", "latency/"): "expected one name without commas and spaces",
+        ("--new-objective", "latency/my box"): "expected one name without commas and spaces",
         (): "nothing to learn: expected --objectives, or --new-objective",
         ("--objectives", "accuracy", "--learn", "encoder"): "no part 'encoder' of a network",
     }

@@ -162,12 +162,20 @@ def test_a_damaged_config_is_rejected(checkpoint, text):
         RLM.load(checkpoint)
 
 
-def test_a_config_with_an_invalid_size_is_rejected(checkpoint):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("size", 0, "size is 0: expected an integer"),
+        ("objectives", None, "objectives is None: expected a list of names"),
+        ("objectives", ["accuracy", 3], "expected a list of names"),
+    ],
+)
+def test_a_config_with_an_invalid_value_is_rejected(checkpoint, name, value, message):
     path = checkpoint / "config.json"
     saved = json.loads(path.read_text())
-    saved["network"]["size"] = 0
+    saved["network"][name] = value
     path.write_text(json.dumps(saved))
-    with pytest.raises(ValueError, match="size is 0: expected an integer"):
+    with pytest.raises(ValueError, match=message):
         RLM.load(checkpoint)
 
 

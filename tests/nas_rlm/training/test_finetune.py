@@ -12,6 +12,7 @@ from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.devices.known import known_devices
 from nas_rlm.metrics import spearman
 from nas_rlm.model.batching import TruncationWarning
+from nas_rlm.reports.comparison import default_objectives
 from nas_rlm.surrogates import calibration
 from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE
@@ -337,6 +338,8 @@ def test_a_new_device_like_a_known_one_is_learned_from_few_networks(shipped_rlm,
     )
     (device,) = (d for d in known_devices(again) if d.objective == "latency/mine")
     assert device.sources[0].labels == 12
+    assert device.any_network
+    assert "latency/mine" in default_objectives(again)
     assert device.sources[0].relative_error < 0.1
     assert known in again.objectives
 
