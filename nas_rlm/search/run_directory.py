@@ -231,9 +231,11 @@ def check_search(directory: Path, settings: SearchSettings, resume: bool) -> Non
         may_differ = ("location",) if settings.device else ("location", "generations")
         for name in (f.name for f in fields(SearchSettings) if f.name not in may_differ):
             if getattr(existing, name) != getattr(settings, name):
+                is_model = name == "model"
+                parts = ", fingerprints of model, space, user functions and --data" if is_model else ""
                 raise ValueError(
                     f"{directory} holds another search, with {name} {getattr(existing, name)!r} instead of"
-                    f" {getattr(settings, name)!r}: choose another directory"
+                    f" {getattr(settings, name)!r}{parts}: choose another directory"
                 )
         if existing.generations > settings.generations:
             raise ValueError(

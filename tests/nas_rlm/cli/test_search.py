@@ -177,7 +177,9 @@ def test_labels_replace_predictions(tmp_path, model, capsys):
     assert main([*command, *data, "--out", str(out), "--resume"]) == 0
     assert {n: (out / n).read_bytes() for n in kept} == kept
     write(tmp_path / "mine.parquet", held[:2])
-    assert "holds another search, with model" in refused(capsys, *command, *data, "--out", out, "--resume")
+    message = refused(capsys, *command, *data, "--out", out, "--resume")
+    assert "holds another search, with model" in message
+    assert "fingerprints of model, space, user functions and --data" in message
 
 
 @pytest.mark.parametrize(
