@@ -27,7 +27,7 @@ FENCED = RawFencedCodeBlockLexer(re.compile(r" *(?P<language>\w+)(?P<options>[^\
 TITLE = re.compile(r'title="([^"]+)"')
 SKIP = re.compile(r"<!--\s*skip:\s*(.+?)\s*-->\s*\Z")
 LONG = "long"
-SECONDS, LONG_SECONDS = 120, 3600
+SECONDS, LONG_SECONDS = 300, 3600
 
 
 def run_shell(example: Example) -> str | None:

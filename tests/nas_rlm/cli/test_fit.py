@@ -82,8 +82,8 @@ def test_texts_need_a_model_and_no_architectures(model, data, capsys):
 def test_models_of_texts_and_of_networks_are_not_exchanged(model, data, tiny_checkpoint, tmp_path, capsys):
     texts = ("predict", "--texts", str(data), "--model", str(tiny_checkpoint), "--objectives", "accuracy")
     assert "reads networks or programs: --texts needs a model that fit wrote" in refused(capsys, *texts)
-    (tmp_path / "a.onnx").write_bytes(b"")
-    files = ("predict", str(tmp_path / "a.onnx"), "--model", str(model), "--objectives", "loss")
+    assert main(["export", "--space", "nasbench201", "--sample", "1", "--out", str(tmp_path / "one")]) == 0
+    files = ("predict", str(tmp_path / "one" / "000.onnx"), "--model", str(model), "--objectives", "loss")
     assert "was fitted to texts: give --texts FILE instead of files" in refused(capsys, *files)
     size = ("fit", str(data), "--target", "loss", "--size", "100", "--out", str(tmp_path / "m"))
     assert "size is 100: expected at most 16" in refused(capsys, *size)
