@@ -148,7 +148,7 @@ class DeviceTransfer:
         return stds
 
     @cached_property
-    def _usual_stds(self) -> np.ndarray:
+    def _model_stds(self) -> np.ndarray:
         """Median standard deviation for a labelled network by the own surrogate and each line, [1 + R]."""
         return np.array([np.median(self.own.left_out_stds), *self._line_stds])
 
@@ -158,7 +158,7 @@ class DeviceTransfer:
         means = np.vstack([self.own.log_left_out, self.left_out])
         of_lines = np.broadcast_to(self._line_stds[:, None], self.left_out.shape)
         stds = np.vstack([self.own.left_out_stds, of_lines])
-        return mixture(self.weights, means, stds, self._usual_stds)
+        return mixture(self.weights, means, stds, self._model_stds)
 
     @cached_property
     def _std_factor(self) -> float:
@@ -196,7 +196,7 @@ class DeviceTransfer:
         further = np.sqrt(np.maximum(stds**2 - self.usual_stds[:, None] ** 2, 0))
         all_stds = np.vstack([own.std, np.hypot(self._line_stds[:, None], further)])
         means = np.vstack([own.mean, lines])
-        mean, std = mixture(self.weights, means, all_stds, self._usual_stds)
+        mean, std = mixture(self.weights, means, all_stds, self._model_stds)
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(LogTransform(), mean, std * self._std_factor, temperature)
 
