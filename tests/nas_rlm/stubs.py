@@ -71,6 +71,11 @@ class StubPredictor:
         return medians + scale * (0.8 * shared + 0.6 * own)
 
 
+def device_latency(name):
+    """The latency of a cell on a device on which convolutions cost most."""
+    return 1.0 + 5 * name.count("3x3") + 2 * name.count("1x1") + 0.1 * name.count("skip")
+
+
 def counted_cells(n, seed=0):
     """Cells whose accuracy is a function of two counts."""
     rng = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from nas_rlm.search.run_directory import open_log
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
-from tests.nas_rlm.stubs import StubPredictor
+from tests.nas_rlm.stubs import StubPredictor, device_latency
 
 SPACE = search_spaces.get("nasbench201")
 LATENCY = "latency/onnxruntime-cpu-1t"
@@ -37,23 +37,9 @@ class Model(StubPredictor):
         return np.sort(super().predict(*args, **kwargs), axis=-1)
 
 
-class Box:
-    """A device on which convolutions cost most, and on which some networks do not run."""
-
-    def __init__(self, broken=(), ends=10**9):
-        self.broken, self.ends, self.batches = broken, ends, []
-
-    def latency(self, name):
-        return 1.0 + 5 * name.count("3x3") + 2 * name.count("1x1") + 0.1 * name.count("skip")
-
-    def __call__(self, names):
-        self.batches.append(list(names))
-        if len(self.batches) > self.ends:
-            raise KeyboardInterrupt
-        return [
-            Row("nasbench201", n, {} if any(b in n for b in self.broken) else {LATENCY: self.latency(n)})
-            for n in names
-        ]
+def measure(names):
+    """Rows with the latencies of cells."""
+    return [Row("nasbench201", name, {LATENCY: device_latency(name)}) for name in names]
 
 
 @pytest.fixture(autouse=True)
@@ -74,19 +60,19 @@ def test_an_active_search_cannot_be_resumed_with_more_generations(tmp_path):
 
 
 def test_surrogates_of_other_devices_are_sources():
-    box, rng = Box(), np.random.default_rng(5)
-    rows = box([str(SPACE.sample(rng)) for _ in range(60)])
+    rng = np.random.default_rng(5)
+    rows = measure([str(SPACE.sample(rng)) for _ in range(60)])
     rows = [Row(r.space, r.arch_str, {"latency/pixel3": 3 * r.targets[LATENCY]}) for r in rows]
     surrogate = make_surrogate(
         Model([fit_graph_surrogate(graph_features_of_space("nasbench201"), rows, ["latency/pixel3"])])
     )
     assert not surrogate.is_ready
-    surrogate.update(box(initial_design(surrogate, SETTINGS, 12)))
+    surrogate.update(measure(initial_design(surrogate, SETTINGS, 12)))
     assert surrogate.is_ready
     assert len(surrogate.surrogates[LATENCY].graph_features.sources) == 1
     batches = list({str(SPACE.sample(rng)) for _ in range(50)} - surrogate.measurements.keys())
     medians = current_result(surrogate, SETTINGS, batches).medians[:, 1]
-    true = np.array([box.latency(name) for name in batches])
+    true = np.array([device_latency(name) for name in batches])
     assert np.median(np.abs(medians / true - 1)) < 0.1
 
 
@@ -128,7 +114,7 @@ def test_repeated_proposals_approach_the_front():
 
     def rows(names):
         predictions = zip(names, model.medians(names, ["accuracy"])[:, 0].tolist(), strict=True)
-        return [Row("nasbench201", n, {"accuracy": a, LATENCY: Box().latency(n)}) for n, a in predictions]
+        return [Row("nasbench201", n, {"accuracy": a, LATENCY: device_latency(n)}) for n, a in predictions]
 
     surrogate = OnlineSurrogate(CachedPredictor(model, SPACE), objectives, {})
     while len(surrogate.measurements) < 40:
@@ -148,13 +134,13 @@ def test_repeated_proposals_approach_the_front():
 
 
 def test_samples_of_measured_networks_are_constant():
-    box, surrogate = Box(), make_surrogate()
+    surrogate = make_surrogate()
     names = initial_design(surrogate, SETTINGS, 12)
-    surrogate.update(box(names))
+    surrogate.update(measure(names))
     new = [str(SPACE.sample(np.random.default_rng(9)))]
     samples = surrogate.sample(SPACE, [SPACE.parse(n) for n in names[:2] + new], SETTINGS.all_objectives, 32)
     assert samples.shape == (3, 32, 2)
-    assert (samples[0, :, 1] == box.latency(names[0])).all()
+    assert (samples[0, :, 1] == device_latency(names[0])).all()
     assert samples[2, :, 1].std() > 0
     assert samples[0, :, 0].std() > 0
 
