@@ -210,9 +210,12 @@ class FidelitySurrogate(OnlineSurrogate):
         self, graph_features: GraphFeatures, features: Tensor, values: np.ndarray, name: str
     ) -> GraphSurrogate:
         if not graph_features.given:
-            return fit_features(graph_features, features, values[:, None], [name], weighted=False)
+            return fit_features(
+                graph_features, features, values[:, None], [name], weighted=False, are_selected=True
+            )
         views = (*VIEWS, GENOME_VIEW) if graph_features.group_sizes[GENOME] else VIEWS
-        return GraphSurrogate.fit(graph_features, features, values[:, None], [name], views)
+        labels = values[:, None]
+        return GraphSurrogate.fit(graph_features, features, labels, [name], views, keeps_distances=True)
 
     def _definition(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
         """The graph features of all budgets, selected at the first call."""

@@ -249,7 +249,9 @@ class OnlineSurrogate:
                 fitted = complete.without_unlikely_models()
             else:
                 labels = values[:count, None]
-                fitted = fit_features(features, inputs, labels, [objective], weighted=False)
+                fitted = fit_features(
+                    features, inputs, labels, [objective], weighted=False, are_selected=True
+                )
                 fitted = fitted.conditioned(inputs, labels)
             self._fitted[objective] = count, fitted
         if len(rows) == count:

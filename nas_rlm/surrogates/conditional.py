@@ -27,7 +27,12 @@ from nas_rlm.surrogates.gaussian_process import leave_one_out
 from nas_rlm.surrogates.graph_surrogate import GRAPH_GROUPS, MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.predictive import MIN_LABELS, NormalScoreTransform, PredictiveDistribution
+from nas_rlm.surrogates.predictive import (
+    MIN_LABELS,
+    FittedTransform,
+    NormalScoreTransform,
+    PredictiveDistribution,
+)
 from nas_rlm.surrogates.transfer import SourceSurrogate
 
 # Given numbers are in the group TRANSFER, which each view has; the last view has nothing else.
@@ -227,7 +232,7 @@ def given_transform(name: str, values: np.ndarray) -> NormalScoreTransform:
     return NormalScoreTransform(values[np.isfinite(values)], kind.maximum, minimum=kind.minimum)
 
 
-def given_scores(transform: NormalScoreTransform, values: np.ndarray) -> np.ndarray:
+def given_scores(transform: FittedTransform, values: np.ndarray) -> np.ndarray:
     """Return the scores of given numbers, with bounds, since the slope of the tails may be 0."""
     low, high = transform.scores.min() - MAX_EXTRAPOLATION, transform.scores.max() + MAX_EXTRAPOLATION
     return np.clip(transform.forward(values), low, high)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha
-from nas_rlm.surrogates.predictive import NormalScoreTransform
+from nas_rlm.surrogates.predictive import FittedTransform
 
 NUM_FOLDS = 5
 NUM_BOOTSTRAPS = 300  # of the errors in cross-validation
@@ -132,7 +132,7 @@ def training_folds(num_labels: int) -> Tensor:
 
 
 def cross_validate(
-    features: Tensor, transform: NormalScoreTransform, hyperparameters: Tensor, num_linear: int
+    features: Tensor, transform: FittedTransform, hyperparameters: Tensor, num_linear: int
 ) -> MixtureWeights:
     """Return weights and the scale of intervals of Gaussian processes.
 

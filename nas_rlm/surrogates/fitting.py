@@ -504,8 +504,11 @@ def fit_features(
     values: np.ndarray,
     objectives: Sequence[str],
     weighted: bool = True,
+    are_selected: bool = False,
 ) -> GraphSurrogate:
     """Fit one graph surrogate, with several weighted views of the features where labels are few.
+
+    Few labels keep their distances, see `RobustTransform`.
 
     Args:
         graph_features: definition of the D features.
@@ -513,11 +516,12 @@ def fit_features(
         values: labels of K objectives, float64 [M, K], NaN where a network is not labelled.
         objectives: names of K objectives.
         weighted: weight the views by cross-validation, which takes most of the time.
+        are_selected: whether a search selected the networks; then many labels keep their distances too.
     """
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
     views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
     if is_few and graph_features.group_sizes[GENOME]:
         views = (*views, GENOME_VIEW)
     return GraphSurrogate.fit(
-        graph_features, features, values, objectives, views, weighted=is_few and weighted
+        graph_features, features, values, objectives, views, is_few and weighted, is_few or are_selected
     )

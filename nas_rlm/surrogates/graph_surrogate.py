@@ -44,8 +44,10 @@ from nas_rlm.surrogates.gaussian_process import (
 from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
+    FittedTransform,
     NormalScoreTransform,
     PredictiveDistribution,
+    RobustTransform,
 )
 from nas_rlm.surrogates.transfer import (
     SourceSurrogate,
@@ -89,6 +91,7 @@ class GraphSurrogate:
         others: labels of objectives that other surrogates predict, by name, float64 [M], NaN where a network
             has none; see `nas_rlm.surrogates.conditional`.
         sizes: sizes of the labelled networks, where they need not be of one space.
+        keeps_distances: whether scores of labels keep distances instead of ranks, see `RobustTransform`.
     """
 
     graph_features: GraphFeatures
@@ -102,6 +105,7 @@ class GraphSurrogate:
     evidence: Mapping[str, MixtureWeights] = field(default_factory=dict)
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
     sizes: NetworkSizes | None = None
+    keeps_distances: bool = False
 
     @classmethod
     def fit(
@@ -112,6 +116,7 @@ class GraphSurrogate:
         objectives: Sequence[str],
         views: Sequence[Collection[int]] = (GRAPH_GROUPS,),
         weighted: bool = False,
+        keeps_distances: bool = False,
     ) -> GraphSurrogate:
         """Fit a surrogate to labelled networks.
 
@@ -124,9 +129,13 @@ class GraphSurrogate:
                 that it uses, see `nas_rlm.surrogates.features`; by default one, with all groups.
             weighted: weight the Gaussian processes and scale their intervals by cross-validation, which takes
                 `NUM_FOLDS` more fits; see `nas_rlm.surrogates.evidence`.
+            keeps_distances: whether scores of labels keep distances instead of ranks; for labels that a
+                search selected.
         """
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
-        unfitted = cls(graph_features, features, values, tuple(objectives), {}, {})
+        unfitted = cls(
+            graph_features, features, values, tuple(objectives), {}, {}, keeps_distances=keeps_distances
+        )
         hyperparameters, evidence = {}, {}
         num_linear = graph_features.num_linear
         for name, labelled in zip(objectives, unfitted._labelled, strict=True):
@@ -186,17 +195,20 @@ class GraphSurrogate:
         return [np.flatnonzero(np.isfinite(column)) for column in self.values.T]
 
     @cached_property
-    def transforms(self) -> dict[str, NormalScoreTransform]:
-        """For each objective, the transform between values and normal scores."""
+    def transforms(self) -> dict[str, FittedTransform]:
+        """For each objective, the transform between values and scores."""
         return {
-            name: NormalScoreTransform(
-                column[labelled],
-                _maximum(name, column[labelled]),
-                use_logs=name.startswith(LATENCY_PREFIX) and len(labelled) <= MAX_TRANSFER_LABELS,
-                minimum=kind_of(name).minimum,
-            )
+            name: self._transform_of(name, column[labelled])
             for name, column, labelled in zip(self.objectives, self.values.T, self._labelled, strict=True)
         }
+
+    def _transform_of(self, name: str, labels: np.ndarray) -> FittedTransform:
+        """The transform of an objective's labels, float64 [M]."""
+        maximum, minimum = _maximum(name, labels), kind_of(name).minimum
+        use_logs = name.startswith(LATENCY_PREFIX) and len(labels) <= MAX_TRANSFER_LABELS
+        if self.keeps_distances and not use_logs:
+            return RobustTransform(labels, maximum, minimum)
+        return NormalScoreTransform(labels, maximum, use_logs, minimum)
 
     @cached_property
     def _gaussian_processes(self) -> dict[str, list[GaussianProcess]]:
@@ -377,6 +389,7 @@ class GraphSurrogate:
                 if name in self.objectives
             },
             **({"sizes": self.sizes.description()} if self.sizes else {}),
+            **({"keeps_distances": True} if self.keeps_distances else {}),
         }
 
     @classmethod
@@ -435,6 +448,7 @@ class GraphSurrogate:
             evidence,
             labels_from_saved(tensors, description, m),
             NetworkSizes.from_saved(description["sizes"]) if "sizes" in description else None,
+            bool(description.get("keeps_distances", False)),
         )
 
 

@@ -1,4 +1,4 @@
-"""Predictive distributions of surrogates, and the normal-score transform of their values."""
+"""Predictive distributions of surrogates, and the transforms between values and scores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 
 MIN_LABELS = 10  # labels of an objective that a surrogate needs
 TAIL_SHARE = 0.1  # share of the distinct values that sets the slope beyond the smallest and the largest
+LINEAR_RANGE = 2.0  # deviations from the median up to which a robust transform is linear
+MAX_EXPONENT = 50.0  # avoids overflow far beyond the observed values
 EPSILON = 1e-6
 # Temperatures for few labels: of network and surrogate combined, whose errors are correlated, and of the
 # network's own logits within that combination.
@@ -28,6 +30,18 @@ class ScoreTransform(Protocol):
 
     def inverse(self, scores: np.ndarray) -> np.ndarray:
         """Map scores to values, in the shape of the scores."""
+
+
+class FittedTransform(ScoreTransform, Protocol):
+    """A transform that observed values define.
+
+    Attributes:
+        observed: the values, float64 [M].
+        scores: their scores, float64 [M], with mean 0 and deviation about 1.
+    """
+
+    observed: np.ndarray
+    scores: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,62 @@ class NormalScoreTransform:
         """Return the slope of the values over the scores between two observed values."""
         ends = [first, last]
         return float(np.diff(self._knots[ends])[0] / np.diff(self._knot_scores[ends])[0])
+
+
+class RobustTransform:
+    """Map values to scores that keep distances: linear around the median, logarithmic far from it.
+
+    A search needs it: what it selects has nearly equal values, which ranks would spread over half of the
+    scores, so that predictions above the best value would be close to it. Outliers, such as trainings that
+    failed, stay apart from the other values and have little weight.
+
+    Examples:
+        >>> import numpy as np
+        >>> transform = RobustTransform(np.array([10.0, 90.0, 92.0, 93.0, 94.0]))
+        >>> transform.inverse(transform.scores).round(6)
+        array([10., 90., 92., 93., 94.])
+
+    Args:
+        observed: the values that define the transform, float64 [M].
+        maximum: the largest possible value.
+        minimum: the smallest possible value. Half of the smallest observed value bounds the values as well if
+            it is positive.
+
+    Attributes:
+        observed: the values that define the transform, float64 [M].
+        scores: scores of these values, float64 [M].
+    """
+
+    def __init__(self, observed: np.ndarray, maximum: float = math.inf, minimum: float = -math.inf) -> None:
+        self.observed = observed
+        self._bounds = observed.min() / 2 if observed.min() > 0 else minimum, maximum
+        self._median = float(np.median(observed))
+        # The half of the values with the smaller deviation sets the scale: the other one has the outliers.
+        halves = observed[observed >= self._median], observed[observed <= self._median]
+        deviations = [float(np.sqrt(np.square(half - self._median).mean())) for half in halves]
+        self._deviation = min((d for d in deviations if d > 0), default=1.0)
+        relative = self._compress(observed)
+        self._mean, self._std = float(relative.mean()), float(relative.std()) or 1.0
+        self.scores = self.forward(observed)
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Map values to scores, in the shape of the values."""
+        scores: np.ndarray = (self._compress(values) - self._mean) / self._std
+        return scores
+
+    def inverse(self, scores: np.ndarray) -> np.ndarray:
+        """Map scores to values, in the shape of the scores."""
+        relative = scores * self._std + self._mean
+        beyond = np.clip(np.abs(relative) - LINEAR_RANGE, 0, MAX_EXPONENT)
+        relative = np.clip(relative, -LINEAR_RANGE, LINEAR_RANGE) + np.sign(relative) * np.expm1(beyond)
+        return np.clip(self._median + self._deviation * relative, *self._bounds)
+
+    def _compress(self, values: np.ndarray) -> np.ndarray:
+        """Deviations from the median, of which those beyond the linear range are logarithmic."""
+        relative = (values - self._median) / self._deviation
+        beyond = np.clip(np.abs(relative) - LINEAR_RANGE, 0, None)
+        compressed: np.ndarray = np.clip(relative, -LINEAR_RANGE, LINEAR_RANGE)
+        return compressed + np.sign(relative) * np.log1p(beyond)
 
 
 def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:

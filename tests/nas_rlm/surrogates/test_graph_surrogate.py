@@ -31,6 +31,27 @@ def test_predictions_for_new_networks(graph_features):
     assert (drawn.std(0) > 0).all()
 
 
+def test_with_distances_better_networks_than_all_labelled_ones_are_expected(graph_features):
+    """As in a search, most of the labels are nearly equal; the best networks of the space are beyond them."""
+    ordered = sorted(rows(300), key=lambda row: row.targets["accuracy"])
+    labelled, better = ordered[:180:12] + ordered[180:220], ordered[240:]
+    values = np.array([[row.targets["accuracy"]] for row in labelled])
+    features, inputs = graph_features.of_rows(labelled), graph_features.of_rows(better)
+    true = np.array([row.targets["accuracy"] for row in better])
+    ranks, distances = (
+        GraphSurrogate.fit(graph_features, features, values, ["accuracy"], keeps_distances=keeps)
+        for keeps in (False, True)
+    )
+    high = [found.predict(inputs, "accuracy").quantiles([0.9])[:, 0] for found in (ranks, distances)]
+    assert (high[0] < true).all()
+    assert (high[1] > true).mean() > 0.8
+    restored = GraphSurrogate.from_saved(distances.tensors(), distances.description())
+    assert restored.keeps_distances
+    assert restored.predict(inputs, "accuracy").median == pytest.approx(
+        distances.predict(inputs, "accuracy").median, rel=1e-4
+    )
+
+
 def test_a_surrogate_without_some_objectives(graph_features):
     both = [replace(r, targets={**r.targets, "latency/a": 1.0 + i}) for i, r in enumerate(rows(30))]
     found = fit_graph_surrogate(graph_features, both, ["accuracy", "latency/a"])

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm
 
-from nas_rlm.surrogates.predictive import NormalScoreTransform, PredictiveDistribution
+from nas_rlm.surrogates.predictive import NormalScoreTransform, PredictiveDistribution, RobustTransform
 
 
 def test_interval_probabilities_are_those_of_the_normal_distribution():
@@ -46,3 +48,36 @@ def test_values_below_zero_have_a_transform(minimum):
     below = transform.inverse(np.array([-2.0, -9.0]))
     assert max(minimum, -100) <= below[1] < below[0] < -2.5
     assert NormalScoreTransform(np.array([0.0, 1.0]), minimum=0.0).inverse(np.array([-9.0])) == [0.0]
+
+
+FINITE = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
+
+
+@given(st.lists(FINITE, min_size=1, max_size=30), st.floats(-3, 3))
+def test_a_robust_transform_is_monotone_and_has_an_inverse(values, score):
+    observed = np.array(values)
+    transform = RobustTransform(observed)
+    assert np.isfinite(transform.scores).all()
+    assert transform.inverse(transform.scores) == pytest.approx(observed, rel=1e-6, abs=1e-6)
+    order = np.argsort(observed, kind="stable")
+    assert (np.diff(transform.scores[order]) >= 0).all()
+    value = transform.inverse(np.array([score]))
+    if value > transform._bounds[0]:
+        assert transform.forward(value) == pytest.approx([score], rel=1e-6, abs=1e-6)
+
+
+def test_values_that_a_search_selected_keep_their_distances():
+    """Above 30 nearly equal best values, a score means about the same distance as among the others."""
+    accuracies = np.concatenate([np.linspace(86, 92, 30), np.linspace(92, 92.3, 30), [10.0] * 6])
+    robust, ranks = RobustTransform(accuracies, 100.0), NormalScoreTransform(accuracies, 100.0)
+    above = np.array([1.0])
+    gains = [t.inverse(t.scores.max() + above)[0] - accuracies.max() for t in (robust, ranks)]
+    assert gains[0] > 1 > 0.3 > gains[1]
+
+
+def test_outliers_stay_apart_from_the_other_values_without_setting_the_scale():
+    accuracies = np.array([10.0, 10.0, *np.linspace(88, 94, 20)])
+    transform = RobustTransform(accuracies, 100.0)
+    assert -7 < transform.scores[0] < transform.scores[2:].min() - 1
+    assert np.ptp(transform.scores[2:]) > 1.5
+    assert transform.inverse(np.array([-99.0, 99.0])) == pytest.approx([5.0, 100.0])
