@@ -1,20 +1,25 @@
 """Architectures chosen by true values: `propose` beside searches that query as many true values.
 
-A table stands for training and measuring, and all methods choose among its architectures. A suggestion of
-Optuna that is not in the table or was evaluated before is replaced by the nearest new genome.
+A table stands for training and measuring, and all methods choose among its architectures.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 import search_spaces
 from nas_rlm.benchmarks.acquisitions import select_by_scalarisation, select_optimistic
+from nas_rlm.benchmarks.gene_optimizers import (
+    GENE_OPTIMIZERS,
+    ORDERED_SPACES,
+    gene_optimizer,
+    nearest_new,
+)
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import Select, propose
@@ -29,26 +34,20 @@ from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
-from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
-from search_spaces import SearchSpace
 
-if TYPE_CHECKING:
-    import optuna
-
-PROPOSE, OPTUNA = "propose", ("tpe", "gp")
+PROPOSE = "propose"
 # By method, how `propose` selects architectures.
 SELECTIONS: Mapping[str, Select] = {
     PROPOSE: select_by_improvement,
     "optimistic": select_optimistic,
     "scalarised": select_by_scalarisation,
 }
-METHODS = (*SELECTIONS, "random", "evolution", "nsga2", *OPTUNA)
+METHODS = (*SELECTIONS, "random", "evolution", "nsga2", *GENE_OPTIMIZERS)
 COUNTS = (25, 50, 100, 200)  # evaluations after which a search is judged
 POPULATION = 10  # of evolution and NSGA-II
 # Architectures that `propose` selects at once, while there are fewer evaluations than the first number.
 BATCH_SIZES = ((1, 10), (50, 5), (100, 10), (math.inf, 20))
-ORDERED_SPACES = ("nats_size", "ofa_mbv3", "ofa_proxyless", "ofa_resnet50")  # whose genes are numbers
 REFERENCE_MARGIN = 1.1  # of the largest cost of the table, where no reference value is published
 
 Key = tuple[str, str, int, int]
@@ -133,7 +132,9 @@ class ProposalBenchmark:
         """
         if method in SELECTIONS:
             return self._propose(SELECTIONS[method], seed, count)
-        return self._optuna(method, seed, count) if method in OPTUNA else self._algorithm(method, seed, count)
+        if method in GENE_OPTIMIZERS:
+            return self._optimizer(method, seed, count)
+        return self._algorithm(method, seed, count)
 
     def evaluate(self, names: Sequence[str]) -> ProposalEvaluation:
         """Evaluate architectures in true values."""
@@ -179,60 +180,18 @@ class ProposalBenchmark:
         others = np.random.default_rng(seed).permutation(sorted(set(self.space.names).difference(found)))
         return [*found, *others.tolist()][:count]
 
-    def _optuna(self, method: str, seed: int, count: int) -> list[str]:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        samplers: dict[str, Callable[..., optuna.samplers.BaseSampler]] = {
-            "tpe": optuna.samplers.TPESampler,
-            "gp": optuna.samplers.GPSampler,
-        }
-        both = optuna.study.StudyDirection
-        directions = [both.MAXIMIZE if is_maximised(name) else both.MINIMIZE for name in self.objectives]
-        study = optuna.create_study(directions=directions, sampler=samplers[method](seed=seed))
+    def _optimizer(self, method: str, seed: int, count: int) -> list[str]:
         genomes = np.array([self.space.encode(self.space.parse(name)) for name in self.space.names])
-        is_ordered = self.space.name in ORDERED_SPACES
+        count, is_ordered = min(count, len(genomes)), self.space.name in ORDERED_SPACES
+        optimizer = gene_optimizer(method, self.space, len(self.objectives), count, seed)
         is_new = np.ones(len(genomes), dtype=bool)
         found: list[str] = []
-        for _ in range(min(count, len(genomes))):
-            trial = study.ask()
-            nearest = nearest_new(genomes, optuna_genes(trial, self.space), is_new, is_ordered)
+        for _ in range(count):
+            nearest = nearest_new(genomes, optimizer.ask(), is_new, is_ordered)
             found.append(self.space.names[nearest])
-            study.tell(trial, self.true_values.measured_values(found[-1:], self.objectives)[0].tolist())
+            values = self.true_values.measured_values(found[-1:], self.objectives)
+            optimizer.tell(minimised(values, self.objectives)[0].tolist())
         return found
-
-
-def optuna_genes(trial: optuna.Trial, space: SearchSpace[Any]) -> list[int]:
-    """Return the genome that Optuna suggests."""
-    is_ordered = space.name in ORDERED_SPACES
-    return [_suggest(trial, i, size, is_ordered) for i, size in enumerate(space.genes)]
-
-
-def nearest_new(
-    genomes: np.ndarray, genes: Sequence[int], is_new: np.ndarray, is_ordered: bool = False
-) -> int:
-    """Return the index of the nearest genome that is new, and mark it as not new.
-
-    Args:
-        genomes: int [N, G].
-        genes: the genome to which it is near.
-        is_new: bool [N], changed in place.
-        is_ordered: whether genes are numbers.
-    """
-    differences = np.abs(genomes - np.array(genes)) if is_ordered else genomes != np.array(genes)
-    nearest = int(np.where(is_new, differences.sum(1), np.inf).argmin())
-    is_new[nearest] = False
-    return nearest
-
-
-def _suggest(trial: optuna.Trial, gene: int, size: int, is_ordered: bool) -> int:
-    """The value of a gene that Optuna suggests."""
-    name = f"gene{gene}"
-    if size == 1:
-        return 0
-    if is_ordered:
-        return int(trial.suggest_int(name, 0, size - 1))
-    return int(trial.suggest_categorical(name, list(range(size))))
 
 
 def proposal_benchmark(
@@ -257,10 +216,8 @@ def proposal_benchmark(
         Objectives, method, seed and number of evaluations, and the evaluation, as soon as each is available.
 
     Raises:
-        ValueError: a method needs Optuna, which is not installed.
+        ValueError: a method needs a package that is not installed.
     """
-    if set(methods) & set(OPTUNA):
-        require("optuna", "a comparison with Optuna")
     objectives = " x ".join(benchmark.objectives)
     remaining = [
         (method, seed)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import search_spaces
-from nas_rlm.benchmarks.proposals import nearest_new, optuna_genes, without_network
+from nas_rlm.benchmarks.gene_optimizers import nearest_new, optuna_genes
+from nas_rlm.benchmarks.proposals import without_network
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose

@@ -12,6 +12,7 @@ MODULES = {  # of each extra of this package
     "onnxruntime": ("onnxruntime",),
     "optuna": ("optuna",),
     "ray": ("ray",),
+    "smac": ("smac", "ConfigSpace"),
     "timm": ("timm",),
     "triton": ("triton",),
 }

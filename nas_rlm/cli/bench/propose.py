@@ -28,7 +28,7 @@ def bench_propose(
 
     `propose` chooses ten architectures first, then five at a time up to 50, ten up to 100, and twenty. It
     uses no surrogate of the space in question. The others are random search, regularised evolution and
-    NSGA-II with ten architectures a generation, and Optuna's samplers TPE and GP. `optimistic` and
+    NSGA-II with ten architectures a generation, Optuna's samplers TPE and GP, and SMAC. `optimistic` and
     `scalarised` select as `propose` does, but by the hypervolume of optimistic quantiles, and by random
     scalarisations, instead of expected improvement. Prints the mean and the
     worst over seeds of the hypervolume relative to the table's, and of the regret in the first objective.
@@ -36,8 +36,8 @@ def bench_propose(
     Args:
         space: name of the search space.
         objectives: objectives, of which flops and params are known.
-        methods: some of propose, optimistic, scalarised, random, evolution, nsga2, tpe and gp; the last two
-            need Optuna.
+        methods: some of propose, optimistic, scalarised, random, evolution, nsga2, tpe, gp and smac; tpe and
+            gp need Optuna, and smac needs SMAC.
         seeds: number of searches of each kind, with seeds from 0.
         evaluations: evaluations of a search; it is judged after 25, 50, 100, 200 and all of them.
         rows: random rows of the table with the first objective that are used; 0 for all.

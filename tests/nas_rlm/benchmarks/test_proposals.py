@@ -5,6 +5,7 @@ import pytest
 
 from nas_rlm import RLM
 from nas_rlm.benchmarks import proposals
+from nas_rlm.benchmarks.gene_optimizers import GENE_OPTIMIZERS, SMAC
 from nas_rlm.benchmarks.proposals import METHODS, ProposalBenchmark, mean_and_worst, proposal_benchmark
 from nas_rlm.data import Table
 from nas_rlm.search import candidate_pool
@@ -39,8 +40,9 @@ SLOW = "evolution", "nsga2"
     "method", [pytest.param(m, marks=pytest.mark.long) if m in SLOW else m for m in METHODS]
 )
 def test_each_method_evaluates_different_architectures_of_the_table(method, benchmark):
-    if method in proposals.OPTUNA and not is_installed("optuna"):
-        pytest.skip("optuna is not installed")
+    extra = "smac" if method == SMAC else "optuna"
+    if method in GENE_OPTIMIZERS and not is_installed(extra):
+        pytest.skip(f"{extra} is not installed")
     names = benchmark.run(method, 0, 14)
     assert len(set(names)) == len(names) == 14 and set(names) <= set(NAMES[:40])
     assert method in (*proposals.SELECTIONS, "gp") or benchmark.run(method, 0, 14) == names
