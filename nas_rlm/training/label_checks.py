@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nas_rlm.data.tables import MIN_LATENCY_MS, Row
+from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.utils.validation import suggest
 
@@ -31,9 +31,10 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
             )
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
+            advice = f"; {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
             warnings.warn(
                 f"{ignored:,} of {len(rows):,} values of {name} are left out: they are not finite or below"
-                f" {MIN_LATENCY_MS} ms",
+                f" {MIN_LATENCY_MS} ms{advice}",
                 stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]
@@ -41,9 +42,9 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
 
 
 def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:
-    """Return a hint at the unit of latencies that are all too short; empty if there are none."""
+    """Return what may be wrong with latencies that are all too short; empty if there are none."""
     has_values = any(objective in row.targets for row in rows)
-    return "expected milliseconds, are they seconds?" if has_values else ""
+    return f"expected milliseconds, are they seconds? Otherwise {TIME_OF_A_BATCH}" if has_values else ""
 
 
 def _near_zero(objective: str) -> str:

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_known_kind, kind_of
 from nas_rlm.data.omissions import is_valid_target
-from nas_rlm.data.tables import METADATA_PREFIXES, MIN_LATENCY_MS, Row
+from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
+from nas_rlm.data.tables import METADATA_PREFIXES
 from nas_rlm.data.text_data import MISSING
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
@@ -269,6 +270,7 @@ def value_summary(rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
             line += f"; {ignored:,} are below {MIN_LATENCY_MS} ms, which models do not learn"
+            line += f": {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
         summary.append(line)
     return summary
 
@@ -361,14 +363,15 @@ def _is_unnamed_latency(column: str) -> bool:
 def _hint(column: str) -> str:
     """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
     units = [unit for word in _words(column) if (unit := _time_unit(word))]
-    if _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
+    start = re.split(r"[/_ .(-]", column)[0]
+    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
+    is_time = kind == "time"  # which is of programs
+    if is_time or _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
         unit = units[0] if units else MILLISECONDS
         advice = f"Name the device: --objective latency/mydevice={column}"
         if unit != MILLISECONDS:
             advice = f"Convert them to {MILLISECONDS}, in a column with the name latency/mydevice"
         return f"column {column!r} is not used; are these latencies in {unit}? {advice}"
-    start = re.split(r"[/_ .(-]", column)[0]
-    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
     if not kind:
         return ""
     rest = column[len(start) :].strip("/_ .()-")
