@@ -20,8 +20,9 @@ from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.fitting import fit_layer_surrogate, fit_surrogates
+from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective

@@ -36,6 +36,7 @@ MAX_CELL = 2**31 - 1  # characters
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
 WORD_ENDS = re.compile(r"[_ .()\[\]/-]+")
+MAX_LISTED = 3  # lines in a report
 REPEATED_ROWS = "models learn from all, and a search takes the last one"
 
 Content = TypeVar("Content")
@@ -326,9 +327,10 @@ def merge_rows(
         article = "an" if kind[0] in "aeiou" else "a"
         reports.append(f"lines that repeat {article} {kind} without contradiction: {num_merged:,}, merged")
     if conflicts:
+        first = "The first one" if len(conflicts) == 1 else "The first ones"
         reports.append(
             f"lines that contradict an earlier line: {len(conflicts):,}, each kept as a row; {REPEATED_ROWS}."
-            f" The first one: {conflicts[0]}"
+            f" {first}: {'; '.join(conflicts[:MAX_LISTED])}"
         )
     return [row for group in merged.values() for _, row in group], reports
 

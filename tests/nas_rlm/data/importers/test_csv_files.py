@@ -157,8 +157,9 @@ def test_repeated_architectures_are_merged_or_reported(tmp_path):
     assert table.summary[-2:] == [
         "lines that repeat an architecture without contradiction: 2, merged",
         "lines that contradict an earlier line: 2, each kept as a row; models learn from all, and a search"
-        " takes the last one. The first one:"
-        f" accuracy of {C} is 70 in line 6 and 71 in line 7",
+        " takes the last one. The first ones:"
+        f" accuracy of {C} is 70 in line 6 and 71 in line 7;"
+        f" accuracy of {C} is 70 in line 6 and 72 in line 8",
     ]
 
 
