@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nas_rlm.cli.app import Flag, app, check_model, load
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.devices.known import KnownDevice, LabelSource
@@ -145,5 +146,5 @@ def _learnt_from(source: LabelSource) -> str:
     """Return how many networks of which families or space a source has."""
     networks = f"≤ {source.networks:,}" if source.labels is None else f"{source.labels:,}"
     if source.families is not None:
-        return f"{networks} networks of {source.families:,} families"
+        return f"{networks} networks of {counted(source.families, 'family', 'families')}"
     return f"{networks} {source.space or 'networks'}"

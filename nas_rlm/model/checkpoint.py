@@ -257,7 +257,8 @@ def _read_surrogates(directory: Path, saved: ConfigFile, from_saved: FromSaved[S
     if not saved.surrogates:
         return {}
     if not path.is_file():
-        raise ValueError(f"{path} is missing: {CONFIG_FILE} has surrogates of {', '.join(saved.surrogates)}")
+        spaces = ", ".join(space or "networks without a space" for space in saved.surrogates)
+        raise ValueError(f"{path} is missing: {CONFIG_FILE} has surrogates of {spaces}")
     saved.check_hash(path)
     tensors = _read_tensors(path)
     absent = [same for same in saved.equal_tensors.values() if same not in tensors]

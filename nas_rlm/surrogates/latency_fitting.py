@@ -31,6 +31,7 @@ from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.surrogates.source_selection import device_sources
 from nas_rlm.surrogates.transfer import SourceSurrogate
+from search_spaces.wording import counted
 
 MAX_LATENCY_LABELS = 500  # of a latency that an additive surrogate is fitted to
 
@@ -104,7 +105,8 @@ def _fit_own_latency(
     distinct, values = measurements.first_samples, measurements.medians
     if len(distinct) < MIN_LABELS:
         raise ValueError(
-            f"{len(labelled)} rows have {objective}, of {len(distinct)} different networks:"
+            f"{counted(len(labelled), 'row has', 'rows have')} {objective}, of"
+            f" {counted(len(distinct), 'different network')}:"
             f" expected at least {MIN_LABELS} networks"
         )
     names = [names[i] for i in distinct]

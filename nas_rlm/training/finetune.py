@@ -32,6 +32,7 @@ from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
 from nas_rlm.utils.validation import check_objective_names, suggest
+from search_spaces.wording import counted
 
 VALIDATION_FRACTION, MIN_ROWS, MAX_VALIDATION_ROWS = 0.2, 8, 500  # MIN_ROWS in each of the two subsets
 MAX_EPOCHS, MAX_STEPS, MIN_EPOCHS = 60, 6000, 4
@@ -173,7 +174,7 @@ def _with_surrogates_alone(
             if name not in surrogate_by_objective(fitted.get(space, ())):
                 count = sum(row.is_measured(name) for row in labelled)
                 raise ValueError(
-                    f"{count} rows of {space or 'networks without a space'} have {name}:"
+                    f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}:"
                     f" expected at least {MIN_LABELS}"
                 )
     tuned = rlm.with_objectives(objectives)
@@ -195,7 +196,9 @@ def _with_layer_surrogate(rlm: Model, rows: Sequence[Row], objectives: Sequence[
             raise ValueError(f"{name} is no latency: layer surrogates predict only latencies")
         count = sum(row.is_measured(name) for row in rows)
         if count < MIN_LABELS:
-            raise ValueError(f"{count} rows have {name}: expected at least {MIN_LABELS}")
+            raise ValueError(
+                f"{counted(count, 'row has', 'rows have')} {name}: expected at least {MIN_LABELS}"
+            )
     if any(row.is_program for row in rows):
         raise ValueError("the table has programs: layer surrogates predict only networks")
     fitted = _without_network(fit_layer_surrogate(rows, objectives))
@@ -289,7 +292,8 @@ def _choose_recipe(
     held_out = held_out.sample(MAX_VALIDATION_ROWS)
     if len(held_out) < MIN_ROWS or len(train) < MIN_ROWS:
         warnings.warn(
-            f"{len(rows)} rows are too few for validation: training takes {DEFAULT_EPOCHS} epochs and"
+            f"{counted(len(rows), 'row is', 'rows are')} too few for validation: training takes"
+            f" {DEFAULT_EPOCHS} epochs and"
             " intervals are uncalibrated",
             stacklevel=5,
         )

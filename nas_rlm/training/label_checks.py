@@ -10,6 +10,7 @@ import numpy as np
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
 
@@ -26,15 +27,15 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     for name in objectives:
         if name not in measured:
             raise ValueError(
-                f"none of {len(rows)} rows has a value for {name}{_near_zero(name)};"
+                f"none of {counted(len(rows), 'row')} has a value for {name}{_near_zero(name)};"
                 f" {_in_milliseconds(rows, name) or suggest(name, measured)}"
             )
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
             advice = f"; {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
             warnings.warn(
-                f"{ignored:,} of {len(rows):,} values of {name} are left out: they are not finite or below"
-                f" {MIN_LATENCY_MS} ms{advice}",
+                f"{ignored:,} of {counted(len(rows), 'value')} of {name} {'is' if ignored == 1 else 'are'}"
+                f" left out: not finite or below {MIN_LATENCY_MS} ms{advice}",
                 stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]

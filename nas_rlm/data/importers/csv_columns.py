@@ -20,6 +20,7 @@ from nas_rlm.data.tables import METADATA_PREFIXES
 from nas_rlm.data.text_data import MISSING
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 SEPARATORS = (",", ";", "\t")
 SPACE_COLUMN = "space"
@@ -98,7 +99,7 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
             if len(stripped) != len(columns):
                 comma = " A decimal comma separates cells too: expected decimal points" * (separator == ",")
                 raise ValueError(
-                    f"expected {len(columns)} cells, as in the header, not {len(stripped)}."
+                    f"expected {counted(len(columns), 'cell')}, as in the header, not {len(stripped)}."
                     f"{comma if len(stripped) > len(columns) else ''}"
                 )
             kept = cells if keep_blanks else stripped
@@ -263,14 +264,14 @@ def value_summary(rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
     summary = []
     for name, column in columns.items():
         values = [row.targets[name] for row in rows if name in row.targets]
-        line = f"{name} from column {column}: {len(values):,} values"
+        line = f"{name} from column {column}: {counted(len(values), 'value')}"
         line += f" from {min(values):g} to {max(values):g}" if values else ""
         line += f", {len(rows) - len(values):,} missing" if len(values) < len(rows) else ""
         if kind_of(name).unit:
             line += f", in {kind_of(name).unit}"
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
-            line += f"; {ignored:,} are below {MIN_LATENCY_MS} ms, which models do not learn"
+            line += f"; {counted(ignored, 'is', 'are')} below {MIN_LATENCY_MS} ms, which models do not learn"
             line += f": {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
         summary.append(line)
     return summary
@@ -327,10 +328,9 @@ def merge_rows(
         article = "an" if kind[0] in "aeiou" else "a"
         reports.append(f"lines that repeat {article} {kind} without contradiction: {num_merged:,}, merged")
     if conflicts:
-        first = "The first one" if len(conflicts) == 1 else "The first ones"
         reports.append(
             f"lines that contradict an earlier line: {len(conflicts):,}, each kept as a row; {REPEATED_ROWS}."
-            f" {first}: {'; '.join(conflicts[:MAX_LISTED])}"
+            f" The first {'one' if len(conflicts) == 1 else 'ones'}: {'; '.join(conflicts[:MAX_LISTED])}"
         )
     return [row for group in merged.values() for _, row in group], reports
 

@@ -40,7 +40,7 @@ def test_latencies_in_seconds_have_a_hint():
 
 
 def test_objectives_that_no_row_has_are_refused():
-    with pytest.raises(ValueError, match="none of 1 rows has a value for loss; did you mean losses"):
+    with pytest.raises(ValueError, match="none of 1 row has a value for loss; did you mean losses"):
         select_rows(rows(1.0, losses=2.0), ["loss"])
     with pytest.raises(ValueError, match="there are no rows to learn from"):
         select_rows([], ["loss"])

@@ -26,7 +26,7 @@ def test_separators_marks_and_ends_of_lines_are_found(tmp_path, separator, encod
         Row("nats_size", B, {"latency/box": 0.4}),
     ]
     assert table.summary == [
-        "accuracy/cifar100 from column acc_cifar100: 1 values from 91.5 to 91.5, 1 missing, in %",
+        "accuracy/cifar100 from column acc_cifar100: 1 value from 91.5 to 91.5, 1 missing, in %",
         "latency/box from column Latency/box: 2 values from 0.4 to 3, in ms",
         "columns that are not used: note",
     ]
@@ -166,7 +166,7 @@ def test_repeated_architectures_are_merged_or_reported(tmp_path):
 def test_latencies_that_are_too_short_for_milliseconds_are_reported(tmp_path):
     path = write_file(tmp_path, "arch,latency/box", f"{A},0.003", f"{B},0.5")
     line = read_csv(path, "nats_size").summary[0]
-    assert "1 are below 0.02 ms, which models do not learn: give the time of a larger batch" in line
+    assert "1 is below 0.02 ms, which models do not learn: give the time of a larger batch" in line
 
 
 SPACE = search_spaces.get("nasbench201")
