@@ -13,7 +13,7 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, random_raw_features
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
@@ -76,7 +76,7 @@ def fit_few_label_latency(
     objective: str,
     existing: Mapping[str, Sequence[Surrogate]],
     measured: Sequence[str],
-) -> LatencySurrogate | DeviceTransfer:
+) -> FewLabelLatency:
     """Fit a surrogate of a latency with few labels; known devices help to predict networks of any families.
 
     Arguments are those of `fit_latency_surrogate`, with surrogates of any kind.

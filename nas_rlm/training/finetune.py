@@ -18,12 +18,11 @@ from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
@@ -228,7 +227,7 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
             if isinstance(surrogate, GraphSurrogate):
                 for message in surrogate.weaknesses:
                     warnings.warn(message, stacklevel=5)
-            if isinstance(surrogate, LatencySurrogate | DeviceTransfer) and surrogate.evidence.is_weak:
+            if isinstance(surrogate, FewLabelLatency) and surrogate.evidence.is_weak:
                 evidence = surrogate.evidence
                 warnings.warn(
                     f"{evidence.labels} networks explain {surrogate.objective} badly ({evidence}; the median"
