@@ -25,6 +25,7 @@ from nas_rlm.surrogates.latency_samples import (
     warn_of_short_samples,
 )
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
 from nas_rlm.surrogates.layer_network import LayerCounts
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
@@ -176,7 +177,7 @@ def fit_layer_surrogate(rows: Sequence[Row], objectives: Sequence[str]) -> Layer
     groups = [row.group or row.space for row in table.rows]
     values = {name: table.column(name) for name in objectives}
     is_grouped = len(set(groups)) > 1 and all(groups)
-    return LayerSurrogate.fit(texts_of_rows(table.rows), values, groups if is_grouped else ())
+    return fit_layers_of_texts(texts_of_rows(table.rows), values, groups if is_grouped else ())
 
 
 def latency_features(

@@ -118,7 +118,7 @@ def weights(g, *sizes):
         (lambda g, x: g.op("Not", x), "input 0 is float: expected bool"),
         (
             lambda g, x: g.op("Conv", x, g.weight(8, 4, 3, 3)),
-            "read 16 channels .* expected 4 channels",
+            "reads? 16 channels .* expected 4 channels",
         ),
         (
             lambda g, x: g.op("Conv", x, g.weight(8, 16, 3, 3), g.weight(9)),

@@ -8,7 +8,7 @@ from nas_rlm.data import Row
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.metrics import spearman
-from nas_rlm.surrogates import latency_fitting, layer_network, layer_surrogate
+from nas_rlm.surrogates import latency_fitting, layer_fitting, layer_network
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.fitting import fit_graph_surrogates, fit_surrogates
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
@@ -55,7 +55,7 @@ def test_networks_without_a_space_have_surrogates_of_latencies_alone(devices):
 def at_most_20_labels(monkeypatch):
     monkeypatch.setattr(latency_fitting, "MAX_LATENCY_LABELS", 20)
     monkeypatch.setattr(layer_network, "MIN_STEPS", 2)
-    monkeypatch.setattr(layer_surrogate, "NUM_FOLDS", 2)
+    monkeypatch.setattr(layer_fitting, "NUM_FOLDS", 2)
 
 
 def without_space(networks, space):
