@@ -31,6 +31,7 @@ from nas_rlm.search.result import PREDICTED, SearchResult
 from nas_rlm.search.settings import Constraint, SearchSettings, check_measuring
 from nas_rlm.utils.extras import require
 from search_spaces import SearchSpace
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,7 +183,7 @@ class SearchRun:
             if not measured.keys() & set(self.result.architectures):
                 num_architectures = len(self.result.architectures)
                 raise ValueError(
-                    f"{table.name} has none of the {num_architectures:,} architectures of the search"
+                    f"{table.name} has none of the {counted(num_architectures, 'architecture')} of the search"
                 )
         figure = front.draw_front(front.front_info(self.result, self.samples, pairs, measured))
         if path is not None:
@@ -300,7 +301,7 @@ def run_search(
         purpose = "a search that measures" if device else "resuming a search"
         raise ValueError(f"{purpose} needs a run directory")
     if feasibility_samples < 0:
-        raise ValueError(f"{feasibility_samples} samples for feasibility, expected at least 0")
+        raise ValueError(f"{counted(feasibility_samples, 'sample')} for feasibility, expected at least 0")
     if ray:
         require("ray", "a cluster")
     elif device and not python:

@@ -98,8 +98,9 @@ def get(name: str) -> SearchSpace[Any]:
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name == name:
             return _load_entry_point(entry)
+    problem = f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known:"
     raise ValueError(
-        f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known:"
+        f"{problem if name else 'the name of a search space is empty: expected one of'}"
         f" {', '.join(names())}; or FILE.py:CLASS for your own, or register_space in Python"
     )
 

@@ -18,6 +18,7 @@ from math import sqrt
 
 from search_spaces.graph import Constant, Graph, Value, Weight
 from search_spaces.notation import most_similar
+from search_spaces.wording import counted
 
 ACTIVATIONS: dict[str, Callable[[Graph, Value], Value]] = {
     "none": lambda graph, x: x,
@@ -78,7 +79,9 @@ def normalize(graph: Graph, x: Value, norm: str = "batch", groups: int = 8) -> V
     if norm == "instance":
         return graph.op("InstanceNormalization", x, *_affine(graph, x.channels))
     if groups < 1 or x.channels % groups:
-        raise ValueError(f"{groups} groups do not divide {x.channels} channels")
+        raise ValueError(
+            f"{counted(groups, 'group does', 'groups do')} not divide {counted(x.channels, 'channel')}"
+        )
     rows = graph.op("Reshape", x, Constant((0, groups, -1)))
     ones, zeros = (graph.op("Expand", Constant(value), Constant((groups,))) for value in (1.0, 0.0))
     y = graph.op("Reshape", graph.op("InstanceNormalization", rows, ones, zeros), Constant((0, *x.shape[1:])))
@@ -272,7 +275,9 @@ def attention(graph: Graph, x: Value, heads: int, bias: bool = True) -> Value:
     _check_tokens(x, "attention")
     _, number, features = x.shape
     if heads < 1 or features % heads:
-        raise ValueError(f"{heads} heads do not divide {features} features")
+        raise ValueError(
+            f"{counted(heads, 'head does', 'heads do')} not divide {counted(features, 'feature')}"
+        )
     scale = Constant(sqrt(1 / sqrt(features // heads)))
 
     def project(perm: list[int]) -> Value:

@@ -9,6 +9,7 @@ import numpy as np
 from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import conv_bn, conv_bn_relu
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 # kernel, expansion, groups of each block code; the code after the last one is a skip
 BLOCKS = ((3, 1, 1), (3, 1, 2), (3, 3, 1), (3, 6, 1), (5, 1, 1), (5, 1, 2), (5, 3, 1), (5, 6, 1))
@@ -53,7 +54,8 @@ class FBNet(SearchSpace[Codes]):
         parts = text.strip().split("_")
         if len(parts) != len(BLOCK_SETTINGS):
             raise ValueError(
-                f"{text!r} has {len(parts)} block codes joined by '_', expected {len(BLOCK_SETTINGS)}"
+                f"{text!r} has {counted(len(parts), 'block code')} joined by '_', expected"
+                f" {len(BLOCK_SETTINGS)}"
                 f" as in {EXAMPLE!r}"
             )
         for position, part in enumerate(parts):

@@ -13,6 +13,7 @@ import numpy as np
 from search_spaces.graph import Constant, Graph, Table, Value
 from search_spaces.notation import abbreviated, read_json
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 VOCABULARY, NUM_TOKENS = 50_254, 1024
 HEAD_WIDTH = 64  # features of a head, whatever the width of the network
@@ -192,7 +193,7 @@ def _values(values: Any, depth: int, max_depth: int, key: str, text: str) -> lis
         ValueError: they are no list, or too few or too many.
     """
     if not isinstance(values, list) or not depth <= len(values) <= max_depth:
-        number = f"{len(values)} values" if isinstance(values, list) else repr(values)
+        number = counted(len(values), "value") if isinstance(values, list) else repr(values)
         raise ValueError(
             f"{key} of {abbreviated(text)} is {number}, expected a list of {depth} to {max_depth} values, the"
             f" first {depth} of which count"

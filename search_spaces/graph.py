@@ -26,6 +26,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from search_spaces.functions import DOMAIN, OPSET, FunctionOutliner, node_proto
 from search_spaces.nodes import Argument, Call, Constant, Inferred, Leaf, Op, Table, TensorInfo, Value, Weight
+from search_spaces.wording import counted
 
 __all__ = ["Constant", "Graph", "Table", "Value", "Weight"]
 
@@ -233,7 +234,10 @@ class Graph:
             dilation: dilation of the kernel.
         """
         if groups < 1 or x.channels % groups or channels % groups:
-            raise ValueError(f"{groups} groups do not divide the channels {x.channels} and {channels}")
+            raise ValueError(
+                f"{counted(groups, 'group does', 'groups do')} not divide the channels {x.channels} and"
+                f" {channels}"
+            )
         height, width = _pair(kernel)
         down, across = _pair(stride)
         w = self.weight(channels, x.channels // groups, height, width)

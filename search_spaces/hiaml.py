@@ -11,6 +11,7 @@ from search_spaces.graph import Graph, Value
 from search_spaces.layers import add, conv_bn, conv_bn_relu, conv_bn_relu6, separable
 from search_spaces.notation import most_similar
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 STAGES = ((64, 1), (128, 2), (128, 1), (256, 2))  # channels, stride of the first block
 COPIES, STEM, CLASSES = 2, 64, 10
@@ -51,7 +52,7 @@ class HiAML(SearchSpace[Blocks]):
         names = text.strip().split("_")
         if len(names) != len(STAGES):
             raise ValueError(
-                f"{text!r} has {len(names)} block names joined by '_', expected {len(STAGES)}"
+                f"{text!r} has {counted(len(names), 'block name')} joined by '_', expected {len(STAGES)}"
                 f" as in {EXAMPLE!r}"
             )
         for n in names:

@@ -11,6 +11,7 @@ from search_spaces.graph import Graph, Value
 from search_spaces.layers import concat, conv_bn, conv_bn_relu6, pool_bn, relu6, separable
 from search_spaces.notation import abbreviated, is_int_between, most_similar, read_json
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 CONVS = (
     *("conv3x3", "conv5x5", "inception_s3x3", "inception_s5x5", "inception_p3x3", "inception_p5x5"),
@@ -156,18 +157,20 @@ class Inception(SearchSpace[Stages]):
     def validate(self, architecture: Stages) -> None:
         if len(architecture.stages) != len(CHANNELS):
             raise ValueError(
-                f"{architecture} has {len(architecture.stages)} stages, expected {len(CHANNELS)}"
+                f"{architecture} has {counted(len(architecture.stages), 'stage')}, expected {len(CHANNELS)}"
             )
         for k, stage in enumerate(architecture.stages):
             where, n = f"stage {k} of {architecture}", len(stage.paths)
             if stage.blocks not in BLOCKS:
                 raise ValueError(f"{where} has {stage.blocks} blocks, expected 2 to 6")
             if n not in MAX_OPERATORS:
-                raise ValueError(f"{where} has {n} paths, expected 1 to {PATHS}")
+                raise ValueError(f"{where} has {counted(n, 'path')}, expected 1 to {PATHS}")
             if stage.wide not in (range(3) if n == 3 else (0,)):
                 raise ValueError(f"{where}: wide is {stage.wide}, expected a path of three, else 0")
             if sum(len(p.operators) for p in stage.paths) > MAX_OPERATORS[n]:
-                raise ValueError(f"{where} has more than {MAX_OPERATORS[n]} operators in {n} paths")
+                raise ValueError(
+                    f"{where} has more than {MAX_OPERATORS[n]} operators in {counted(n, 'path')}"
+                )
             for i, path in enumerate(stage.paths):
                 self._check(path, f"path {i} of {where}", MIN_PATH_OPERATORS[n])
 
@@ -179,7 +182,7 @@ class Inception(SearchSpace[Stages]):
                 raise ValueError(f"{where}: unknown operator {o!r}; did you mean {similar!r}?")
         if not min_operators <= len(path.operators) <= MAX_PATH_OPERATORS:
             raise ValueError(
-                f"{where} has {len(path.operators)} operators,"
+                f"{where} has {counted(len(path.operators), 'operator')},"
                 f" expected {min_operators} to {MAX_PATH_OPERATORS}"
             )
         if sum(o in SUPPORTS for o in path.operators) > 1:

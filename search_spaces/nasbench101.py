@@ -15,6 +15,7 @@ from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import add, concat, conv_bn_relu
 from search_spaces.notation import abbreviated, most_similar, read_json
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 INPUT, OUTPUT = "input", "output"
 OPERATORS = ("conv3x3-bn-relu", "conv1x1-bn-relu", "maxpool3x3")
@@ -171,7 +172,9 @@ class NASBench101(SearchSpace[Cell101]):
     def validate(self, architecture: Cell101) -> None:
         ops, n = architecture.ops, len(architecture.ops)
         if not 2 <= n <= VERTICES:
-            raise ValueError(f"{architecture} has {n} vertices, expected 2 to {VERTICES}")
+            raise ValueError(
+                f"{architecture} has {counted(n, 'vertex', 'vertices')}, expected 2 to {VERTICES}"
+            )
         if ops[0] != INPUT or ops[-1] != OUTPUT:
             raise ValueError(f"{architecture} should begin with {INPUT!r} and end with {OUTPUT!r}")
         for o in ops[1:-1]:

@@ -11,6 +11,7 @@ from search_spaces.graph import Constant, Graph, Value
 from search_spaces.layers import conv_bn, relu_conv_bn
 from search_spaces.notation import abbreviated, most_similar, read_json
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 OPERATORS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # from node, to node, in the notation's order
@@ -73,7 +74,9 @@ class NASBench201(SearchSpace[Cell201]):
         notation = "".join(text.split())
         nodes = notation.split("+")
         if len(nodes) != 3:
-            raise ValueError(f"{text!r} has {len(nodes)} nodes joined by '+', expected 3 as in {EXAMPLE!r}")
+            raise ValueError(
+                f"{text!r} has {counted(len(nodes), 'node')} joined by '+', expected 3 as in {EXAMPLE!r}"
+            )
         operators = []
         for node, part in enumerate(nodes, start=1):
             if not re.fullmatch(r"\|([^|]+\|)+", part):
@@ -83,7 +86,7 @@ class NASBench201(SearchSpace[Cell201]):
             edges = part.strip("|").split("|")
             if len(edges) != node:
                 raise ValueError(
-                    f"node {node} is {part!r} in {text!r}, expected {node} edges, not {len(edges)}"
+                    f"node {node} is {part!r} in {text!r}, expected {counted(node, 'edge')}, not {len(edges)}"
                 )
             for source, edge in enumerate(edges):
                 name, _, from_node = edge.partition("~")

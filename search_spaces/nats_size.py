@@ -10,6 +10,7 @@ from search_spaces.graph import Graph, Value
 from search_spaces.layers import relu_conv_bn
 from search_spaces.nasbench201 import reduction
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 CHOICES = (8, 16, 24, 32, 40, 48, 56, 64)
 EXAMPLE = "16:32:40:64:8"
@@ -46,7 +47,9 @@ class NATSSize(SearchSpace[Channels]):
     def parse(self, text: str) -> Channels:
         parts = text.strip().split(":")
         if len(parts) != 5:
-            raise ValueError(f"{text!r} has {len(parts)} numbers joined by ':', expected 5 as in {EXAMPLE!r}")
+            raise ValueError(
+                f"{text!r} has {counted(len(parts), 'number')} joined by ':', expected 5 as in {EXAMPLE!r}"
+            )
         for stage, part in enumerate(parts, start=1):
             if part not in map(str, CHOICES):
                 choices = ", ".join(map(str, CHOICES))

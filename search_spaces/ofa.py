@@ -15,6 +15,7 @@ from search_spaces.graph import Graph, Value
 from search_spaces.layers import conv_bn, conv_bn_relu, relu6
 from search_spaces.notation import abbreviated, read_json
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 RESOLUTIONS = tuple(range(128, 225, 4))
 KERNELS, EXPANSIONS, DEPTHS = (3, 5, 7), (3, 4, 6), (2, 3, 4)
@@ -79,7 +80,9 @@ class _OnceForAll(SearchSpace[Setting]):
         for name, values in self.choices.items():
             written = [content["r"]] if name == "r" else content[name]
             if not isinstance(written, list) or len(written) != len(values):
-                raise ValueError(f"{name} of {text!r} is {written!r}, expected {len(values)} values")
+                raise ValueError(
+                    f"{name} of {text!r} is {written!r}, expected {counted(len(values), 'value')}"
+                )
             for i, (v, c) in enumerate(zip(written, values, strict=True)):
                 if isinstance(v, bool) or v not in c:
                     position = name if name == "r" else f"{name}[{i}]"

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from search_spaces.graph import Graph, Value
+from search_spaces.wording import counted
 
 A = TypeVar("A")
 IMAGE_CLASSIFICATION, LANGUAGE_MODELLING = "image classification", "language modelling"
@@ -219,7 +220,9 @@ class SearchSpace(ABC, Generic[A]):
         """
         genome = np.asarray(genome)
         if genome.shape != (len(self.genes),):
-            raise ValueError(f"a genome of {self.name} has {len(self.genes)} genes, not shape {genome.shape}")
+            raise ValueError(
+                f"a genome of {self.name} has {counted(len(self.genes), 'gene')}, not shape {genome.shape}"
+            )
         genes: list[int] = []
         for gene, choices in zip(genome.tolist(), self.genes, strict=True):
             if not 0 <= gene < choices or int(gene) != gene:

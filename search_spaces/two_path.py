@@ -12,6 +12,7 @@ from search_spaces.graph import Graph, Value
 from search_spaces.layers import concat, conv_bn_relu6, pool_bn, separable
 from search_spaces.notation import abbreviated, most_similar, read_json
 from search_spaces.space import SearchSpace
+from search_spaces.wording import counted
 
 CONVS = (
     *("conv3x3", "double3x3", "conv5x5", "bottleneck-r2-k3", "bottleneck-r4-k3", "bottleneck-e2-k3"),
@@ -91,10 +92,14 @@ class TwoPath(SearchSpace[Paths]):
 
     def validate(self, architecture: Paths) -> None:
         if len(architecture.paths) != PATHS:
-            raise ValueError(f"{architecture} has {len(architecture.paths)} paths, expected {PATHS}")
+            raise ValueError(
+                f"{architecture} has {counted(len(architecture.paths), 'path')}, expected {PATHS}"
+            )
         for p, path in enumerate(architecture.paths):
             if len(path) not in BLOCKS:
-                raise ValueError(f"path {p} of {architecture} has {len(path)} blocks, expected 2 to 4")
+                raise ValueError(
+                    f"path {p} of {architecture} has {counted(len(path), 'block')}, expected 2 to 4"
+                )
             if sum(b.reduces for b in path) != REDUCTIONS:
                 raise ValueError(
                     f"path {p} of {architecture} has {sum(b.reduces for b in path)} reductions,"

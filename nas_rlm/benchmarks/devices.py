@@ -34,10 +34,12 @@ from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space, random_raw_features
-from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate, zero_label_surrogate
 from nas_rlm.utils.progress import progress_bar
+from search_spaces.wording import counted
 
 POOL_SIZE = 1000  # networks from which samples are drawn
 MAX_KNOWN_LABELS = 300  # of each device of a table that is known by its other devices
@@ -120,7 +122,8 @@ class DeviceTransfer:
         spaces = {row.space for row in self.rows}
         if len(spaces) != 1:
             raise ValueError(
-                f"{table.name} has {len(self.rows)} rows of {', '.join(sorted(spaces)) or 'no space'} with a"
+                f"{table.name} has {counted(len(self.rows), 'row')} of"
+                f" {', '.join(sorted(spaces)) or 'no space'} with a"
                 " latency: expected rows of one space"
             )
         self.name, self.space = table.name, spaces.pop()
@@ -195,7 +198,10 @@ class DeviceTransfer:
         for target in targets:
             count = sum(self.rows[i].is_measured(target) for i in self.pool_indices)
             if count < num_samples + 2:
-                raise ValueError(f"{count} networks have {target}: expected {num_samples + 2} at least")
+                raise ValueError(
+                    f"{counted(count, 'network has', 'networks have')} {target}: expected {num_samples + 2}"
+                    " at least"
+                )
         bar = progress_bar(remaining, "devices", unit="fit", disable=not progress)
         for target, keys in groupby(bar, lambda key: key[0]):
             own = [s for e in surrogates.get(self.space, ()) if (s := e.without([target]))]

@@ -23,6 +23,7 @@ from nas_rlm.training.recipe import read_recipe
 from nas_rlm.utils.extras import is_installed
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
 PROGRAMS = "programs"
@@ -180,7 +181,9 @@ def evaluate_table(
     for k, objective in enumerate(progress_bar(names, desc="baselines", unit="objective", delay=2)):
         measured, true = _measured(test, objective)
         if len(true) < 2:
-            raise ValueError(f"{test.name} has {len(true)} rows with {objective}: ranks need 2 at least")
+            raise ValueError(
+                f"{test.name} has {counted(len(true), 'row')} with {objective}: ranks need 2 at least"
+            )
         predictions = {"median": quantiles[measured, k, 1]}
         if num_samples:
             predictions[f"{num_samples} samples"] = samples[measured, k]

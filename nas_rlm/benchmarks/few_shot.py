@@ -25,12 +25,14 @@ from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import kendall, partial_spearman, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, random_raw_features
-from nas_rlm.surrogates.fitting import fit_features, graph_features_of, space_sources
+from nas_rlm.surrogates.fitting import fit_features, graph_features_of
 from nas_rlm.surrogates.graph_surrogate import ACCURACY, MAX_FEW_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
+from nas_rlm.surrogates.source_selection import space_sources
 from nas_rlm.surrogates.zero_label import source_labels, zero_label_surrogate
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
+from search_spaces.wording import counted
 
 SKLEARN_METHODS = ("trees", "mlp")  # methods that need scikit-learn
 ZERO_LABEL_METHODS = {
@@ -167,10 +169,11 @@ def make_tasks(
     rows = table.where_measured(objective).rows
     spaces = {row.space for row in rows}
     if len(spaces) > 1:
-        raise ValueError(f"{table.name} has rows of {', '.join(sorted(spaces))}; expected one space")
+        names = ", ".join(space or "no space" for space in sorted(spaces))
+        raise ValueError(f"{table.name} has rows of {names}; expected one space")
     if num_labels < 0 or num_labels == 1 or len(rows) < num_labels + 2:
         raise ValueError(
-            f"{num_labels} labels of {len(rows)} rows with {objective} in {table.name};"
+            f"{counted(num_labels, 'label')} of {counted(len(rows), 'row')} with {objective} in {table.name};"
             " expected none or at least 2 labels, and 2 rows more than labels"
         )
     keys = np.array(keys_of_rows(rows))

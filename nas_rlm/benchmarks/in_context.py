@@ -25,6 +25,7 @@ from nas_rlm.data.splits import train_validation_test_split
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import kendall, spearman
 from nas_rlm.utils.progress import progress_bar
+from search_spaces.wording import counted
 
 UNITS = {"memory": "bytes", "latency": "milliseconds", "accuracy": "percent"}
 MAX_ATTEMPTS = 4  # per request, where the server is busy or does not answer
@@ -154,7 +155,8 @@ def query_server(
     max_shots = max(shots, default=0)
     if len(validation) < 2 or len(train) < max_shots:
         raise ValueError(
-            f"{table.name} has {len(train)} training and {len(validation)} validation rows with {objective}:"
+            f"{table.name} has {len(train):,} training and {counted(len(validation), 'validation row')} with"
+            f" {objective}:"
             f" expected at least {max_shots} and 2"
         )
     order = np.random.default_rng(seed).permutation(len(validation))[:num_rows]

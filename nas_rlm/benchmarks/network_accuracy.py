@@ -14,6 +14,7 @@ from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
 from nas_rlm.utils.progress import progress_bar
+from search_spaces.wording import counted
 
 NUM_FOLDS = 5  # of the families
 INTERVAL = (0.1, 0.9)
@@ -63,7 +64,8 @@ def run_accuracy(
     names, own = np.unique(families, return_inverse=True)
     if len(names) < NUM_FOLDS:
         raise ValueError(
-            f"the networks with {objective} are of {len(names)} families: expected {NUM_FOLDS} or more"
+            f"the networks with {objective} are of {counted(len(names), 'family', 'families')}: expected"
+            f" {NUM_FOLDS} or more"
         )
     raw = graph_features_of_texts(texts_of_rows(measured.rows), MAX_CHAIN_LENGTH)
     size = len(true), len(names)

@@ -21,8 +21,9 @@ from nas_rlm.surrogates.device_transfer import DeviceTransfer
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_fitting import errors_of_left_out, families_and_folds, fit_layer_counts
 from nas_rlm.surrogates.layer_network import LayerCounts, terms_by_type
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate, families_and_folds
+from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS, LogTransform, PredictiveDistribution
 
 # Protocols, beside numbers of labels of networks of all families.
@@ -121,7 +122,7 @@ class NetworkLatencies:
         """Surrogate of the known devices, fitted to the networks of half of the families."""
         own = np.flatnonzero(self.is_known_family)
         values = {name: latencies[own] for name, latencies in self.known.items()}
-        return LayerSurrogate.fit_counts(self.counts.select(own), values, self.families[own].tolist())
+        return fit_layer_counts(self.counts.select(own), values, self.families[own].tolist())
 
     @cached_property
     def counts(self) -> LayerCounts:
@@ -205,7 +206,7 @@ class NetworkLatencies:
         """
         kinds = kinds_of(self.counts)
         _, folds = families_and_folds(self.families.tolist(), len(self.rows))
-        errors = LayerSurrogate.errors_of_left_out(self.counts, self.latencies, self.families.tolist())
+        errors = errors_of_left_out(self.counts, self.latencies, self.families.tolist())
         for k, name in enumerate(self.objectives):
             latencies = self.latencies[name]
             predicted = {method: np.full(len(latencies), np.nan) for method in METHODS}
@@ -256,7 +257,7 @@ class NetworkLatencies:
         many = None
         if protocol in (KNOWN, FAMILIES):
             values = {name: self.latencies[name][train] for name in self.objectives}
-            many = LayerSurrogate.fit_counts(self.counts.select(train), values, self.families[train].tolist())
+            many = fit_layer_counts(self.counts.select(train), values, self.families[train].tolist())
             features = many.transform_counts(self.counts.select(test))
         else:
             new = [i for i in (*train, *test) if i not in self._raw_features]

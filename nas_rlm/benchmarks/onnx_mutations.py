@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,37 +11,22 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto, helper
 
+from nas_rlm.benchmarks.byte_mutations import mutate_bytes
+from nas_rlm.benchmarks.odd_onnx_values import (
+    DOMAINS,
+    EXTERNAL_LOCATIONS,
+    FLOATS,
+    INTEGERS,
+    NAMES,
+    STRINGS,
+    odd_tensor,
+    odd_types,
+    odd_value,
+)
+
 BYTES_SHARE = 0.3  # of the cases: changes of the bytes, without regard to the format
 MAX_ATTEMPTS = 10  # to change bytes so that the file can still be parsed
-MAX_BLOCK = 256  # bytes that one change inserts, deletes or moves
 MAX_REPEATED_NODES = 3000
-EXTERNAL_LOCATIONS = ("/dev/zero", "../x", "", ".", "folder", "link", "huge.bin", "small.bin", "a\0b")
-_INTEGERS = (
-    *(0, 1, -1, 2, -2, 3, 4, 5, 7, 8, 63, 64, 65, 100, 255, 4096, 4097, 1_000_000),
-    *(2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1, -(2**63)),
-)
-_FLOATS = (0.0, -0.0, 0.5, -1.0, 1e-40, 3e38, float("nan"), float("inf"), float("-inf"))
-_STRINGS = (
-    *(b"", b"SAME_UPPER", b"VALID", b"linear", b"NOTSET", b"reflect"),
-    *(b"ij,jk->ik", b"...ij,...jk", b"->", b"iii->i", b"a" * 60, b",".join([b"abcdefgh"] * 20)),
-    *(b"x" * 100_000, b'\x00\x01\n\r\t"\\', b"\xff\xfe", b'">, ((', b"\xe2\x80\xa8"),
-)
-_NAMES = (
-    *("", "x0", "W3_3", "W2_3_t1", "float", "main", "a b", "a" * 5000, "1", "na\u00efve", "\n", "\x00"),
-    *('"', "f.g", "a,b", "C2_3", "int64_4", "v0", "I0", "g1", "x)>", "//", "..", "\u2028"),
-)
-_DOMAINS = (
-    "",
-    "ai.onnx",
-    "ai.onnx.ml",
-    "com.microsoft",
-    "own",
-    "f",
-    "a b",
-    "x.y.z",
-    "large.ai.onnx.ml",
-    "\n",
-)
 Mutation = Callable[[onnx.ModelProto, random.Random], None]
 
 
@@ -57,7 +41,7 @@ def mutate(seeds: Sequence[bytes], seed: int, case: int) -> bytes:
     rng = random.Random(f"{seed} {case}")
     content = rng.choice(seeds)
     if rng.random() < BYTES_SHARE:
-        return _mutate_bytes(content, rng, attempts=rng.choice((1, MAX_ATTEMPTS)))
+        return mutate_bytes(content, rng, attempts=rng.choice((1, MAX_ATTEMPTS)))
     model = onnx.load_model_from_string(content)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         try:
@@ -68,45 +52,6 @@ def mutate(seeds: Sequence[bytes], seed: int, case: int) -> bytes:
         return bytes(model.SerializeToString())
     except (ValueError, EncodeError):  # nested too deeply
         return content[: rng.randrange(len(content))]
-
-
-def _mutate_bytes(content: bytes, rng: random.Random, attempts: int) -> bytes:
-    """Return changed bytes; those of the first attempt that protobuf can parse, or else of the last one."""
-    for _ in range(attempts):
-        data = _changed_bytes(content, rng)
-        try:
-            onnx.load_model_from_string(data)
-        except DecodeError:
-            continue
-        break
-    return data
-
-
-def _changed_bytes(content: bytes, rng: random.Random) -> bytes:
-    """Return bytes of which some are changed, removed, repeated or moved."""
-    data = bytearray(content)
-    for _ in range(rng.choice((1, 1, 2, 4, 16))):
-        start = rng.randrange(len(data) or 1)
-        end = start + rng.choice((1, 1, 2, 8, rng.randrange(1, MAX_BLOCK)))
-        action = rng.randrange(7)
-        if action == 0 and data:
-            data[start] ^= 1 << rng.randrange(8)
-        elif action == 1:
-            data[start:end] = rng.randbytes(end - start)
-        elif action == 2:
-            data[start:start] = rng.randbytes(end - start)
-        elif action == 3:
-            del data[start:end]
-        elif action == 4:
-            data[start:start] = data[start:end]
-        elif action == 5:
-            block = data[start:end]
-            del data[start:end]
-            target = rng.randrange(len(data) + 1)
-            data[target:target] = block
-        elif rng.random() < 0.3:
-            del data[start:]
-    return bytes(data)
 
 
 def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
@@ -170,46 +115,6 @@ def _shuffle(field: Any, rng: random.Random) -> None:
     _set(field, items)
 
 
-def _odd_value(rng: random.Random) -> Any:
-    """Return a value of an attribute of a random type."""
-    kind, length = rng.randrange(10), rng.choice((0, 1, 2, 3, 4, 5, 8, 70))
-    if kind in (0, 1):
-        return rng.choice(_INTEGERS)
-    if kind in (2, 3):
-        return [rng.choice(_INTEGERS) for _ in range(length)]
-    if kind == 4:
-        return rng.choice(_FLOATS)
-    if kind == 5:
-        return [rng.choice(_FLOATS) for _ in range(length)]
-    if kind == 6:
-        return rng.choice(_STRINGS)
-    if kind == 7:
-        return [rng.choice(_STRINGS) for _ in range(length)]
-    return _odd_tensor("t", rng) if kind == 8 else helper.make_graph([], "empty", [], [])
-
-
-def _odd_tensor(name: str, rng: random.Random) -> TensorProto:
-    """Return a tensor of odd values; in half of the cases its shape and values need not fit."""
-    if rng.random() < 0.5:
-        shape = rng.choice(((), (1,), (1,), (2,), (4,), (1, 2), (0,)))
-        kind, values = rng.choice(((TensorProto.INT64, _INTEGERS), (TensorProto.FLOAT, _FLOATS)))
-        return helper.make_tensor(name, kind, shape, [rng.choice(values) for _ in range(math.prod(shape))])
-    rank = rng.choice((0, 1, 1, 1, 2, 3, 4, 70))
-    tensor = TensorProto(name=name, data_type=rng.choice((1, 7, 7, rng.randrange(28))))
-    tensor.dims.extend(rng.choice((1, 2, 3, rng.choice(_INTEGERS))) for _ in range(rank))
-    count = rng.choice((0, 1, 2, 3, 4, 8))
-    field = rng.randrange(5)
-    if field == 0:
-        tensor.raw_data = rng.randbytes(count * rng.choice((1, 4, 8)))
-    elif field in (1, 2):
-        tensor.int64_data.extend(rng.choice(_INTEGERS) for _ in range(count))
-    elif field == 3:
-        tensor.float_data.extend(rng.choice(_FLOATS) for _ in range(count))
-    else:
-        tensor.string_data.extend(rng.choice(_STRINGS) for _ in range(count))
-    return tensor
-
-
 @cache
 def _schemas() -> tuple[tuple[str, str, int, int, tuple[str, ...]], ...]:
     """Return name, domain, numbers of inputs and outputs, and attributes of all known operators."""
@@ -225,7 +130,7 @@ def _change_attribute(model: onnx.ModelProto, rng: random.Random) -> None:
     name = rng.choice([a.name for a in node.attribute] + known + ["unknown"])
     kept = [a for a in node.attribute if a.name != name or rng.random() < 0.1]
     if rng.random() < 0.85:
-        value = _odd_value(rng)
+        value = odd_value(rng)
         kind = AttributeProto.INTS if isinstance(value, list) and not value else None
         kept.append(helper.make_attribute(name, value, attr_type=kind))
     _set(node.attribute, kept)
@@ -236,13 +141,13 @@ def _change_attribute_content(model: onnx.ModelProto, rng: random.Random) -> Non
     if action == 0:
         attribute.type = rng.randrange(15)
     elif action == 1:
-        attribute.name = rng.choice(_NAMES)
+        attribute.name = rng.choice(NAMES)
     elif action == 2:
-        attribute.ref_attr_name = rng.choice(_NAMES)
+        attribute.ref_attr_name = rng.choice(NAMES)
     elif action == 3:
-        attribute.i, attribute.f = rng.choice(_INTEGERS), rng.choice(_FLOATS)
+        attribute.i, attribute.f = rng.choice(INTEGERS), rng.choice(FLOATS)
     elif action == 4:
-        attribute.s = rng.choice(_STRINGS)
+        attribute.s = rng.choice(STRINGS)
     else:
         _shuffle(rng.choice([f for f in (attribute.ints, attribute.floats, attribute.strings) if f]), rng)
 
@@ -268,7 +173,7 @@ def _change_outputs(model: onnx.ModelProto, rng: random.Random) -> None:
     values = list(node.output)
     position, action = rng.randrange(len(values) + 1), rng.randrange(4)
     if action == 0:
-        values[position : position + 1] = [rng.choice([*_names(model), *_NAMES])]
+        values[position : position + 1] = [rng.choice([*_names(model), *NAMES])]
     elif action == 1:
         del values[position : position + 1]
     elif action == 2:
@@ -280,7 +185,7 @@ def _change_outputs(model: onnx.ModelProto, rng: random.Random) -> None:
 
 def _rename_value(model: onnx.ModelProto, rng: random.Random) -> None:
     """Rename a value wherever it occurs, mostly to an odd name, which is valid."""
-    old, new = rng.choice(_names(model)), rng.choice([*_NAMES, *_names(model)])
+    old, new = rng.choice(_names(model)), rng.choice([*NAMES, *_names(model)])
     for nodes in _node_lists(model):
         for node in nodes:
             for field in (node.input, node.output):
@@ -297,12 +202,12 @@ def _change_operator(model: onnx.ModelProto, rng: random.Random) -> None:
     node, (name, domain, inputs, outputs, _) = _node(model, rng), rng.choice(_schemas())
     action = rng.randrange(6)
     if action == 0:
-        node.op_type = rng.choice(_NAMES)
+        node.op_type = rng.choice(NAMES)
     elif action == 1:
-        node.domain = rng.choice(_DOMAINS)
+        node.domain = rng.choice(DOMAINS)
     else:
         node.op_type = name
-        node.domain = domain if rng.random() < 0.8 else rng.choice(_DOMAINS)
+        node.domain = domain if rng.random() < 0.8 else rng.choice(DOMAINS)
     if action > 3:  # a node with as many inputs and outputs as the operator has
         names = _names(model)
         _set(node.input, [*node.input, *(rng.choice(names) for _ in range(inputs))][:inputs])
@@ -318,13 +223,13 @@ def _add_operator(model: onnx.ModelProto, rng: random.Random) -> None:
     name, domain, inputs, outputs, attributes = rng.choice(_schemas())
     reader = _copy(nodes[position])
     constants = [
-        helper.make_node("Constant", [], [f"odd{k}"], value=_odd_tensor("t", rng))
+        helper.make_node("Constant", [], [f"odd{k}"], value=odd_tensor("t", rng))
         for k in range(rng.randrange(inputs + 1))
     ]
     read = ([*reader.input[:1], *(c.output[0] for c in constants)] or [""])[: inputs or None]
     node = helper.make_node(name, read, [f"new{k}" for k in range(max(1, outputs))], domain=domain)
     for attribute in rng.sample(attributes, min(len(attributes), rng.randrange(3))):
-        value = _odd_value(rng)
+        value = odd_value(rng)
         if value != []:
             node.attribute.append(helper.make_attribute(attribute, value))
     if reader.input:
@@ -362,30 +267,19 @@ def _change_type(model: onnx.ModelProto, rng: random.Random) -> None:
     elif action == 1:
         value.ClearField("type")
     elif action == 2:
-        value.name = rng.choice(_NAMES)
+        value.name = rng.choice(NAMES)
     elif action == 3:
         tensor.ClearField("shape")
     elif action == 4:
-        tensor.shape.dim.add(dim_value=rng.choice(_INTEGERS))
+        tensor.shape.dim.add(dim_value=rng.choice(INTEGERS))
     elif action == 5:
-        value.type.CopyFrom(rng.choice(_odd_types()))
+        value.type.CopyFrom(rng.choice(odd_types()))
     else:
         dim = rng.choice(tensor.shape.dim)
         if rng.random() < 0.7:
-            dim.dim_value = rng.choice(_INTEGERS)
+            dim.dim_value = rng.choice(INTEGERS)
         else:
-            dim.dim_param = rng.choice((*_NAMES, "n", "N0", "?"))
-
-
-def _odd_types() -> list[onnx.TypeProto]:
-    """Return types of values that are not plain tensors."""
-    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, None))
-    deep = sequence
-    for _ in range(30):
-        deep = helper.make_sequence_type_proto(deep)
-    sparse = helper.make_sparse_tensor_type_proto(1, [2**40])
-    mapping = helper.make_map_type_proto(7, helper.make_tensor_type_proto(1, []))
-    return [sequence, deep, sparse, mapping, helper.make_optional_type_proto(sequence), onnx.TypeProto()]
+            dim.dim_param = rng.choice((*NAMES, "n", "N0", "?"))
 
 
 def _change_values(model: onnx.ModelProto, rng: random.Random) -> None:
@@ -398,17 +292,17 @@ def _change_initializer(model: onnx.ModelProto, rng: random.Random) -> None:
     if action == 0:
         tensor.data_type = rng.randrange(30)
     elif action == 1:
-        _set(tensor.dims, [rng.choice(_INTEGERS) for _ in range(rng.choice((0, 1, 2, 4, 40)))])
+        _set(tensor.dims, [rng.choice(INTEGERS) for _ in range(rng.choice((0, 1, 2, 4, 40)))])
     elif action == 2:
-        tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(_INTEGERS)
+        tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(INTEGERS)
     elif action == 3:
         tensor.raw_data = rng.randbytes(rng.choice((0, 1, 7, 8, 64)))
     elif action == 4:
-        tensor.name = rng.choice([*_NAMES, *_names(model)])
+        tensor.name = rng.choice([*NAMES, *_names(model)])
     elif action == 5:
-        tensor.CopyFrom(_odd_tensor(tensor.name, rng))
+        tensor.CopyFrom(odd_tensor(tensor.name, rng))
     elif action == 6:
-        tensor.segment.begin, tensor.segment.end = rng.choice(_INTEGERS), rng.choice(_INTEGERS)
+        tensor.segment.begin, tensor.segment.end = rng.choice(INTEGERS), rng.choice(INTEGERS)
     else:
         _make_external(tensor, rng)
 
@@ -420,7 +314,7 @@ def _change_constant(model: onnx.ModelProto, rng: random.Random) -> None:
     kinds = TensorProto.INT64, TensorProto.FLOAT
     external = TensorProto.EXTERNAL
     tensor = rng.choice([t for t in tensors if t.data_type in kinds and t.data_location != external])
-    values = _INTEGERS if tensor.data_type == TensorProto.INT64 else _FLOATS
+    values = INTEGERS if tensor.data_type == TensorProto.INT64 else FLOATS
     array = onnx.numpy_helper.to_array(tensor).copy()
     for _ in range(rng.choice((1, 1, 4))):
         array.reshape(-1)[rng.randrange(array.size)] = rng.choice(values)
@@ -438,18 +332,18 @@ def _make_external(tensor: TensorProto, rng: random.Random) -> None:
     tensor.external_data.add(key="location", value=rng.choice(EXTERNAL_LOCATIONS))
     for key in ("offset", "length", "checksum", "other"):
         if rng.random() < 0.4:
-            tensor.external_data.add(key=key, value=str(rng.choice((*_INTEGERS, "x", "", "1e9"))))
+            tensor.external_data.add(key=key, value=str(rng.choice((*INTEGERS, "x", "", "1e9"))))
 
 
 def _add_initializer(model: onnx.ModelProto, rng: random.Random) -> None:
     """Give a value, mostly an input of a node, an initialiser, which may be sparse or external."""
     graph = rng.choice(_graphs(model))
-    tensor = _odd_tensor(rng.choice(_names(model)), rng)
+    tensor = odd_tensor(rng.choice(_names(model)), rng)
     action = rng.randrange(4)
     if action == 0:
-        indices = TensorProto(data_type=7, dims=[rng.choice(_INTEGERS)])
-        indices.int64_data.extend(rng.choice(_INTEGERS) for _ in range(rng.randrange(4)))
-        dims = [rng.choice(_INTEGERS) for _ in range(rng.randrange(4))]
+        indices = TensorProto(data_type=7, dims=[rng.choice(INTEGERS)])
+        indices.int64_data.extend(rng.choice(INTEGERS) for _ in range(rng.randrange(4)))
+        dims = [rng.choice(INTEGERS) for _ in range(rng.randrange(4))]
         graph.sparse_initializer.append(onnx.SparseTensorProto(values=tensor, indices=indices, dims=dims))
         return
     if action == 1:
@@ -498,9 +392,9 @@ def _add_functions(model: onnx.ModelProto, rng: random.Random) -> None:
 def _change_function(model: onnx.ModelProto, rng: random.Random) -> None:
     function, action = rng.choice(model.functions), rng.randrange(6)
     if action == 0:
-        function.name = rng.choice((*_NAMES, "Relu", "Conv"))
+        function.name = rng.choice((*NAMES, "Relu", "Conv"))
     elif action == 1:
-        function.domain = rng.choice(_DOMAINS)
+        function.domain = rng.choice(DOMAINS)
     elif action == 2:
         rng.choice(function.node).op_type, rng.choice(function.node).domain = function.name, function.domain
     else:
@@ -514,16 +408,16 @@ def _change_model(model: onnx.ModelProto, rng: random.Random) -> None:
         versions = (0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 18, 20, 22, 23, 24, 99, -1, 2**62)
         rng.choice(model.opset_import).version = rng.choice(versions)
     elif action == 1:
-        rng.choice(model.opset_import).domain = rng.choice(_DOMAINS)
+        rng.choice(model.opset_import).domain = rng.choice(DOMAINS)
     elif action == 2:
         _shuffle(model.opset_import, rng)
     elif action == 3:
         names = rng.sample(_names(model), min(5, len(_names(model))))
         _set(model.graph.output, [helper.make_empty_tensor_value_info(n) for n in names])
     elif action == 4:
-        model.ir_version = rng.choice(_INTEGERS)
+        model.ir_version = rng.choice(INTEGERS)
     else:
-        model.graph.name = model.producer_name = rng.choice(_NAMES)
+        model.graph.name = model.producer_name = rng.choice(NAMES)
 
 
 MUTATIONS: tuple[Mutation, ...] = (

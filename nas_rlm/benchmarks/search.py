@@ -25,6 +25,7 @@ from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.progress import progress_bar
+from search_spaces.wording import counted
 
 OBJECTIVE_SETS = (
     ("accuracy", "latency/pixel3"),
@@ -108,7 +109,8 @@ def search_benchmark(
     names = list(true_values.values)
     if num_labels and not 2 <= num_labels < len(names):
         raise ValueError(
-            f"{num_labels} labels of {len(names):,} rows: expected 2 at least, and fewer than rows"
+            f"{counted(num_labels, 'label')} of {counted(len(names), 'row')}: expected 2 at least, and fewer"
+            " than rows"
         )
     space = search_spaces.get(table.rows[0].space)
     table_space = TableSpace(space, names)

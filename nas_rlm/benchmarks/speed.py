@@ -21,17 +21,14 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.benchmarks.baselines.uncached_decoder import UncachedDecoder
 from nas_rlm.benchmarks.device_speed import time_new_device
+from nas_rlm.benchmarks.search_speed import time_searches
 from nas_rlm.benchmarks.study_speed import time_suggestions
 from nas_rlm.benchmarks.timing import Cases, Timing, Work, time_cases
 from nas_rlm.data import Row
-from nas_rlm.data.genome import Genome
 from nas_rlm.model import decoding
 from nas_rlm.model.batching import max_batch_size, pad
 from nas_rlm.model.network import Network
 from nas_rlm.rlm import RLM
-from nas_rlm.search.loop import search
-from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.given_numbers import Given
 from nas_rlm.surrogates.registry import predictive_distributions
 from nas_rlm.text import from_architectures
 from nas_rlm.text.statements import split_statements
@@ -294,61 +291,6 @@ def time_growth(rlm: RLM, settings: SpeedSettings) -> Cases:
     yield from time_cases(cases | sample_cases, settings.runs)
 
 
-def time_search(rlm: RLM, settings: SpeedSettings) -> Cases:
-    """Time NSGA-II on NAS-Bench-201: complete, without the network, and without the network and the text."""
-    space, side = search_spaces.get("nasbench201"), int(settings.evaluations**0.5)
-
-    def work(predictor: Any, run: int) -> int:
-        objectives = ("accuracy", "latency/pixel3")
-        seed = settings.seed + run
-        search_settings = SearchSettings(space.name, objectives, population=side, generations=side, seed=seed)
-        return len(search(space, predictor, search_settings).architectures)
-
-    cases = {
-        "NSGA-II": partial(work, rlm),
-        "without network": partial(work, _TextOnlyModel(rlm.network, rlm.tokenizer)),
-        "without network and text": partial(work, _ArbitraryPredictor()),
-    }
-    return time_cases(cases, settings.runs)
-
-
-class _TextOnlyModel(RLM):
-    """A model that makes texts and token ids, and predicts arbitrary numbers without its network."""
-
-    def predict_text(
-        self,
-        texts: Sequence[str],
-        objectives: Sequence[str] | None = None,
-        quantiles: Sequence[float] | None = None,
-        batch_size: int = BATCH_SIZE,
-        progress: bool = False,
-        space: str = "",
-        given: Given | None = None,
-        genomes: Sequence[Genome] = (),
-    ) -> np.ndarray:
-        token_ids = [str(self.token_ids(text)) for text in texts]
-        return _arbitrary_numbers(token_ids, objectives or self.objectives, len(quantiles or MEDIAN))
-
-
-class _ArbitraryPredictor:
-    """A predictor of arbitrary numbers that takes no time."""
-
-    def predict(
-        self,
-        space: SearchSpace[Any],
-        architectures: Sequence[Any],
-        objectives: Sequence[str],
-        quantiles: Sequence[float],
-    ) -> np.ndarray:
-        return _arbitrary_numbers(list(map(str, architectures)), objectives, len(quantiles))
-
-
-def _arbitrary_numbers(names: Sequence[str], objectives: Sequence[str], num_levels: int) -> np.ndarray:
-    """Numbers [N, K, num_levels] that depend on nothing but the names."""
-    numbers = [[hash((name, o)) % 1000 for o in objectives] for name in names]
-    return np.repeat(np.array(numbers, dtype=float)[:, :, None], num_levels, 2)
-
-
 def time_command(rlm: RLM, settings: SpeedSettings) -> Cases:
     """Time the command that predicts one network, from start to end."""
     space = search_spaces.get("nasbench201")
@@ -396,6 +338,11 @@ def count_operations(network: Network, ids: Tensor) -> float:
     batch_size, length = positions.shape
     matrices = config.size * 12 * width**2 + config.decoder_layers * 2 * width**2
     return batch_size * (2.0 * length * matrices + config.size * 4.0 * length**2 * width)
+
+
+def time_search(rlm: RLM, settings: SpeedSettings) -> Cases:
+    """Time searches."""
+    return time_searches(rlm, settings.evaluations, settings.runs, settings.seed)
 
 
 def time_study(rlm: RLM, settings: SpeedSettings) -> Cases:

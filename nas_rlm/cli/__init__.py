@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, TextIO
 
 from cyclopts import CycloptsError
 
@@ -69,6 +70,7 @@ __all__ = [
 ]
 
 MAX_ERROR_LENGTH = 1000  # characters
+OUTPUT_CLOSED = 141  # the exit code of a program that is ended by a closed pipe
 ERROR_TAIL_LENGTH = 300  # characters of the end of a longer error
 
 # Verbs in the order of the help.
@@ -104,14 +106,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Examples:
         >>> main(["export", "--space", "nasbench201", "--sample", "1", "--out", "runs/one"])
-        1 architectures in runs/one
+        1 architecture in runs/one
         0
 
     Args:
         arguments: the arguments without the program's name; None for those of the process.
 
     Returns:
-        The exit code: 0, or 2 after one line on stderr if the input was bad, or 130 if interrupted.
+        The exit code: 0, or 2 after one line on stderr if the input was bad, or 130 if interrupted, or 141 if
+        the reader of the output, such as `head`, closed it.
     """
     os.environ.setdefault(
         "OMP_WAIT_POLICY", "passive"
@@ -123,6 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _warning_printer()
             app.meta(arguments, exit_on_error=False, print_error=False, result_action="return_none")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        if _has_no_reader(sys.stdout):
+            _discard(sys.stdout)
+            return OUTPUT_CLOSED
+        print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
+        return 2
     except (CycloptsError, ValueError, OSError, OverflowError) as error:
         print(f"nas-rlm: error: {_reason(error)}", file=sys.stderr)
         return 2
@@ -142,6 +152,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         set_mode("auto")
     return 0
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Return whether a stream is a pipe whose reader closed it."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):  # a stream in memory
+        return False
+    if not hasattr(select, "poll"):  # Windows
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)  # errors are reported without being asked for
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what is left of a stream; else Python reports once more, when it exits, that it is closed."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def _warning_printer() -> Callable[..., None]:

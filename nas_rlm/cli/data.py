@@ -12,6 +12,7 @@ from cyclopts import App
 from nas_rlm.cli.app import CommaList, Flag, InputShapes, SpaceList, app
 from nas_rlm.files import check_target
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row
@@ -95,7 +96,7 @@ def import_table(
     names = dict.fromkeys(name for row in rows for name in row.targets)
     declared = read_declarations(file) if kind == "parquet" else {}
     write(out, rows, declared | _declarations(rows, units, maximise))
-    print(f"{len(rows):,} rows: {out}")
+    print(f"{counted(len(rows), 'row')}: {out}")
     for line in imported.summary:
         print(line)
     values = {name: [row.targets[name] for row in rows if name in row.targets] for name in names}
@@ -165,4 +166,4 @@ def describe(table: Path, *, problems: Path, out: Path) -> None:
     check_target(out)
     rows = add_problem_statements(table, problems)
     write(out, rows)
-    print(f"{len(rows):,} programs with their problems: {out}")
+    print(f"{counted(len(rows), 'program')} with problems: {out}")

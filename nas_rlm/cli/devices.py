@@ -7,10 +7,12 @@ import re
 from collections import Counter
 from fnmatch import fnmatchcase
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nas_rlm.cli.app import Flag, app, check_model, load
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.devices.known import KnownDevice, LabelSource
@@ -65,8 +67,9 @@ def devices(
     exact = [device for device in found if pattern.lower() in (device.name.lower(), device.objective.lower())]
     found = exact or found
     if known and not found:
+        others = [device for device in known if _is_selected(device, "*", space, kind)]
         options = " ".join([pattern, f"--space {space}" * bool(space), f"--kind {kind}" * bool(kind)]).strip()
-        raise ValueError(f"no device of {model} is one of {options}: nas-rlm devices --every lists all")
+        raise ValueError(f"no device of {model} is one of {options}{_suggestion(pattern, others, model)}")
     if json:
         print(json_format.dumps([device.to_dict() for device in found], indent=2, ensure_ascii=False))
         return
@@ -87,6 +90,20 @@ def _is_selected(device: KnownDevice, pattern: str, space: str, kind: str) -> bo
     is_of_space = not space or any(source.space == space for source in device.sources)
     is_of_kind = kind.lower() in (device.device_class or OTHER_CLASS).lower()
     return _is_named(device, pattern.lower()) and is_of_space and is_of_kind
+
+
+def _suggestion(pattern: str, devices: list[KnownDevice], model: str) -> str:
+    """Return the end of the error for a name or pattern that no device has: similar names, and where to look.
+
+    Args:
+        pattern: the name or pattern.
+        devices: the devices with the space and kind of the options.
+        model: name of the model.
+    """
+    names = [device.name for device in devices]
+    similar = f"; {suggest(pattern.lower().split('/')[-1], names)}" if "*" not in pattern and names else ""
+    elsewhere = "" if Path(model).is_dir() else ", --model DIR those of your own model"
+    return f"{similar} (nas-rlm devices --every lists all{elsewhere})"
 
 
 def _is_named(device: KnownDevice, pattern: str) -> bool:
@@ -129,5 +146,5 @@ def _learnt_from(source: LabelSource) -> str:
     """Return how many networks of which families or space a source has."""
     networks = f"≤ {source.networks:,}" if source.labels is None else f"{source.labels:,}"
     if source.families is not None:
-        return f"{networks} networks of {source.families:,} families"
+        return f"{networks} networks of {counted(source.families, 'family', 'families')}"
     return f"{networks} {source.space or 'networks'}"

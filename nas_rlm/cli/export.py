@@ -9,6 +9,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.cli.app import Flag, Integer, SpaceList, app, check_minimum, show_progress
 from nas_rlm.files import atomic_write, check_new_directory, write_text
+from search_spaces.wording import counted
 
 
 @app.command
@@ -51,4 +52,4 @@ def export(
             onnx.save(search_space.to_onnx(architecture, weights=weights), temporary)
         write_text(out / f"{i:03d}.txt", from_architecture(search_space, architecture))
     write_text(out / "archs.txt", "".join(f"{a}\n" for a in architectures))
-    print(f"{len(architectures)} architectures in {out}")
+    print(f"{counted(len(architectures), 'architecture')} in {out}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nas_rlm.cli.app import DEFAULT_FILE_LIMITS, FileLimits, InputShapes, app, show_progress
 from nas_rlm.files import check_new_directory, write_text
+from search_spaces.wording import counted
 
 
 @app.command
@@ -45,4 +46,4 @@ def export_text(
         else:
             print(text, end="")
     if out:
-        print(f"{len(files)} texts in {out}")
+        print(f"{counted(len(files), 'text')} in {out}")

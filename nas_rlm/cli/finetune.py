@@ -131,9 +131,8 @@ def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> s
 
 def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
     """Yield a line for each objective and space that says how well its samples are predicted."""
-    from nas_rlm.surrogates.device_transfer import DeviceTransfer
+    from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
     from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-    from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
     from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 
     for space, surrogates in rlm.surrogates.items():
@@ -146,7 +145,7 @@ def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
                 for name, errors in surrogate.held_out.items():
                     if name in objectives:
                         yield f"{name} of {space}: {errors}"
-            if isinstance(surrogate, LatencySurrogate | DeviceTransfer) and surrogate.objective in objectives:
+            if isinstance(surrogate, FewLabelLatency) and surrogate.objective in objectives:
                 yield f"{surrogate.objective} of {space or 'networks without a space'}: {surrogate.evidence}"
             if isinstance(surrogate, DeviceTransfer) and surrogate.objective in objectives:
                 name, weight = surrogate.most_similar

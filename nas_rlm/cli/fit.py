@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nas_rlm.cli.app import CommaList, Flag, Integer, app, check_minimum, check_model
 from nas_rlm.files import atomic_directory, check_new_directory, write_text
 from nas_rlm.utils.validation import check_objective_names
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.training.text_report import FitReport
@@ -106,7 +107,7 @@ def _lines(report: FitReport) -> Iterator[str]:
     for name, count in report.labels.items():
         missing = report.rows - count
         yield (
-            f"{name}: {count:,} values{f', {missing:,} missing' if missing else ''}; predicted by"
+            f"{name}: {counted(count, 'value')}{f', {missing:,} missing' if missing else ''}; predicted by"
             f" {_described(report.sources[name])}"
         )
         metrics = report.metrics.get(name, {})
@@ -118,7 +119,7 @@ def _lines(report: FitReport) -> Iterator[str]:
             cells = [f"{v:>{NUMBER_WIDTH}{f}}" for v, f in zip(numbers, formats, strict=True)]
             yield f"{method:{METHOD_WIDTH}}" + "".join(cells)
     if report.metrics:
-        yield f"metrics of {report.holdout_rows:,} of {report.rows:,} rows, which were held out for them"
+        yield f"metrics of {report.holdout_rows:,} held out of {counted(report.rows, 'row')}"
         shown = dict.fromkeys(method for metrics in report.metrics.values() for method in metrics)
         yield from (f"  {method}: {METHODS[method]}" for method in shown)
 

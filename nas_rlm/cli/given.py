@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from search_spaces import SearchSpace
@@ -90,7 +91,7 @@ def given_numbers(
                 )
     keys = [canonical(name) for name in names]
     if not any(key in column for column in found.values() for key in keys):
-        raise ValueError(f"{data} has none of the {len(keys)} networks, such as {names[0]!r}")
+        raise ValueError(f"{data} has none of the {counted(len(keys), 'network')}, such as {names[0]!r}")
     of_inputs = {name: np.array([column.get(k, math.nan) for k in keys]) for name, column in found.items()}
     return {name: of_inputs[name] if value is None else value for name, value in given}
 

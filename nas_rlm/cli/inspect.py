@@ -16,6 +16,7 @@ from nas_rlm.cli.app import (
     load,
     show_progress,
 )
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.reports.inspection import NetworkReport, Value
@@ -78,7 +79,7 @@ def _text(report: NetworkReport) -> str:
     lines.append(f"  MACs        {'not known' if report.macs is None else f'{report.macs:,}'}")
     lines.append(f"  parameters  {report.params:,}" + (f" ({report.precision})" if report.precision else ""))
     lines.append(f"  activations {report.activations:,}")
-    lines.append(f"  weights     {report.weight_bytes:,} bytes")
+    lines.append(f"  weights     {counted(report.weight_bytes, 'byte')}")
     lines.append(f"  tokens      {report.tokens:,}, the model reads {report.max_tokens:,}")
     blocks = [f"{n} × [{operators}]" for operators, n in report.repeated_blocks]
     lines.append(f"  repeated    {_listed(blocks) or 'nothing'}")

@@ -12,6 +12,7 @@ from cyclopts import App
 from nas_rlm.cli.app import Flag, Integer, app, check_minimum
 from nas_rlm.files import check_target
 from nas_rlm.utils.extras import require
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.data import Row, Table
@@ -100,7 +101,7 @@ def measure_python(
     table = measure_programs(by_name, out, plan, jobs, progress=True)
     rows = [row for row in table.rows if row.identifier in by_name]
     failed = [row for row in rows if not row.is_measured("memory")]
-    print(f"{len(rows) - len(failed):,} programs with memory: {out}")
+    print(f"{counted(len(rows) - len(failed), 'program')} with memory: {out}")
     _print_failure(failed)
     if earlier_table:
         for objective, (count, rho) in rank_agreement(table, earlier_table).items():
@@ -172,7 +173,7 @@ def measure_triton(
     table = measure_kernels(kernels, out, plan, progress=True)
     rows = [row for row in table.rows if row.identifier in kernels]
     failed = [row for row in rows if not row.targets]
-    print(f"{len(rows) - len(failed):,} kernels with latency: {out}")
+    print(f"{counted(len(rows) - len(failed), 'kernel')} with latency: {out}")
     wrong = [row for row in rows if json.loads(row.metainformation).get("matches") is False]
     if wrong:
         print(

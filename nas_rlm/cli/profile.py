@@ -24,6 +24,7 @@ from nas_rlm.cli.app import (
 from nas_rlm.cli.prediction import read_architectures
 from nas_rlm.files import check_target
 from nas_rlm.utils.extras import require
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.data import Table
@@ -182,7 +183,7 @@ def _print_summary(table: Table, device: Device, out: Path) -> None:
     details = [measurement_details(row).get(str(device), {}) for row in table.rows]
     errors = [entry["error"] for entry in details if "error" in entry]
     spreads = [entry["spread"] for entry in details if "spread" in entry]
-    print(f"{len(spreads):,} networks with latency/{device}: {out}")
+    print(f"{counted(len(spreads), 'network')} with latency/{device}: {out}")
     if spreads:
         median = np.median(spreads)
         print(f"windows of a network differ by {median:.1%} (median), {max(spreads):.1%} at most")

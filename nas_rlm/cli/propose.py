@@ -7,6 +7,7 @@ from pathlib import Path
 from nas_rlm.cli.app import CommaList, Integer, SpaceList, app, check_minimum, checked_search
 from nas_rlm.cli.prediction import read_candidates
 from nas_rlm.files import check_target, write_text
+from search_spaces.wording import counted
 
 
 @app.command
@@ -69,6 +70,6 @@ def propose(
     text = "".join(f"{name}\n" for name in names)
     if out:
         write_text(out, text)
-        print(f"{len(names)} architectures: {out}")
+        print(f"{counted(len(names), 'architecture')}: {out}")
     else:
         print(text, end="")

@@ -19,6 +19,7 @@ from nas_rlm.cli.app import (
     checked_search,
 )
 from nas_rlm.cli.prediction import read_candidates
+from search_spaces.wording import counted
 
 
 @Parameter(name="*")
@@ -210,7 +211,7 @@ def search(
     result = run.result
     num_measured, num_on_front = result.is_measured.sum(), result.is_measured[result.front].sum()
     print(
-        f"{len(result.architectures):,} architectures evaluated, {len(result.front)} on the front:"
+        f"{counted(len(result.architectures), 'architecture')} evaluated, {len(result.front)} on the front:"
         f" {out / 'front.csv'}"
     )
     if measure:
@@ -264,9 +265,9 @@ def _train(
     trials, front = study.trials, study.front
     num_complete = sum(trial.state == "complete" for trial in trials)
     failed = [trial for trial in trials if trial.state == "failed"]
-    print(f"{num_complete:,} trials complete, {len(front)} on the front: {out / 'front.csv'}")
+    print(f"{counted(num_complete, 'trial')} complete, {len(front)} on the front: {out / 'front.csv'}")
     if budgets:
-        print(f"{sum(t.state == 'paused' for t in trials):,} trials paused; cost {study.cost:g}")
+        print(f"{counted(sum(t.state == 'paused' for t in trials), 'trial')} paused; cost {study.cost:g}")
     if failed:
         print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
     if failed and not num_complete:

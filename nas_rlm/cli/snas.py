@@ -8,6 +8,7 @@ from cyclopts import App
 
 from nas_rlm.cli.app import Integer, app, check_minimum
 from nas_rlm.files import check_target
+from search_spaces.wording import counted
 
 snas = app.command(App(name="snas", help="Train random networks of the SNAS space."))
 
@@ -46,4 +47,4 @@ def generate(
     check_target(out)
     budget = snas.Budget(steps, batch_size, precision=precision, device=device, seed=seed)
     num_records, num_failed = snas.generate(read_images(images), out, count, budget)
-    print(f"{num_records:,} records, {num_failed} of them failed: {out}")
+    print(f"{counted(num_records, 'record')}, {num_failed} of them failed: {out}")

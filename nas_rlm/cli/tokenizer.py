@@ -8,6 +8,7 @@ from cyclopts import App
 
 from nas_rlm.cli.app import app
 from nas_rlm.files import check_target
+from search_spaces.wording import counted
 
 tokenizer = app.command(App(name="tokenizer", help="Train a tokenizer."))
 
@@ -27,4 +28,4 @@ def train(recipe: Path, *, out: Path) -> None:
     check_target(out)
     trained = train_tokenizer(read_tokenizer_recipe(recipe), progress=True)
     trained.save(out)
-    print(f"{trained.vocab_size:,} pieces: {out}")
+    print(f"{counted(trained.vocab_size, 'piece')}: {out}")

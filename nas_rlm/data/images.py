@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from search_spaces.wording import counted
+
 IMAGE_SIZE, FASHION_MNIST_IMAGE_SIZE = 32, 28  # pixels
 NUM_CLASSES = 10
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -133,7 +135,7 @@ def _read_idx(path: Path, num_dimensions: int) -> np.ndarray:
     shape = struct.unpack(f">{num_dimensions}I", content[4:header_length])
     num_bytes, expected = len(content) - header_length, int(np.prod(shape))
     if num_bytes != expected:
-        raise ValueError(f"{str(path)!r} is truncated: {num_bytes:,} of {expected:,} bytes")
+        raise ValueError(f"{str(path)!r} is truncated: {num_bytes:,} of {counted(expected, 'byte')}")
     return np.frombuffer(content, dtype=np.uint8, offset=header_length).reshape(shape)
 
 
@@ -152,6 +154,6 @@ def _check_labels(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
     """Check that there is a valid label for each image."""
     if len(images) != len(labels) or len(labels) == 0 or labels.min() < 0 or labels.max() >= NUM_CLASSES:
         raise ValueError(
-            f"{str(path)!r} has {len(images)} images and {len(labels)} labels,"
+            f"{str(path)!r} has {counted(len(images), 'image')} and {counted(len(labels), 'label')},"
             " expected as many labels from 0 to 9"
         )

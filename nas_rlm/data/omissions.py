@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nas_rlm.data.objective_kinds import VALID_NAME, kind_of
+from search_spaces.wording import counted
 
 MAX_VALUE = 1e300  # magnitude of a number
 MAX_MESSAGES = 10  # kinds of omissions that are reported one by one
@@ -88,7 +89,10 @@ class Omissions:
             return lines
         others = list(self.counts.items())[MAX_MESSAGES:]
         total = sum(count for _, count in others)
-        return [*lines[:MAX_MESSAGES], f"{total:,} entries of {len(others):,} other objectives were left out"]
+        return [
+            *lines[:MAX_MESSAGES],
+            f"left out: {counted(total, 'entry', 'entries')} of {counted(len(others), 'other objective')}",
+        ]
 
     def warn(self, stacklevel: int = 2) -> None:
         """Issue a warning for each kind of omission.

@@ -84,8 +84,9 @@ def _source_key(space_name: str) -> tuple[str, ...]:
 def _generate_in_space(kind: Kind, space_name: str, architectures: list[str]) -> list[str]:
     """Return the texts or keys of architectures of one search space."""
     if space_name not in search_spaces.names():
+        problem = f"a row of {space_name!r} has no input, and no search space of that name is registered"
         raise ValueError(
-            f"a row of {space_name!r} has no input, and no search space of that name is registered to build"
+            f"{problem if space_name else 'a row has neither a space nor an input'} to build"
             f" {architectures[0]!r}; {suggest(space_name, search_spaces.names())}; or give a space of your"
             " own with --space FILE.py:CLASS, in Python with search_spaces.get or register"
         )

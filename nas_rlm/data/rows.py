@@ -16,6 +16,7 @@ from nas_rlm.utils.validation import suggest
 TEXTS = ("arch_str", "input", "space", "metainformation", "identifier", "uid", "group", "source")
 # Only a network whose output does not depend on its input is faster: the runtime computed nothing.
 MIN_LATENCY_MS = 0.02
+TIME_OF_A_BATCH = "give the time of a larger batch, such as of 32 inputs"  # where latencies are below it
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,10 @@ class Row:
         value = self.targets.get(objective, math.nan)
         is_near_zero = objective.startswith("latency/") and value < MIN_LATENCY_MS and not self.is_program
         return math.isfinite(value) and not is_near_zero
+
+    def is_short_latency(self, objective: str) -> bool:
+        """Return whether the row has a latency that is above zero, but too near to it to be measured."""
+        return 0 < self.targets.get(objective, 0.0) < MIN_LATENCY_MS and not self.is_measured(objective)
 
     @property
     def is_program(self) -> bool:

@@ -26,6 +26,7 @@ from nas_rlm.text.parser import parse_network
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
+from search_spaces.wording import counted
 
 CACHE_VERSION = 6  # raise it when the graph features change
 MIN_CACHED_NETWORKS = 200  # random ones of a built-in space; fewer are quick to compute
@@ -179,7 +180,9 @@ def random_table(space_name: str, count: int, seed: int = 0, max_chain_length: i
     """
     space = search_spaces.get(space_name)
     if space.size and count > space.size // 2:
-        raise ValueError(f"{count:,} networks of {space_name}: expected at most half of {space.size:,}")
+        raise ValueError(
+            f"{counted(count, 'network')} of {space_name}: expected at most half of {space.size:,}"
+        )
     by_notation = random_graph_features(space, count, seed, max_chain_length)
     values: dict[str, set[float]] = {}
     for features in by_notation.values():

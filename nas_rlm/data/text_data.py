@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nas_rlm.utils.validation import as_list, as_strings, check_objective_names
+from search_spaces.wording import counted
 
 DEFAULT_OBJECTIVE = "y"
 FAILURE_PREFIX = "failed/"  # of the objective that is 1 where a target failed and 0 where it has a value
@@ -90,7 +91,8 @@ def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ())
         if count < MIN_ROWS:
             distinct = list(dict.fromkeys(map(_shown, cells)))[:3]
             raise ValueError(
-                f"{count} of {len(cells):,} values of {name!r} are numbers, such as {', '.join(distinct)}:"
+                f"{count} of {counted(len(cells), 'value')} of {name!r}"
+                f" {'is a number' if count == 1 else 'are numbers'}, such as {', '.join(distinct)}:"
                 f" expected at least {MIN_ROWS}, or leave the target out"
             )
         found[name] = numbers
@@ -136,7 +138,8 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
         for i, row in enumerate(rows):
             if not isinstance(row, list | tuple) or len(row) != len(names):
                 raise ValueError(
-                    f"row {i} of values is {_shown(row)}: expected {len(names)} values, of {', '.join(names)}"
+                    f"row {i} of values is {_shown(row)}: expected {counted(len(names), 'value')}, of"
+                    f" {', '.join(names)}"
                 )
         columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
     check_objective_names(list(columns))
@@ -144,7 +147,9 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
         if name.startswith(FAILURE_PREFIX):
             raise ValueError(f"{name!r} is the name of a failure: expected another name of a target")
         if len(cells) != count:
-            raise ValueError(f"{count:,} texts and {len(cells):,} values of {name!r}: expected as many")
+            raise ValueError(
+                f"{counted(count, 'text')} and {counted(len(cells), 'value')} of {name!r}: expected as many"
+            )
     return columns
 
 

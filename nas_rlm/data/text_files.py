@@ -17,6 +17,7 @@ from nas_rlm.data.importers.csv_columns import read_lines
 from nas_rlm.data.text_data import BOOLEANS, MISSING, read_value
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
 NUM_CHECKED_CELLS = 100  # of a column
@@ -77,7 +78,7 @@ def read_text_file(
     notes = []
     kept = [record for record in records if not text or record.get(text) is not None]
     if len(kept) < len(records):
-        notes.append(f"{len(records) - len(kept):,} rows have no {text} and are left out")
+        notes.append(f"left out: {counted(len(records) - len(kept), 'row has', 'rows have')} no {text}")
     if unused := [name for name in known if name not in (*used, *targets)]:
         notes.append(f"columns that are not used: {', '.join(unused)}")
     texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]

@@ -10,9 +10,8 @@ import numpy as np
 
 from nas_rlm.data.device_names import describe_device, device_class, quantity_of
 from nas_rlm.rlm import RLM
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
@@ -114,7 +113,7 @@ def known_devices(rlm: RLM | str | os.PathLike[str] = "nas") -> list[KnownDevice
         }
         sources = [_source(rlm, space, objective, surrogate) for space, surrogate in by_space.items()]
         any_network = any(isinstance(surrogate, LayerSurrogate) for surrogate in by_space.values())
-        any_network |= isinstance(by_space.get(""), LatencySurrogate | DeviceTransfer)
+        any_network |= isinstance(by_space.get(""), FewLabelLatency)
         known = tuple([source for source in sources if source])
         described = describe_device(name), device_class(name), quantity_of(objective)
         devices.append(KnownDevice(objective, name, *described, any_network, known))
@@ -131,7 +130,7 @@ def _source(rlm: RLM, space: str, objective: str, surrogate: Surrogate | None) -
             return LabelSource(space, networks, found.networks, found.families)
         errors = found.relative_error, found.within_10_percent
         return LabelSource(space, networks, found.networks, found.families, *errors, FAMILIES_LEFT_OUT)
-    if isinstance(surrogate, LatencySurrogate | DeviceTransfer):
+    if isinstance(surrogate, FewLabelLatency):
         own = surrogate.evidence
         return LabelSource(
             space, networks, own.labels, None, own.relative_error, own.within_10_percent, LEAVE_ONE_OUT

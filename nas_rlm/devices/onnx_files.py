@@ -11,6 +11,7 @@ import onnx
 from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_model, uses_external_data
 
 from nas_rlm.graph.onnx_graphs.input_shapes import subgraphs
+from search_spaces.wording import counted
 
 MAX_MODEL_BYTES = 2**31 - 1  # of a model in one piece, which protobuf cannot exceed
 _CHUNK_BYTES = 1 << 20
@@ -42,7 +43,7 @@ def content_digest(path: Path) -> str:
             )
         if (available := file.stat().st_size) < end:
             raise ValueError(
-                f"{str(path)!r} has external data in {location!r}, which has {available:,} bytes:"
+                f"{str(path)!r} has external data in {location!r}, which has {counted(available, 'byte')}:"
                 f" expected at least {end:,}"
             )
         digest.update(location.encode() + b"\0")

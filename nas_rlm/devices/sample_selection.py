@@ -10,6 +10,7 @@ from nas_rlm.surrogates.features import MIN_RELATIVE_STD
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.registry import FeatureSurrogate
+from search_spaces.wording import counted
 
 NOISE = 0.3  # noise variance of a measurement, relative to the mean variance of the networks
 
@@ -39,7 +40,7 @@ def select_samples(features: np.ndarray, count: int, seed: int = 0) -> list[int]
     distinct = np.unique(features, axis=0, return_index=True)[1]
     if not 1 <= count <= len(distinct):
         raise ValueError(
-            f"cannot select {count} of {len(distinct)} networks with different features:"
+            f"cannot select {count} of {counted(len(distinct), 'network')} with different features:"
             f" expected 1 to {len(distinct)}"
         )
     order = np.random.default_rng(seed).permutation(np.sort(distinct))

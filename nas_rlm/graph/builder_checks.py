@@ -32,6 +32,7 @@ from nas_rlm.graph.onnx_graphs.tensors import (
 )
 from nas_rlm.graph.onnx_graphs.weight_names import type_name
 from search_spaces.nodes import Inferred, TensorInfo
+from search_spaces.wording import counted
 
 
 def infer_operator(
@@ -157,7 +158,9 @@ def _check_channels(call: OperatorCall, shape: tuple[int, ...]) -> None:
                 raise ValueError(f"input {k} has the shape {shape_text(x.shape)}: expected [{channels}]")
         groups = call.attribute("num_groups", 1)
         if groups < 1 or channels % groups:
-            raise ValueError(f"{groups} groups do not divide {channels} channels")
+            raise ValueError(
+                f"{counted(groups, 'group does', 'groups do')} not divide {counted(channels, 'channel')}"
+            )
     if call.kind == "PRelu" and broadcast([shape, call.shape(1)]) != shape:
         raise ValueError(f"the slope has the shape {shape_text(call.shape(1))}: expected one a channel")
 

@@ -16,6 +16,7 @@ from nas_rlm.graph.onnx_graphs.flat_graph import OPSET
 from nas_rlm.graph.onnx_graphs.operator_checks import schema_of
 from nas_rlm.graph.onnx_graphs.tensors import Dims, Tensor
 from nas_rlm.graph.onnx_graphs.weight_names import type_name
+from search_spaces.wording import counted
 
 MAX_CONSTANT_ELEMENTS = 64  # larger integer constants are weights
 FUNCTION_DOMAIN = "f"  # domain of local functions in the text
@@ -212,7 +213,7 @@ def _attribute_text(value: Any, name: str, expected: Any) -> str:
         array = value.array
         if array.size > MAX_CONSTANT_ELEMENTS:
             raise ValueError(
-                f"the attribute {name!r} is a tensor of {array.size:,} elements:"
+                f"the attribute {name!r} is a tensor of {counted(array.size, 'element')}:"
                 f" expected at most {MAX_CONSTANT_ELEMENTS}"
             )
         kind = type_name(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))

@@ -24,6 +24,7 @@ from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.utils.validation import as_list
 from search_spaces import SearchSpace
+from search_spaces.wording import counted
 
 
 def suggest_architecture(trial: optuna.trial.BaseTrial, space: str | SearchSpace[Any]) -> Any:
@@ -211,13 +212,13 @@ def labels(
     space = search_spaces.get(space) if isinstance(space, str) else space
     if len(study.directions) != len(objectives):
         raise ValueError(
-            f"the study has {len(study.directions)} values, and there are {len(objectives)} names:"
+            f"the study has {counted(len(study.directions), 'value')} for {counted(len(objectives), 'name')}:"
             f" {', '.join(objectives)}"
         )
     rows = rows_of_trials(study.trials, space, objectives, architecture)
     complete = [row for row in rows if row.targets]
     if not complete:
         raise ValueError(
-            f"none of {len(study.trials)} trials is complete and an architecture of {space.name}"
+            f"none of {counted(len(study.trials), 'trial')} is complete and an architecture of {space.name}"
         )
     return complete

@@ -12,6 +12,7 @@ import numpy as np
 from nas_rlm.text.tokenizer import PAD
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, is_whole_number
+from search_spaces.wording import counted
 
 Batch = list[tuple[str, list[int]]]  # texts and their token ids
 DEFAULT_BATCH_SIZE = 64  # texts
@@ -107,10 +108,13 @@ def names_of_texts(count: int) -> Sequence[str]:
 
 def _describe_truncated(truncated: Sequence[tuple[str, int]], max_length: int) -> str:
     """Return one line on the names and numbers of tokens of truncated texts."""
-    listed = [f"{name[:MAX_NAME_LENGTH]} ({length:,} tokens)" for name, length in truncated[:MAX_NAMED_TEXTS]]
+    listed = [
+        f"{name[:MAX_NAME_LENGTH]} ({counted(length, 'token')})"
+        for name, length in truncated[:MAX_NAMED_TEXTS]
+    ]
     num_others = len(truncated) - len(listed)
-    listed += [f"{num_others:,} others"] if num_others else []
-    return f"the model reads only the first {max_length:,} tokens of {', '.join(listed)}"
+    listed += [counted(num_others, "other")] if num_others else []
+    return f"the model reads only the first {counted(max_length, 'token')} of {', '.join(listed)}"
 
 
 def gather_predictions(

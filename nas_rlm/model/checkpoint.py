@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,9 +15,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from nas_rlm._version import __version__
-from nas_rlm.files import atomic_write, write_bytes, write_text
+from nas_rlm.files import atomic_write, write_bytes
 from nas_rlm.model import encoders
-from nas_rlm.model.config import DEFAULT_MAX_LENGTH
+from nas_rlm.model.config_file import (
+    LEGACY_SURROGATES_FILE,
+    SURROGATES_FILE,
+    ConfigFile,
+    TrainedOn,
+    read_config,
+    write_config,
+)
 from nas_rlm.model.directories import CONFIG_FILE, model_directory
 from nas_rlm.model.encoders import PretrainedTokenizer
 from nas_rlm.model.network import Config, Network
@@ -27,10 +32,6 @@ from nas_rlm.model.onnx_runtime import TOKENIZER_FILE, is_exported
 from nas_rlm.text import Tokenizer
 
 WEIGHTS_FILE = "model.safetensors"
-SURROGATES_FILE = "surrogates.safetensors"  # only in checkpoints with surrogates
-LEGACY_SURROGATES_FILE, LEGACY_SURROGATES_KEY = "experts.safetensors", "experts"
-LEGACY_CONFIG_NAMES = {"numbers": "max_numbers", "statements": "statement_layers"}
-EARLIER_MAX_LENGTH = 2048  # default of earlier versions, which limited nothing but time
 AnyTokenizer = Tokenizer | PretrainedTokenizer
 Temperatures = Mapping[str, Mapping[str, float]]  # by space and objective
 
@@ -47,19 +48,6 @@ class SavedSurrogate(Protocol):
 
 S = TypeVar("S", bound=SavedSurrogate)
 FromSaved = Callable[[Mapping[str, torch.Tensor], Mapping[str, Any]], S]
-
-
-@dataclass(frozen=True)
-class TrainedOn:
-    """What a network was trained on in one search space.
-
-    Args:
-        rows: number of architectures.
-        objectives: names of the objectives with labels for them.
-    """
-
-    rows: int
-    objectives: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,21 +91,8 @@ def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S
         raise ValueError(
             f"{directory} is not a checkpoint: {', '.join(missing)} missing (expected {', '.join(required)})"
         )
-    path = directory / CONFIG_FILE
-    try:
-        saved = json.loads(path.read_text())
-        config = _network_config(saved["network"])
-        expected_sha256 = str(saved["tokenizer_sha256"])
-        trained_on = {
-            space: TrainedOn(int(entry["rows"]), tuple(entry["objectives"]))
-            for space, entry in saved["trained_on"].items()
-        }
-        temperatures = _temperatures(saved.get("temperatures", {}))
-        maximised = tuple(map(str, saved.get("maximised", ())))
-    except KeyError as error:
-        raise ValueError(f"{path} has no {error}: expected a file that RLM.save wrote") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a file that RLM.save wrote: {error}") from None
+    saved = read_config(directory)
+    config, expected_sha256 = saved.network, saved.tokenizer_sha256
     surrogates = _read_surrogates(directory, saved, from_saved)
     tokenizer = _tokenizer(config, directory / TOKENIZER_FILE)
     if tokenizer.sha256 != expected_sha256:
@@ -129,9 +104,12 @@ def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S
             f" {tokenizer.sha256[:12]}…, {CONFIG_FILE} expects {expected_sha256[:12]}…"
         )
     network = Network(config, tokenizer.kinds())
+    saved.check_hash(directory / WEIGHTS_FILE)
     weights = _read_weights(directory / WEIGHTS_FILE, network)
     network.load_state_dict({**weights, "kinds": network.kinds})
-    return Checkpoint(network.eval(), tokenizer, trained_on, temperatures, surrogates, maximised)
+    return Checkpoint(
+        *(network.eval(), tokenizer, saved.trained_on, saved.temperatures, surrogates), saved.maximised
+    )
 
 
 def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
@@ -168,7 +146,7 @@ def save(directory: str | os.PathLike[str], checkpoint: Checkpoint[S]) -> None:
         config["equal_tensors"] = equal
     if checkpoint.maximised:
         config["maximised"] = checkpoint.maximised
-    write_text(target / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    write_config(target, config, (WEIGHTS_FILE, *([SURROGATES_FILE] if checkpoint.surrogates else [])))
     if not checkpoint.surrogates:
         (target / SURROGATES_FILE).unlink(missing_ok=True)
     (target / LEGACY_SURROGATES_FILE).unlink(missing_ok=True)
@@ -238,28 +216,6 @@ def tensors_with_prefix(tensors: Mapping[str, torch.Tensor], prefix: str) -> dic
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 
-def _network_config(saved: Mapping[str, Any]) -> Config:
-    """The network's configuration in a configuration file; unknown keys are ignored."""
-    renamed = {LEGACY_CONFIG_NAMES.get(key, key): value for key, value in saved.items()}
-    names = {field.name for field in fields(Config)}
-    arguments: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in renamed.items()
-        if key in names
-    }
-    if arguments.get("max_length") == EARLIER_MAX_LENGTH and not arguments.get("encoder"):
-        arguments["max_length"] = DEFAULT_MAX_LENGTH
-    return Config(**arguments)
-
-
-def _temperatures(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The temperatures in a configuration file, checked to be positive, by space and objective."""
-    temperatures = {space: {name: float(t) for name, t in own.items()} for space, own in saved.items()}
-    if not all(0 < t < math.inf for own in temperatures.values() for t in own.values()):
-        raise ValueError("a temperature is not a positive number")
-    return temperatures
-
-
 def _tokenizer(config: Config, path: Path) -> AnyTokenizer:
     """The tokenizer of the frozen encoder; without a frozen encoder, the tokenizer in the file `path`."""
     if not config.encoder:
@@ -289,35 +245,41 @@ def _read_weights(path: Path, network: Network) -> dict[str, torch.Tensor]:
     return {k: v.float() for k, v in weights.items()}
 
 
-def _read_surrogates(
-    directory: Path, saved: Mapping[str, Any], from_saved: FromSaved[S]
-) -> dict[str, list[S]]:
+def _read_surrogates(directory: Path, saved: ConfigFile, from_saved: FromSaved[S]) -> dict[str, list[S]]:
     """The surrogates of each space.
 
     Args:
         directory: directory of the checkpoint.
-        saved: content of its config.json.
+        saved: its configuration file.
         from_saved: see `load`.
     """
-    is_legacy = LEGACY_SURROGATES_KEY in saved
-    descriptions = saved.get(LEGACY_SURROGATES_KEY if is_legacy else "surrogates", {})
-    path = directory / (LEGACY_SURROGATES_FILE if is_legacy else SURROGATES_FILE)
-    if not descriptions:
+    path = directory / saved.surrogates_file
+    if not saved.surrogates:
         return {}
     if not path.is_file():
-        raise ValueError(f"{path} is missing: {CONFIG_FILE} has surrogates of {', '.join(descriptions)}")
+        spaces = ", ".join(space or "networks without a space" for space in saved.surrogates)
+        raise ValueError(f"{path} is missing: {CONFIG_FILE} has surrogates of {spaces}")
+    saved.check_hash(path)
     tensors = _read_tensors(path)
-    try:
-        tensors |= {name: tensors[same] for name, same in saved.get("equal_tensors", {}).items()}
-        return {
-            space: [
-                from_saved(tensors_with_prefix(tensors, f"{space}.{i}."), description)
-                for i, description in enumerate(saved_surrogates)
-            ]
-            for space, saved_surrogates in descriptions.items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} does not fit {CONFIG_FILE}: {error}") from None
+    absent = [same for same in saved.equal_tensors.values() if same not in tensors]
+    if absent:
+        raise ValueError(f"{path} does not fit {CONFIG_FILE}: {absent[0]} missing")
+    tensors |= {name: tensors[same] for name, same in saved.equal_tensors.items()}
+    surrogates: dict[str, list[S]] = {}
+    for space, descriptions in saved.surrogates.items():
+        surrogates[space] = []
+        for i, description in enumerate(descriptions):
+            own = tensors_with_prefix(tensors, f"{space}.{i}.")
+            start = f"{path} does not fit {CONFIG_FILE}: surrogates[{space!r}][{i}]"
+            try:
+                surrogates[space].append(from_saved(own, description))
+            except KeyError as error:
+                raise ValueError(f"{start} has no {error}") from None
+            except (TypeError, AttributeError) as error:
+                raise ValueError(f"{start} has a value of a wrong type: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"{start}: {error}") from None
+    return surrogates
 
 
 def _read_tensors(path: Path) -> dict[str, torch.Tensor]:

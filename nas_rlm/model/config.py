@@ -62,7 +62,7 @@ class Config:
             raise ValueError(f"encoder is {self.encoder!r}: expected a name")
         for name in (*positive, *(["encoder_width"] if self.encoder else [])):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected an integer of at least 1")
         max_layers = 0 if self.encoder else MAX_STATEMENT_LAYERS
         if type(self.statement_layers) is not int or not 0 <= self.statement_layers <= max_layers:
@@ -70,8 +70,11 @@ class Config:
                 f"statement_layers is {self.statement_layers!r}: expected an integer from 0 to"
                 f" {MAX_STATEMENT_LAYERS}, and 0 with a frozen encoder"
             )
-        if not isinstance(self.max_numbers, int) or self.max_numbers < 2:
+        if type(self.max_numbers) is not int or self.max_numbers < 2:
             raise ValueError(f"max_numbers is {self.max_numbers!r}: expected an integer of at least 2")
+        for name in ("relational", "has_infinity", "reads_any_text"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: expected true or false")
 
     @property
     def width(self) -> int:

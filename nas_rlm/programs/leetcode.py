@@ -22,6 +22,7 @@ from nas_rlm.data.omissions import Omissions
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.programs.python_runner import Program
+from search_spaces.wording import counted
 
 MAX_PROBLEMS_BYTES = 2**28
 PROBLEMS_FORMAT = (
@@ -133,7 +134,8 @@ def _read_table_and_problems(path: Path, problems_path: Path) -> tuple[Table, Ma
     if not rows:
         missing = {row.group for row in table.rows}
         raise ValueError(
-            f"{problems_path} lacks {len(missing)} problems of {table.name}, the first one: {min(missing)!r}"
+            f"{problems_path} lacks {counted(len(missing), 'problem')} of {table.name}, the first one:"
+            f" {min(missing)!r}"
         )
     if missing_rows := [row for row in table.rows if row.group not in problems]:
         reason = f"{problems_path} lacks its problem {missing_rows[0].group!r}"

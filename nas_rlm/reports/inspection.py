@@ -26,6 +26,7 @@ from nas_rlm.graph.rewriting.normalization import Normalizer, normalize_model
 from nas_rlm.rlm import RLM
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.parser import parse_network
+from search_spaces.wording import counted
 
 NUM_SPACE_SAMPLES = 24  # random architectures that stand for a space
 NUM_SIMILAR_SPACES = 3
@@ -299,7 +300,9 @@ def _warnings(
         except ValueError as error:
             warnings.append(f"the costs are not known: {error}")
     if tokens > max_tokens:
-        warnings.append(f"the text has {tokens:,} tokens, of which the model reads the first {max_tokens:,}")
+        warnings.append(
+            f"the text has {counted(tokens, 'token')}, of which the model reads the first {max_tokens:,}"
+        )
     if similar and similar[0].known_layers < MIN_KNOWN_LAYERS:
         warnings.append(
             f"{similar[0].known_layers:.0%} of the layers occur in {similar[0].space}, the most similar space"

@@ -19,6 +19,7 @@ from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 from search_spaces.graph import Graph
 from search_spaces.loading import check_attributes
+from search_spaces.wording import counted
 
 NOT_ARCHITECTURES = ("", "?", "no such architecture", "[1, 2", '{"a": 1}')
 MAX_ENUMERATED = 2048  # genomes, all of which are decoded
@@ -46,7 +47,7 @@ class SpaceReport:
     def __str__(self) -> str:
         ranges = {"flops": self.flops, "params": self.params, "characters of text": self.characters}
         texts = [f"{name} {low:,} to {high:,}" for name, (low, high) in ranges.items()]
-        return f"{self.space}: {self.count} architectures without problems; {', '.join(texts)}"
+        return f"{self.space}: {counted(self.count, 'architecture')} without problems; {', '.join(texts)}"
 
 
 def check_space(
@@ -129,7 +130,7 @@ class _Check:
         if max(genes) < 2:
             raise self._violation(f"genes are {genes}: expected at least one gene with two values or more")
         if size is not None and size > total:
-            raise self._violation(f"size is {size:,}, but there are only {total:,} genomes")
+            raise self._violation(f"size is {size:,}, but there are only {counted(total, 'genome')}")
         if total > MAX_ENUMERATED:
             genomes = (self.rng.integers(genes) for _ in range(MAX_DRAWS))
             draws_genomes = type(self.space).sample is SearchSpace.sample
@@ -139,7 +140,9 @@ class _Check:
         decoded = [self._decode(np.array(genome)) for genome in product(*map(range, genes))]
         names = {str(a) for a in decoded if a is not None}
         if size is not None and len(names) != size:
-            raise self._violation(f"size is {size:,}, but the genomes have {len(names):,} architectures")
+            raise self._violation(
+                f"size is {size:,}, but the genomes have {counted(len(names), 'architecture')}"
+            )
 
     def _check_malformed_notation(self) -> None:
         for text in NOT_ARCHITECTURES:

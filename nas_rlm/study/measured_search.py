@@ -25,6 +25,7 @@ from nas_rlm.study.study import Study
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
+from search_spaces.wording import counted
 
 STUDY = "study"  # directory of the study in the run directory
 
@@ -131,7 +132,8 @@ def measure_and_search(
     surrogate = suggester.surrogate(study.rows)
     if not surrogate.is_ready:
         raise ValueError(
-            f"{len(surrogate.successful_rows)} of {len(surrogate.measurements)} networks could be measured on"
+            f"{len(surrogate.successful_rows)} of {counted(len(surrogate.measurements), 'network')} could be"
+            " measured on"
             f" {settings.device}: expected at least {MIN_LABELS} with {' and '.join(surrogate.objectives)}"
         )
     result = suggester.result(study.rows, log)

@@ -15,6 +15,7 @@ from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING
 from nas_rlm.text import from_architecture
 from nas_rlm.utils.axes import axis_label
 from search_spaces import SearchSpace
+from search_spaces.wording import counted
 
 TEMPLATE = Path(__file__).with_name("page.html")
 RELOAD_SECONDS = 10  # of the page while the study runs
@@ -67,7 +68,7 @@ class StudyPage:
         failures = [trial.error for trial in finished if trial.state == FAILED]
         return {
             "title": f"{settings.space}: {', '.join(settings.objectives)}",
-            "subtitle": f"{len(complete):,} trials complete, {len(failures)} failed,{paused}"
+            "subtitle": f"{counted(len(complete), 'trial')} complete, {len(failures)} failed,{paused}"
             f" {num_running} running; {len(on_front)} on the front",
             "failures": f"{len(failures)} failed, the last one: {failures[-1]}" if failures else "",
             "objectives": [

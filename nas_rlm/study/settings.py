@@ -15,7 +15,8 @@ from pydantic import ConfigDict, StrictInt, TypeAdapter, ValidationError
 
 from nas_rlm.data.objective_kinds import expected_value
 from nas_rlm.data.omissions import is_storable, is_valid_target, to_number
-from nas_rlm.data.tables import EXACT_OBJECTIVES, MIN_LATENCY_MS
+from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH
+from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.files import check_writable, write_text
 from nas_rlm.search.settings import SearchSettings
@@ -185,7 +186,7 @@ def check_latency(objective: str, value: float) -> None:
     if objective.startswith("latency/") and value < MIN_LATENCY_MS:
         raise ValueError(
             f"{objective} is {value:.3g} ms, and less than {MIN_LATENCY_MS} ms counts as not measured:"
-            " expected larger networks or batches, such as a device onnxruntime-cpu-1t-b32"
+            f" {TIME_OF_A_BATCH}, which a device such as onnxruntime-cpu-1t-b32 measures"
         )
 
 

@@ -41,6 +41,7 @@ from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
 from search_spaces.loading import fingerprint
+from search_spaces.wording import counted
 
 Callback = Callable[["Study", Trial], object]
 
@@ -181,7 +182,8 @@ class Study(StudyView):
             raise ValueError(f"each architecture of {self.settings.space} has a trial: there are no others")
         if len(trials) < count:
             warnings.warn(
-                f"{count} trials were asked for, and {self.settings.space} has only {len(trials)}"
+                f"{counted(count, 'trial was', 'trials were')} asked for, and {self.settings.space} has only"
+                f" {len(trials)}"
                 " architectures without a trial",
                 stacklevel=2,
             )

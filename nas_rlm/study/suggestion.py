@@ -24,6 +24,7 @@ from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from search_spaces import SearchSpace
+from search_spaces.wording import counted
 
 
 class Suggester(ABC):
@@ -95,7 +96,8 @@ class Suggester(ABC):
         except ValueError as error:
             num_labels = sum(bool(row.targets) for row in rows)
             raise ValueError(
-                f"{num_labels} trials are complete, and predictions need {MIN_LABELS}; without them the"
+                f"{counted(num_labels, 'trial is', 'trials are')} complete, and predictions need"
+                f" {MIN_LABELS}; without them the"
                 f" model predicts, but: {error}"
             ) from None
 

@@ -16,6 +16,7 @@ from nas_rlm.study.store import TrialStore
 from nas_rlm.study.trial import RUNNING, Trial
 from nas_rlm.utils.validation import is_whole_number
 from search_spaces import SearchSpace
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,7 @@ class StudyView:
         settings, trials = self.settings, self.trials
         return (
             f"{type(self).__name__}({settings.space!r}, {list(settings.objectives)},"
-            f" {str(self.directory)!r}: {len(trials)} trials, {len(self.front)} on the front)"
+            f" {str(self.directory)!r}: {counted(len(trials), 'trial')}, {len(self.front)} on the front)"
         )
 
     @property
@@ -101,7 +102,7 @@ class StudyView:
         if not (found := self.front):
             bounds = " and ".join(self.settings.constraints)
             condition = f" that meets {bounds}" if bounds else ""
-            raise ValueError(f"none of {len(self.trials)} trials is complete{condition}")
+            raise ValueError(f"none of {counted(len(self.trials), 'trial')} is complete{condition}")
         return found[0]
 
     def to_records(self) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from nas_rlm.data.objective_kinds import kind_of
+from nas_rlm.data.tables import Table
 from nas_rlm.metrics import kendall
 from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import leave_one_out
@@ -256,3 +257,11 @@ def _left_out(surrogate: GraphSurrogate, objective: str, rows: np.ndarray) -> tu
     hyperparameters, num_linear = surrogate.hyperparameters[objective][0], surrogate.graph_features.num_linear
     means = leave_one_out(surrogate.features[rows], scores, hyperparameters, num_linear)
     return means.numpy(), (scores - means).numpy()
+
+
+def other_labels(table: Table, names: Sequence[str], objectives: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the labels of those named objectives that are not in `objectives`, where there are any."""
+    labels = {
+        name: table.column(name).astype(np.float32).astype(float) for name in names if name not in objectives
+    }
+    return {name: values for name, values in labels.items() if np.isfinite(values).sum() >= MIN_LABELS}

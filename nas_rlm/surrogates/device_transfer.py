@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ from nas_rlm.surrogates.predictive import (
     LogTransform,
     PredictiveDistribution,
 )
+
+SurrogateT = TypeVar("SurrogateT")
 
 MAX_DEVICES = 8
 DEVICE_PRIOR = 0.1  # prior weight of all known devices together, beside 1 for the surrogate of the device
@@ -242,6 +244,18 @@ class DeviceTransfer:
             raise ValueError("a temperature is not above 0")
         lines, left_out, usual_stds = (tensors[name].double().numpy() for name in shapes)
         return cls(own, devices, lines, left_out, usual_stds, dict(temperatures), dict(network_temperatures))
+
+
+FewLabelLatency = LatencySurrogate | DeviceTransfer  # a surrogate of a latency with few labels
+
+
+def without_known_devices(surrogate: SurrogateT) -> SurrogateT | LatencySurrogate:
+    """Return the surrogate that a device transfer adds known devices to; any other surrogate as it is.
+
+    Args:
+        surrogate: a surrogate of any kind.
+    """
+    return surrogate.own if isinstance(surrogate, DeviceTransfer) else surrogate
 
 
 def _predictions(surrogates: Sequence[LayerSurrogate], counts: LayerCounts) -> tuple[np.ndarray, np.ndarray]:

@@ -216,6 +216,11 @@ def batch_of_training(space: str) -> int:
     return search_spaces.get(space).batch_size if space in search_spaces.names() else 1
 
 
+def batch_of_objectives(space: str, objectives: Sequence[str]) -> int | None:
+    """Return the number of inputs for which features are; None for as many as the networks read at once."""
+    return batch_of_training(space) if all(map(is_of_training, objectives)) else None
+
+
 def other_batch(space: str, texts: Sequence[str], objectives: Sequence[str]) -> int | None:
     """Return `batch_of_training` of a space where a network reads another number of inputs, else None.
 

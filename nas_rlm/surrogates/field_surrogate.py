@@ -35,6 +35,7 @@ from nas_rlm.surrogates.predictive import (
 )
 from nas_rlm.surrogates.target_transform import LINEAR, RANKS, SCALES, TargetTransform
 from nas_rlm.surrogates.text_fields import TextFields
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -204,7 +205,9 @@ class FieldSurrogate:
         for name, column in values.items():
             count = int((~np.isnan(column)).sum())
             if count < MIN_LABELS:
-                raise ValueError(f"{count} texts have {name}: expected at least {MIN_LABELS}")
+                raise ValueError(
+                    f"{counted(count, 'text has', 'texts have')} {name}: expected at least {MIN_LABELS}"
+                )
         order = np.random.default_rng(seed).permutation(len(texts))
         drawn = {name: order[~np.isnan(column[order])][:MAX_TEXTS] for name, column in values.items()}
         used = np.unique(np.concatenate([*drawn.values()]))

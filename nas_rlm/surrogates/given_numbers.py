@@ -12,6 +12,7 @@ from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 MAX_BEYOND_LABELS = 0.5  # of their range, by which a number may be beyond all labels without a warning
 MAX_LATENCY_FACTOR = 5.0  # the same of latencies, times the longest or the shortest one
@@ -64,7 +65,7 @@ def check_given(
         if numbers.ndim and numbers.shape != (num_rows,):
             raise ValueError(
                 f"given {name} has the shape {list(numbers.shape)}: expected one number, or one for each of"
-                f" {num_rows} rows"
+                f" {counted(num_rows, 'row')}"
             )
         for value in numbers.reshape(-1):
             if not np.isnan(value) and not (np.isfinite(value) and is_valid_target(name, float(value))):

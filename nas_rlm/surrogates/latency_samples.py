@@ -13,6 +13,7 @@ from nas_rlm.metrics import kendall, spearman
 
 MAX_UNEXPLAINED, MIN_SPEARMAN = 0.5, 0.7  # leave-one-out results that are worse deserve a warning
 MAX_DIFFERENCE = 0.1  # of measurements of one network, relative to their median
+MIN_UNDECIDED_FACTOR = 2.0  # between two latencies of a network, of which the other networks choose one
 MAX_OUTLIER_SHARE = 0.1  # of the samples
 MIN_OUTLIER_FACTOR = 4.0  # between the measured and the expected latency of an outlier
 MIN_OUTLIER_DEVIATIONS = 5.0  # robust standard deviations of the other errors
@@ -91,44 +92,94 @@ class Outlier(NamedTuple):
     expected: float
 
 
-def merge_duplicates(
-    texts: Sequence[str], values: np.ndarray, names: Sequence[str], objective: str
-) -> tuple[list[int], np.ndarray]:
-    """Return one sample for each distinct network, with the median of its latencies.
+@dataclass(frozen=True)
+class RepeatedMeasurements:
+    """The measured latencies of each of N different networks.
 
     Examples:
         >>> import numpy as np
-        >>> merge_duplicates(["a", "b", "a"], np.array([1.0, 5.0, 1.02]), ["A", "B", "A"], "latency/x")
+        >>> found = RepeatedMeasurements.of_networks(["a", "b", "a"], np.array([1.0, 5.0, 1.02]))
+        >>> found.first_samples, found.medians
         ([0, 1], array([1.01, 5.  ]))
 
     Args:
-        texts: texts of M measured networks.
-        values: their latencies, float64 [M].
-        names: names of the networks, for warnings.
-        objective: name of the latency.
-
-    Returns:
-        Indices of the first sample of each of the N networks, and the latencies, float64 [N].
-
-    Warns:
-        UserWarning: latencies of a network differ by more than `MAX_DIFFERENCE` of their median.
+        samples: indices of the samples of each network.
+        latencies: their latencies in ms, sorted.
     """
-    samples_of: dict[str, list[int]] = {}
-    for i, text in enumerate(texts):
-        samples_of.setdefault(text, []).append(i)
-    medians = np.array([np.median(values[samples]) for samples in samples_of.values()])
-    contradictions = [
-        f"{names[samples[0]]} ({', '.join(f'{values[i]:.4g}' for i in samples[:MAX_LISTED])} ms)"
-        for samples, median in zip(samples_of.values(), medians, strict=True)
-        if np.ptp(values[samples]) > MAX_DIFFERENCE * median
-    ]
-    if contradictions:
-        warnings.warn(
-            f"measurements of the same network differ by more than {MAX_DIFFERENCE:.0%} in {objective}, the"
-            f" median is used: {_listed(contradictions)}",
-            stacklevel=2,
+
+    samples: tuple[tuple[int, ...], ...]
+    latencies: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of_networks(cls, texts: Sequence[str], values: np.ndarray) -> RepeatedMeasurements:
+        """Return the measurements of networks with different texts.
+
+        Args:
+            texts: texts of M measured networks.
+            values: their latencies, float64 [M].
+        """
+        samples_of: dict[str, list[int]] = {}
+        for i, text in enumerate(texts):
+            samples_of.setdefault(text, []).append(i)
+        samples = tuple(map(tuple, samples_of.values()))
+        return cls(samples, tuple(np.sort(values[list(own)]) for own in samples))
+
+    @property
+    def first_samples(self) -> list[int]:
+        """Index of the first sample of each network."""
+        return [own[0] for own in self.samples]
+
+    @property
+    def medians(self) -> np.ndarray:
+        """Median latency of each network, float64 [N]."""
+        return np.array([np.median(own) for own in self.latencies])
+
+    @property
+    def undecided(self) -> np.ndarray:
+        """Indices of networks whose median is between two latencies that differ much, int64 [U]."""
+        halves = [(own[(len(own) - 1) // 2], own[len(own) // 2]) for own in self.latencies]
+        return np.array(
+            [i for i, (low, high) in enumerate(halves) if high > MIN_UNDECIDED_FACTOR * low], np.int64
         )
-    return [samples[0] for samples in samples_of.values()], medians
+
+    def nearest(self, networks: np.ndarray, log_expected: np.ndarray) -> np.ndarray:
+        """Return the medians, but of some networks the latency that is nearest to an expected one.
+
+        Args:
+            networks: indices of U networks.
+            log_expected: logarithms of their expected latencies, float64 [U].
+
+        Returns:
+            float64 [N].
+        """
+        values = self.medians
+        for i, expected in zip(networks, log_expected, strict=True):
+            own = self.latencies[i]
+            values[i] = own[np.abs(np.log(own) - expected).argmin()]
+        return values
+
+    def warn_of_contradictions(self, used: np.ndarray, names: Sequence[str], objective: str) -> None:
+        """Warn of networks whose latencies differ by more than `MAX_DIFFERENCE` of their median.
+
+        Args:
+            used: the latency that is used of each network, float64 [N].
+            names: names of the networks.
+            objective: name of the latency.
+
+        Warns:
+            UserWarning: there are such networks.
+        """
+        contradictions = [
+            f"{name} ({_range(own)} ms, {value:.4g} ms is used)"
+            for name, own, value in zip(names, self.latencies, used, strict=True)
+            if np.ptp(own) > MAX_DIFFERENCE * np.median(own)
+        ]
+        if contradictions:
+            warnings.warn(
+                f"measurements of the same network differ by more than {MAX_DIFFERENCE:.0%} in {objective};"
+                f" measure again: {_listed(contradictions)}",
+                stacklevel=2,
+            )
 
 
 def check_plausible(values: np.ndarray, macs: np.ndarray, objective: str) -> None:
@@ -252,6 +303,12 @@ def warn_of_short_samples(
             f" unless the device can skip most of these networks: {_listed(found)}",
             stacklevel=2,
         )
+
+
+def _range(values: np.ndarray) -> str:
+    """Return sorted values as text; only the first and the last if they are many."""
+    is_short = len(values) <= MAX_LISTED
+    return (", " if is_short else " to ").join(f"{v:.4g}" for v in (values if is_short else values[[0, -1]]))
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 
 from nas_rlm.surrogates.predictive import normal_quantiles
+from search_spaces.wording import counted
 
 MAX_NOVELTY = 2.0  # from which on a network is unlike all known ones
 NOVEL_STD = 0.3  # smallest one of the log latency of a network that is unlike all labelled ones
@@ -53,7 +54,7 @@ class FamilyEvidence:
         return cls(*counts, float(relative.mean()), float((relative <= 0.1).mean()))
 
     def __str__(self) -> str:
-        learnt_from = f"{self.networks:,} networks of {self.families} families"
+        learnt_from = f"{counted(self.networks, 'network')} of {counted(self.families, 'family', 'families')}"
         if self.relative_error is None or self.within_10_percent is None:
             return f"{learnt_from}; the error on other families is not known"
         return (

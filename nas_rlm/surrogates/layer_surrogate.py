@@ -21,78 +21,26 @@ from nas_rlm.model.checkpoint import check_shapes
 from nas_rlm.surrogates.latency_features import CLASSES
 from nas_rlm.surrogates.layer_calibration import (
     FamilyEvidence,
-    LeftOutPredictions,
     factor_weights,
     predicted_stds,
-    spread,
 )
-from nas_rlm.surrogates.layer_costs import choose_free_share, fit_coefficients
 from nas_rlm.surrogates.layer_network import (
-    NUM_EPOCHS,
     SMALLEST,
     WIDTH,
     LayerCounts,
     LayerNetwork,
     describe,
-    fit_layer_network,
     terms_by_type,
 )
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
-    MIN_LABELS,
     LogTransform,
     PredictiveDistribution,
 )
-from nas_rlm.utils.progress import progress_bar
 
-KNOWN_QUANTILE = 0.95  # of the labelled networks' leverages, up to which a network counts as known
-RIDGE = 1e-2  # of the covariances of hidden values
-NUM_FOLDS = 10  # of the cross-validation over families
-MAX_FOLD_NETWORKS, NUM_FOLD_EPOCHS = 4000, 12
-HELD_OUT_SHARE = 0.1  # that the strength of the factors is chosen on
 CONSTANT = "constant"  # type of the layer with the latency that does not depend on the layers
 CALIBRATION = ("threshold", "strength", "std", "exponent", "known std", "strength for unlike networks")
 ARRAYS = ("coefficients", "constants", "hidden_mean", "hidden_std", "precision", "calibration")
-
-
-@dataclass(frozen=True)
-class _HeldOut:
-    """How surrogates predict networks that they were not fitted to.
-
-    Args:
-        shares: shares of free coefficients, chosen on families left out, float64 [K].
-        strengths: strengths of the factors of known networks, float64 [K].
-        unlike: strength for unlike networks, relative to those.
-        known_errors: errors of log latencies of single networks that were left out, float64 [H, K].
-        known_novelties: their novelties, float64 [H, K].
-        left_out: predictions of all networks without their families.
-    """
-
-    shares: np.ndarray
-    strengths: np.ndarray
-    unlike: float
-    known_errors: np.ndarray
-    known_novelties: np.ndarray
-    left_out: LeftOutPredictions
-
-    def errors(self, latencies: np.ndarray) -> np.ndarray:
-        """Return the errors of log latencies of all networks without their families, float64 [N, K]."""
-        return self.left_out.errors(self.strengths, self.unlike, latencies)
-
-    def with_strengths(self, surrogate: LayerSurrogate) -> LayerSurrogate:
-        """Return a surrogate with these strengths of the factors."""
-        return surrogate._with_strengths(self.strengths, self.unlike)
-
-
-def families_and_folds(groups: Sequence[str], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of the family of each of N networks, and the fold in which it is left out, int64 [N].
-
-    Args:
-        groups: names of the networks' families; if empty each network is a family.
-        count: number N of networks.
-    """
-    families = np.unique([*groups] if groups else np.arange(count), return_inverse=True)[1]
-    return families, (np.random.default_rng(0).permutation(families.max() + 1) % NUM_FOLDS)[families]
 
 
 @dataclass(frozen=True)
@@ -130,191 +78,11 @@ class LayerSurrogate:
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def fit(
-        cls, texts: Sequence[str], values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
-    ) -> LayerSurrogate:
-        """Fit a surrogate to measured networks.
-
-        Args:
-            texts: texts of N networks.
-            values: latencies above 0 by objective, float64 [N], NaN where a network is not measured.
-            groups: names of the N networks' families, which the intervals are calibrated across. By default
-                each network is a family.
-        """
-        return cls.fit_counts(LayerCounts.of_texts(texts), values, groups)
-
-    @classmethod
-    def fit_counts(
-        cls, counts: LayerCounts, values: Mapping[str, np.ndarray], groups: Sequence[str] = ()
-    ) -> LayerSurrogate:
-        """Fit a surrogate to the layers of N measured networks; other arguments as for `fit`."""
-        latencies, count, names = np.stack([*values.values()], 1), len(counts.ends), tuple(values)
-        families, _ = families_and_folds(groups, count)
-        held_out = cls._held_out(names, counts, latencies, groups)
-        fitted = cls._fit(names, counts, latencies, np.arange(count), NUM_EPOCHS, held_out.shares)
-        errors, novelties = held_out.errors(latencies), held_out.left_out.novelties
-        calibration, evidence = held_out.with_strengths(fitted).calibration, {}
-        for k, name in enumerate(names):
-            is_measured, is_predicted = np.isfinite(latencies[:, k]), np.isfinite(errors[:, k])
-            evidence[name] = FamilyEvidence.of(errors[:, k], families[is_measured])
-            if is_predicted.any():
-                is_known = np.isfinite(held_out.known_errors[:, k])
-                calibration[k, 2:5] = spread(
-                    *(errors[is_predicted, k], novelties[is_predicted, k]),
-                    *(held_out.known_errors[is_known, k], held_out.known_novelties[is_known, k]),
-                )
-        return replace(fitted, calibration=calibration, evidence=evidence)
-
-    @classmethod
-    def errors_of_left_out(
-        cls, counts: LayerCounts, values: Mapping[str, np.ndarray], groups: Sequence[str]
-    ) -> np.ndarray:
-        """Return the errors of log latencies by surrogates without each family, float64 [N, K].
-
-        The evidence of a fitted surrogate sums them up. They are NaN where they are not known. Arguments are
-        those of `fit_counts`; `families_and_folds` has the parts that are left out.
-        """
-        latencies = np.stack([*values.values()], 1)
-        return cls._held_out(tuple(values), counts, latencies, groups).errors(latencies)
-
-    @classmethod
-    def _held_out(
-        cls, names: tuple[str, ...], counts: LayerCounts, latencies: np.ndarray, groups: Sequence[str]
-    ) -> _HeldOut:
-        """Return predictions of networks and of families that surrogates were fitted without."""
-        count = len(counts.ends)
-        families, folds = families_and_folds(groups, count)
-        is_held_out = np.random.default_rng(0).random(count) < HELD_OUT_SHARE
-        shares = cls._free_shares(counts, latencies, families, folds)
-        part = cls._fit_part(names, counts, latencies, ~is_held_out, shares)
-        strengths, held_out = part._strengths(counts, latencies, is_held_out), np.flatnonzero(is_held_out)
-        known, novelties = part._with_strengths(strengths)._predict(counts.select(held_out))
-        left_out = cls._leave_families_out(names, counts, latencies, folds, shares)
-        unlike = left_out.best_strength(strengths, latencies, families)
-        known_errors = known - np.log(latencies[held_out])
-        return _HeldOut(shares, strengths, unlike, known_errors, novelties, left_out)
-
-    @classmethod
-    def _leave_families_out(
-        cls,
-        names: tuple[str, ...],
-        counts: LayerCounts,
-        latencies: np.ndarray,
-        folds: np.ndarray,
-        shares: np.ndarray,
-    ) -> LeftOutPredictions:
-        """Return the predictions of each network by surrogates without its family.
-
-        They are NaN where a device has too few labels in other families.
-        """
-        found = LeftOutPredictions(*(np.full_like(latencies, np.nan) for _ in range(3)))
-        for fold in progress_bar(range(NUM_FOLDS), "leave families out", unit="fold", delay=2):
-            is_left_out = folds == fold
-            if not is_left_out.any() or is_left_out.all():
-                continue
-            part = cls._fit_part(names, counts, latencies, ~is_left_out, shares)
-            is_known = np.isfinite(latencies[~is_left_out]).sum(0) >= MIN_LABELS
-            cells = np.ix_(np.flatnonzero(is_left_out), np.flatnonzero(is_known))
-            by_costs, by_factors, hidden = part._sums(counts)
-            found.by_costs[cells], found.by_factors[cells] = by_costs[cells], by_factors[cells]
-            found.novelties[cells] = part._novelties(hidden)[cells]
-        return found
-
-    def _with_strengths(self, strengths: np.ndarray, unlike: float = 0.0) -> LayerSurrogate:
+    def with_strengths(self, strengths: np.ndarray, unlike: float = 0.0) -> LayerSurrogate:
         """Return a copy with other strengths of the factors, float64 [K], and for unlike networks."""
         calibration = self.calibration.copy()
         calibration[:, 1], calibration[:, 5] = strengths, unlike * strengths
         return replace(self, calibration=calibration)
-
-    @staticmethod
-    def _free_shares(
-        counts: LayerCounts, latencies: np.ndarray, families: np.ndarray, folds: np.ndarray
-    ) -> np.ndarray:
-        """Return for each device the share of free coefficients, chosen on families left out, float64 [K]."""
-        types = sorted({layer.type for layer in counts.layers})
-        costs, shares = counts.sums(terms_by_type(counts.layers, types)), np.zeros(latencies.shape[1])
-        for k in progress_bar(range(len(shares)), "choose coefficients", unit="device", delay=2):
-            measured = np.flatnonzero(np.isfinite(latencies[:, k]))
-            own = costs[measured], latencies[measured, k], types, families[measured], folds[measured]
-            shares[k] = choose_free_share(*own)
-        return shares
-
-    @classmethod
-    def _fit_part(
-        cls,
-        names: tuple[str, ...],
-        counts: LayerCounts,
-        latencies: np.ndarray,
-        is_used: np.ndarray,
-        shares: np.ndarray,
-    ) -> LayerSurrogate:
-        """Fit to at most `MAX_FOLD_NETWORKS` of the used networks, to predict others."""
-        networks = np.random.default_rng(0).permutation(np.flatnonzero(is_used))[:MAX_FOLD_NETWORKS]
-        return cls._fit(names, counts, latencies, networks, NUM_FOLD_EPOCHS, shares)
-
-    @classmethod
-    def _fit(
-        cls,
-        names: tuple[str, ...],
-        counts: LayerCounts,
-        latencies: np.ndarray,
-        networks: np.ndarray,
-        num_epochs: int,
-        shares: np.ndarray,
-    ) -> LayerSurrogate:
-        """Fit to the given networks, without a calibration of strengths and intervals.
-
-        Args:
-            names: names of the K latencies.
-            counts: layers of N networks.
-            latencies: their latencies, float64 [N, K].
-            networks: indices of the networks to fit to, int64 [M].
-            num_epochs: passes over them.
-            shares: shares of free coefficients, float64 [K].
-        """
-        used = {counts.layers[i].type for i in np.unique(counts.rows_of(networks)[1].numpy())}
-        types = (*sorted(used), *(f"[{name}]" for name in CLASSES))
-        terms = terms_by_type(counts.layers, types)
-        costs, num_devices = counts.sums(terms), len(names)
-        coefficients = np.zeros((num_devices, 1 + costs.shape[1]))
-        for k in range(num_devices):
-            measured = networks[np.isfinite(latencies[networks, k])]
-            if len(measured):
-                coefficients[k] = fit_coefficients(costs[measured], latencies[measured, k], types, shares[k])
-        constants, own = coefficients[:, 0], coefficients[:, 1:]
-        network = fit_layer_network(counts, networks, terms @ own.T, constants, latencies, num_epochs)
-        empty = np.zeros((num_devices, WIDTH))
-        surrogate = cls(
-            names,
-            types,
-            own.reshape(num_devices, len(types), len(TERMS)),
-            constants,
-            network,
-            empty,
-            empty + 1,
-            np.zeros((num_devices, WIDTH + 1, WIDTH + 1)),
-            np.tile([np.inf, 1.0, 1.0, 0.0, 1.0, 0.0], (num_devices, 1)),
-            {},
-        )
-        return surrogate._with_leverages(counts, networks, np.isfinite(latencies))
-
-    def _with_leverages(
-        self, counts: LayerCounts, networks: np.ndarray, is_measured: np.ndarray
-    ) -> LayerSurrogate:
-        """Return the surrogate with the distribution of the hidden values of its labelled networks."""
-        hidden = self._sums(counts)[2]
-        mean, std, precision = self.hidden_mean.copy(), self.hidden_std.copy(), self.precision.copy()
-        calibration = self.calibration.copy()
-        for k in range(len(self.objectives)):
-            own = hidden[networks[is_measured[networks, k]], k]
-            if not len(own):
-                continue
-            mean[k], std[k] = own.mean(0), own.std(0) + SMALLEST
-            scaled = _standardised(own, mean[k], std[k])
-            precision[k] = np.linalg.inv(scaled.T @ scaled / len(scaled) + RIDGE * np.eye(WIDTH + 1))
-            calibration[k, 0] = np.quantile(_leverages(scaled, precision[k]), KNOWN_QUANTILE)
-        return replace(self, hidden_mean=mean, hidden_std=std, precision=precision, calibration=calibration)
 
     @torch.inference_mode()
     def _by_layer(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -324,7 +92,7 @@ class LayerSurrogate:
         factors, hidden = self.network(torch.from_numpy(describe(counts.layers)).float())
         return linear, factors.double().numpy(), hidden.double().numpy()
 
-    def _sums(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sums(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log latencies by costs and with factors, each [N, K], and hidden values [N, K, H]."""
         linear, factors, hidden = self._by_layer(counts)
         by_costs, by_factors = counts.sums(linear), counts.sums(linear * np.exp(factors))
@@ -337,37 +105,26 @@ class LayerSurrogate:
         )
         return log_costs, log_factors, np.stack(averaged, 1)
 
-    def _predict(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray]:
+    def log_latencies(self, counts: LayerCounts) -> tuple[np.ndarray, np.ndarray]:
         """Return log latencies and novelties of N networks, each float64 [N, K].
 
         A novelty is a leverage relative to those of labelled networks. Up to 1 a network counts as known.
         """
-        by_costs, by_factors, hidden = self._sums(counts)
-        novelties = self._novelties(hidden)
+        by_costs, by_factors, hidden = self.sums(counts)
+        novelties = self.novelties(hidden)
         return by_costs + self._factor_weights(novelties) * (by_factors - by_costs), novelties
 
-    def _novelties(self, hidden: np.ndarray) -> np.ndarray:
+    def novelties(self, hidden: np.ndarray) -> np.ndarray:
         """Return the novelties of N networks from their hidden values, float64 [N, K]."""
         novelties = np.empty(hidden.shape[:2])
         for k in range(len(self.objectives)):
-            scaled = _standardised(hidden[:, k], self.hidden_mean[k], self.hidden_std[k])
-            novelties[:, k] = _leverages(scaled, self.precision[k]) / self.calibration[k, 0]
+            scaled = standardised(hidden[:, k], self.hidden_mean[k], self.hidden_std[k])
+            novelties[:, k] = leverages(scaled, self.precision[k]) / self.calibration[k, 0]
         return novelties
 
     def _factor_weights(self, novelties: np.ndarray) -> np.ndarray:
         """Return how much the log factors count for networks with the given novelties, float64 [N, K]."""
         return factor_weights(novelties, self.calibration[:, 1], self.calibration[:, 5])
-
-    def _strengths(self, counts: LayerCounts, latencies: np.ndarray, is_used: np.ndarray) -> np.ndarray:
-        """Return for each device the multiple of the log factors that fits the used networks best, [K]."""
-        by_costs, by_factors, _ = self._sums(counts)
-        strengths = np.zeros(len(self.objectives))
-        for k in range(len(strengths)):
-            used = is_used & np.isfinite(latencies[:, k])
-            change = by_factors[used, k] - by_costs[used, k]
-            missing = np.log(latencies[used, k]) - by_costs[used, k]
-            strengths[k] = np.clip(change @ missing / max(change @ change, SMALLEST), 0, 1)
-        return strengths
 
     def transform(self, texts: Sequence[str]) -> Tensor:
         """Return means and standard deviations of log latencies, and novelties, of N networks.
@@ -385,7 +142,7 @@ class LayerSurrogate:
 
     def transform_counts(self, counts: LayerCounts) -> Tensor:
         """Return the result of `transform` for the layers of N networks."""
-        mean, novelties = self._predict(counts)
+        mean, novelties = self.log_latencies(counts)
         std = predicted_stds(novelties, self.calibration[:, 2:5])
         return torch.from_numpy(np.stack([mean, std, novelties], 2))
 
@@ -403,7 +160,7 @@ class LayerSurrogate:
         """
         k, counts = self.objectives.index(objective), LayerCounts.of_texts([text])
         linear, factors, _ = self._by_layer(counts)
-        mean, novelties = self._predict(counts)
+        mean, novelties = self.log_latencies(counts)
         own = linear[:, k] * np.exp(self._factor_weights(novelties)[0, k] * factors[:, k])
         sum_of_layers = float(counts.counts @ own + self.constants[k])
         own = own * np.exp(mean[0, k]) / max(SMALLEST, sum_of_layers)
@@ -519,12 +276,12 @@ class LayerSurrogate:
         )
 
 
-def _standardised(hidden: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+def standardised(hidden: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """Return a constant 1 and standardised hidden values, float64 [N, H + 1]."""
     return np.column_stack([np.ones(len(hidden)), (hidden - mean) / std])
 
 
-def _leverages(scaled: np.ndarray, precision: np.ndarray) -> np.ndarray:
+def leverages(scaled: np.ndarray, precision: np.ndarray) -> np.ndarray:
     """Return the leverages of N networks relative to their mean over labelled ones, float64 [N]."""
     leverages: np.ndarray = ((scaled @ precision) * scaled).sum(1) / scaled.shape[1]
     return leverages

@@ -17,7 +17,7 @@ from nas_rlm.data import synthetic
 from nas_rlm.data.genome import Genome
 from nas_rlm.data.objective_kinds import depends_on_task, is_of_training
 from nas_rlm.surrogates.conditional import Conditional
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency, without_known_devices
 from nas_rlm.surrogates.features import GENOME, MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.field_surrogate import FieldSurrogate
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
@@ -37,7 +37,7 @@ TextSurrogate = LayerSurrogate | NgramSurrogate | FieldSurrogate | ProgramSurrog
 Surrogate = FeatureSurrogate | TextSurrogate | DeviceTransfer  # the latter on both
 AnySurrogate = Surrogate | AnyZeroLabelSurrogate  # the latter are not saved
 SurrogateT = TypeVar("SurrogateT", GraphSurrogate, FeatureSurrogate, Surrogate, AnySurrogate)
-WITH_LAYERS = LatencySurrogate, DeviceTransfer, ZeroLabelLatency  # among their features
+WITH_LAYERS = FewLabelLatency | ZeroLabelLatency  # with layers among their features
 MAX_LISTED, MAX_NAME_LENGTH = 5, 80  # names in a message, and characters of a name
 _warns_of_novelty: ContextVar[bool] = ContextVar("warns_of_novelty", default=True)
 _reported: ContextVar[set[str] | None] = ContextVar("reported", default=None)  # objectives with a warning
@@ -152,28 +152,30 @@ def predictive_distributions(
         ]
 
     features: dict[tuple[int, int | None], Any] = {}
+
+    def features_of(surrogate: AnySurrogate, size: int | None) -> Any:
+        key = id(surrogate), size
+        if key not in features:
+            if isinstance(surrogate, TextSurrogate):
+                features[key] = surrogate.transform(texts)
+            elif isinstance(surrogate, DeviceTransfer):
+                own_features = features_of(surrogate.own, size)
+                features[key] = surrogate.with_devices(own_features, LayerCounts.of_texts(texts))
+            else:
+                features[key] = surrogate.graph_features.transform(raw_features(size))
+        return features[key]
+
     distributions: list[PredictiveDistribution | None] = []
     for surrogate, name in zip(selected, objectives, strict=True):
         if surrogate is None:
             distributions.append(None)
             continue
         size = batch if is_of_training(name) else None
-        key = id(surrogate), size
-        if key not in features:
-            if isinstance(surrogate, TextSurrogate):
-                features[key] = surrogate.transform(texts)
-            elif isinstance(surrogate, DeviceTransfer):
-                own_features = surrogate.own.graph_features.transform(raw_features(size))
-                features[key] = surrogate.with_devices(own_features, LayerCounts.of_texts(texts))
-            else:
-                features[key] = surrogate.graph_features.transform(raw_features(size))
         if conditional and given and name in conditional:
-            inputs = features[key]
-            if isinstance(surrogate, DeviceTransfer):
-                inputs = surrogate.own_features(inputs)
-            distributions.append(conditional[name].predict(inputs, given))
+            own_features = features_of(without_known_devices(surrogate), size)
+            distributions.append(conditional[name].predict(own_features, given))
         else:
-            distributions.append(surrogate.predict(features[key], name))
+            distributions.append(surrogate.predict(features_of(surrogate, size), name))
     return distributions
 
 

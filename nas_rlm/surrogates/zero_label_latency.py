@@ -23,6 +23,7 @@ from nas_rlm.graph.executed_layers import ALL, ANY, TERMS
 from nas_rlm.surrogates.features import MIN_RELATIVE_STD, random_raw_features
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, LogTransform, PredictiveDistribution
+from search_spaces.wording import counted
 
 # Chosen by leaving spaces out: nasbench201, fbnet, ofa_mbv3, gpt_s, gpt_m, gpt_l and networks measured here.
 NUM_SOURCE_NETWORKS = 100  # random networks of each other space
@@ -47,7 +48,8 @@ def costs_of(raw_features: RawFeatures) -> np.ndarray:
     """
     if raw_features and not any(f"{ALL}/{ANY}:number" in raw for raw in raw_features):
         raise ValueError(
-            f"{len(raw_features)} networks without executed layers: expected raw features with them"
+            f"{counted(len(raw_features), 'network')} without executed layers: expected raw features with"
+            " them"
         )
     sums = np.array([[raw.get(f"{ALL}/{ANY}:{term}", 0.0) for term in TERMS] for raw in raw_features])
     by_term = dict(zip(TERMS, sums.reshape(-1, len(TERMS)).T, strict=True))

@@ -14,6 +14,7 @@ import numpy as np
 import sentencepiece
 
 from nas_rlm.files import write_bytes
+from search_spaces.wording import counted
 
 PAD, UNKNOWN = 0, 1
 IDENTIFIER, ENDS_STATEMENT, ENDS_SCOPE = 1, 2, 4
@@ -58,7 +59,7 @@ class Tokenizer:
         try:
             self._pieces.LoadFromSerializedProto(proto)
         except RuntimeError as error:
-            raise ValueError(f"not a SentencePiece model ({len(proto):,} bytes): {error}") from None
+            raise ValueError(f"not a SentencePiece model ({counted(len(proto), 'byte')}): {error}") from None
         self._symbols = {s: self._pieces.PieceToId(s) for s in _SYMBOLS}
         self._is_split = all(self._pieces.IdToPiece(i) == s for s, i in self._symbols.items())
         self._texts = [
@@ -140,7 +141,9 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise ValueError(f"a tokenizer of {vocab_size} tokens cannot be trained: {error}") from None
+            raise ValueError(
+                f"a tokenizer of {counted(vocab_size, 'token')} cannot be trained: {error}"
+            ) from None
         return cls(model.getvalue())
 
     @property

@@ -22,6 +22,7 @@ from nas_rlm.model.network import Config
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.training.recipe import Recipe, TableRecipe
+from search_spaces.wording import counted
 
 MAX_TRAINED_TOKENS = 2048  # of a text; attention over longer ones does not fit into the memory of a batch
 IGNORED = -100  # target that the loss leaves out
@@ -121,7 +122,7 @@ def truncation_reported(rlm: Ensemble, texts: Sequence[str]) -> Iterator[None]:
     if num_truncated:
         warnings.warn(
             f"training reads only the first {max_length:,} tokens of {num_truncated:,} of the"
-            f" {len(texts):,} texts",
+            f" {counted(len(texts), 'text')}",
             TruncationWarning,
             stacklevel=5,
         )

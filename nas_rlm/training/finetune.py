@@ -18,11 +18,11 @@ from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import Temperatures
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.fitting import fit_layer_surrogate, fit_surrogates
+from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
-from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
@@ -31,6 +31,7 @@ from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
 from nas_rlm.utils.validation import check_objective_names, suggest
+from search_spaces.wording import counted
 
 VALIDATION_FRACTION, MIN_ROWS, MAX_VALIDATION_ROWS = 0.2, 8, 500  # MIN_ROWS in each of the two subsets
 MAX_EPOCHS, MAX_STEPS, MIN_EPOCHS = 60, 6000, 4
@@ -172,7 +173,7 @@ def _with_surrogates_alone(
             if name not in surrogate_by_objective(fitted.get(space, ())):
                 count = sum(row.is_measured(name) for row in labelled)
                 raise ValueError(
-                    f"{count} rows of {space or 'networks without a space'} have {name}:"
+                    f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}:"
                     f" expected at least {MIN_LABELS}"
                 )
     tuned = rlm.with_objectives(objectives)
@@ -194,7 +195,9 @@ def _with_layer_surrogate(rlm: Model, rows: Sequence[Row], objectives: Sequence[
             raise ValueError(f"{name} is no latency: layer surrogates predict only latencies")
         count = sum(row.is_measured(name) for row in rows)
         if count < MIN_LABELS:
-            raise ValueError(f"{count} rows have {name}: expected at least {MIN_LABELS}")
+            raise ValueError(
+                f"{counted(count, 'row has', 'rows have')} {name}: expected at least {MIN_LABELS}"
+            )
     if any(row.is_program for row in rows):
         raise ValueError("the table has programs: layer surrogates predict only networks")
     fitted = _without_network(fit_layer_surrogate(rows, objectives))
@@ -224,7 +227,7 @@ def _warn_if_weak(fitted: Mapping[str, Sequence[Surrogate]]) -> None:
             if isinstance(surrogate, GraphSurrogate):
                 for message in surrogate.weaknesses:
                     warnings.warn(message, stacklevel=5)
-            if isinstance(surrogate, LatencySurrogate | DeviceTransfer) and surrogate.evidence.is_weak:
+            if isinstance(surrogate, FewLabelLatency) and surrogate.evidence.is_weak:
                 evidence = surrogate.evidence
                 warnings.warn(
                     f"{evidence.labels} networks explain {surrogate.objective} badly ({evidence}; the median"
@@ -288,7 +291,8 @@ def _choose_recipe(
     held_out = held_out.sample(MAX_VALIDATION_ROWS)
     if len(held_out) < MIN_ROWS or len(train) < MIN_ROWS:
         warnings.warn(
-            f"{len(rows)} rows are too few for validation: training takes {DEFAULT_EPOCHS} epochs and"
+            f"{counted(len(rows), 'row is', 'rows are')} too few for validation: training takes"
+            f" {DEFAULT_EPOCHS} epochs and"
             " intervals are uncalibrated",
             stacklevel=5,
         )

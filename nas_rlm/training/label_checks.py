@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nas_rlm.data.tables import MIN_LATENCY_MS, Row
+from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.model.numbers import NumberScheme
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
 
@@ -26,14 +27,15 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
     for name in objectives:
         if name not in measured:
             raise ValueError(
-                f"none of {len(rows)} rows has a value for {name}{_near_zero(name)};"
+                f"none of {counted(len(rows), 'row')} has a value for {name}{_near_zero(name)};"
                 f" {_in_milliseconds(rows, name) or suggest(name, measured)}"
             )
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
+            advice = f"; {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
             warnings.warn(
-                f"{ignored:,} of {len(rows):,} values of {name} are left out: they are not finite or below"
-                f" {MIN_LATENCY_MS} ms",
+                f"{ignored:,} of {counted(len(rows), 'value')} of {name} {'is' if ignored == 1 else 'are'}"
+                f" left out: not finite or below {MIN_LATENCY_MS} ms{advice}",
                 stacklevel=4,
             )
     selected = [row.select(objectives) for row in rows]
@@ -41,9 +43,9 @@ def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:
 
 
 def _in_milliseconds(rows: Sequence[Row], objective: str) -> str:
-    """Return a hint at the unit of latencies that are all too short; empty if there are none."""
+    """Return what may be wrong with latencies that are all too short; empty if there are none."""
     has_values = any(objective in row.targets for row in rows)
-    return "expected milliseconds, are they seconds?" if has_values else ""
+    return f"expected milliseconds, are they seconds? Otherwise {TIME_OF_A_BATCH}" if has_values else ""
 
 
 def _near_zero(objective: str) -> str:

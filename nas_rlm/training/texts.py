@@ -36,6 +36,7 @@ from nas_rlm.training.text_network import (
 )
 from nas_rlm.training.text_report import RLM_METHOD, FitReport, HoldoutMetrics, holdout_metrics
 from nas_rlm.training.trainer import EpochCallback
+from search_spaces.wording import counted
 
 NO_SPACE = ""  # texts belong to no search space
 MAX_SIZE = 16  # of a network; training a larger one takes much memory
@@ -163,7 +164,7 @@ def fit_texts(
     untrained = untrained.with_objectives(data.objectives)
     notes = []
     if num_rows is not None and num_rows > len(data):
-        notes.append(f"{num_rows - len(data):,} of {num_rows:,} rows have no value and are left out")
+        notes.append(f"left out: {num_rows - len(data):,} of {num_rows:,} rows, without a value")
     train, validation, holdout = split_texts(data, settings.holdout, settings.seed)
     recipe = _recipe(untrained, train, settings)
     if not len(validation):
@@ -298,7 +299,8 @@ def _fit_surrogate(data: TextData, settings: TextSettings) -> FieldSurrogate | N
     if settings.source == SURROGATE and len(enough) < len(counts):
         name = next(name for name in counts if name not in enough)
         raise ValueError(
-            f"{counts[name]} rows have {name!r}: the Gaussian process (source {SURROGATE!r}) needs"
+            f"{counted(counts[name], 'row has', 'rows have')} {name!r}: the Gaussian process (source"
+            f" {SURROGATE!r}) needs"
             f" {MIN_LABELS}"
         )
     if not enough or settings.source == NETWORK:

@@ -41,6 +41,7 @@ from nas_rlm.training.run_directory import TrainingLog, claim_run_directory
 from nas_rlm.training.state import STATE_FILE, TrainingState
 from nas_rlm.training.validation import sample_validation_set, validate
 from nas_rlm.utils.progress import progress_bar
+from search_spaces.wording import counted
 
 MIN_PROGRESS_STEPS = 20  # trainings with fewer steps show no progress bar
 
@@ -326,7 +327,7 @@ def fit(
     """
     if not any(numbers for dataset in datasets for numbers in dataset.numbers):
         raise ValueError(
-            f"none of {sum(map(len, datasets))} rows has a number to learn: expected one of"
+            f"none of {counted(sum(map(len, datasets)), 'row')} has a number to learn: expected one of"
             f" {', '.join(rlm.objectives)}, and latencies that are not near zero"
         )
     network = rlm.network

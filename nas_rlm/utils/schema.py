@@ -37,6 +37,7 @@ MISSING_KEYS = ("missing", "missing_argument")
 EXPECTED = {
     "bool_type": "true or false",
     "dataclass_type": "a mapping of keys to values",
+    "dict_type": "a mapping of keys to values",
     "finite_number": "a finite number",
     "float_type": "a number",
     "greater_than": "a number above {gt:g}",
@@ -44,6 +45,7 @@ EXPECTED = {
     "int_type": "an integer",
     "invalid_key": "a text as the key",
     "less_than": "a number below {lt:g}",
+    "list_type": "a list",
     "literal_error": "{expected}",
     "string_type": "a text",
     "tuple_type": "a list",

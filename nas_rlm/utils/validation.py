@@ -128,7 +128,7 @@ def suggest(name: str, valid: Collection[str]) -> str:
         >>> suggest("latency/pixel4", ["accuracy", "latency/pixel3"])
         'did you mean latency/pixel3?'
     """
-    names = list(dict.fromkeys(valid))
+    names = [known for known in dict.fromkeys(valid) if known]
     similar = get_close_matches(name, names, n=3, cutoff=0.4)
     if similar:
         return f"did you mean {', '.join(similar)}?"

@@ -8,7 +8,7 @@ from nas_rlm import RLM
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates import layer_network
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
 from nas_rlm.text import from_architecture
 from nas_rlm.text.parser import parse_network
 
@@ -30,7 +30,7 @@ def layer_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFac
     families = [f"family{i % 3}" for i in range(NUM_NETWORKS)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer_network, "MIN_STEPS", 20)
-        surrogate = LayerSurrogate.fit(texts, values, families)
+        surrogate = fit_layers_of_texts(texts, values, families)
     rlm = RLM.load(tiny_checkpoint).with_objectives(LAYER_OBJECTIVES)
     rlm.surrogates = {"mynets": [surrogate]}
     rlm.trained_on = {"mynets": TrainedOn(NUM_NETWORKS, LAYER_OBJECTIVES)}

@@ -288,7 +288,7 @@ def test_the_shipped_model_has_its_training_record(shipped_rlm):
 
 @pytest.mark.parametrize("foreign", [None, 7, (1, 2), type(SPACE.sample(np.random.default_rng(0)))("abcdef")])
 def test_architectures_of_another_space_are_refused(rlm, foreign):
-    with pytest.raises(ValueError, match=r"'(None|7|\(1, 2\))' has 1 nodes|unknown operator 'a'"):
+    with pytest.raises(ValueError, match=r"'(None|7|\(1, 2\))' has 1 node|unknown operator 'a'"):
         rlm.predict(SPACE, [foreign], ["accuracy"])
 
 

@@ -166,3 +166,8 @@ def test_built_in_spaces_have_no_location():
         pass
 
     assert not Local().is_built_in and not search_spaces.location_of(Local())
+
+
+def test_an_empty_name_is_no_space():
+    with pytest.raises(ValueError, match=r"the name of a search space is empty: expected one of fbnet"):
+        search_spaces.get("")

@@ -89,7 +89,7 @@ def test_keys_are_distinct_in_the_table(shared_data):
         ("{}", "is not JSON"),
         ("5", "is not JSON"),
         ({"adjacency": "", "ops": []}, "has 0 vertices"),
-        ({"adjacency": "0", "ops": ["input"]}, "has 1 vertices"),
+        ({"adjacency": "0", "ops": ["input"]}, "has 1 vertex"),
         ({"adjacency": "0100", "ops": "input"}, "should be 1 x 1"),
         ({"adjacency": "010001000", "ops": [-1, 3, -2]}, "unknown operator 3"),
         ({"adjacency": "010001000", "ops": ["input", ["maxpool3x3"], "output"]}, "unknown operator"),

@@ -36,8 +36,8 @@ def test_edges_that_multiply_by_zero_are_in_the_network():
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "has 1 nodes"),
-        ("|skip_connect~0|", "has 1 nodes"),
+        ("", "has 1 node "),
+        ("|skip_connect~0|", "has 1 node "),
         (EXAMPLE.replace("skip_connect~1", "skip_conect~1", 1), "unknown operator 'skip_conect'"),
         (EXAMPLE.replace("nor_conv_1x1~0", "nor_conv_1x1~1", 1), "should come from node 0"),
         (EXAMPLE[:-1], "node 3 is"),

@@ -54,8 +54,8 @@ def test_samples_follow_the_rules():
 @pytest.mark.parametrize(
     ("paths", "part"),
     [
-        ([PLAIN], "has 1 paths"),
-        ([PLAIN, PLAIN[:1]], "path 1 .* has 1 blocks"),
+        ([PLAIN], "has 1 path,"),
+        ([PLAIN, PLAIN[:1]], "path 1 .* has 1 block,"),
         ([PLAIN, path((["conv3x3"], True), (["conv3x3"], False))], "has 1 reductions"),
         ([PLAIN, path((["conv3x3"], True), (["conv9x9"], True))], "unknown operator 'conv9x9'"),
         ([PLAIN, path((["conv3x3"], True), (["conv1x1"], True))], "at most one of"),

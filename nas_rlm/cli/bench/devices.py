@@ -11,6 +11,7 @@ from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import Integer, check_minimum, load
 from nas_rlm.cli.bench.app import bench, read_space_table
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.benchmarks.devices import DeviceTransfer
@@ -100,14 +101,14 @@ def bench_devices(
     for key, result in new_results:
         results.add(key, result)
     count, of_table = len(transfer.test_indices), space_name or table.name
-    print(f"{samples} samples of a new device, {count:,} networks of {of_table}")
+    print(f"{counted(samples, 'sample')} of a new device, {counted(count, 'network')} of {of_table}")
     print(format_results(results.records, targets, range(seeds)))
     if second_table is not None:
         for name in targets:
             count, rho, difference = repeatability(table, second_table, name)
             if count > 1:
                 print(
-                    f"{name} measured twice: {count} networks, Spearman {rho:.3f},"
+                    f"{name} measured twice: {counted(count, 'network')}, Spearman {rho:.3f},"
                     f" difference {difference:.1%}"
                 )
 

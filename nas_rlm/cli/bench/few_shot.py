@@ -13,6 +13,7 @@ from nas_rlm.cli.bench.app import bench, read_measured_table
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 
 @bench.command(name="few-shot")
@@ -96,7 +97,10 @@ def bench_few_shot(
     for name, seed, result in new_results:
         results.add((name, seed), result)
     num_rows = len(table.where_measured(objective))
-    print(f"{num_rows:,} rows of {space_name}, {labels} labels, seeds 0 to {seeds - 1}: mean and deviation")
+    print(
+        f"{counted(num_rows, 'row')} of {space_name}, {counted(labels, 'label')}, seeds 0 to {seeds - 1}:"
+        " mean and deviation"
+    )
     print(f"{'method':<18}{'Kendall':>15}{'Spearman':>15}{'beyond params':>15}{'seconds':>9}")
     for name in selected:
         by_seed = [results.records[name, seed] for seed in range(seeds)]

@@ -11,6 +11,7 @@ import numpy as np
 from nas_rlm.cli.app import CommaList, Integer, check_minimum
 from nas_rlm.cli.bench.app import bench, check_methods
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.benchmarks.texts import TextResult
@@ -51,7 +52,7 @@ def bench_fit(
     selected = methods or METHODS
     for key, result in texts_benchmark(task, rows, range(seeds), selected, results.records, epochs or None):
         results.add(key, result)
-    print(f"{task}, {rows} rows, {seeds} seeds: mean (worst)")
+    print(f"{task}, {counted(rows, 'row')}, {counted(seeds, 'seed')}: mean (worst)")
     print(f"{'method':<10}{'Spearman':>16}{'Kendall':>16}{'MAE':>18}{'coverage':>19}{'CPU s':>8}")
     for name in selected:
         group = [r for key, r in results.records.items() if key[:3] == (task, rows, name) and key[3] < seeds]

@@ -11,6 +11,7 @@ from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Integer, check_minimum
 from nas_rlm.cli.bench.app import bench
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.benchmarks.ranking import ProblemRankings
@@ -85,7 +86,7 @@ def bench_programs(
         for key, result in results.records.items()
         if key[0] == split and key[2] in selected and key[3] < seeds
     }
-    print(f"{table} by {split}, mean and deviation of {seeds} seeds")
+    print(f"{table} by {split}, mean and deviation of {counted(seeds, 'seed')}")
     header = f"{'Spearman':>14}{'Kendall':>14}{'coverage':>10}{'rho>.5':>8}{'top-1':>7}{'random':>8}"
     print(f"{'objective':<22}{'method':<16}{header}")
     for name, method in dict.fromkeys((key[1], key[2]) for key in records):

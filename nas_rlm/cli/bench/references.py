@@ -9,6 +9,7 @@ import search_spaces
 from nas_rlm.cli.app import Integer, load, show_progress
 from nas_rlm.cli.bench.app import bench
 from nas_rlm.files import check_target, read_text, write_text
+from search_spaces.wording import counted
 
 
 @bench.command(name="references")
@@ -41,4 +42,4 @@ def bench_references(*, model: str = "nas", count: Integer = 1000, seed: Integer
             values = propose_reference_values(search_spaces.get(name), predictor, new, count, seed)
             references[name] = {**existing, **values}
     write_text(out, json.dumps(references, indent=1) + "\n")
-    print(f"reference values of {len(references)} spaces: {out}")
+    print(f"reference values of {counted(len(references), 'space')}: {out}")

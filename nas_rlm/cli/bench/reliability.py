@@ -56,7 +56,8 @@ def bench_reliability(
     for table in progress_bar(tables, "reliability", unit="table", disable=len(tables) == 1):
         spaces = sorted({row.space for row in table.rows})
         if len(spaces) > 1:
-            raise ValueError(f"{table.name} has rows of {', '.join(spaces)}; expected one space")
+            named = ", ".join(space or "no space" for space in spaces)
+            raise ValueError(f"{table.name} has rows of {named}; expected one space")
         names = _select_objectives(rlm, table, objectives)
         results += measure_reliability(rlm, table, names) if names else []
     if not results:

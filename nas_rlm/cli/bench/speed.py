@@ -8,6 +8,7 @@ from nas_rlm.benchmarks.results import Results
 from nas_rlm.cli.app import CommaList, Integer, load
 from nas_rlm.cli.bench.app import bench
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 DECIMALS = 9  # of numbers in the file of results
 
@@ -59,7 +60,7 @@ def bench_speed(
     for key, timing in measure_parts(load(model), settings, selected, results.records, progress=True):
         results.add(key, timing)
     earlier = f"; {num_earlier} of them were in {out} before" if num_earlier else ""
-    print(f"{num_threads} threads; medians of {runs} runs{earlier}")
+    print(f"{counted(num_threads, 'thread')}; medians of {counted(runs, 'run')}{earlier}")
     print(f"{'part':<12}{'case':<38}{'per second':>12}{'seconds':>10}{'spread':>9}{'MiB':>8}")
     for (part, case), timing in results.records.items():
         if part in selected:

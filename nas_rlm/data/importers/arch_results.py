@@ -21,6 +21,7 @@ from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import get
 from search_spaces.notation import is_int_between
+from search_spaces.wording import counted
 
 DATASETS = {  # objective: name of the dataset in the files
     "accuracy": "cifar10",
@@ -79,7 +80,7 @@ def read_rows(
         name = f"{space_name}_{index}"
         with omissions.skip(name):
             if not is_int_between(index, 0, len(notations) - 1):
-                raise ValueError(f"the file has {len(notations):,} architectures")
+                raise ValueError(f"the file has {counted(len(notations), 'architecture')}")
             architecture = space.parse(str(notations[index]))
             targets = accuracies(info, final_keys, DATASETS, name)
             targets |= accuracies(info, early_keys, EARLY_DATASETS, name)

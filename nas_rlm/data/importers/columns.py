@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nas_rlm.data.omissions import Omissions
+from search_spaces.wording import counted
 
 
 def aligned_columns(
@@ -27,6 +28,6 @@ def aligned_columns(
         if length == num_architectures:
             aligned[objective] = values
         else:
-            reason = f"it has {length:,} values for {num_architectures:,} architectures"
+            reason = f"it has {counted(length, 'value')} for {counted(num_architectures, 'architecture')}"
             omissions.add(objective, reason, objective, num_architectures)
     return aligned

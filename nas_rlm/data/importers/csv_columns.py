@@ -15,10 +15,12 @@ from typing import TypeVar
 
 from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_known_kind, kind_of
 from nas_rlm.data.omissions import is_valid_target
-from nas_rlm.data.tables import METADATA_PREFIXES, MIN_LATENCY_MS, Row
+from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
+from nas_rlm.data.tables import METADATA_PREFIXES
 from nas_rlm.data.text_data import MISSING
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 SEPARATORS = (",", ";", "\t")
 SPACE_COLUMN = "space"
@@ -35,6 +37,7 @@ MAX_CELL = 2**31 - 1  # characters
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
 WORD_ENDS = re.compile(r"[_ .()\[\]/-]+")
+MAX_LISTED = 3  # lines in a report
 REPEATED_ROWS = "models learn from all, and a search takes the last one"
 
 Content = TypeVar("Content")
@@ -96,7 +99,7 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
             if len(stripped) != len(columns):
                 comma = " A decimal comma separates cells too: expected decimal points" * (separator == ",")
                 raise ValueError(
-                    f"expected {len(columns)} cells, as in the header, not {len(stripped)}."
+                    f"expected {counted(len(columns), 'cell')}, as in the header, not {len(stripped)}."
                     f"{comma if len(stripped) > len(columns) else ''}"
                 )
             kept = cells if keep_blanks else stripped
@@ -261,14 +264,15 @@ def value_summary(rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
     summary = []
     for name, column in columns.items():
         values = [row.targets[name] for row in rows if name in row.targets]
-        line = f"{name} from column {column}: {len(values):,} values"
+        line = f"{name} from column {column}: {counted(len(values), 'value')}"
         line += f" from {min(values):g} to {max(values):g}" if values else ""
         line += f", {len(rows) - len(values):,} missing" if len(values) < len(rows) else ""
         if kind_of(name).unit:
             line += f", in {kind_of(name).unit}"
         ignored = sum(name in row.targets and not row.is_measured(name) for row in rows)
         if ignored:
-            line += f"; {ignored:,} are below {MIN_LATENCY_MS} ms, which models do not learn"
+            line += f"; {counted(ignored, 'is', 'are')} below {MIN_LATENCY_MS} ms, which models do not learn"
+            line += f": {TIME_OF_A_BATCH}" if any(row.is_short_latency(name) for row in rows) else ""
         summary.append(line)
     return summary
 
@@ -326,7 +330,7 @@ def merge_rows(
     if conflicts:
         reports.append(
             f"lines that contradict an earlier line: {len(conflicts):,}, each kept as a row; {REPEATED_ROWS}."
-            f" The first one: {conflicts[0]}"
+            f" The first {'one' if len(conflicts) == 1 else 'ones'}: {'; '.join(conflicts[:MAX_LISTED])}"
         )
     return [row for group in merged.values() for _, row in group], reports
 
@@ -361,14 +365,15 @@ def _is_unnamed_latency(column: str) -> bool:
 def _hint(column: str) -> str:
     """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
     units = [unit for word in _words(column) if (unit := _time_unit(word))]
-    if _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
+    start = re.split(r"[/_ .(-]", column)[0]
+    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
+    is_time = kind == "time"  # which is of programs
+    if is_time or _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
         unit = units[0] if units else MILLISECONDS
         advice = f"Name the device: --objective latency/mydevice={column}"
         if unit != MILLISECONDS:
             advice = f"Convert them to {MILLISECONDS}, in a column with the name latency/mydevice"
         return f"column {column!r} is not used; are these latencies in {unit}? {advice}"
-    start = re.split(r"[/_ .(-]", column)[0]
-    kind = next(iter(get_close_matches(start.lower(), KINDS, n=1, cutoff=MIN_SIMILARITY)), "")
     if not kind:
         return ""
     rest = column[len(start) :].strip("/_ .()-")

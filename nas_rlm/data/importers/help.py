@@ -15,6 +15,7 @@ from nas_rlm.data.omissions import Omissions, to_number
 from nas_rlm.data.tables import Row
 from search_spaces import SearchSpace, get
 from search_spaces.notation import is_int_between
+from search_spaces.wording import counted
 
 
 def read_rows(path: Path, omissions: Omissions) -> list[Row]:
@@ -40,7 +41,7 @@ def read_rows(path: Path, omissions: Omissions) -> list[Row]:
         name = f"{space.name}_{position}"
         with omissions.skip(name):
             if not is_int_between(position, 0, length - 1):
-                raise ValueError(f"the position is not one of {length:,} latencies")
+                raise ValueError(f"the position is not one of {counted(length, 'latency', 'latencies')}")
             architecture = space.parse(_notation(space, description))
             targets = omissions.targets({key: values[position] for key, values in columns.items()}, name)
             rows[position] = Row(space.name, str(architecture), targets, identifier=name)

@@ -10,6 +10,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, TensorShapeProto, ValueInfoProto
 
 from nas_rlm.utils.validation import suggest
+from search_spaces.wording import counted
 
 OPTION = "--input-shape"
 MAX_SIZE = 2**31 - 1  # of a dimension
@@ -269,7 +270,8 @@ def _check_given(value: ValueInfoProto, given: Shape) -> None:
         return
     if len(given) != len(shape):
         raise ValueError(
-            f"the shape {_shape_text(given)} of input {value.name!r} has {len(given)} sizes, and in the file"
+            f"the shape {_shape_text(given)} of input {value.name!r} has {counted(len(given), 'size')}, and"
+            " in the file"
             f" {len(shape)}: expected {_example(value.name, shape)}"
         )
     for i, (size, own) in enumerate(zip(given, shape, strict=True)):

@@ -13,6 +13,7 @@ from onnx.external_data_helper import load_external_data_for_tensor
 
 from nas_rlm.graph.limits import DEFAULT_LIMITS, Limits
 from nas_rlm.graph.onnx_graphs.tensors import FLOATS, MAX_FOLDED_ELEMENTS, num_elements
+from search_spaces.wording import counted
 
 MAX_ITEM_BYTES = 16  # of an element
 
@@ -113,7 +114,7 @@ def _check_length(tensor: TensorProto, directory: Path) -> None:
         size = (directory / entries.get("location", "")).stat().st_size
         length = size - int(entries.get("offset", 0))
     if length > MAX_FOLDED_ELEMENTS * MAX_ITEM_BYTES:
-        raise ValueError(f"{length:,} bytes for the shape {list(tensor.dims)}")
+        raise ValueError(f"{counted(length, 'byte')} for the shape {list(tensor.dims)}")
 
 
 def inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:

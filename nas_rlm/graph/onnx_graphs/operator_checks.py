@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from nas_rlm.graph.onnx_graphs.flat_graph import MAX_OPSET, FlatGraph, Op
+from search_spaces.wording import counted
 
 _Types = onnx.defs.OpSchema.AttrType
 _Options = onnx.defs.OpSchema.FormalParameterOption
@@ -104,13 +105,15 @@ def check_operator(op: Op, opset: int) -> None:
         )
     count = len(op.inputs)
     if not schema.min_inputs <= count <= schema.max_inputs:
-        raise ValueError(f"{count} inputs: expected {_range(schema.min_inputs, schema.max_inputs)}")
+        raise ValueError(
+            f"{counted(count, 'input')}: expected {_range(schema.min_inputs, schema.max_inputs)}"
+        )
     for k in schema.required_inputs:
         if k < count and op.inputs[k] is None and op.kind != "Resize":  # exporters omit its required roi
             raise ValueError(f"input {k} is omitted: expected a value")
     if not schema.min_outputs <= len(op.outputs) <= schema.max_outputs:
         raise ValueError(
-            f"{len(op.outputs)} outputs: expected {_range(schema.min_outputs, schema.max_outputs)}"
+            f"{counted(len(op.outputs), 'output')}: expected {_range(schema.min_outputs, schema.max_outputs)}"
         )
     for name, value in op.attributes.items():
         expected = schema.attributes.get(name)

@@ -23,6 +23,7 @@ from nas_rlm.graph.onnx_graphs.tensors import (
     constant,
 )
 from nas_rlm.graph.onnx_graphs.weight_names import constant_name, mark_of_name, type_name, weight_name
+from search_spaces.wording import counted
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
@@ -108,7 +109,7 @@ def _check_size(tensor: TensorProto, total: int) -> None:
         if len(tensor.raw_data) != expected:
             raise ValueError(
                 f"the initialiser {tensor.name!r} of shape {list(tensor.dims)} has"
-                f" {len(tensor.raw_data)} bytes: expected {expected}"
+                f" {counted(len(tensor.raw_data), 'byte')}: expected {expected}"
             )
 
 

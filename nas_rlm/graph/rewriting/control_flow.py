@@ -8,6 +8,7 @@ from nas_rlm.graph.limits import TimeLimitError
 from nas_rlm.graph.onnx_graphs.flat_graph import FlatGraph, Op
 from nas_rlm.graph.onnx_graphs.tensors import BOOL, INT64, Dim, Dims, Tensor
 from nas_rlm.graph.rewriting.rewriter import Rewriter
+from search_spaces.wording import counted
 
 
 class OpenSizeError(ValueError):
@@ -46,7 +47,7 @@ def _inline(normalizer: Rewriter, op: Op, branch: FlatGraph) -> list[Op]:
         for inner in branch.ops:
             ops += normalizer.read_op(inner, branch)
     if len(branch.outputs) < len(op.outputs):
-        raise ValueError(f"a branch has {len(branch.outputs)} outputs: expected {len(op.outputs)}")
+        raise ValueError(f"a branch has {counted(len(branch.outputs), 'output')}: expected {len(op.outputs)}")
     for outer, inner_output in zip(op.outputs, branch.outputs, strict=False):
         normalizer.rename(outer, normalizer.resolve(inner_output))
     return ops
@@ -93,7 +94,9 @@ def _infer_if(normalizer: Rewriter, op: Op) -> None:
     branches = [op.attributes["then_branch"], op.attributes["else_branch"]]
     for branch in branches:
         if len(branch.outputs) != len(op.outputs):
-            raise ValueError(f"a branch has {len(branch.outputs)} outputs: expected {len(op.outputs)}")
+            raise ValueError(
+                f"a branch has {counted(len(branch.outputs), 'output')}: expected {len(op.outputs)}"
+            )
         if not branch.has_text_opset:
             normalizer.normalize(branch)
     for k, v in enumerate(op.outputs):

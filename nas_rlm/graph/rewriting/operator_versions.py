@@ -13,6 +13,7 @@ from onnx import TensorProto
 from nas_rlm.graph.onnx_graphs.flat_graph import Op
 from nas_rlm.graph.onnx_graphs.tensors import Tensor, constant, vector
 from nas_rlm.graph.rewriting.rewriter import Rewriter
+from search_spaces.wording import counted
 
 Upgrade = Callable[[Rewriter, Op], list[Op]]
 # By operator: the operator set that changed it, and the function that converts operators of earlier sets.
@@ -147,7 +148,7 @@ def _softmax(normalizer: Rewriter, op: Op) -> list[Op]:
     if shape is None:
         raise ValueError(f"{op.kind} of operator set 12 or earlier reads a value of unknown shape")
     if not -len(shape) <= axis <= len(shape):
-        raise ValueError(f"axis {axis} is not one of {len(shape)} dimensions")
+        raise ValueError(f"axis {axis} is not one of {counted(len(shape), 'dimension')}")
     axis = axis + len(shape) if axis < 0 else axis
     if all(d == 1 for d in shape[axis + 1 :]):
         return [op.changed(axis=axis if axis < len(shape) else len(shape) - 1)]

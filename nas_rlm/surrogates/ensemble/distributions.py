@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 from nas_rlm.surrogates.conditional import Conditional, conditional_surrogate
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import without_known_devices
 from nas_rlm.surrogates.ensemble.query import TextQuery
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -91,8 +91,7 @@ class ConditionalSurrogates:
             surrogate = by_objective.get(name)
             if surrogate is None:
                 continue
-            if isinstance(surrogate, DeviceTransfer):
-                surrogate = surrogate.own
+            surrogate = without_known_devices(surrogate)
             if not isinstance(surrogate, GraphSurrogate | LatencySurrogate):
                 raise ValueError(
                     f"{name} of {query.space or 'networks without a space'} cannot be predicted from"

@@ -11,6 +11,7 @@ from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
 from nas_rlm.surrogates.ensemble.distributions import TextDistributions
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
+from search_spaces.wording import counted
 
 
 def checked_numbers(values: Sequence[float] | float, count: int) -> np.ndarray:
@@ -28,7 +29,9 @@ def checked_numbers(values: Sequence[float] | float, count: int) -> np.ndarray:
     except (TypeError, ValueError):
         numbers = np.full(max(count, 1), np.nan)
     if np.isnan(numbers).any():
-        raise ValueError(f"values is {str(values)[:60]}: expected a number for each of {count} texts")
+        raise ValueError(
+            f"values is {str(values)[:60]}: expected a number for each of {counted(count, 'text')}"
+        )
     return numbers
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.data.objective_kinds import is_of_training
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates.device_transfer import DeviceTransfer
+from nas_rlm.surrogates.device_transfer import FewLabelLatency, without_known_devices
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -82,7 +82,7 @@ class SurrogateSelection:
     def sums_of_costs(self, space: str) -> dict[str, list[LatencySurrogate]]:
         """Return the surrogates of every other space that predict latencies by sums of costs."""
         own = {
-            other: [s.own if isinstance(s, DeviceTransfer) else s for s in group]
+            other: [*map(without_known_devices, group)]
             for other, group in self.surrogates.items()
             if other != space
         }
@@ -136,9 +136,7 @@ class SurrogateSelection:
         """
         by_objective = self.by_objective(space)
         selected = [by_objective.get(name) for name in objectives]
-        known = [
-            s.labels for s in selected if isinstance(s, GraphSurrogate | LatencySurrogate | DeviceTransfer)
-        ]
+        known = [s.labels for s in selected if isinstance(s, GraphSurrogate | FewLabelLatency)]
         return {name: values for labels in known for name, values in labels.items()}
 
     def labelled_sizes(self, space: str, objectives: Sequence[str]) -> dict[str, NetworkSizes]:

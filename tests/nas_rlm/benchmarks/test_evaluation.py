@@ -155,7 +155,7 @@ def test_validation_rows_are_neither_training_nor_test_rows(tiny_checkpoint, shi
 
 def test_one_row_has_no_rank_correlation(rlm):
     one = Table("one", table(5, 0).rows[:1])
-    with pytest.raises(ValueError, match="one has 1 rows with accuracy: ranks need 2"):
+    with pytest.raises(ValueError, match="one has 1 row with accuracy: ranks need 2"):
         evaluate_table(rlm, one, ["accuracy"])
     with pytest.raises(ValueError, match="no objective that the model knows, with 2 rows"):
         evaluate_table(rlm, one)

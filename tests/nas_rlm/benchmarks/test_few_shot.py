@@ -76,9 +76,7 @@ def test_only_spaces_of_cells_have_a_graph_network(tiny_checkpoint):
     assert "gcn" not in make_methods(Table("sizes", rows), RLM.load(tiny_checkpoint))
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"), [(1, "1 labels of 140 rows"), (139, "139 labels of 140 rows")]
-)
+@pytest.mark.parametrize(("labels", "message"), [(1, "1 label of 140 rows"), (139, "139 labels of 140 rows")])
 def test_too_few_or_too_many_labels_are_refused(table, labels, message):
     with pytest.raises(ValueError, match=message):
         next(make_tasks(table, labels, [0]))

@@ -24,8 +24,8 @@ from nas_rlm.data import Row, Table, write
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.graph.executed_layers import ALL, Layer, layers_of
 from nas_rlm.surrogates import layer_network
+from nas_rlm.surrogates.layer_fitting import fit_layer_counts
 from nas_rlm.surrogates.layer_network import LayerCounts
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.text.parser import parse_network
 
 NAME = "latency/mine"
@@ -78,7 +78,7 @@ def test_kinds_of_networks_are_evaluated_without_their_families(rows, quick):
     found = dict(networks.run([KINDS], 2, []))
     assert {key[1:3] for key in found} == {(KINDS, ""), (KINDS, CONVOLUTIONAL)}
     assert found[NAME, KINDS, "", "layer sums", 0].networks == len(rows)
-    fitted = LayerSurrogate.fit_counts(networks.counts, networks.latencies, networks.families.tolist())
+    fitted = fit_layer_counts(networks.counts, networks.latencies, networks.families.tolist())
     assert found[NAME, KINDS, "", "surrogate", 0].mape == pytest.approx(fitted.evidence[NAME].relative_error)
     assert not dict(networks.run([KINDS], 1, [*found]))
     lines = format_results(found).splitlines()

@@ -100,7 +100,7 @@ def test_labels_are_random_rows_with_only_the_objectives(table):
     assert all(list(row.targets.values()) == true_values.values[row.arch_str] for row in calls[0][0])
     again = dict(search_benchmark(table, make_model, **size, finished=list(found)[:-1]))
     assert len(again) == 2 and len(calls) == 2  # only the last search, which uses no model
-    with pytest.raises(ValueError, match="1 labels of 5,209 rows"):
+    with pytest.raises(ValueError, match="1 label of 5,209 rows"):
         next(search_benchmark(table, make_model, num_labels=1, objective_sets=(PAIR,)))
 
 

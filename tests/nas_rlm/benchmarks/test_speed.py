@@ -93,7 +93,7 @@ def test_the_command(tiny_checkpoint, tmp_path, capsys):
     assert "text        nds_darts" in first
     assert main([*command, "--parts", "text"]) == 0
     again = capsys.readouterr().out
-    assert again == first.replace("1 runs\n", f"1 runs; 5 of them were in {out} before\n")
+    assert again == first.replace("1 run\n", f"1 run; 5 of them were in {out} before\n")
     assert "no part 'texts'; did you mean text" in refused(capsys, *command, "--parts", "texts")
     assert "runs is 0, expected 1 to" in refused(capsys, "bench", "speed", "--runs", "0")
     assert main([*command, "--parts", "text", "--seed", "1"]) == 0  # other networks

@@ -14,7 +14,7 @@ def test_data_import_writes_a_table_or_nothing(tmp_path, capsys):
     (tmp_path / "ResNet.json").write_text(json.dumps(entries))
     out = tmp_path / "table.parquet"
     assert main(["data", "import", "nds", str(tmp_path / "ResNet.json"), "--out", str(out)]) == 0
-    assert "1 rows" in capsys.readouterr().out
+    assert "1 row:" in capsys.readouterr().out
     (row,) = read(out).rows
     assert (row.space, row.targets["accuracy"]) == ("nds_resnet", 92.0)
     (tmp_path / "ResNet.json").write_text("[")

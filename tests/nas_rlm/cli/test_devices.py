@@ -51,6 +51,19 @@ def test_devices_are_selected(capsys, shipped_rlm):
     )
 
 
+def test_similar_names_are_suggested(capsys, layer_checkpoint):
+    line = refused(capsys, "devices", "mybx", "--model", str(layer_checkpoint))
+    assert "is one of mybx; did you mean mybox? (nas-rlm devices --every lists all)" in line
+    assert "--model DIR" not in line
+    assert "did you mean mybox?" in refused(
+        capsys, "devices", "latency/mybx", "--model", str(layer_checkpoint)
+    )
+    line = refused(capsys, "devices", "Pixle3", "--space", "fbnet")
+    assert "did you mean pixel3" in line
+    assert line.endswith("nas-rlm devices --every lists all, --model DIR those of your own model)")
+    assert "did you mean" not in refused(capsys, "devices", "mybx*")
+
+
 def test_json_has_the_records(capsys, layer_checkpoint):
     assert main(["devices", "--model", str(layer_checkpoint), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

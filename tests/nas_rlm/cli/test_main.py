@@ -63,7 +63,10 @@ def test_directories_that_are_not_empty_are_not_changed(tmp_path, model, table, 
             ["one of the files to read"],
         ),
         (["predict", "x.onnx", "--objectives", "accuracy", "--out", "."], ["'.' is a directory"]),
-        (["predict", "--space", "", "--archs", "y", "--objectives", "accuracy"], ["''"]),
+        (
+            ["predict", "--space", "", "--archs", "y", "--objectives", "accuracy"],
+            ["the name of a search space is empty"],
+        ),
         (["rank", "x.onnx", "--by", "accuracy", "--out", "README.md/a.csv"], ["is a file"]),
         (["export", "--space", "nasbench201", "--sample", "-1"], ["--sample is -1"]),
         (["export", "--space", "nasbench201", "--sample", "1", "--seed", "-1"], ["--seed is -1"]),
@@ -142,11 +145,38 @@ def test_as_a_process(tmp_path):
         )
 
     good = run("export", "--space", "nasbench201", "--sample", "1", "--out", "one")
-    assert (good.returncode, good.stdout) == (0, "1 architectures in one\n")
+    assert (good.returncode, good.stdout) == (0, "1 architecture in one\n")
     bad = run("export", "--space", "nowhere", "--sample", "1", "--out", "two")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert len(bad.stderr.splitlines()) == 1
     assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes are those of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_output_ends_the_command_silently(tmp_path, unbuffered):
+    read, write = os.pipe()
+    os.close(read)  # as `head` does
+    command = [sys.executable, "-m", "nas_rlm", "spaces"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(nas_rlm.__file__).parents[1]),
+        "PYTHONUNBUFFERED": unbuffered,
+    }
+    done = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_broken_pipe_to_another_process_is_an_error(monkeypatch, capsys):
+    def fail():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("search_spaces.names", fail)
+    assert main(["spaces"]) == 2
+    assert "nas-rlm: error: [Errno 32] Broken pipe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def test_measure_python(tmp_path, capsys):
     command = ["measure", "python", *files, "--entry", "f", "--cases", str(tmp_path / "cases.json")]
     assert main([*command, *out, "--repeats", "2", "--warmup", "0"]) == 0
     printed = capsys.readouterr().out
-    assert "1 programs with memory" in printed
+    assert "1 program with memory" in printed
     assert "1 cannot be measured" in printed and "name 'missing' is not defined" in printed
     rows = read(tmp_path / "t.parquet").rows
     assert [row.identifier for row in rows] == files

@@ -1,5 +1,4 @@
 import csv
-import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from nas_rlm.data import Row
 from nas_rlm.files import ASSETS
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.training.trainer import training_coverage
+from tests.nas_rlm import checkpoint_files
 from tests.nas_rlm.cli.commands import ARCHS, SPACE, refused, rows
 from tests.nas_rlm.onnx_models import residual_network
 
@@ -267,9 +267,9 @@ def test_what_the_model_never_saw_is_one_line_on_stderr(tmp_path, capsys, shippe
 def short_model(tmp_path, tiny_checkpoint):
     """A model that reads only 60 tokens."""
     directory = shutil.copytree(tiny_checkpoint, tmp_path / "short")
-    saved = json.loads((directory / "config.json").read_text())
+    saved = checkpoint_files.read(directory)
     saved["network"]["max_length"] = 60
-    (directory / "config.json").write_text(json.dumps(saved))
+    checkpoint_files.write(directory, saved)
     return ("--model", str(directory))
 
 

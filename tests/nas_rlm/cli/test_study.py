@@ -33,7 +33,7 @@ def test_search_trains_networks_and_continues(command, tmp_path, capsys):
     run = tmp_path / "run"
     assert main([*command, "--trials", "2", "--workers", "2"]) == 0
     printed = capsys.readouterr().out
-    assert "1 trials complete, 1 on the front" in printed
+    assert "1 trial complete, 1 on the front" in printed
     assert "1 failed, the last one: RuntimeError: diverged" in printed
     assert (run / "trials" / "00000" / "output.txt").read_text() == "loss of 0\n"
     assert main([*command, "--trials", "3"]) == 0
@@ -104,7 +104,7 @@ def test_trainings_have_budgets_and_a_cost(command, tmp_path, capsys):
     assert not run.exists()
     assert main([*command, "--budgets", "1,4", "--cost", "9"]) == 0
     printed = capsys.readouterr().out
-    assert "2 trials complete" in printed and "1 trials paused; cost 9" in printed
+    assert "2 trials complete" in printed and "1 trial paused; cost 9" in printed
     study = Study.load(run)
     assert study.settings.budgets == (1, 4) and study.cost == 9
     assert study.best.values["accuracy"] == 52

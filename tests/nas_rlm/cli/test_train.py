@@ -9,7 +9,7 @@ import search_spaces
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
 from nas_rlm.graph.costs import compute_costs
-from nas_rlm.surrogates import fitting, layer_network, layer_surrogate
+from nas_rlm.surrogates import latency_fitting, layer_fitting, layer_network
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.parser import parse_network
 from nas_rlm.training.recipe import Recipe, TableRecipe
@@ -150,9 +150,9 @@ def test_evaluate_can_evaluate_only_the_network(tmp_path, table, monkeypatch, ca
 @pytest.fixture
 def own_networks(tmp_path, monkeypatch):
     """Return a table of 26 networks of two families without a space, with their latencies."""
-    monkeypatch.setattr(fitting, "MAX_LATENCY_LABELS", 25)
+    monkeypatch.setattr(latency_fitting, "MAX_LATENCY_LABELS", 25)
     monkeypatch.setattr(layer_network, "MIN_STEPS", 5)
-    monkeypatch.setattr(layer_surrogate, "NUM_FOLDS", 2)
+    monkeypatch.setattr(layer_fitting, "NUM_FOLDS", 2)
     own, rng = [], np.random.default_rng(5)
     for name in ("nasbench201", "ofa_mbv3"):
         space = search_spaces.get(name)

@@ -61,7 +61,7 @@ class Harmful:
     ("damage", "message"),
     [
         (pickle.dumps({b"data": Harmful(), b"labels": [1]}), "refers to builtins.print"),
-        (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}), "2 images and 1 labels"),
+        (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}), "2 images and 1 label"),
         (pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10]}), "labels from 0 to 9"),
         (pickle.dumps({b"data": np.zeros((1, 30), np.uint8), b"labels": [1]}), "is not a batch of CIFAR-10"),
         (pickle.dumps([1, 2]), "is not a batch of CIFAR-10"),

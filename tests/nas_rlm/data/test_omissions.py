@@ -57,7 +57,7 @@ def test_many_kinds_are_summed_up():
     for i in range(MAX_MESSAGES + 5):
         omissions.targets({f"latency/{i}": -1}, "a")
     assert len(omissions.messages()) == MAX_MESSAGES + 1
-    assert omissions.messages()[-1] == "5 entries of 5 other objectives were left out"
+    assert omissions.messages()[-1] == "left out: 5 entries of 5 other objectives"
 
 
 def test_errors_that_no_damaged_file_causes_are_not_hidden():

@@ -56,3 +56,10 @@ def test_foreign_onnx_text_becomes_the_text_of_the_search_space():
     for truncated in (foreign[: len(foreign) // 2], text[: len(text) // 2]):
         with pytest.raises(ValueError, match=r"the input '<.* is not valid ONNX text"):
             texts_of_rows([Row("mine", "", {"accuracy": 50.0}, truncated)])
+
+
+def test_a_row_without_a_space_and_an_input_is_refused():
+    with pytest.raises(ValueError, match=r"a row has neither a space nor an input to build"):
+        texts_of_rows([Row("", "1:2", {"accuracy": 1.0})])
+    with pytest.raises(ValueError, match=r"a row of 'fbnt' has no input, .* did you mean fbnet"):
+        texts_of_rows([Row("fbnt", "1:2", {"accuracy": 1.0})])

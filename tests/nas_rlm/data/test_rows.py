@@ -21,6 +21,9 @@ def test_a_network_latency_near_zero_counts_as_missing():
         "accuracy",
     ]
     assert len(Table("t", [row]).where_measured("latency/pixel3")) == 0
+    assert [name for name in [*row.targets, "params"] if row.is_short_latency(name)] == ["latency/pixel3"]
+    assert not Row("nasbench201", CHAIN, {"latency/pixel3": math.inf}).is_short_latency("latency/pixel3")
+    assert not Row("nasbench201", CHAIN, {"latency/pixel3": 0.0}).is_short_latency("latency/pixel3")
 
 
 def test_rows_of_some_spaces():

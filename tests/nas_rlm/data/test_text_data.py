@@ -79,7 +79,7 @@ def test_failures_are_an_objective_that_missing_values_do_not_have():
         (["a", 5], [1, 2], r"texts\[1\] is '5', a int: expected a string"),
         ("ab", [1, 2], "texts is 'ab': expected a list"),
         ([], [], "texts is empty"),
-        (["a", "b"], [1], "2 texts and 1 values of 'y'"),
+        (["a", "b"], [1], "2 texts and 1 value of 'y'"),
         (["a", "b"], [1, "red"], "value 1 of 'y' is 'red': expected a number"),
         (["a", "b"], [None, math.nan], "0 of 2 values of 'y' are numbers, such as None, nan"),
         (["a"], [1], "expected at least 2"),

@@ -43,7 +43,7 @@ def test_rows_without_a_text_are_left_out(tmp_path):
     path.write_text('{"t": "a", "y": 1}\n{"y": 2}\n{"t": {"k": [1]}, "y": 3}\n')
     file = read_text_file(path, "t", ["y"])
     assert (file.texts, file.values) == (["a", '{"k": [1]}'], {"y": [1, 3]})
-    assert file.notes == ["1 rows have no t and are left out"]
+    assert file.notes == ["left out: 1 row has no t"]
 
 
 def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(tmp_path):

@@ -106,8 +106,8 @@ def weights(g, *sizes):
         (lambda g, x: g.op("com.microsoft.Gelu", x), "the operator of another domain"),
         (lambda g, x: g.op("If", x), "without subgraphs"),
         (lambda g, x: g.op("Split", x, axis=1, num_outputs=2), "several outputs"),
-        (lambda g, x: g.op("TopK", x, Constant((1,))), "1 outputs: expected 2"),
-        (lambda g, x: g.op("Add", x), "1 inputs: expected 2"),
+        (lambda g, x: g.op("TopK", x, Constant((1,))), "1 output: expected 2"),
+        (lambda g, x: g.op("Add", x), "1 input: expected 2"),
         (lambda g, x: g.op("Relu", x, x), "2 inputs: expected 1"),
         (lambda g, x: g.op("Add", x, None), "input 1 is omitted"),
         (lambda g, x: g.op("Add", x, "y"), r"input 1 of graph.op\('Add'\) is 'y'"),
@@ -118,7 +118,7 @@ def weights(g, *sizes):
         (lambda g, x: g.op("Not", x), "input 0 is float: expected bool"),
         (
             lambda g, x: g.op("Conv", x, g.weight(8, 4, 3, 3)),
-            "read 16 channels .* expected 4 channels",
+            "reads? 16 channels .* expected 4 channels",
         ),
         (
             lambda g, x: g.op("Conv", x, g.weight(8, 16, 3, 3), g.weight(9)),

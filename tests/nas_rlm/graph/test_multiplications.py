@@ -435,7 +435,7 @@ def test_operators_with_a_state(name, domain):
         ("y, s = {domain}LinearAttention<q_num_heads=0, kv_num_heads=0>(q, k, v)", "expected a multiple of"),
         ("y, s = {domain}LinearAttention<q_num_heads=10, kv_num_heads=10>(q, k, v)", "expected 10 heads"),
         ("y, s = {domain}LinearAttention<q_num_heads=2, kv_num_heads=2>(q, k, v)", "of size 12 and of keys"),
-        ("y, s = {domain}CausalConvWithState(q, w)", "7 channels with a weight of shape"),
+        ("y, s = {domain}CausalConvWithState(q, w)", r"an input of shape \[.*7.*\] with a weight of shape"),
         ("y, s = {domain}CausalConvWithState(q, v2)", "3 dimensions with a weight of shape"),
     ],
 )

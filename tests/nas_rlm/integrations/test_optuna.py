@@ -70,7 +70,7 @@ def test_finished_studies_are_labels():
     rows = labels(study, "nasbench201", ["accuracy", "latency/mine"], to_cell)
     assert [row.targets["accuracy"] for row in rows] == [t.values[0] for t in study.trials if t.values]
     assert rows[0].space == "nasbench201" and rows[0].arch_str == str(to_cell(study.trials[0].params))
-    with pytest.raises(ValueError, match="has 2 values, and there are 1 names: accuracy"):
+    with pytest.raises(ValueError, match="has 2 values for 1 name: accuracy"):
         labels(study, CELLS, ["accuracy"], to_cell)
     with pytest.raises(ValueError, match="none of 5 trials is complete and an architecture"):
         labels(study, CELLS, ["accuracy", "latency/mine"], lambda params: "no cell")

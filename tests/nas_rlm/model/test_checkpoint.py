@@ -12,6 +12,8 @@ import search_spaces
 from nas_rlm import RLM
 from nas_rlm.model.checkpoint import load, save
 from nas_rlm.text import Tokenizer
+from tests.nas_rlm import checkpoint_files
+from tests.nas_rlm.checkpoint_files import Constant
 
 SPACE = search_spaces.get("nasbench201")
 
@@ -35,38 +37,20 @@ def test_a_saved_model_predicts_as_before(tiny_checkpoint, tmp_path):
     assert saved["package"].endswith(nas_rlm.__version__)
 
 
-class Constant:
-    """A surrogate with one tensor."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def tensors(self):
-        return {"value": self.value}
-
-    def description(self):
-        return {"kind": "constant"}
-
-
 def test_a_checkpoint_with_the_names_of_older_versions_loads(tiny_checkpoint, tmp_path):
-    def from_saved(tensors, description):
-        assert description["kind"] == "constant"
-        return Constant(tensors["value"])
-
-    model = load(tiny_checkpoint, from_saved)
+    model = load(tiny_checkpoint, Constant.from_saved)
     model = replace(model, surrogates={"nasbench201": [Constant(torch.ones(2)), Constant(torch.zeros(3))]})
     save(tmp_path, model)
-    path = tmp_path / "config.json"
-    text = path.read_text()
+    text = json.dumps(checkpoint_files.read(tmp_path))
     for new, old in (
         ("surrogates", "experts"),
         ("max_numbers", "numbers"),
         ("statement_layers", "statements"),
     ):
         text = text.replace(f'"{new}"', f'"{old}"')
-    path.write_text(text)
+    (tmp_path / "config.json").write_text(text)
     (tmp_path / "surrogates.safetensors").rename(tmp_path / "experts.safetensors")
-    again = load(tmp_path, from_saved)
+    again = load(tmp_path, Constant.from_saved)
     assert again.network.config == model.network.config
     assert [s.value.tolist() for s in again.surrogates["nasbench201"]] == [[1, 1], [0, 0, 0]]
     save(tmp_path, again)
@@ -89,10 +73,10 @@ def test_a_checkpoint_with_the_names_of_older_versions_loads(tiny_checkpoint, tm
     ids=["a number", "empty", "a column", "one of a column", "transposed", "half"],
 )
 def test_surrogates_keep_tensors_of_any_shape_and_stride(tensor, tiny_checkpoint, tmp_path):
-    model = load(tiny_checkpoint, lambda tensors, _: Constant(tensors["value"]))
+    model = load(tiny_checkpoint, Constant.from_saved)
     saved = [Constant(tensor), Constant(tensor.clone()), Constant(torch.full((2,), 7.0))]
     save(tmp_path, replace(model, surrogates={"nasbench201": saved[:1], "fbnet": saved[1:]}))
-    again = load(tmp_path, lambda tensors, _: Constant(tensors["value"])).surrogates
+    again = load(tmp_path, Constant.from_saved).surrogates
     for before, after in zip(saved, again["nasbench201"] + again["fbnet"], strict=True):
         assert before.value.dtype == after.value.dtype
         assert torch.equal(before.value, after.value)
@@ -102,10 +86,9 @@ def test_surrogates_keep_tensors_of_any_shape_and_stride(tensor, tiny_checkpoint
     ("saved", "loaded"), [(2048, 8192), (8192, 8192), (512, 512), (2047, 2047), (4096, 4096)]
 )
 def test_the_former_maximum_length_is_raised(checkpoint, saved, loaded):
-    path = checkpoint / "config.json"
-    content = json.loads(path.read_text())
+    content = checkpoint_files.read(checkpoint)
     content["network"]["max_length"] = saved
-    path.write_text(json.dumps(content))
+    checkpoint_files.write(checkpoint, content)
     assert RLM.load(checkpoint).network.config.max_length == loaded
 
 
@@ -147,10 +130,9 @@ def test_a_damaged_tokenizer_is_rejected(checkpoint):
 
 
 def test_weights_of_another_size_are_rejected(checkpoint):
-    path = checkpoint / "config.json"
-    saved = json.loads(path.read_text())
+    saved = checkpoint_files.read(checkpoint)
     saved["network"]["size"] = 2
-    path.write_text(json.dumps(saved))
+    checkpoint_files.write(checkpoint, saved)
     with pytest.raises(ValueError, match=r"does not fit config\.json: .* expected \("):
         RLM.load(checkpoint)
 
@@ -158,7 +140,7 @@ def test_weights_of_another_size_are_rejected(checkpoint):
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"network": {"size": 1}, "tokenizer_sha256": ""}'])
 def test_a_damaged_config_is_rejected(checkpoint, text):
     (checkpoint / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"config\.json (has no|is not a file that RLM\.save wrote)"):
+    with pytest.raises(ValueError, match=r"config\.json is not a file that RLM\.save wrote"):
         RLM.load(checkpoint)
 
 
@@ -171,15 +153,15 @@ def test_a_damaged_config_is_rejected(checkpoint, text):
     ],
 )
 def test_a_config_with_an_invalid_value_is_rejected(checkpoint, name, value, message):
-    path = checkpoint / "config.json"
-    saved = json.loads(path.read_text())
+    saved = checkpoint_files.read(checkpoint)
     saved["network"][name] = value
-    path.write_text(json.dumps(saved))
+    checkpoint_files.write(checkpoint, saved)
     with pytest.raises(ValueError, match=message):
         RLM.load(checkpoint)
 
 
 def test_weights_with_nan_are_rejected(checkpoint):
+    checkpoint_files.write(checkpoint, checkpoint_files.read(checkpoint))
     weights = load_file(checkpoint / "model.safetensors")
     next(iter(weights.values()))[0] = float("nan")
     save_file(weights, checkpoint / "model.safetensors")

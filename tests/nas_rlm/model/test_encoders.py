@@ -1,4 +1,3 @@
-import json
 import shutil
 
 import numpy as np
@@ -11,6 +10,7 @@ from nas_rlm.model.batching import pad as pad_ids
 from nas_rlm.model.network import Config, Network
 from nas_rlm.rlm import RLM
 from nas_rlm.training.trainer import run
+from tests.nas_rlm import checkpoint_files
 from tests.nas_rlm.training_runs import interrupt
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
@@ -171,19 +171,16 @@ def test_a_checkpoint_is_bound_to_the_weights_of_its_encoder(encoder_directory, 
     assert again.predict_text(TEXTS, ["memory"]).shape == (3, 1)
     with pytest.raises(ValueError, match="text 1 is empty"):
         again.predict_text([TEXTS[0], ""], ["memory"])
-    path = tmp_path / "saved" / "config.json"
-    written = path.read_text()
     for key, value, message in (
         ("encoder", 5, "encoder is 5: expected a name"),
         ("encoder_width", "32", "encoder_width is '32'"),
         ("encoder_width", 64, "has states of width 32 and reads .* config.json expects"),
     ):
-        saved = json.loads(written)
+        saved = checkpoint_files.read(shutil.copytree(tmp_path / "saved", tmp_path / key, dirs_exist_ok=True))
         saved["network"][key] = value
-        path.write_text(json.dumps(saved))
+        checkpoint_files.write(tmp_path / key, saved)
         with pytest.raises(ValueError, match=message):
-            RLM.load(tmp_path / "saved")
-    path.write_text(written)
+            RLM.load(tmp_path / key)
     model = transformers.AutoModel.from_pretrained(own)
     next(model.parameters()).data.add_(1)
     model.save_pretrained(own)

@@ -91,7 +91,7 @@ def test_invalid_files_of_problems_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match=r"plain has no problems \(BadGzipFile"):
         read_solutions(table, tmp_path / "plain")
     for wrong, message in (
-        ({**PROBLEM, "problem": "ones"}, "lacks 1 problems of t"),
+        ({**PROBLEM, "problem": "ones"}, "lacks 1 problem of t"),
         ({}, "'test' is missing"),
     ):
         with gzip.open(problems, "wt") as file:

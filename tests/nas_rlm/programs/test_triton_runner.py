@@ -153,7 +153,7 @@ def test_measured_kernels_are_not_measured_again(tmp_path, monkeypatch, capsys):
     command = ["measure", "triton", "--interpret", "--seconds", "0.01", "--windows", "1"]
     out = tmp_path / "found.parquet"
     assert main([*command, str(module), "--out", str(out)]) == 0
-    assert "1 kernels with latency" in capsys.readouterr().out
+    assert "1 kernel with latency" in capsys.readouterr().out
     (row,) = read(out).rows
     assert "@triton.jit" in row.input and "ARGUMENTS" in row.input
     details = json.loads(row.metainformation)

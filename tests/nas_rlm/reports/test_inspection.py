@@ -179,7 +179,7 @@ def test_files_with_numbers_become_a_table(capsys, tmp_path, open_file):
     command = ["data", "import", "onnx", str(tmp_path / "numbers.csv"), "--out", str(out)]
     assert main([*command, "--input-shape", "x:1x3x16x16"]) == 0
     captured = capsys.readouterr()
-    assert "1 rows" in captured.out
+    assert "1 row:" in captured.out
     assert "1 entry is not valid" in captured.err
     (row,) = nas_rlm.read_table(out).rows
     assert row.targets == {"latency/box": 1.5}

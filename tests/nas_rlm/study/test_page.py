@@ -48,7 +48,7 @@ def test_paused_trials_are_shown_over_the_cost(open_study):
     for value in (40.0, 50.0, 60.0):
         study.tell(study.ask(), value)
     data = page_data(study.report().read_text())
-    assert "1 trials complete, 0 failed, 1 paused, 0 running" in data["subtitle"]
+    assert "1 trial complete, 0 failed, 1 paused, 0 running" in data["subtitle"]
     assert data["cost_unit"].startswith("epochs")
     first, second = data["trials"]
     assert (first["state"], first["budget"], first["total_cost"]) == ("complete", 4, 5)

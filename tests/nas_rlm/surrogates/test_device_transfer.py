@@ -12,8 +12,8 @@ from nas_rlm.surrogates.device_transfer import MAX_DEVICES, DeviceTransfer
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
+from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
 from nas_rlm.surrogates.layer_network import LayerCounts
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.registry import from_saved, predictive_distributions
 from nas_rlm.text import from_architectures
 
@@ -56,7 +56,7 @@ def known(networks):
     values = {SIMILAR: latencies_of(counts, on_device, 1), OTHER: latencies_of(counts, by_memory, 2)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer_network, "MIN_STEPS", 300)
-        return LayerSurrogate.fit(texts, values, families)
+        return fit_layers_of_texts(texts, values, families)
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ import pytest
 from nas_rlm.data import Row
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import random_networks
-from nas_rlm.surrogates.fitting import fit_latency_surrogate
+from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.latency_samples import (
     LeaveOneOutEvidence,
     Outlier,
+    RepeatedMeasurements,
     check_plausible,
     fit_without_outliers,
-    merge_duplicates,
     warn_of_outliers,
 )
 from nas_rlm.surrogates.registry import predictive_distributions
@@ -73,19 +73,52 @@ def test_measurements_of_one_network_count_as_one(networks):
     contradicting = [with_latency(samples[0], first * factor) for factor in (1, 3)]
     with pytest.warns(UserWarning, match="of the same network differ by more than 10%") as caught:
         found = fit_latency_surrogate("nasbench201", [*samples, *contradicting], NAME)
-    assert samples[0].arch_str in str(caught[0].message)
+    used = f"({first:.4g}, {first:.4g}, {3 * first:.4g} ms, {first:.4g} ms is used)"
+    assert f"{samples[0].arch_str} {used}" in str(caught[0].message)
     assert len(found.values) == COUNT
     assert found.values[0] == pytest.approx(first)
     with pytest.raises(ValueError, match=r"12 rows .* of 9 different networks: expected at least 10"):
         fit_latency_surrogate("nasbench201", [*samples[:9], *samples[:3]], NAME)
 
 
+@pytest.mark.parametrize("factor", [10, 0.1])
+def test_of_two_contradicting_measurements_the_likely_one_is_used(networks, factor):
+    samples = networks[:COUNT]
+    right = [row.targets[NAME] for row in samples]
+    wrong = [with_latency(row, row.targets[NAME] * factor) for row in samples[:4]]
+    with pytest.warns(
+        UserWarning, match="differ by more than 10% in latency/mine; measure again: "
+    ) as caught:
+        found = fit_latency_surrogate("nasbench201", [*wrong[:2], *samples, *wrong[2:]], NAME)
+    assert len(caught) == 1  # none of them is an outlier
+    assert str(caught[0].message).count(" ms is used)") == 3 and "; and 1 more" in str(caught[0].message)
+    assert sorted(found.values) == pytest.approx(sorted(right))
+
+
+def test_the_other_networks_decide_only_where_latencies_differ_much():
+    latencies = np.array([1.0, 2.0, 1.5, 9.0, 4.0, 1.0, 1.0, 9.0])
+    found = RepeatedMeasurements.of_networks(list("abacbccc"), latencies)
+    assert found.first_samples == [0, 1, 3]
+    assert found.medians == pytest.approx([1.25, 3.0, 5.0])
+    assert found.undecided.tolist() == [2]
+    assert found.nearest(np.array([2]), np.log([8.0])) == pytest.approx([1.25, 3.0, 9.0])
+    assert found.nearest(np.array([2]), np.log([2.0])) == pytest.approx([1.25, 3.0, 1.0])
+    assert RepeatedMeasurements.of_networks(["a"], np.ones(1)).undecided.tolist() == []
+
+
 def test_small_differences_between_measurements_are_no_contradiction():
+    found = RepeatedMeasurements.of_networks(["a", "b", "a"], np.array([1.0, 5.0, 1.04]))
+    assert found.first_samples == [0, 1]
+    assert found.medians == pytest.approx([1.02, 5.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kept, values = merge_duplicates(["a", "b", "a"], np.array([1.0, 5.0, 1.04]), ["A", "B", "A"], NAME)
-    assert kept == [0, 1]
-    assert values == pytest.approx([1.02, 5.0])
+        found.warn_of_contradictions(found.medians, ["A", "B"], NAME)
+
+
+def test_many_measurements_of_one_network_are_reported_as_a_range():
+    found = RepeatedMeasurements.of_networks(["a"] * 5, np.array([1.0, 3.0, 1.0, 7.0, 1.0]))
+    with pytest.warns(UserWarning, match=r"A \(1 to 7 ms, 1 ms is used\)"):
+        found.warn_of_contradictions(found.medians, ["A"], NAME)
 
 
 def test_no_network_is_predicted_to_take_no_time(networks):

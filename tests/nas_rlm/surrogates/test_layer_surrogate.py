@@ -11,6 +11,7 @@ from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates import layer_network
 from nas_rlm.surrogates.latency_features import CLASSES
 from nas_rlm.surrogates.layer_calibration import MAX_LOG_STD, MIN_STD, FamilyEvidence
+from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts, fit_uncalibrated
 from nas_rlm.surrogates.layer_network import LayerCounts
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.registry import from_saved
@@ -71,7 +72,7 @@ def surrogate(labelled):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer_network, "MIN_STEPS", 100)
         state = torch.get_rng_state()
-        fitted = LayerSurrogate.fit(texts, values, groups)
+        fitted = fit_layers_of_texts(texts, values, groups)
         assert torch.equal(torch.get_rng_state(), state)
     return fitted
 
@@ -127,17 +128,17 @@ def test_layers_of_types_without_labels_take_time(surrogate, objective):
 
 @pytest.mark.parametrize("unlike", [0.0, 0.5])
 def test_factors_count_less_for_networks_unlike_the_labelled_ones(surrogate, unlike):
-    surrogate = surrogate._with_strengths(np.array([0.5, 1.0, 1.0]), unlike)
+    surrogate = surrogate.with_strengths(np.array([0.5, 1.0, 1.0]), unlike)
     counts = LayerCounts.of_texts(texts_of(FOREIGN, 3))
-    by_costs, by_factors, _ = surrogate._sums(counts)
-    mean, novelties = surrogate._predict(counts)
+    by_costs, by_factors, _ = surrogate.sums(counts)
+    mean, novelties = surrogate.log_latencies(counts)
     is_new = novelties > 2
     assert is_new.any()
     expected = by_costs + unlike * surrogate.calibration[:, 1] * (by_factors - by_costs)
     assert mean[is_new] == pytest.approx(expected[is_new])
     known = LayerCounts.of_texts(texts_of("ofa_mbv3", 5))
-    by_costs, by_factors, _ = surrogate._sums(known)
-    mean, novelties = surrogate._predict(known)
+    by_costs, by_factors, _ = surrogate.sums(known)
+    mean, novelties = surrogate.log_latencies(known)
     is_known = (novelties <= 1)[:, 1]
     assert is_known.any()
     expected = by_costs + surrogate.calibration[:, 1] * (by_factors - by_costs)
@@ -169,8 +170,8 @@ def test_missing_labels_of_one_device_do_not_change_the_costs_of_another(labelle
     texts, values, _ = labelled
     counts = LayerCounts.of_texts(texts)
     networks, latencies = np.arange(len(texts)), np.stack([*values.values()], 1)
-    together = LayerSurrogate._fit(OBJECTIVES, counts, latencies, networks, 1, np.array([0.5, 0, 0]))
-    alone = LayerSurrogate._fit((GPU,), counts, latencies[:, :1], networks, 1, np.array([0.5]))
+    together = fit_uncalibrated(OBJECTIVES, counts, latencies, networks, 1, np.array([0.5, 0, 0]))
+    alone = fit_uncalibrated((GPU,), counts, latencies[:, :1], networks, 1, np.array([0.5]))
     assert alone.types == together.types
     assert alone.coefficients[0] == pytest.approx(together.coefficients[0])
     assert alone.constants[0] == pytest.approx(together.constants[0])
@@ -198,12 +199,12 @@ def test_a_network_is_predicted_without_the_others(surrogate):
 def test_single_networks_are_families_by_default(labelled, monkeypatch):
     monkeypatch.setattr(layer_network, "MIN_STEPS", 20)
     texts, values, _ = labelled
-    fitted = LayerSurrogate.fit(texts[:40], {GPU: values[GPU][:40]})
+    fitted = fit_layers_of_texts(texts[:40], {GPU: values[GPU][:40]})
     assert (fitted.evidence[GPU].networks, fitted.evidence[GPU].families) == (40, 40)
     assert fitted.evidence[GPU].relative_error < 0.2
-    one_family = LayerSurrogate.fit(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
+    one_family = fit_layers_of_texts(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
     assert one_family.evidence[GPU] == FamilyEvidence(12, 1)
-    again = LayerSurrogate.fit(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
+    again = fit_layers_of_texts(texts[:12], {GPU: values[GPU][:12]}, ["a"] * 12)
     tensors = again.tensors()
     assert all(torch.equal(tensors[name], tensor) for name, tensor in one_family.tensors().items())
 
@@ -236,7 +237,7 @@ def test_a_surrogate_of_an_older_checkpoint_has_one_width_and_no_factors_for_unl
     restored = from_saved(older, surrogate.description())
     mean, std, _ = restored.transform(some_texts).unbind(2)
     counts = LayerCounts.of_texts(some_texts)
-    by_costs, novelties = restored._sums(counts)[0], restored._predict(counts)[1]
+    by_costs, novelties = restored.sums(counts)[0], restored.log_latencies(counts)[1]
     is_new = novelties > 2
     assert mean.numpy()[is_new] == pytest.approx(by_costs[is_new])
     is_known = novelties[:, 0] <= 1

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
 from nas_rlm.surrogates.legacy import upgrade
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import from_saved
+from tests.nas_rlm import checkpoint_files
 from tests.nas_rlm.stubs import counted_cells
 from tests.nas_rlm.surrogates.test_transfer import rows
 
@@ -99,9 +99,9 @@ def test_a_former_checkpoint_is_loaded_and_saved_with_present_names(with_sources
         {f"nasbench201.0.{name}": t.contiguous() for name, t in tensors.items()},
         tmp_path / "experts.safetensors",
     )
-    content = json.loads(text)
+    content = checkpoint_files.read(tmp_path)
     del content["surrogates"]
-    config.write_text(json.dumps(content | {"experts": {"nasbench201": [description]}}))
+    checkpoint_files.write(tmp_path, content | {"experts": {"nasbench201": [description]}})
     RLM.load(tmp_path).save(tmp_path)
     assert not (tmp_path / "experts.safetensors").exists()
     assert config.read_text() == text

@@ -5,9 +5,11 @@ import pytest
 
 from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
-from nas_rlm.surrogates import layer_network, layer_surrogate
+from nas_rlm.surrogates import layer_fitting, layer_network
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
-from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_latency_surrogate
+from nas_rlm.surrogates.fitting import fit_graph_surrogate
+from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
+from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
 from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
 from nas_rlm.surrogates.ngrams import NgramSurrogate
 from nas_rlm.surrogates.registry import (
@@ -42,9 +44,9 @@ def layers_surrogate():
     texts = texts_of_rows(rows(20))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer_network, "MIN_STEPS", 2)
-        patch.setattr(layer_surrogate, "NUM_FOLDS", 2)
+        patch.setattr(layer_fitting, "NUM_FOLDS", 2)
         latencies = {f"latency/{k}": 1.0 + k + np.arange(20) for k in range(2)}
-        return LayerSurrogate.fit(texts, latencies)
+        return fit_layers_of_texts(texts, latencies)
 
 
 def test_features_of_each_text_are_computed_once(graph_features, monkeypatch):

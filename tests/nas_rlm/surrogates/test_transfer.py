@@ -10,13 +10,10 @@ from nas_rlm.data import Row, synthetic
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space
-from nas_rlm.surrogates.fitting import (
-    fit_graph_surrogate,
-    fit_graph_surrogates,
-    fit_latency_surrogate,
-    space_sources,
-)
+from nas_rlm.surrogates.fitting import fit_graph_surrogate, fit_graph_surrogates
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
+from nas_rlm.surrogates.source_selection import space_sources
 from nas_rlm.surrogates.transfer import SourceSurrogate, is_source
 from nas_rlm.surrogates.zero_label import source_labels
 

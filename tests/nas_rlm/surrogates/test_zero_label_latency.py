@@ -58,7 +58,7 @@ def test_the_costs_are_sums_over_executed_operators():
     sums = {"number": 3.0, "inputs": 10.0, "outputs": 5.0, "macs": 100.0, "roots": 7.0, "params": 8.0}
     raw = {f"{ALL}/{ANY}:{term}": value for term, value in sums.items()}
     assert costs_of([raw]).tolist() == [[1, 3, 100, 15, 8]]
-    with pytest.raises(ValueError, match="1 networks without executed layers"):
+    with pytest.raises(ValueError, match="1 network without executed layers"):
         costs_of([{"flops": 1.0}])
     assert costs_of([]).shape == (0, 5)
 

@@ -106,5 +106,5 @@ def test_file_that_is_not_a_tokenizer(tmp_path):
 def test_too_few_pieces_and_no_texts():
     with pytest.raises(ValueError, match=r"a tokenizer of 300 tokens cannot be trained: .*vocab_size"):
         Tokenizer.train(["x=Relu(y)\n"], vocab_size=300)
-    with pytest.raises(ValueError, match="a tokenizer of 8192 tokens"):
+    with pytest.raises(ValueError, match="a tokenizer of 8,192 tokens"):
         Tokenizer.train([])

@@ -345,7 +345,7 @@ def test_a_new_device_like_a_known_one_is_learned_from_few_networks(shipped_rlm,
 
 
 def test_surrogates_alone_need_enough_labels_that_say_something(rlm):
-    with pytest.raises(ValueError, match="9 rows of nasbench201 have latency/mine: expected at least 10"):
+    with pytest.raises(ValueError, match="9 labels of latency/mine for nasbench201: expected at least 10"):
         rlm.fine_tune(convolutions(9), ["latency/mine"], learn="none")
     with pytest.warns(UserWarning, match=r"12 networks explain latency/mine badly .* measure more networks"):
         random = [

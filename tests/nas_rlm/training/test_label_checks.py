@@ -24,13 +24,23 @@ def test_latencies_near_zero_are_left_out_with_a_warning():
         assert len(select_rows(rows(0.0, math.inf, 1.0), ["latency/mine"])) == 1
 
 
+def test_short_latencies_are_to_be_those_of_a_batch():
+    advice = "give the time of a larger batch"
+    with pytest.warns(UserWarning, match=f"below 0.02 ms; {advice}"):
+        select_rows(rows(0.015, 1.0), ["latency/mine"])
+    with pytest.warns(UserWarning, match=r"below 0\.02 ms$"):
+        select_rows(rows(0.0, math.nan, 1.0), ["latency/mine"])
+    with pytest.raises(ValueError, match=rf"are they seconds\? Otherwise {advice}"):
+        select_rows(rows(0.015, 0.012), ["latency/mine"])
+
+
 def test_latencies_in_seconds_have_a_hint():
     with pytest.raises(ValueError, match=r"of at least 0\.02 ms; expected milliseconds, are they seconds\?"):
         select_rows(rows(0.004, 0.003), ["latency/mine"])
 
 
 def test_objectives_that_no_row_has_are_refused():
-    with pytest.raises(ValueError, match="none of 1 rows has a value for loss; did you mean losses"):
+    with pytest.raises(ValueError, match="none of 1 row has a value for loss; did you mean losses"):
         select_rows(rows(1.0, losses=2.0), ["loss"])
     with pytest.raises(ValueError, match="there are no rows to learn from"):
         select_rows([], ["loss"])

@@ -45,6 +45,10 @@ def test_without_a_similar_name_a_few_are_listed():
     assert suggest("zzz", []) == "known: none"
 
 
+def test_empty_names_are_not_suggested():
+    assert suggest("x", ["", "first"]) == "known: first" and suggest("x", [""]) == "known: none"
+
+
 def test_numpy_arrays_of_names_are_lists_of_names():
     check_objective_names(np.array(["accuracy", "latency/a"]))
     for names in (np.array([]), np.array([1, 2]), np.array(["a", "a"]), 3):

@@ -10,6 +10,8 @@ from typing import Any
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
+from search_spaces.wording import counted
+
 OPERATOR_SET = 17
 WEIGHTS_FILE = "weights.bin"  # named by the weights, which have shapes alone
 CONSTANTS = ("Const", "Pack")  # operators with values instead of a tensor of the network
@@ -177,7 +179,7 @@ class GraphConverter:
         """Return the only tensor of the network that a node reads."""
         tensors = self.tensors(name)
         if len(tensors) != 1:
-            raise ValueError(f"it has {len(tensors)} inputs: expected 1")
+            raise ValueError(f"it has {counted(len(tensors), 'input')}: expected 1")
         return tensors[0]
 
     def constant(self, name: str) -> list[Any] | None:

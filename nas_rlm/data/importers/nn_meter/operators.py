@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto
 
 from nas_rlm.data.importers.nn_meter.converter import CONSTANTS, Convert, ConvertedTensor, GraphConverter
+from search_spaces.wording import counted
 
 EPSILON = 1e-3  # of batch normalizations, which graphs leave out: the default of Keras
 ONE_SIXTH = 0.16667  # as graphs write it in a hard sigmoid
@@ -230,7 +231,7 @@ def _split(c: GraphConverter, name: str) -> list[ConvertedTensor]:
     onnx_axis, axis = x.onnx_axis(axis), axis % len(x.shape)
     count = max(len(c.graph[name]["attr"]["output_shape"]), len(c.graph[name]["outbounds"]))
     if x.shape[axis] % count:
-        raise ValueError(f"{x.shape[axis]} channels cannot be split into {count} equal parts")
+        raise ValueError(f"{counted(x.shape[axis], 'channel')} cannot be split into {count} equal parts")
     size = x.shape[axis] // count
     shape = tuple(size if i == axis else length for i, length in enumerate(x.shape))
     parts = []

@@ -19,6 +19,7 @@ from nas_rlm.graph.onnx_graphs.tensors import (
     num_elements,
     product,
 )
+from search_spaces.wording import counted
 
 MAX_RANK = 64  # as in NumPy
 
@@ -63,7 +64,9 @@ def _reshape(call: OperatorCall) -> list[Tensor]:
     for k, d in enumerate(sizes):
         if d == 0 and keeps_zero:
             if x.shape is not None and k >= len(x.shape):
-                raise ValueError(f"the target {_list(sizes)} copies size {k} of {len(x.shape)} dimensions")
+                raise ValueError(
+                    f"the target {_list(sizes)} copies size {k} of {counted(len(x.shape), 'dimension')}"
+                )
             d = None if x.shape is None else x.shape[k]
         shape.append(d)
     if shape.count(-1) > 1 or any(type(d) is int and d < -1 for d in shape):
@@ -95,7 +98,7 @@ def _remaining(before: list[Dim], known: list[Dim], target: Dims) -> Dim:
     if rest == 0 and total == 0:
         return 0
     if rest == 0 or total % rest:
-        raise ValueError(f"the target {_list(target)} does not fit {total:,} elements")
+        raise ValueError(f"the target {_list(target)} does not fit {counted(total, 'element')}")
     return total // rest
 
 
@@ -110,7 +113,7 @@ def _flatten(call: OperatorCall) -> list[Tensor]:
         return [Tensor(x.dtype, (None, None))]
     axis = call.attribute("axis", 1)
     if not -len(x.shape) <= axis <= len(x.shape):
-        raise ValueError(f"axis {axis} is not one of {len(x.shape)} dimensions")
+        raise ValueError(f"axis {axis} is not one of {counted(len(x.shape), 'dimension')}")
     axis = axis + len(x.shape) if axis < 0 else axis
     return [Tensor(x.dtype, (product(x.shape[:axis]), product(x.shape[axis:])))]
 
@@ -122,7 +125,7 @@ def _transpose(call: OperatorCall) -> list[Tensor]:
         return [Tensor(x.dtype, None)]
     order = call.attribute("perm", range(len(x.shape))[::-1])
     if sorted(order) != list(range(len(x.shape))):
-        raise ValueError(f"perm {list(order)} is no order of {len(x.shape)} dimensions")
+        raise ValueError(f"perm {list(order)} is no order of {counted(len(x.shape), 'dimension')}")
     return [Tensor(x.dtype, tuple([x.shape[a] for a in order]))]
 
 
@@ -217,7 +220,7 @@ def _split(call: OperatorCall) -> list[Tensor]:
             sizes = (None,) * n
     total = sum(d for d in sizes if type(d) is int)
     if len(sizes) != n or (all(type(d) is int for d in sizes) and type(side) is int and total != side):
-        raise ValueError(f"the parts {_list(tuple(sizes))} of size {side} for {n} outputs")
+        raise ValueError(f"the parts {_list(tuple(sizes))} of size {side} for {counted(n, 'output')}")
     return [Tensor(x.dtype, (*x.shape[:axis], d, *x.shape[axis + 1 :])) for d in sizes]
 
 
@@ -239,7 +242,7 @@ def _tile(call: OperatorCall) -> list[Tensor]:
     if x.shape is None or times is None:
         return [Tensor(x.dtype, None if x.shape is None else (None,) * len(x.shape))]
     if len(times) != len(x.shape):
-        raise ValueError(f"{len(times)} repeats for {len(x.shape)} dimensions")
+        raise ValueError(f"{counted(len(times), 'repeat')} for {counted(len(x.shape), 'dimension')}")
     return [Tensor(x.dtype, tuple([product(pair) for pair in zip(x.shape, times, strict=True)]))]
 
 
@@ -253,7 +256,9 @@ def _pad(call: OperatorCall) -> list[Tensor]:
     if axes is None or any(type(a) is not int for a in axes):
         return [Tensor(x.dtype, (None,) * len(x.shape))]
     if len(pads) != 2 * len(axes):
-        raise ValueError(f"{len(pads)} pads for {len(axes)} dimensions: expected {2 * len(axes)}")
+        raise ValueError(
+            f"{counted(len(pads), 'pad')} for {counted(len(axes), 'dimension')}: expected {2 * len(axes)}"
+        )
     out = list(x.shape)
     for k, a in enumerate(axes):
         axis = checked_axis(a, len(out))  # type: ignore[arg-type]
@@ -284,7 +289,7 @@ def _resize(call: OperatorCall) -> list[Tensor]:
             for a in axes:
                 out[a] = math.floor(ratio * x.shape[a] + 0.5)
     elif sizes:
-        raise ValueError(f"{len(sizes)} sizes for {len(axes)} dimensions")
+        raise ValueError(f"{counted(len(sizes), 'size')} for {counted(len(axes), 'dimension')}")
     elif scales is not None and scales.array is not None and scales.array.size == len(axes):
         for a, factor in zip(axes, scales.array.reshape(-1), strict=True):
             side = x.shape[a]
@@ -293,7 +298,7 @@ def _resize(call: OperatorCall) -> list[Tensor]:
                 raise ValueError(f"the scale {exact}: expected a positive number")
             out[a] = math.floor(side * exact) if type(side) is int else side if exact == 1 else None
     elif scales is not None and scales.array is not None and scales.array.size:
-        raise ValueError(f"{scales.array.size} scales for {len(axes)} dimensions")
+        raise ValueError(f"{counted(scales.array.size, 'scale')} for {counted(len(axes), 'dimension')}")
     return [Tensor(x.dtype, tuple(out))]
 
 
@@ -332,7 +337,7 @@ def _depth_to_space(call: OperatorCall) -> list[Tensor]:
     if x is None:
         return [Tensor(dtype, None)]
     if side < 1 or (type(x[1]) is int and x[1] % side**2):
-        raise ValueError(f"blocksize {side} for {x[1]} channels")
+        raise ValueError(f"blocksize {side} for an input of shape {list(x)}")
     return [Tensor(dtype, (x[0], divide(x[1], side**2), product((x[2], side)), product((x[3], side))))]
 
 

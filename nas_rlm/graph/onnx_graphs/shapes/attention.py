@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, shape_of
 from nas_rlm.graph.onnx_graphs.tensors import Dim, Dims, Tensor, add, divide, product
+from search_spaces.wording import counted
 
 
 @shape_of("Attention")
@@ -69,7 +70,9 @@ def linear_attention_sizes(call: OperatorCall) -> tuple[Dim, Dim, Dim, Dim, Dim,
         )
     for name, shape, number in (("queries", q, heads), ("keys", k, key_heads), ("values", v, key_heads)):
         if type(shape[2]) is int and shape[2] % number:
-            raise ValueError(f"{name} of shape {list(shape)}: expected {number} heads of equal size")
+            raise ValueError(
+                f"{name} of shape {list(shape)}: expected {counted(number, 'head')} of equal size"
+            )
     width, key_width = divide(q[2], heads), divide(k[2], key_heads)
     if width is not None and key_width is not None and width != key_width:
         raise ValueError(f"heads of queries of size {width} and of keys of size {key_width}")
@@ -82,9 +85,11 @@ def _causal_conv(call: OperatorCall) -> list[Tensor]:
     if x is None or w is None:
         return [Tensor(dtype, x), Tensor(dtype, None)][: call.num_outputs]
     if len(x) != len(w) or len(x) < 3:
-        raise ValueError(f"an input of {len(x)} dimensions with a weight of shape {list(w)}")
+        raise ValueError(f"an input of {counted(len(x), 'dimension')} with a weight of shape {list(w)}")
     if (type(x[1]) is int and w[0] not in (x[1], None)) or w[1] not in (1, None):
-        raise ValueError(f"{x[1]} channels with a weight of shape {list(w)}: expected [{x[1]},1,…]")
+        raise ValueError(
+            f"an input of shape {list(x)} with a weight of shape {list(w)}: expected [{x[1]},1,…]"
+        )
     state = (*x[:-1], add(w[-1], -1))
     return [Tensor(dtype, x), Tensor(dtype, state)][: call.num_outputs]
 

@@ -6,6 +6,7 @@ from onnx import TensorProto
 
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, shape_of
 from nas_rlm.graph.onnx_graphs.tensors import INT64, Dim, Dims, Tensor, product
+from search_spaces.wording import counted
 
 CONVOLUTIONS = {  # positions of image and weight, and of the bias
     "Conv": (0, 1, 2),
@@ -45,7 +46,7 @@ def _conv(call: OperatorCall) -> list[Tensor]:
         rank = len(x or w or ())
         return [Tensor(dtype, (None,) * rank if rank else None)]
     if len(x) != len(w) or len(x) < 3:
-        raise ValueError(f"an image of {len(x)} dimensions with a weight of shape {list(w)}")
+        raise ValueError(f"an image of {counted(len(x), 'dimension')} with a weight of shape {list(w)}")
     is_last = is_channels_last(call)
     channels, sides = (x[-1], x[1:-1]) if is_last else (x[1], x[2:])
     _check_conv(call, channels, w)
@@ -63,11 +64,14 @@ def _check_conv(call: OperatorCall, channels: Dim, w: Dims) -> None:
     """Refuse channels, groups or a kernel that do not fit the weight."""
     groups = call.attribute("group", 1)
     kernel = call.attribute("kernel_shape", w[2:])
-    description = f"{groups} groups read {channels} channels with a weight of shape {list(w)}"
+    noun = "channel" if channels == 1 else "channels"
+    description = (
+        f"{counted(groups, 'group reads', 'groups read')} {channels} {noun} with a weight of shape {list(w)}"
+    )
     if groups < 1 or (type(w[0]) is int and w[0] % groups):
         raise ValueError(f"{description}: expected groups of equal size")
     if type(channels) is int and type(w[1]) is int and channels != w[1] * groups:
-        raise ValueError(f"{description}: expected {w[1] * groups} channels")
+        raise ValueError(f"{description}: expected {counted(w[1] * groups, 'channel')}")
     if (
         any(type(d) is int and d != k for d, k in zip(w[2:], kernel, strict=False))
         or len(kernel) != len(w) - 2
@@ -86,7 +90,9 @@ def window_sides(call: OperatorCall, sides: Dims, kernel: Dims) -> Dims:
     mode, ceil = call.attribute("auto_pad", b"NOTSET"), call.attribute("ceil_mode", 0)
     pads = call.attribute("pads", (0,) * (2 * n)) if mode == b"NOTSET" else (0,) * (2 * n)
     if not len(strides) == len(dilations) == len(kernel) == n or len(pads) != 2 * n:
-        raise ValueError(f"strides, dilations, pads or kernel do not fit an image of {n} spatial dimensions")
+        raise ValueError(
+            f"strides, dilations, pads or kernel do not fit an image of {counted(n, 'spatial dimension')}"
+        )
     if min((*strides, *dilations), default=1) < 1:
         raise ValueError(f"strides {list(strides)} and dilations {list(dilations)}: expected at least 1")
     out: list[Dim] = []
@@ -122,14 +128,19 @@ def _conv_transpose(call: OperatorCall) -> list[Tensor]:
         return [Tensor(dtype, None if x is None else (None,) * len(x))]
     n, groups = len(x) - 2, call.attribute("group", 1)
     if len(x) != len(w) or n < 1:
-        raise ValueError(f"an image of {len(x)} dimensions with a weight of shape {list(w)}")
+        raise ValueError(f"an image of {counted(len(x), 'dimension')} with a weight of shape {list(w)}")
     if type(x[1]) is int and type(w[0]) is int and (x[1] != w[0] or groups < 1 or w[0] % groups):
-        raise ValueError(f"{groups} groups read {x[1]} channels with a weight of shape {list(w)}")
+        raise ValueError(
+            f"{counted(groups, 'group reads', 'groups read')} {counted(x[1], 'channel')} with a weight of"
+            f" shape {list(w)}"
+        )
     strides, dilations = call.attribute("strides", (1,) * n), call.attribute("dilations", (1,) * n)
     mode, pads = call.attribute("auto_pad", b"NOTSET"), call.attribute("pads", (0,) * (2 * n))
     extra, given = call.attribute("output_padding", (0,) * n), call.attribute("output_shape", ())
     if not len(strides) == len(dilations) == len(extra) == n or len(pads) != 2 * n:
-        raise ValueError(f"strides, dilations or pads do not fit an image of {n} spatial dimensions")
+        raise ValueError(
+            f"strides, dilations or pads do not fit an image of {counted(n, 'spatial dimension')}"
+        )
     out: list[Dim] = []
     for k in range(n):
         side, size = x[2 + k], w[2 + k]
@@ -154,7 +165,7 @@ def _pool(call: OperatorCall) -> list[Tensor]:
     if x is None:
         return [Tensor(dtype, None), Tensor(INT64, None)]
     if len(x) < 3:
-        raise ValueError(f"input 0 has {len(x)} dimensions: expected an image")
+        raise ValueError(f"input 0 has {counted(len(x), 'dimension')}: expected an image")
     if is_channels_last(call):
         shape: Dims = (x[0], *window_sides(call, x[1:-1], call.attributes["kernel_shape"]), x[-1])
     else:
@@ -179,7 +190,7 @@ def _to_blocks(call: OperatorCall) -> list[Tensor]:
     if x is None:
         return [Tensor(dtype, None)]
     if len(x) < 3:
-        raise ValueError(f"input 0 has {len(x)} dimensions: expected an image")
+        raise ValueError(f"input 0 has {counted(len(x), 'dimension')}: expected an image")
     channels, sides = (x[-1], x[1:-1]) if call.attribute("channels_last", 0) else (x[1], x[2:])
     is_known = type(channels) is int and channels % CHANNEL_BLOCK == 0
     return [Tensor(dtype, (x[0], channels if is_known else None, *sides))]
@@ -191,7 +202,7 @@ def _from_blocks(call: OperatorCall) -> list[Tensor]:
     if x is None:
         return [Tensor(dtype, None)]
     if len(x) < 3:
-        raise ValueError(f"input 0 has {len(x)} dimensions: expected an image")
+        raise ValueError(f"input 0 has {counted(len(x), 'dimension')}: expected an image")
     channels = call.attribute("channels", 0)
     if channels < 1 or (type(x[1]) is int and channels > x[1]):
         raise ValueError(f"channels is {channels} for an input of shape {list(x)}: expected 1 to {x[1]}")
@@ -206,7 +217,7 @@ def _upsample_blocks(call: OperatorCall) -> list[Tensor]:
     if x is None:
         return [Tensor(dtype, None)]
     if len(scales) != len(x):
-        raise ValueError(f"scales {list(scales)} for an input of {len(x)} dimensions")
+        raise ValueError(f"scales {list(scales)} for an input of {counted(len(x), 'dimension')}")
     return [Tensor(dtype, tuple([product(pair) for pair in zip(x, scales, strict=True)]))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
 from nas_rlm.graph.onnx_graphs.tensors import INT64, Dims, Tensor
+from search_spaces.wording import counted
 
 
 @shape_of("Slice")
@@ -58,7 +59,7 @@ def _gather(call: OperatorCall) -> list[Tensor]:
         n = len(x.sizes)
         for k in picked:
             if type(k) is int and not -n <= k < n:
-                raise ValueError(f"index {k} of {n} elements")
+                raise ValueError(f"index {k} of {counted(n, 'element')}")
         sizes = tuple([x.sizes[k] if type(k) is int else None for k in picked])
     return [Tensor(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), sizes=sizes)]
 
@@ -75,7 +76,9 @@ def _gather_nd(call: OperatorCall) -> list[Tensor]:
     if x.shape is None or not indices.shape or type(indices.shape[-1]) is not int:
         return [Tensor(x.dtype, None)]
     if batch + indices.shape[-1] > len(x.shape):
-        raise ValueError(f"indices of {indices.shape[-1]} dimensions into a tensor of {len(x.shape)}")
+        raise ValueError(
+            f"indices of {counted(indices.shape[-1], 'dimension')} into a tensor of {len(x.shape)}"
+        )
     return [Tensor(x.dtype, (*indices.shape[:-1], *x.shape[batch + indices.shape[-1] :]))]
 
 

@@ -6,6 +6,7 @@ from onnx import TensorProto
 
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, shape_of
 from nas_rlm.graph.onnx_graphs.tensors import FLOAT, Dim, Dims, Tensor, broadcast, broadcast_dims
+from search_spaces.wording import counted
 
 # Operators that multiply two matrices: positions of these.
 PRODUCTS = {
@@ -113,7 +114,9 @@ def einsum_terms(equation: str, shapes: list[Dims]) -> tuple[list[str], str, dic
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise ValueError(f"the equation {equation!r} has {len(terms)} inputs: expected {len(shapes)}")
+        raise ValueError(
+            f"the equation {equation!r} has {counted(len(terms), 'input')}: expected {len(shapes)}"
+        )
     sizes: dict[str, list[Dim]] = {}
     expanded, most = [], 0
     for term, shape in zip(terms, shapes, strict=True):

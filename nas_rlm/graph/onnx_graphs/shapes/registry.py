@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nas_rlm.graph.onnx_graphs.tensors import Dims, Tensor
+from search_spaces.wording import counted
 
 ShapeFunction = Callable[["OperatorCall"], list[Tensor]]
 SHAPE_FUNCTIONS: dict[str, ShapeFunction] = {}  # by operator; operators of other domains as `domain.Operator`
@@ -59,7 +60,7 @@ class OperatorCall:
         """
         shape = self.input(k).shape
         if rank is not None and shape is not None and len(shape) != rank:
-            raise ValueError(f"input {k} has {len(shape)} dimensions: expected {rank}")
+            raise ValueError(f"input {k} has {counted(len(shape), 'dimension')}: expected {rank}")
         return shape
 
     def axis(self, default: int, rank: int, name: str = "axis") -> int:

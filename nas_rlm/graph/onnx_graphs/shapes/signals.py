@@ -7,6 +7,7 @@ from onnx import TensorProto
 from nas_rlm.graph.onnx_graphs.shapes.arrays import open_shape
 from nas_rlm.graph.onnx_graphs.shapes.registry import OperatorCall, checked_axis, shape_of
 from nas_rlm.graph.onnx_graphs.tensors import FLOAT, Tensor, divide, product
+from search_spaces.wording import counted
 
 
 @shape_of("GridSample")
@@ -54,7 +55,7 @@ def _center_crop_pad(call: OperatorCall) -> list[Tensor]:
         return [Tensor(x.dtype, None if x.shape is None else (None,) * len(x.shape))]
     axes = [checked_axis(a, len(x.shape)) for a in call.attribute("axes", range(len(x.shape)))]
     if len(axes) != len(sizes):
-        raise ValueError(f"{len(sizes)} sizes for {len(axes)} axes")
+        raise ValueError(f"{counted(len(sizes), 'size')} for {counted(len(axes), 'axis', 'axes')}")
     out = list(x.shape)
     for a, d in zip(axes, sizes, strict=True):
         out[a] = d

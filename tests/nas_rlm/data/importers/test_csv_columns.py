@@ -34,7 +34,11 @@ def hints(column):
 
 
 @pytest.mark.parametrize(
-    "column", ["ms", "MS", "Time", "latency_ms", "msec", "lat_ms", "ms_mean", "pixel3_ms", "runtime [ms]"]
+    "column",
+    [
+        *("ms", "MS", "Time", "latency_ms", "msec", "lat_ms", "ms_mean", "pixel3_ms", "runtime [ms]"),
+        *("mytime", "times", "tme_gpu"),
+    ],
 )
 def test_a_column_of_milliseconds_gets_the_hint_to_name_the_device(column):
     (found,) = hints(column)

@@ -26,7 +26,7 @@ def test_separators_marks_and_ends_of_lines_are_found(tmp_path, separator, encod
         Row("nats_size", B, {"latency/box": 0.4}),
     ]
     assert table.summary == [
-        "accuracy/cifar100 from column acc_cifar100: 1 values from 91.5 to 91.5, 1 missing, in %",
+        "accuracy/cifar100 from column acc_cifar100: 1 value from 91.5 to 91.5, 1 missing, in %",
         "latency/box from column Latency/box: 2 values from 0.4 to 3, in ms",
         "columns that are not used: note",
     ]
@@ -157,14 +157,16 @@ def test_repeated_architectures_are_merged_or_reported(tmp_path):
     assert table.summary[-2:] == [
         "lines that repeat an architecture without contradiction: 2, merged",
         "lines that contradict an earlier line: 2, each kept as a row; models learn from all, and a search"
-        " takes the last one. The first one:"
-        f" accuracy of {C} is 70 in line 6 and 71 in line 7",
+        " takes the last one. The first ones:"
+        f" accuracy of {C} is 70 in line 6 and 71 in line 7;"
+        f" accuracy of {C} is 70 in line 6 and 72 in line 8",
     ]
 
 
 def test_latencies_that_are_too_short_for_milliseconds_are_reported(tmp_path):
     path = write_file(tmp_path, "arch,latency/box", f"{A},0.003", f"{B},0.5")
-    assert "1 are below 0.02 ms" in read_csv(path, "nats_size").summary[0]
+    line = read_csv(path, "nats_size").summary[0]
+    assert "1 is below 0.02 ms, which models do not learn: give the time of a larger batch" in line
 
 
 SPACE = search_spaces.get("nasbench201")

@@ -25,7 +25,7 @@ def test_directories_without_architectures_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ([1.0], "1 values for 3 architectures"),
+        ([1.0], "1 value for 3 architectures"),
         ([1.0] * 4, "4 values for 3 architectures"),
         (5, "0 values for 3 architectures"),
     ],

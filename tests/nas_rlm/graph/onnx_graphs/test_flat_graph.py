@@ -216,7 +216,7 @@ def test_the_order_of_nodes_does_not_matter():
     [
         ({"z": [2, 8]}, "the model has no input 'z'; known: x"),
         ({"x": [2, 9]}, "of input 'x' has the size 9 in dimension 1, which is 8"),
-        ({"x": [2]}, "has 1 sizes, and in the file 2"),
+        ({"x": [2]}, "has 1 size, and in the file 2"),
         ({"x": [0, 8]}, "expected integers of at least 1"),
     ],
 )

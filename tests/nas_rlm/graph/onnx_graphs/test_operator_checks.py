@@ -10,7 +10,7 @@ from tests.nas_rlm.onnx_models import FlatModel
     [
         (
             lambda g: g.op("Conv", "image", g.weight(8, 5, 3, 3)),
-            "Conv: 1 groups read 8 channels .* expected 5 channels",
+            "Conv: 1 group reads 8 channels .* expected 5 channels",
         ),
         (lambda g: g.op("Conv", "image", g.weight(9, 4, 3, 3), group=2), "expected groups of equal size"),
         (

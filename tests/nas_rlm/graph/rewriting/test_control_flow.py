@@ -253,7 +253,7 @@ def test_other_branches_have_other_texts():
     ("body", "message"),
     [
         (f"{DATA} y = If<then_branch = t () => (p) {{ p = Relu(x) }}>(c)", "'else_branch' is missing"),
-        (f"{DATA} y, z = {if_else('p = Relu(x)', 'q = Relu(x)')}", "a branch has 1 outputs: expected 2"),
+        (f"{DATA} y, z = {if_else('p = Relu(x)', 'q = Relu(x)')}", "a branch has 1 output: expected 2"),
         (
             "y = Loop<body = b (i, c) => (d, z) { d = Identity(c) z = Relu(x) }>(, , x)",
             "the body does not have",

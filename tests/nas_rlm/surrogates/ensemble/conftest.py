@@ -7,8 +7,8 @@ import pytest
 
 from nas_rlm import RLM
 from nas_rlm.model.checkpoint import TrainedOn
-from nas_rlm.surrogates import layer_network, layer_surrogate
-from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+from nas_rlm.surrogates import layer_fitting, layer_network
+from nas_rlm.surrogates.layer_fitting import fit_layers_of_texts
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
 from tests.nas_rlm.surrogates.ensemble.layer_networks import NAME, latencies_of, networks
@@ -19,8 +19,8 @@ def surrogate():
     texts = [text for name in ("nasbench201", "ofa_mbv3") for text in networks(name, 15)[1]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer_network, "MIN_STEPS", 5)
-        patch.setattr(layer_surrogate, "NUM_FOLDS", 2)
-        fitted = LayerSurrogate.fit(texts, {NAME: latencies_of(texts)})
+        patch.setattr(layer_fitting, "NUM_FOLDS", 2)
+        fitted = fit_layers_of_texts(texts, {NAME: latencies_of(texts)})
     return replace(fitted, network_temperatures={NAME: WITHOUT_NETWORK})
 
 

@@ -12,7 +12,7 @@ from nas_rlm.data import Row
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.ensemble.checks import check_name_of_space, check_surrogates, reliability_warnings
 from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
-from nas_rlm.surrogates.fitting import fit_latency_surrogate
+from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
 from tests.nas_rlm.surrogates.ensemble.layer_networks import NAME, latencies_of, networks

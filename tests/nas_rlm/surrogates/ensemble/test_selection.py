@@ -6,7 +6,8 @@ import pytest
 from nas_rlm.data import Row
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
-from nas_rlm.surrogates.fitting import fit_graph_surrogates, fit_latency_surrogate
+from nas_rlm.surrogates.fitting import fit_graph_surrogates
+from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import surrogate_by_objective
 from tests.nas_rlm.surrogates.ensemble.layer_networks import LEVELS, NAME, latencies_of, networks
