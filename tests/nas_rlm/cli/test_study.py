@@ -55,11 +55,12 @@ def test_search_trains_networks_and_continues(command, tmp_path, capsys):
     assert "the training failed: RuntimeError: diverged" in refused(capsys, "retrain", run, "--trial", "1")
 
 
-def test_a_training_function_that_always_fails_ends_the_search(command, tmp_path, capsys):
+def test_a_training_function_that_always_fails_ends_the_search(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.optimization.MAX_FIRST_FAILURES", 2)
     (tmp_path / "mine.py").write_text("def train(trial):\n    raise RuntimeError('no data')\n")
     message = refused(capsys, *command, "--trials", "12")
-    assert "the first 10 trials failed, the last one with RuntimeError: no data" in message
-    assert len(Study.load(tmp_path / "run").trials) == 10
+    assert "the first 2 trials failed, the last one with RuntimeError: no data" in message
+    assert len(Study.load(tmp_path / "run").trials) == 2
 
 
 def test_labels_are_the_first_trials(command, tmp_path):
