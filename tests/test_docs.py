@@ -7,7 +7,7 @@ their names. Three marks in the source of a page change what is run:
 - `<!-- skip: long -->` before a block runs it only with `pytest -m long`;
 - `<!-- skip: REASON -->` before a block never runs it.
 
-Shell blocks run nas-rlm by `tests.preloaded_command`.
+Shell blocks run nas-rlm by `tests.preloaded_python`.
 """
 
 import os
@@ -22,8 +22,6 @@ from sybil import Document, Example, Region
 from sybil.evaluators.python import PythonEvaluator
 from sybil.example import SybilFailure
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
-
-from tests.preloaded_command import preloaded_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -83,20 +81,15 @@ def runs() -> Iterator[object]:
             yield pytest.param(page, True, id=f"{name}-long", marks=pytest.mark.long)
 
 
-@pytest.fixture(scope="session")
-def commands():
-    """The directories with the commands of this environment."""
-    with preloaded_command() as directory:
-        yield [str(directory), str(Path(sys.executable).parent)]
-
-
 @pytest.fixture
-def directory(tmp_path, monkeypatch, commands):
+def directory(tmp_path, monkeypatch, preloaded):
     """A temporary working directory, with the commands of this environment and its own modules."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.setenv("PATH", os.pathsep.join([*commands, os.environ["PATH"]]))
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(preloaded), os.path.dirname(sys.executable), os.environ["PATH"]])
+    )
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

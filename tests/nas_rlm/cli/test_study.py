@@ -9,6 +9,7 @@ from nas_rlm.data import Row, write
 from tests.nas_rlm.cli.commands import ARCHS, refused
 from tests.nas_rlm.study.conftest import quick_suggestions  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
 MINE = """
 import torch
 
@@ -103,12 +104,12 @@ def test_trainings_have_budgets_and_a_cost(command, tmp_path, capsys):
     assert "budgets are [4, 1]" in refused(capsys, *command, "--budgets", "4,1")
     assert "--budgets has 'many'" in refused(capsys, *command, "--budgets", "many")
     assert not run.exists()
-    assert main([*command, "--budgets", "1,4", "--cost", "9"]) == 0
+    assert main([*command, "--budgets", "1,4", "--cost", "5"]) == 0
     printed = capsys.readouterr().out
-    assert "2 trials complete" in printed and "1 trials paused; cost 9" in printed
+    assert "1 trials complete" in printed and "1 trials paused; cost 5" in printed
     study = Study.load(run)
-    assert study.settings.budgets == (1, 4) and study.cost == 9
-    assert study.best.values["accuracy"] == 52
-    assert main([*command, "--budgets", "1,4", "--trials", "3"]) == 0
-    assert sum(t.state == "complete" for t in Study.load(run).trials) == 3
+    assert study.settings.budgets == (1, 4) and study.cost == 5
+    assert study.best.values["accuracy"] == 51
+    assert main([*command, "--budgets", "1,4", "--trials", "2"]) == 0
+    assert sum(t.state == "complete" for t in Study.load(run).trials) == 2
     assert "budgets (1, 4) instead of ()" in refused(capsys, *command, "--trials", "4")
