@@ -14,8 +14,11 @@ network of a user's own space is built.
 from __future__ import annotations
 
 import inspect
+import os
+import sys
+from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from search_spaces.loading import absolute_location, check_attributes, instantiate, is_location, load_space
@@ -67,7 +70,7 @@ _registered: dict[str, SearchSpace[Any]] = {}  # by `register` or by `get` with 
 
 def names() -> list[str]:
     """Return the names of all spaces: those of this package, of installed packages, and of `register`."""
-    return sorted({*_BUILT_IN, *_registered, *(e.name for e in entry_points(group=ENTRY_POINT_GROUP))})
+    return sorted({*_BUILT_IN, *_registered, *_installed().names})
 
 
 def get(name: str) -> SearchSpace[Any]:
@@ -95,9 +98,8 @@ def get(name: str) -> SearchSpace[Any]:
         return _registered[name]
     if is_location(name):
         return register(load_space(name))
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        if entry.name == name:
-            return _load_entry_point(entry)
+    for entry in _installed().select(name=name):
+        return _load_entry_point(entry)
     problem = f"no search space {name!r}; did you mean {most_similar(name, names())!r}? Known:"
     raise ValueError(
         f"{problem if name else 'the name of a search space is empty: expected one of'}"
@@ -130,7 +132,7 @@ def check_name(space: SearchSpace[Any]) -> None:
     name, kind = space.name, type(space)
     other = _registered.get(name)
     is_other = other is not None and _identity(other) != _identity(space)
-    points = [e for e in entry_points(group=ENTRY_POINT_GROUP) if e.name == name]
+    points = _installed().select(name=name)
     is_other |= any(_identity(_load_entry_point(e)) != _identity(space) for e in points)
     if name in _BUILT_IN or is_other:
         raise ValueError(
@@ -171,11 +173,34 @@ def task_of(name: str) -> str:
 def location_of(space: SearchSpace[Any]) -> str:
     """Return from where a user's own space can be loaded again; empty for a registered or a local one."""
     kind = type(space)
-    is_named = space.is_built_in or any(e.name == space.name for e in entry_points(group=ENTRY_POINT_GROUP))
+    is_named = space.is_built_in or space.name in _installed().names
     if is_named or space.location:
         return "" if is_named else space.location
     is_local = kind.__module__ == "__main__" or "." in kind.__qualname__
     return "" if is_local else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _installed() -> EntryPoints:
+    """Return the entry points of installed packages that are search spaces.
+
+    Reading them takes longer than predicting a network, and predictions look up spaces by name: they are read
+    again only where a directory of packages has changed.
+    """
+    return _entry_points_of(tuple((path, _time_of_change(path)) for path in sys.path))
+
+
+@lru_cache(maxsize=1)
+def _entry_points_of(directories: tuple[tuple[str, int], ...]) -> EntryPoints:
+    """Return the entry points that are search spaces, as of the given directories and times of change."""
+    return entry_points(group=ENTRY_POINT_GROUP)
+
+
+def _time_of_change(path: str) -> int:
+    """Return when a directory or archive was changed, in nanoseconds; 0 where there is none."""
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _identity(space: SearchSpace[Any]) -> tuple[str, str]:

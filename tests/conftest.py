@@ -1,6 +1,8 @@
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -12,6 +14,7 @@ from nas_rlm.files import ASSETS
 from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates.gaussian_process import ADAM_STEPS
 from nas_rlm.text import Tokenizer
+from tests.preloaded_python import preloaded_python
 
 torch.set_num_threads(1)
 # Examples of each property; NAS_RLM_EXAMPLES=500 searches deeper.
@@ -19,6 +22,28 @@ hypothesis.settings.register_profile(
     "nas-rlm", max_examples=int(os.environ.get("NAS_RLM_EXAMPLES", "25")), deadline=None
 )
 hypothesis.settings.load_profile("nas-rlm")
+LONG_FILES = ("test_docs.py", "test_golden.py", "test_notebooks.py")  # whose tests share nothing
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the files whose tests take longest, so that no worker has one of them at the end."""
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, send tests to workers by file, and those of `LONG_FILES` one at a time."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return nodeid if Path(file).name in LONG_FILES else file
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,6 +65,19 @@ def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the search spaces that a test registers."""
     monkeypatch.setattr(search_spaces, "_registered", dict(search_spaces._registered))
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Path]:
+    """Return a directory with the commands python and nas-rlm that have imported the package already."""
+    with preloaded_python() as directory:
+        yield directory
+
+
+@pytest.fixture
+def quick_processes(preloaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start worker processes without the seconds that their imports take."""
+    monkeypatch.setattr(sys, "executable", str(preloaded / "python"))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ their names. Three marks in the source of a page change what is run:
 - a block with a title, such as ```` ```python title="space.py" ````, is written to that file;
 - `<!-- skip: long -->` before a block runs it only with `pytest -m long`;
 - `<!-- skip: REASON -->` before a block never runs it.
+
+Shell blocks run nas-rlm by `tests.preloaded_python`.
 """
 
 import os
@@ -80,12 +82,14 @@ def runs() -> Iterator[object]:
 
 
 @pytest.fixture
-def directory(tmp_path, monkeypatch):
+def directory(tmp_path, monkeypatch, preloaded):
     """A temporary working directory, with the commands of this environment and its own modules."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(preloaded), os.path.dirname(sys.executable), os.environ["PATH"]])
+    )
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.golden.cases import CASES, output, recorded
 
-pytestmark = pytest.mark.usefixtures("whole_fits")
+pytestmark = pytest.mark.usefixtures("whole_fits", "quick_processes")
 EXACT = os.environ.get("NAS_RLM_GOLDEN") == "exact"
 
 

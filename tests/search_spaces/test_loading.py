@@ -1,7 +1,7 @@
 """Users' own spaces: from files and modules, by registration, and their errors."""
 
 import pickle
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoints
 
 import numpy as np
 import pytest
@@ -143,19 +143,39 @@ def test_the_name_of_another_space_is_refused(tmp_path):
         search_spaces.get(f"{tmp_path}/plain.py:Mine")
 
 
-def test_entry_points(monkeypatch):
-    def points(group):
-        return [EntryPoint(name, "tests.search_spaces.plain_space:PlainSpace", group) for name in names]
+def install(directory, name):
+    """Write what an installed package with the entry point of a space has."""
+    package = directory / f"{name}-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    group = f"[{search_spaces.ENTRY_POINT_GROUP}]"
+    (package / "entry_points.txt").write_text(
+        f"{group}\n{name} = tests.search_spaces.plain_space:PlainSpace\n"
+    )
 
-    monkeypatch.setattr(search_spaces, "entry_points", points)
-    names = ["plain"]
+
+def test_entry_points(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "plain" not in search_spaces.names()
+    install(tmp_path, "plain")  # also while the process runs
+    assert "plain" in search_spaces.names()
     space = search_spaces.get("plain")
     assert isinstance(space, SearchSpace)
     search_spaces.check_name(PlainSpace())
     assert search_spaces.location_of(space) == ""
-    names = ["simple"]
+    install(tmp_path, "simple")
     with pytest.raises(ValueError, match=r"'simple', .* has the name 'plain': expected equal names"):
         search_spaces.get("simple")
+
+
+def test_entry_points_are_read_once(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(search_spaces, "entry_points", lambda group: read.append(group) or EntryPoints())
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(3):
+        assert search_spaces.task_of("gpt_s") == search_spaces.LANGUAGE_MODELLING
+        assert search_spaces.task_of("unknown") == ""
+    assert read == [search_spaces.ENTRY_POINT_GROUP]
 
 
 def test_built_in_spaces_have_no_location():

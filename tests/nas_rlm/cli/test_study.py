@@ -9,6 +9,7 @@ from nas_rlm.data import Row, write
 from tests.nas_rlm.cli.commands import ARCHS, refused
 from tests.nas_rlm.study.conftest import quick_suggestions  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
 MINE = """
 import torch
 
@@ -55,11 +56,12 @@ def test_search_trains_networks_and_continues(command, tmp_path, capsys):
     assert "the training failed: RuntimeError: diverged" in refused(capsys, "retrain", run, "--trial", "1")
 
 
-def test_a_training_function_that_always_fails_ends_the_search(command, tmp_path, capsys):
+def test_a_training_function_that_always_fails_ends_the_search(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.optimization.MAX_FIRST_FAILURES", 2)
     (tmp_path / "mine.py").write_text("def train(trial):\n    raise RuntimeError('no data')\n")
     message = refused(capsys, *command, "--trials", "12")
-    assert "the first 10 trials failed, the last one with RuntimeError: no data" in message
-    assert len(Study.load(tmp_path / "run").trials) == 10
+    assert "the first 2 trials failed, the last one with RuntimeError: no data" in message
+    assert len(Study.load(tmp_path / "run").trials) == 2
 
 
 def test_labels_are_the_first_trials(command, tmp_path):
@@ -102,12 +104,12 @@ def test_trainings_have_budgets_and_a_cost(command, tmp_path, capsys):
     assert "budgets are [4, 1]" in refused(capsys, *command, "--budgets", "4,1")
     assert "--budgets has 'many'" in refused(capsys, *command, "--budgets", "many")
     assert not run.exists()
-    assert main([*command, "--budgets", "1,4", "--cost", "9"]) == 0
+    assert main([*command, "--budgets", "1,4", "--cost", "5"]) == 0
     printed = capsys.readouterr().out
-    assert "2 trials complete" in printed and "1 trial paused; cost 9" in printed
+    assert "1 trial complete" in printed and "1 trial paused; cost 5" in printed
     study = Study.load(run)
-    assert study.settings.budgets == (1, 4) and study.cost == 9
-    assert study.best.values["accuracy"] == 52
-    assert main([*command, "--budgets", "1,4", "--trials", "3"]) == 0
-    assert sum(t.state == "complete" for t in Study.load(run).trials) == 3
+    assert study.settings.budgets == (1, 4) and study.cost == 5
+    assert study.best.values["accuracy"] == 51
+    assert main([*command, "--budgets", "1,4", "--trials", "2"]) == 0
+    assert sum(t.state == "complete" for t in Study.load(run).trials) == 2
     assert "budgets (1, 4) instead of ()" in refused(capsys, *command, "--trials", "4")

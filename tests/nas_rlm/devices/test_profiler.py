@@ -85,7 +85,7 @@ def test_commands_that_start_no_worker_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "torch"])
-def test_real_networks_are_measured(runtime):
+def test_real_networks_are_measured(runtime, quick_processes):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     networks = [*onnx_files(2), ("cut", onnx_files(1)[0][1][:500])]
     results = dict(measure(networks, Device(runtime), Plan(2, 0.01, measure_memory=True)))

@@ -10,6 +10,7 @@ from nas_rlm.cli import main
 from nas_rlm.data import read
 from nas_rlm.programs.triton_runner import Failure, Kernel, Latency, Plan, measure
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
 CHECK = Plan(windows=1, seconds_per_window=0.001, interpret=True)
 MODULE = """
 import torch

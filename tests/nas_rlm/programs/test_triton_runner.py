@@ -20,6 +20,7 @@ from nas_rlm.programs.triton_runner import (
     read_kernelbook,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
 CHECK = Plan(windows=2, seconds_per_window=0.01, interpret=True)
 MODULE = """
 import torch

@@ -17,6 +17,7 @@ from nas_rlm.study.workers import worker_environments
 from tests.nas_rlm.study.conftest import accuracy
 from tests.nas_rlm.study.test_study import summary
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
 MINE = """
 import os, signal, sys, time, torch
 
@@ -254,7 +255,7 @@ def train(trial, budget, resume_from):
 """
 
 
-@pytest.mark.parametrize(("workers", "cost"), [(0, 60), (1, 20)])
+@pytest.mark.parametrize(("workers", "cost"), [(0, 60), (1, 17)])
 def test_trainings_resume_from_the_budget_before_until_the_cost_is_spent(open_study, tmp_path, workers, cost):
     (tmp_path / "mine.py").write_text(RESUMABLE)
     study, seen = open_study(budgets=(1, 4, 16)), []
