@@ -222,8 +222,8 @@ def _fit_objective(
     choices = [(first, has_groups)] + ([] if by_group else [((*first, NAMES, FUNCTIONS), False)])
     ridges, left_out_of = [], []
     for blocks, is_for_new in choices:
-        penalty = _select_penalty(labelled, rows, scores, blocks, is_for_new)
         products = _products(labelled.features, rows, blocks)
+        penalty = _select_penalty(products, scores, labelled.groups[rows], is_for_new)
         dual = dual_weights(products, scores, penalty)
         weights = _split_weights(np.asarray(_matrix(labelled.features, rows, blocks).T @ dual), blocks)
         order = np.argsort(rows)
@@ -277,19 +277,14 @@ def _products(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]
 
 
 def _select_penalty(
-    labelled: _Rows,
-    rows: np.ndarray,
-    scores: np.ndarray,
-    blocks: Sequence[str],
-    is_for_new: bool,
+    products: np.ndarray, scores: np.ndarray, groups: np.ndarray, is_for_new: bool
 ) -> float:
     """Return the ridge penalty with the smallest error for left-out programs, or for left-out problems."""
-    part, known = rows[:MAX_RIDGE_PROGRAMS], scores[:MAX_RIDGE_PROGRAMS]
-    products = _products(labelled.features, part, blocks)
+    part = slice(MAX_RIDGE_PROGRAMS)
     errors = {}
     for penalty in RIDGE_PENALTIES:
-        own, grouped = left_out_predictions(products, known, penalty, labelled.groups[part])
-        errors[penalty] = float(np.mean(((grouped if is_for_new else own) - known) ** 2))
+        own, grouped = left_out_predictions(products[part, part], scores[part], penalty, groups[part])
+        errors[penalty] = float(np.mean(((grouped if is_for_new else own) - scores[part]) ** 2))
     return min(reversed(RIDGE_PENALTIES), key=errors.__getitem__)
 
 
