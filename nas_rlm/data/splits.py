@@ -83,9 +83,7 @@ def split_by_source(table: Table) -> tuple[Table, Table]:
     written: dict[str, Counter[str]] = {}
     for row in table.rows:
         written.setdefault(row.space, Counter())[row.source] += 1
-    main = {
-        source for counts in written.values() for source, n in counts.items() if 2 * n >= counts.total()
-    }
+    main = {source for counts in written.values() for source, n in counts.items() if 2 * n >= counts.total()}
     keys = keys_of_rows(table.rows)
     tested = {key for row, key in zip(table.rows, keys, strict=True) if row.source not in main}
     if not tested:

@@ -118,7 +118,7 @@ def test_languages_are_compared_with_each_alone_and_with_the_others(command, cap
 
 
 def test_programs_by_other_people_and_a_part_of_the_rows_can_be_evaluated(command, capsys, tmp_path):
-    by_source = [replace(row, source="other" if i % 4 == 0 else "main") for i, row in enumerate(rows(400))]
+    by_source = [replace(row, source="other" if i % 5 == 0 else "main") for i, row in enumerate(rows(400))]
     write(tmp_path / "own.parquet", by_source)
     command[command.index("--seeds") + 1 :] = ["1", "--out", "found.jsonl", "--split", "source"]
     assert main([*command, "--methods", "ngrams,rlm", "--rows", "200"]) == 0
