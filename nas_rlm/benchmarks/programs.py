@@ -18,7 +18,7 @@ from nas_rlm.benchmarks.evaluation import QUANTILE_LEVELS, indices_by_space, pre
 from nas_rlm.benchmarks.ranking import MIN_PROGRAMS, ProblemRankings, rank_within_problems
 from nas_rlm.data import tables
 from nas_rlm.data.row_texts import texts_of_rows
-from nas_rlm.data.splits import train_validation_test_split
+from nas_rlm.data.splits import sample_by_space, split_by_source, train_validation_test_split
 from nas_rlm.data.tables import Table
 from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.rlm import RLM
@@ -42,7 +42,8 @@ METHODS = (
     *TRAINED_METHODS,
 )
 MIN_LANGUAGE_ROWS = 300  # of a table, above which a language counts in the mean
-SPLITS = {"program": False, "problem": True}  # whether all programs of a problem are in the same subset
+SOURCE = "source"
+SPLITS = {"program": False, "problem": True, SOURCE: False}  # whether problems are not divided
 Key = tuple[str, str, str, int]
 KEY_NAMES = ("split", "objective", "method", "seed")
 
@@ -100,6 +101,7 @@ def programs_benchmark(
     seeds: Sequence[int] = range(5),
     methods: Sequence[str] = METHODS,
     finished: Collection[Key] = (),
+    max_rows: int = 0,
     progress: bool = False,
 ) -> Iterator[tuple[Key, ProgramResult]]:
     """Train each method on the training rows of a table and evaluate it on the test rows.
@@ -108,10 +110,11 @@ def programs_benchmark(
         path: the table.
         recipe: recipe of the training, which has the table.
         models_directory: directory of the trained models; interrupted trainings continue.
-        split: one of `SPLITS`.
+        split: one of `SPLITS`; by source there is one split, whatever the seed, and no training.
         seeds: seeds of splits and trainings.
         methods: some of `METHODS`.
         finished: keys to skip.
+        max_rows: at most so many rows of each space, see `nas_rlm.data.splits.sample_by_space`; 0 for all.
         progress: show a progress bar.
 
     Yields:
@@ -125,6 +128,7 @@ def programs_benchmark(
     if "neighbours" in methods:
         require("baselines", "the method neighbours")
     table = tables.read(path)
+    table = sample_by_space(table, max_rows, table.objectives) if max_rows else table
     splits = {seed: _split_table(table, recipe, models_directory, split, seed) for seed in seeds}
     remaining = [
         (split, objective, method, seed)
@@ -152,6 +156,8 @@ def programs_benchmark(
 
 def _is_applicable(method: str, table: Table, split: str) -> bool:
     """Return whether a method says something of a table that no other one says."""
+    if split == SOURCE and method in TRAINED_METHODS:
+        return False
     if method in (OTHER_LANGUAGES, ALONE):
         return len(_large_languages(table)) > 1
     if method == INPUT_SIZE:
@@ -256,7 +262,10 @@ class _Split:
 def _split_table(table: Table, recipe: Recipe, models_directory: Path, split: str, seed: int) -> _Split:
     """Split a table, and make the recipe of its model."""
     by_group = SPLITS[split]
-    train, _, test = train_validation_test_split(table, recipe.validation, seed, by_group)
+    if split == SOURCE:
+        train, test = split_by_source(table)
+    else:
+        train, _, test = train_validation_test_split(table, recipe.validation, seed, by_group)
     own_recipe = replace(recipe.for_table(table.name), seed=seed, by_group=by_group)
     return _Split(train, test, own_recipe, models_directory / f"{table.name}-{split}-{seed}")
 

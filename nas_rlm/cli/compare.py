@@ -42,6 +42,8 @@ def compare(
 ) -> None:
     """Compare costs, predictions and layers of ONNX files.
 
+    Programs have no layers: rank and predict compare these.
+
     Predictions have 80 % intervals. Each row says which quantity its numbers are: the time of one input, of a
     batch, or of an image at the largest batch. Times of different quantities cannot be compared or added.
     The picture has a bar for each file, made of the predicted latencies of its layers, by image side and
@@ -97,12 +99,16 @@ def compare(
 
 
 def _refuse_programs(files: tuple[Path, ...]) -> None:
-    """Refuse programs, which have neither layers nor costs."""
+    """Refuse programs, which have neither layers nor costs, and name the commands that compare them."""
     from nas_rlm.programs.source import is_program
 
     for file in files:
         if is_program(file):
-            raise ValueError(f"{file} is a program: expected ONNX files; nas-rlm rank compares programs")
+            raise ValueError(
+                f"{file} is a program, which has no layers: expected ONNX files. For programs, nas-rlm rank"
+                " FILES --by memory,time --quantiles .1,.9 lists the best first, with 80 % intervals, and"
+                " nas-rlm predict FILES --objectives memory,time keeps their order"
+            )
 
 
 def _check_out(out: Path, files: tuple[Path, ...]) -> None:

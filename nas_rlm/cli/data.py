@@ -41,16 +41,18 @@ def import_table(
 
     Entries of benchmarks that are not valid are left out: a number is missing in its row, and an architecture
     that cannot be read has no row. A warning for each kind says how many there are and why. In a CSV file of
-    your own (csv, onnx) they are errors that name the line and the column; ONNX files that cannot be read are
-    left out.
+    your own (csv, onnx, programs) they are errors that name the line and the column; ONNX files that cannot
+    be read are left out.
 
     Args:
         kind: format of the file: nasbench201 (also NATS-Bench's topology space), nats_size, nasbench101,
-            hw_nas_bench, hw_gpt_bench, help, nds, snas, codenet, nn_meter, timm, csv, onnx, or parquet
-            (GraphArch-Regression, Code-Regression, and files with a column of ONNX networks).
+            hw_nas_bench, hw_gpt_bench, help, nds, snas, codenet, nn_meter, timm, csv, onnx, programs, or
+            parquet (GraphArch-Regression, Code-Regression, and files with a column of ONNX networks).
         file: the file as its authors publish it; a directory for hw_gpt_bench, help, codenet and the 'simple'
             files of NATS-Bench, either for nn_meter. For csv a file with an architecture and numbers in each
             line, and for onnx a CSV file with the column file, which has paths of ONNX files, and numbers.
+            For programs a CSV file with the columns program (the source), language, problem and source (who
+            wrote it), of which only the first is needed, and numbers.
             From codenet, 10,000 accepted submissions are drawn for each of C, C++ and Python.
         out: the parquet table.
         allow_pickle: read a file that can run code when it is read; only for files that you trust.
@@ -58,12 +60,13 @@ def import_table(
             repeated. An open first size is a batch of 1.
         device: for timm, the name of the device of a benchmark-infer file, such as rtx4090.
         models: for timm, patterns of the architectures to build, such as 'resnet*' 'vit_*'; by default all.
-        space: for csv and onnx, the space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS of your
-            own; by default the column space names it. ONNX files need none.
+        space: for csv, onnx and programs, the space of all lines: its name, or FILE.py:CLASS or MODULE:CLASS
+            of your own; by default the column space names it. ONNX files need none. A program's language
+            becomes a part of it: LeetCode is LeetCode/Java for a line in Java.
         architecture: for csv, the column of the architectures; by default architecture, arch or arch_str.
-        objective: for csv and onnx, objectives and their columns, such as accuracy=top1 latency/mybox=ms, or
-            only score where the names are equal. Columns whose names are objectives of known kinds, such as
-            accuracy, acc_mydata, latency/mybox or loss/val, need none.
+        objective: for csv, onnx and programs, objectives and their columns, such as accuracy=top1
+            latency/mybox=ms, or only score where the names are equal. Columns whose names are objectives of
+            known kinds, such as accuracy, acc_mydata, latency/mybox or loss/val, need none.
         unit: units of objectives of other kinds, such as score=points, which the table stores.
         maximise: objectives to maximise, which the table stores. Accuracy, throughput, IoU and similar kinds
             are maximised without.
@@ -73,8 +76,10 @@ def import_table(
     from nas_rlm.data.importers.csv_columns import CsvTable, repeated_rows
     from nas_rlm.data.importers.csv_files import read_csv
     from nas_rlm.data.importers.onnx_files import read_onnx_csv
+    from nas_rlm.data.importers.program_files import read_program_csv
     from nas_rlm.data.objective_kinds import unit_warnings
     from nas_rlm.data.tables import read_declarations
+    from nas_rlm.programs.languages import LANGUAGES
 
     check_target(out)
     if file.exists() and out.exists() and file.samefile(out):
@@ -83,12 +88,14 @@ def import_table(
     columns = _pairs("--objective", [o if "=" in o else f"{o}={o}" for o in objective], "COLUMN")
     _check_kind(kind, "--device and --models", device or models, ("timm",))
     _check_kind(kind, "--input-shape", input_shape, ("onnx",))
-    _check_kind(kind, "--space and --objective", space or columns, ("csv", "onnx"))
+    _check_kind(kind, "--space and --objective", space or columns, ("csv", "onnx", "programs"))
     _check_kind(kind, "--architecture", architecture, ("csv",))
     if kind == "csv":
         imported = read_csv(file, space, architecture, columns)
     elif kind == "onnx":
         imported = read_onnx_csv(file, space, columns, dict(input_shape))
+    elif kind == "programs":
+        imported = read_program_csv(file, space, columns, sorted(set(LANGUAGES.values())))
     else:
         rows = import_benchmark(kind, file, allow_pickle, device=device, models=models)
         imported = CsvTable(rows, {}, repeated_rows(rows), [])
@@ -115,7 +122,8 @@ def _check_kind(kind: str, options: str, value: object, kinds: Sequence[str]) ->
     """
     if value and kind not in kinds:
         verb = "are" if " and " in options else "is"
-        raise ValueError(f"{options} {verb} for {' and '.join(kinds)}, not for {kind}")
+        listed = " and ".join(filter(None, [", ".join(kinds[:-1]), kinds[-1]]))
+        raise ValueError(f"{options} {verb} for {listed}, not for {kind}")
 
 
 def _pairs(option: str, texts: Sequence[str], value: str) -> dict[str, str]:

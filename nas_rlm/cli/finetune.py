@@ -134,6 +134,7 @@ def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
     from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
     from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
     from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
+    from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 
     for space, surrogates in rlm.surrogates.items():
         for surrogate in surrogates:
@@ -141,6 +142,10 @@ def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
                 for name in surrogate.objectives:
                     if name in objectives:
                         yield f"{name}: {surrogate.evidence[name]}"
+            if isinstance(surrogate, ProgramSurrogate):
+                for name, found in surrogate.held_out.items():
+                    if name in objectives and name in surrogate.objectives:
+                        yield f"{name} of {space}: {found}"
             if isinstance(surrogate, GraphSurrogate):
                 for name, errors in surrogate.held_out.items():
                     if name in objectives:

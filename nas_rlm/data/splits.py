@@ -60,6 +60,39 @@ def train_validation_test_split(
     return train, validation, test
 
 
+def split_by_source(table: Table) -> tuple[Table, Table]:
+    """Split programs into those by the main sources of each language, and those by other people or groups.
+
+    Examples:
+        >>> rows = [Row("A", "", {}, f"{i}", source="main" if i else "other") for i in range(9)]
+        >>> [len(part) for part in split_by_source(Table("", rows))]
+        [8, 1]
+
+    Args:
+        table: programs with sources. Those of a source that wrote at least half of a language are training
+            rows, in all languages.
+
+    Returns:
+        The training rows, without programs that are among the test rows too; and the test rows.
+
+    Raises:
+        ValueError: a row has no source, or there is no other source.
+    """
+    if any(not row.source for row in table.rows):
+        raise ValueError(f"{table.name} has rows without source in their metadata: cannot split by source")
+    written: dict[str, Counter[str]] = {}
+    for row in table.rows:
+        written.setdefault(row.space, Counter())[row.source] += 1
+    main = {source for counts in written.values() for source, n in counts.items() if 2 * n >= counts.total()}
+    keys = keys_of_rows(table.rows)
+    tested = {key for row, key in zip(table.rows, keys, strict=True) if row.source not in main}
+    if not tested:
+        raise ValueError(f"{table.name} has no source but the main ones: cannot split by source")
+    train = [r for r, key in zip(table.rows, keys, strict=True) if r.source in main and key not in tested]
+    test = [row for row in table.rows if row.source not in main]
+    return replace(table, rows=train), replace(table, rows=test)
+
+
 def is_held_out(key: str, fraction: float, seed: int = 0) -> bool:
     """Return whether the hash of an architecture's key puts it into the held-out fraction.
 

@@ -66,6 +66,7 @@ SPACE_NAMES = {  # name in the public datasets: name of the search space
 CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
 MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
 PARQUET_MAGIC = b"PAR1"
+PROGRAM_NAMES = {"program", "code", "source_code", "solution"}  # columns of CSV files of programs
 MAX_SNIFFED_BYTES = 2**12  # of a file that is no parquet, to see whether it is a CSV file
 
 
@@ -173,7 +174,7 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
     columns = [name.strip().lower() for name in re.split("[,;\t]", header)]
     is_csv = len(columns) > 1 and all(name.isprintable() for name in columns)
     if not is_parquet and (is_csv or path.suffix.lower() in (".csv", ".tsv")):
-        kind = "onnx" if "file" in columns else "csv"
+        kind = "onnx" if "file" in columns else "programs" if PROGRAM_NAMES & {*columns} else "csv"
         space = " --space SPACE" if kind == "csv" and "space" not in columns else ""
         source, target = (shlex.quote(str(p)) for p in (path, path.with_suffix(".parquet")))
         return ValueError(

@@ -70,9 +70,10 @@ class BoostedTrees:
             rows = rows if len(rows) else np.arange(len(y))
             columns = columns if len(columns) else np.arange(x.shape[1])
             residuals = y[rows] - predicted[rows]
+            cells = bins[np.ix_(rows, columns)] + NUM_BINS * np.arange(len(columns))
             leaf, leaf_of_all = np.zeros(len(rows), np.int64), np.zeros(len(y), np.int64)
             for level in range(DEPTH):
-                column, edge = _best_split(bins[np.ix_(rows, columns)], residuals, leaf, 2**level)
+                column, edge = _best_split(cells, residuals, leaf, 2**level)
                 feature = columns[column]
                 leaf = 2 * leaf + (bins[rows, feature] > edge)
                 leaf_of_all = 2 * leaf_of_all + (bins[:, feature] > edge)
@@ -139,22 +140,22 @@ class BoostedTrees:
 
 
 def _best_split(
-    bins: np.ndarray, residuals: np.ndarray, leaf: np.ndarray, num_leaves: int
+    cells: np.ndarray, residuals: np.ndarray, leaf: np.ndarray, num_leaves: int
 ) -> tuple[int, int]:
     """Return the column and the last bin of the first child of the split with the smallest squared error.
 
     Args:
-        bins: bin of each feature, int [N, C].
+        cells: bin of each feature, plus `NUM_BINS` times the column, int [N, C].
         residuals: targets, float64 [N].
         leaf: leaf of each row before the split, int64 [N].
         num_leaves: number of leaves before the split.
     """
-    num_columns = bins.shape[1]
-    cells = ((leaf[:, None] * num_columns + np.arange(num_columns)) * NUM_BINS + bins).ravel()
+    num_columns = cells.shape[1]
+    of_leaves = (leaf[:, None] * (num_columns * NUM_BINS) + cells).ravel()
     shape = num_leaves, num_columns, NUM_BINS
     size = num_leaves * num_columns * NUM_BINS
-    sums = np.bincount(cells, np.repeat(residuals, num_columns), size).reshape(shape).cumsum(2)
-    counts = np.bincount(cells, minlength=size).reshape(shape).cumsum(2)
+    sums = np.bincount(of_leaves, np.repeat(residuals, num_columns), size).reshape(shape).cumsum(2)
+    counts = np.bincount(of_leaves, minlength=size).reshape(shape).cumsum(2)
     gains = sums**2 / (counts + L2) + (sums[:, :, -1:] - sums) ** 2 / (counts[:, :, -1:] - counts + L2)
     column, edge = np.unravel_index(np.argmax(gains.sum(0)[:, :-1]), (num_columns, NUM_BINS - 1))
     return int(column), int(edge)

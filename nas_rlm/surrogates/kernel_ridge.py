@@ -27,7 +27,8 @@ def gram(rows: csr_matrix) -> np.ndarray:
     rare = np.flatnonzero((num_rows > 1) & (num_rows <= FREQUENT_SHARE * rows.shape[0]))
     dense = by_column[:, frequent].toarray().astype(np.float32)
     sparse = by_column[:, rare].tocsr()
-    products = dense @ dense.T + (sparse @ sparse.T).toarray().astype(np.float32)
+    products = (sparse @ sparse.T).toarray().astype(np.float32)
+    products += dense @ dense.T  # NumPy computes half of a symmetric product
     single = by_column[:, np.flatnonzero(num_rows == 1)]
     np.fill_diagonal(products, products.diagonal() + np.asarray(single.multiply(single).sum(1)).ravel())
     return products

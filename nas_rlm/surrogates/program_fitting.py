@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.boosted_trees import BoostedTrees
 from nas_rlm.surrogates.kernel_ridge import dual_weights, gram, left_out_predictions
 from nas_rlm.surrogates.ngrams import (
@@ -30,6 +31,7 @@ from nas_rlm.surrogates.program_surrogate import (
     NUM_BUCKETS,
     NUM_KNOTS,
     SIZED,
+    HeldOutPrograms,
     ObjectiveModel,
     ProgramFeatures,
     ProgramSurrogate,
@@ -139,14 +141,14 @@ def fit_program_surrogates(
     unfitted = SharedPrograms(idf, log_size_scaling, common, none, none, {})
     features = program_features(counted, sizes, structure, unfitted)
     labelled = _Rows(indices[used], group_ids[used], features)
-    models, factors, quantiles = {}, {}, {}
+    models, factors, held_out, quantiles = {}, {}, {}, {}
     for name, rows in drawn.items():
         part = np.searchsorted(used, rows)
         measured, space_ids = values[name][rows], indices[rows]
         scores = np.empty(len(rows))
         for k in np.unique(space_ids):
             scores[space_ids == k] = normal_scores(measured[space_ids == k])
-        models[name], factors[name] = _fit_objective(
+        models[name], factors[name], held_out[name] = _fit_objective(
             labelled, part, scores, by_group and has_groups, has_groups
         )
         levels = np.linspace(0, 1, min(MAX_QUANTILES, len(rows)))
@@ -167,6 +169,7 @@ def fit_program_surrogates(
                 {name: quantiles[name][k] for name in known},
                 {name: factors[name][k] for name in known},
                 is_for_new_problems=by_group,
+                held_out={name: held_out[name][k] for name in known if k in held_out[name]},
             )
     return surrogates
 
@@ -206,8 +209,8 @@ def _scaling(structure: np.ndarray) -> np.ndarray:
 
 def _fit_objective(
     labelled: _Rows, rows: np.ndarray, scores: np.ndarray, by_group: bool, has_groups: bool
-) -> tuple[ObjectiveModel, dict[int, float]]:
-    """Return the model of an objective, and the error factor of each space.
+) -> tuple[ObjectiveModel, dict[int, float], dict[int, HeldOutPrograms]]:
+    """Return the model of an objective, and for each space the error factor and how well it is predicted.
 
     Args:
         labelled: all labelled programs.
@@ -219,11 +222,15 @@ def _fit_objective(
     has_sizes = labelled.features.sizes[rows].std() > 0
     has_constructs = labelled.features.constructs.shape[1] > 0
     first = (NGRAMS, *((SIZED,) if has_sizes else ()), *((CONSTRUCTS,) if has_constructs else ()))
-    choices = [(first, has_groups)] + ([] if by_group else [((*first, NAMES, FUNCTIONS), False)])
+    added_blocks = [(first, has_groups)] + ([] if by_group else [((NAMES, FUNCTIONS), False)])
+    structure = unpacked(packed(labelled.features.structure[rows]))
+    products = structure_kernel(structure, structure)
+    blocks: tuple[str, ...] = ()
     ridges, left_out_of = [], []
-    for blocks, is_for_new in choices:
-        penalty = _select_penalty(labelled, rows, scores, blocks, is_for_new)
-        products = _products(labelled.features, rows, blocks)
+    for added, is_for_new in added_blocks:
+        blocks = (*blocks, *added)
+        products += gram(_matrix(labelled.features, rows, added))
+        penalty = _select_penalty(products, scores, labelled.groups[rows], is_for_new)
         dual = dual_weights(products, scores, penalty)
         weights = _split_weights(np.asarray(_matrix(labelled.features, rows, blocks).T @ dual), blocks)
         order = np.argsort(rows)
@@ -243,7 +250,8 @@ def _fit_objective(
         own = relative[labelled.spaces[left_out.rows] == k]
         found = np.quantile(own, COVERED_SHARE) / COVERED_STDS if len(own) else 1.0
         factors[k] = float((len(own) * found + PRIOR_ROWS) / (len(own) + PRIOR_ROWS))
-    return ObjectiveModel(ridges, all_scores, trees, knots, stds, new_shares), factors
+    model = ObjectiveModel(ridges, all_scores, trees, knots, stds, new_shares)
+    return model, factors, _held_out(left_out, residuals, labelled.spaces[left_out.rows])
 
 
 def _matrix(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]) -> csr_matrix:
@@ -270,26 +278,20 @@ def _split_weights(weights: np.ndarray, blocks: Sequence[str]) -> dict[str, np.n
     return found
 
 
-def _products(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]) -> np.ndarray:
-    """Return the inner products of programs: of blocks, and the kernel of their structure, float32 [M, M]."""
-    structure = unpacked(packed(features.structure[rows]))
-    return gram(_matrix(features, rows, blocks)) + structure_kernel(structure, structure)
+def _select_penalty(products: np.ndarray, scores: np.ndarray, groups: np.ndarray, is_for_new: bool) -> float:
+    """Return the ridge penalty with the smallest error for left-out programs, or for left-out problems.
 
-
-def _select_penalty(
-    labelled: _Rows,
-    rows: np.ndarray,
-    scores: np.ndarray,
-    blocks: Sequence[str],
-    is_for_new: bool,
-) -> float:
-    """Return the ridge penalty with the smallest error for left-out programs, or for left-out problems."""
-    part, known = rows[:MAX_RIDGE_PROGRAMS], scores[:MAX_RIDGE_PROGRAMS]
-    products = _products(labelled.features, part, blocks)
+    Args:
+        products: inner products of programs, float32 [M, M].
+        scores: their normal scores, float64 [M].
+        groups: index of the problem of each, int [M].
+        is_for_new: whether problems are left out.
+    """
+    part = slice(MAX_RIDGE_PROGRAMS)
     errors = {}
     for penalty in RIDGE_PENALTIES:
-        own, grouped = left_out_predictions(products, known, penalty, labelled.groups[part])
-        errors[penalty] = float(np.mean(((grouped if is_for_new else own) - known) ** 2))
+        own, grouped = left_out_predictions(products[part, part], scores[part], penalty, groups[part])
+        errors[penalty] = float(np.mean(((grouped if is_for_new else own) - scores[part]) ** 2))
     return min(reversed(RIDGE_PENALTIES), key=errors.__getitem__)
 
 
@@ -352,6 +354,31 @@ def _cross_validated_residuals(left_out: _LeftOut, groups: np.ndarray) -> np.nda
         trees = BoostedTrees.fit(left_out.inputs[others], residuals[others])
         corrections[inside] = correction(trees, left_out.inputs[inside], new[inside])
     return residuals - corrections
+
+
+def _held_out(left_out: _LeftOut, residuals: np.ndarray, spaces: np.ndarray) -> dict[int, HeldOutPrograms]:
+    """Return how well the left-out programs of each space are predicted.
+
+    Args:
+        left_out: the left-out programs.
+        residuals: their errors, float64 [N].
+        spaces: index of the space of each, int [N].
+    """
+    predicted = left_out.scores - residuals
+
+    def correlation(rows: np.ndarray) -> float | None:
+        if rows.sum() < MIN_LABELS:
+            return None
+        varies = np.ptp(predicted[rows]) > 0 and np.ptp(left_out.scores[rows]) > 0
+        return float(spearman(predicted[rows], left_out.scores[rows])) if varies else 0.0
+
+    found = {}
+    for k in np.unique(spaces).tolist():
+        own = spaces == k
+        known, new = (correlation(own & (left_out.is_new == is_new)) for is_new in (False, True))
+        if known is not None or new is not None:
+            found[k] = HeldOutPrograms(len(np.unique(left_out.rows[own])), known, new)
+    return found
 
 
 def _new_shares(similarities: np.ndarray, is_new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ values, since runtimes differ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,6 +135,26 @@ class ObjectiveModel:
 
 
 @dataclass(frozen=True)
+class HeldOutPrograms:
+    """How well labelled programs of one language are predicted from the others.
+
+    Args:
+        programs: number of labelled programs that were left out.
+        known: Spearman correlation if programs are left out one by one; None if this was not computed.
+        new: Spearman correlation if all programs for a problem are left out; None if no problems are known.
+    """
+
+    programs: int
+    known: float | None
+    new: float | None
+
+    def __str__(self) -> str:
+        cases = {"a program": self.known, "all programs for its problem": self.new}
+        shown = [f"{value:.3f} without {case}" for case, value in cases.items() if value is not None]
+        return f"Spearman on {self.programs} labelled programs {' and '.join(shown)}"
+
+
+@dataclass(frozen=True)
 class SharedPrograms:
     """What the surrogates of all languages of a table share.
 
@@ -170,6 +190,7 @@ class ProgramSurrogate:
             the network counts for these as well.
         temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
         network_temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
+        held_out: how well labelled programs are predicted, by objective; empty in older checkpoints.
     """
 
     objectives: tuple[str, ...]
@@ -180,6 +201,7 @@ class ProgramSurrogate:
     is_for_new_problems: bool = False
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
+    held_out: Mapping[str, HeldOutPrograms] = field(default_factory=dict)
 
     @cached_property
     def transforms(self) -> dict[str, NormalScoreTransform]:
@@ -261,6 +283,7 @@ class ProgramSurrogate:
             "is_for_new_problems": self.is_for_new_problems,
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
+            "held_out": {name: asdict(found) for name, found in self.held_out.items()},
         }
 
     @classmethod
@@ -328,6 +351,9 @@ class ProgramSurrogate:
             tensors["structure_scaling"].float().numpy(),
             quantiles,
             is_for_new_problems=description["is_for_new_problems"] is True,
+            held_out={
+                str(name): HeldOutPrograms(**found) for name, found in description.get("held_out", {}).items()
+            },
             **numbers,
         )
 

@@ -29,6 +29,7 @@ def bench_programs(
     out: Path | None = None,
     picture: Path | None = None,
     objective: str = "",
+    rows: Integer = 0,
 ) -> None:
     """Compare models of programs with baselines.
 
@@ -36,8 +37,9 @@ def bench_programs(
 
     Args:
         table: a table of the recipe, such as leetcode_python.
-        split: program, where programs of known problems are predicted, or problem, where all programs of a
-            problem are in the same subset.
+        split: program, where programs of known problems are predicted; problem, where all programs of a
+            problem are in the same subset; or source, where programs by people are predicted of whom none is
+            known, without network and rlm.
         seeds: number of splits and trainings, with seeds from 0.
         methods: methods to compare: length, loops, size (of the input in the first line), neighbours,
             other-languages (the median of solutions of the same problem), ngrams (a ridge regression for each
@@ -49,10 +51,12 @@ def bench_programs(
         out: file of JSON lines to which results are added; results that it has are not computed again.
         picture: draw how well models rank programs within problems: .png, .svg, .pdf or .jpg.
         objective: objective of the picture; by default the table's first.
+        rows: use at most so many rows of each language, drawn at random; 0 for all.
     """
     from nas_rlm.benchmarks.programs import (
         KEY_NAMES,
         METHODS,
+        SOURCE,
         SPLITS,
         ProgramResult,
         problem_rankings,
@@ -65,6 +69,9 @@ def bench_programs(
     if split not in SPLITS:
         raise ValueError(f"--split is {split!r}; {suggest(split, SPLITS)}")
     check_minimum("--seeds", seeds, 1)
+    check_minimum("--rows", rows, 0)
+    if split == SOURCE and (seeds > 1 or picture):
+        raise ValueError("--split source has one split and no training: expected --seeds 1, and no --picture")
     for name in methods:
         if name not in METHODS:
             raise ValueError(f"there is no method {name!r}; {suggest(name, METHODS)}")
@@ -74,10 +81,11 @@ def bench_programs(
     path = tables.data_directory() / parsed_recipe.for_table(table).tables[0].path
     if objective and objective not in (measured := tables.read(path).objectives):
         raise ValueError(f"{table} has no {objective!r}; {suggest(objective, measured)}")
-    results = Results(out, ProgramResult, {"table": table, "recipe": recipe}, KEY_NAMES)
+    used = f"{table}, at most {rows} rows of a space" if rows else table
+    results = Results(out, ProgramResult, {"table": used, "recipe": recipe}, KEY_NAMES)
     selected = methods or METHODS
     new_results = programs_benchmark(
-        path, parsed_recipe, models, split, range(seeds), selected, results.records, progress=True
+        path, parsed_recipe, models, split, range(seeds), selected, results.records, rows, progress=True
     )
     for key, result in new_results:
         results.add(key, result)
@@ -86,7 +94,7 @@ def bench_programs(
         for key, result in results.records.items()
         if key[0] == split and key[2] in selected and key[3] < seeds
     }
-    print(f"{table} by {split}, mean and deviation of {counted(seeds, 'seed')}")
+    print(f"{used} by {split}, mean and deviation of {counted(seeds, 'seed')}")
     header = f"{'Spearman':>14}{'Kendall':>14}{'coverage':>10}{'rho>.5':>8}{'top-1':>7}{'random':>8}"
     print(f"{'objective':<22}{'method':<16}{header}")
     for name, method in dict.fromkeys((key[1], key[2]) for key in records):

@@ -21,6 +21,7 @@ from nas_rlm.data.importers import (
     nds,
     nn_meter,
     onnx_files,
+    program_files,
     timm_results,
 )
 from nas_rlm.data.importers import help as help_benchmark
@@ -90,6 +91,10 @@ FORMATS = {
     "csv": Format(
         lambda path, omissions: csv_files.read_csv(path).rows,
         "a CSV file with the columns space, architecture and objectives",
+    ),
+    "programs": Format(
+        lambda path, omissions: program_files.read_program_csv(path).rows,
+        "a CSV file with the columns program, language and objectives",
     ),
     "parquet": Format(
         lambda path, omissions: tables.read(path, omissions).rows,

@@ -117,9 +117,22 @@ def test_languages_are_compared_with_each_alone_and_with_the_others(command, cap
     assert found["other-languages", "memory"]["language_spearman"] == pytest.approx(np.mean(each), abs=1e-4)
 
 
+def test_programs_by_other_people_and_a_part_of_the_rows_can_be_evaluated(command, capsys, tmp_path):
+    by_source = [replace(row, source="other" if i % 5 == 0 else "main") for i, row in enumerate(rows(400))]
+    write(tmp_path / "own.parquet", by_source)
+    command[command.index("--seeds") + 1 :] = ["1", "--out", "found.jsonl", "--split", "source"]
+    assert main([*command, "--methods", "ngrams,rlm", "--rows", "200"]) == 0
+    assert "own, at most 200 rows of a space by source" in capsys.readouterr().out
+    (record,) = map(json.loads, Path("found.jsonl").read_text().splitlines())
+    assert record["method"] == "ngrams" and 30 < record["rows"] < 70 and record["spearman"] > 0.8
+    command[command.index("--seeds") + 1] = "2"
+    assert "expected --seeds 1" in refused(capsys, *command)
+
+
 def test_bad_options_are_refused(command, capsys):
     assert "--split is 'row'" in refused(capsys, *command, "--split", "row")
     assert "is not a picture" in refused(capsys, *command, "--picture", "problems.txt")
+    assert "--rows is -1" in refused(capsys, *command, "--rows", "-1")
     assert "no method 'gcn'" in refused(capsys, *command, "--methods", "gcn")
     assert "own has no 'speed'; known: memory" in refused(capsys, *command, "--objective", "speed")
     assert "no table 'other'" in refused(capsys, *command[:3], "other", *command[4:])

@@ -93,7 +93,8 @@ def test_bad_input_gets_one_error(capsys, tmp_path, command, cell_files):
     assert "no space 'nope'" in refused(capsys, *command, "--space", "nope", "--objectives", "latency/mybox")
 
 
-def test_programs_are_refused(capsys, tmp_path):
+def test_programs_are_refused_with_the_commands_that_compare_them(capsys, tmp_path):
     (tmp_path / "a.py").write_text("def f(n):\n    return n\n")
     line = refused(capsys, "compare", str(tmp_path / "a.py"))
-    assert "a.py is a program: expected ONNX files; nas-rlm rank compares programs" in line
+    assert "a.py is a program, which has no layers: expected ONNX files" in line
+    assert "nas-rlm rank FILES --by memory,time" in line and "nas-rlm predict FILES" in line

@@ -1,3 +1,4 @@
+import csv
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from nas_rlm.graph.costs import compute_costs
 from nas_rlm.surrogates import latency_fitting, layer_fitting, layer_network
 from nas_rlm.text import from_architectures, from_onnx
 from nas_rlm.text.parser import parse_network
+from nas_rlm.training import finetune
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from tests.nas_rlm.cli.commands import ARCHS, refused, rows
 
@@ -189,3 +191,45 @@ def test_latencies_of_networks_of_any_family_are_learned_from_the_command_line(
         assert 0 < low < median < high
     expected = 0.1 + 1e-8 * compute_costs(parse_network(from_onnx(file))).sums()[0]
     assert float(predicted[0]["latency/new"]) == pytest.approx(expected, rel=0.5)
+
+
+def solutions(path, n):
+    """Write a CSV file of solutions in two languages, whose memory grows with the array that they make."""
+    rng = np.random.default_rng(0)
+    lines = [["problem", "language", "program", "memory", "time"]]
+    for i in range(n):
+        size, problem, language = int(rng.integers(1, 8)), i % 30, ("Java", "Python")[i // 30 % 2]
+        source = (
+            f"class P{problem} {{\n    int[] f() {{ return new int[{10**size}]; }} // {i}\n}}\n"
+            if language == "Java"
+            else f"def p{problem}():\n    return [0] * {10**size} + [{i}]\n"
+        )
+        value = 10.0 ** (0.2 * size + 3 * (language == "Java"))
+        lines.append([problem, language, source, value, value / 10])
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(lines)
+
+
+@pytest.mark.parametrize("learn", ["none", pytest.param("all", marks=pytest.mark.long)])
+def test_solutions_in_two_languages_are_learnt_and_ranked(tmp_path, model, capsys, monkeypatch, learn):
+    monkeypatch.setattr(finetune, "MAX_EPOCHS", 1)
+    solutions(tmp_path / "own.csv", 240)
+    table, tuned = str(tmp_path / "own.parquet"), str(tmp_path / "tuned")
+    options = ("--objectives", "memory,time", "--learn", learn)
+    imported = "data import programs"
+    assert imported in refused(
+        capsys, "finetune", *model, "--data", tmp_path / "own.csv", *options, "--out", "x"
+    )
+    assert main([*imported.split(), str(tmp_path / "own.csv"), "--space", "Mine", "--out", table]) == 0
+    assert main(["finetune", *model, "--data", table, *options, "--out", tuned]) == 0
+    shown = capsys.readouterr().out
+    for name in ("memory of Mine/Java", "time of Mine/Python"):
+        (line,) = [line for line in shown.splitlines() if line.startswith(f"{name}: Spearman on 1")]
+        known, new = (float(line.split(text)[0].split()[-1]) for text in (" without a ", " without all "))
+        assert known > 0.8 and new > 0.8
+    for name, size in (("small.py", 10), ("large.py", 10**7)):
+        (tmp_path / name).write_text(f"def q():\n    return [0] * {size}\n")
+    files = [str(tmp_path / name) for name in ("large.py", "small.py")]
+    ranking = ["rank", *files, "--by", "memory", "--model", tuned, "--space", "Mine/Python"]
+    assert main(ranking) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:3]] == files[::-1]

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import search_spaces
 from nas_rlm.data import Row, Table
 from nas_rlm.data.row_texts import keys_of_rows
-from nas_rlm.data.splits import sample_by_space, split, train_validation_test_split
+from nas_rlm.data.splits import sample_by_space, split, split_by_source, train_validation_test_split
 
 SPACE = search_spaces.get("nasbench201")
 CHAIN = "|nor_conv_3x3~0|+|none~0|none~1|+|none~0|skip_connect~1|none~2|"
@@ -84,3 +86,17 @@ def test_rows_of_each_space_with_the_most_objectives_are_drawn():
     assert [sum(row.space == space for row in drawn.rows) for space in ("a", "b")] == [12, 12]
     assert sum(len(row.targets) == 2 for row in drawn.rows) == 20
     assert len(sample_by_space(Table("", rows), 50, names)) == 60
+
+
+def test_programs_by_all_but_the_main_sources_are_held_out():
+    def programs(language, source, n):
+        return [Row(language, "", {"time": 1.0}, f"{language} {source} {i}", source=source) for i in range(n)]
+
+    rows = [*programs("A", "a", 6), *programs("A", "b", 3), *programs("A", "c", 3), *programs("B", "c", 5)]
+    train, test = split_by_source(Table("own", [*rows, replace(rows[6], source="a")]))
+    assert {row.source for row in train.rows} == {"a", "c"} and {row.source for row in test.rows} == {"b"}
+    assert len(test) == 3 and len(train) == 14  # without the program that b wrote too
+    with pytest.raises(ValueError, match="no source but the main ones"):
+        split_by_source(Table("own", programs("A", "a", 2)))
+    with pytest.raises(ValueError, match="own has rows without source"):
+        split_by_source(Table("own", [*rows, Row("A", "", {"time": 1.0}, "x")]))

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -73,6 +74,19 @@ def test_saved_surrogates_predict_the_same_and_share_their_file(surrogates, tiny
     rlm.save(tmp_path / "one")
     sizes = [(tmp_path / name / "surrogates.safetensors").stat().st_size for name in ("both", "one")]
     assert sizes[0] < 1.1 * sizes[1]
+
+
+def test_each_language_says_how_well_left_out_programs_are_predicted(surrogates):
+    (surrogate,) = surrogates["Judge/Python"]
+    found = surrogate.held_out["memory"]
+    assert 300 < found.programs < 400 and 1 > found.known > found.new > 0.7
+    assert str(found).startswith(f"Spearman on {found.programs} labelled programs {found.known:.3f} without a")
+    description = json.loads(json.dumps(surrogate.description()))
+    assert from_saved(surrogate.tensors(), description).held_out == surrogate.held_out
+    del description["held_out"]  # as in older checkpoints
+    assert from_saved(surrogate.tensors(), description).held_out == {}
+    (for_new,) = fit_surrogates(programs(200), ["memory"], by_group=True)["Judge/Python"]
+    assert for_new.held_out["memory"].known is None and for_new.held_out["memory"].new > 0.5
 
 
 def test_damaged_surrogates_are_refused(surrogates):

@@ -1,0 +1,152 @@
+"""CSV files with named columns: the source of a program and numbers in each line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from nas_rlm.data.importers.csv_columns import (
+    SPACE_COLUMN,
+    CsvTable,
+    Line,
+    check_columns,
+    column_hints,
+    find_objectives,
+    merge_rows,
+    read_cell,
+    read_lines,
+    read_targets,
+    unused_columns,
+    value_summary,
+)
+from nas_rlm.data.tables import Row
+from nas_rlm.utils.validation import suggest
+
+PROGRAM_COLUMNS = ("program", "code", "source_code", "solution", "input")
+LANGUAGE_COLUMN, DEFAULT_SPACE = "language", "programs"
+GROUP_COLUMNS, SOURCE_COLUMNS = ("problem", "kernel"), ("source", "author")
+IDENTIFIER_COLUMNS = ("identifier", "name", "id")
+OBJECTIVES = ("memory", "time")  # whose columns need not be given
+
+
+def read_program_csv(
+    path: str | os.PathLike[str],
+    space: str = "",
+    objectives: Mapping[str, str] | None = None,
+    languages: Sequence[str] = (),
+) -> CsvTable:
+    """Read a CSV file of measured programs, separated by commas, semicolons or tabs.
+
+    The columns `problem`, `source` or `author`, and `identifier`, `name` or `id` are read where there are
+    such.
+
+    Examples:
+        >>> table = read_program_csv("solutions.csv", "LeetCode")  # doctest: +SKIP
+
+    Args:
+        path: the file, in UTF-8. A column `program`, `code`, `source_code`, `solution` or `input` has the
+            programs, and `language` their languages, if there is one.
+        space: the space of all lines, such as LeetCode; by default the column `space` names it, else it is
+            `DEFAULT_SPACE`. A language becomes a part of it, such as `LeetCode/Java`.
+        objectives: column of each objective whose name is not `memory`, `time` or that of another objective.
+        languages: names of the languages, which a cell may have in lower case; by default any names.
+
+    Returns:
+        The rows. Lines of one program that do not contradict each other are one row.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not such a CSV file, a column is missing, or a cell is not valid; the message
+            names the line and the column.
+    """
+    columns, lines = read_lines(path, keep_blanks=True)
+    given = dict(objectives or {})
+    check_columns(path, columns, given)
+    by_lower = {name.lower(): name for name in reversed(columns)}
+
+    def column(*names: str) -> str:
+        return next((by_lower[name] for name in names if name in by_lower), "")
+
+    program = column(*PROGRAM_COLUMNS)
+    if not program:
+        raise ValueError(
+            f"{str(path)!r} has the columns {', '.join(columns)}: expected one of"
+            f" {', '.join(PROGRAM_COLUMNS)}, with the source of a program in each line"
+        )
+    roles = {
+        "language": column(LANGUAGE_COLUMN),
+        "space": "" if space else column(SPACE_COLUMN),
+        "identifier": column(*IDENTIFIER_COLUMNS),
+        "group": column(*GROUP_COLUMNS),
+        "source": column(*SOURCE_COLUMNS),
+    }
+    used = {program, *filter(None, roles.values())}
+    known = {name: by_lower[name] for name in OBJECTIVES if name in by_lower and name not in given}
+    column_of = find_objectives(path, columns, lines, known | given, used)
+    used |= set(column_of.values())
+    rows = [_row(path, line, program, roles, space, column_of, languages) for line in lines]
+    keys = [(row.space, row.group, row.input) for row in rows]
+    merged, reports = merge_rows(lines, rows, keys, "program")
+    summary = [*value_summary(rows, column_of), *unused_columns(columns, used), *reports]
+    return CsvTable(merged, column_of, summary, column_hints(columns, lines, used))
+
+
+def _row(
+    path: str | os.PathLike[str],
+    line: Line,
+    program: str,
+    roles: Mapping[str, str],
+    space: str,
+    objectives: Mapping[str, str],
+    languages: Sequence[str],
+) -> Row:
+    """Return the row of a line.
+
+    Args:
+        path: the file, for error messages.
+        line: the line.
+        program: column of the programs.
+        roles: columns of the other contents, empty where there is none.
+        space: the space, if there is no column of spaces.
+        objectives: column of each objective.
+        languages: see `read_program_csv`.
+    """
+    cells = {role: line.cells[column].strip() if column else "" for role, column in roles.items()}
+    language = cells["language"]
+    if language and languages:
+        language = read_cell(path, line, roles["language"], partial(_language, names=languages))
+    name = space or cells["space"] or DEFAULT_SPACE
+    stripped = Line(line.number, {column: cell.strip() for column, cell in line.cells.items()})
+    return Row(
+        f"{name}/{language}" if language else name,
+        "",
+        read_targets(path, stripped, objectives),
+        read_cell(path, line, program, _source),
+        cells["identifier"] or f"line {line.number}",
+        group=cells["group"],
+        source=cells["source"],
+    )
+
+
+def _language(cell: str, names: Sequence[str]) -> str:
+    """Return the name of a language.
+
+    Raises:
+        ValueError: there is no such language.
+    """
+    language = next((name for name in names if name.lower() == cell.strip().lower()), "")
+    if not language:
+        raise ValueError(f"there is no language {cell.strip()!r}; {suggest(cell.strip(), names)}")
+    return language
+
+
+def _source(cell: str) -> str:
+    """Return the source of a program.
+
+    Raises:
+        ValueError: it is empty.
+    """
+    if not cell.strip():
+        raise ValueError("the cell is empty: expected the source of a program")
+    return cell

@@ -1,0 +1,50 @@
+"""CSV files of measured programs."""
+
+import pytest
+
+from nas_rlm.data.importers import import_benchmark
+from nas_rlm.data.importers.program_files import read_program_csv
+
+HEADER = "problem,language,program,memory,time,author\n"
+LINE = '1,Java,"class A {\n    int f() { return 1; }\n}\n",1024,3.5,ann\n'
+
+
+def written(tmp_path, content):
+    path = tmp_path / "solutions.csv"
+    path.write_text(content)
+    return path
+
+
+def test_lines_become_rows_with_the_source_as_it_is(tmp_path):
+    path = written(tmp_path, HEADER + LINE + '2,go,"  x := 1",,7,\n')
+    table = read_program_csv(path, "LeetCode", languages=("Go", "Java"))
+    java, go = table.rows
+    assert java.input == "class A {\n    int f() { return 1; }\n}\n" and go.input == "  x := 1"
+    assert (java.space, java.group, java.source) == ("LeetCode/Java", "1", "ann")
+    assert java.targets == {"memory": 1024, "time": 3.5} and go.targets == {"time": 7}
+    assert (go.space, go.identifier) == ("LeetCode/Go", "line 6")
+    assert any("1 missing" in line for line in table.summary)
+
+
+def test_only_programs_and_numbers_are_needed(tmp_path):
+    (row,) = import_benchmark("programs", written(tmp_path, "code,memory\nx = 1,5\nx = 1,5\n"))
+    assert (row.space, row.input, row.group) == ("programs", "x = 1", "")
+    (row,) = import_benchmark(
+        "programs", written(tmp_path, "space;code;seconds\nA;x;5\n".replace("seconds", "time"))
+    )
+    assert (row.space, row.targets) == ("A", {"time": 5})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("problem,memory\n1,2\n", "expected one of program, code"),
+        (HEADER + LINE.replace("Java", "Jawa"), "line 5, column language: there is no language 'Jawa'; did"),
+        (HEADER + LINE.replace("1024", "much"), "line 5, column memory: 'much' is not valid for memory"),
+        (HEADER + "1,Java,,2,3,\n", "line 2, column program: the cell is empty"),
+        ("program,score\nx,1\n", "no column whose name is an objective"),
+    ],
+)
+def test_bad_files_get_one_error(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_program_csv(written(tmp_path, content), languages=("Go", "Java"))
