@@ -80,7 +80,9 @@ def test_each_language_says_how_well_left_out_programs_are_predicted(surrogates)
     (surrogate,) = surrogates["Judge/Python"]
     found = surrogate.held_out["memory"]
     assert 300 < found.programs < 400 and 1 > found.known > found.new > 0.7
-    assert str(found).startswith(f"Spearman on {found.programs} labelled programs {found.known:.3f} without a")
+    assert str(found).startswith(
+        f"Spearman on {found.programs} labelled programs {found.known:.3f} without a"
+    )
     description = json.loads(json.dumps(surrogate.description()))
     assert from_saved(surrogate.tensors(), description).held_out == surrogate.held_out
     del description["held_out"]  # as in older checkpoints
