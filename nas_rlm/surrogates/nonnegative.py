@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import nnls
 
 NUM_FOLDS = 10  # of the cross-validation; with fewer rows each is left out on its own
 RELATIVE_NOISE = 0.03  # standard deviation of a latency
@@ -92,6 +91,8 @@ def predict_held_out(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[
 def _solve(blocks: list[list[np.ndarray]], targets: np.ndarray) -> np.ndarray:
     """Return the non-negative solution of a system of equations whose last right-hand sides are 0."""
     matrix = np.block(blocks)
+    from scipy.optimize import nnls  # is slow to import
+
     scales = np.linalg.norm(matrix, axis=0) + SMALLEST
     right = np.zeros(len(matrix))
     right[: len(targets)] = targets

@@ -15,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 import search_spaces
@@ -196,6 +195,8 @@ def _mean_coefficients(system: np.ndarray) -> np.ndarray:
     Returns:
         Coefficients, float64 [D].
     """
+    from scipy.optimize import nnls  # is slow to import
+
     rng = np.random.default_rng(0)
     scales = np.abs(system[:, :-1]).max(0) + SMALLEST
     solutions = []
