@@ -24,7 +24,7 @@ ORDERED_SPACES = ("nats_size", "ofa_mbv3", "ofa_proxyless", "ofa_resnet50")  # w
 
 
 class GeneOptimizer(Protocol):
-    """Suggests genomes, and is told their costs."""
+    """Suggests genomes, and learns from their costs."""
 
     def ask(self) -> list[int]:
         """Return the next genome."""

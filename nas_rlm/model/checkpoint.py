@@ -19,6 +19,7 @@ from nas_rlm.files import atomic_write, write_bytes
 from nas_rlm.model import encoders
 from nas_rlm.model.config_file import (
     LEGACY_SURROGATES_FILE,
+    NUM_SHOWN_DIGITS,
     SURROGATES_FILE,
     ConfigFile,
     TrainedOn,
@@ -101,7 +102,8 @@ def load(name: str | os.PathLike[str], from_saved: FromSaved[S]) -> Checkpoint[S
         )
         raise ValueError(
             f"{source} is not this checkpoint's {kind}: its sha256 is"
-            f" {tokenizer.sha256[:12]}…, {CONFIG_FILE} expects {expected_sha256[:12]}…"
+            f" {tokenizer.sha256[:NUM_SHOWN_DIGITS]}…,"
+            f" {CONFIG_FILE} expects {expected_sha256[:NUM_SHOWN_DIGITS]}…"
         )
     network = Network(config, tokenizer.kinds())
     saved.check_hash(directory / WEIGHTS_FILE)

@@ -159,7 +159,7 @@ class NormalScoreTransform:
             self.scores = combined / combined.std()
         self._knots, first = np.unique(observed, return_index=True)
         self._knot_scores = self.scores[first]
-        self._minimum = self._knots[0] / 2 if self._knots[0] > 0 else minimum
+        self._minimum = _smallest_value(observed, minimum)
         tail = max(1, round(TAIL_SHARE * len(self._knots)))
         has_tails = len(self._knots) > tail
         self._lower_slope = self._slope(0, tail) if has_tails else 0.0
@@ -211,7 +211,7 @@ class RobustTransform:
 
     def __init__(self, observed: np.ndarray, maximum: float = math.inf, minimum: float = -math.inf) -> None:
         self.observed = observed
-        self._bounds = observed.min() / 2 if observed.min() > 0 else minimum, maximum
+        self._bounds = _smallest_value(observed, minimum), maximum
         self._median = float(np.median(observed))
         # The half of the values with the smaller deviation sets the scale: the other one has the outliers.
         halves = observed[observed >= self._median], observed[observed <= self._median]
@@ -239,6 +239,12 @@ class RobustTransform:
         beyond = np.clip(np.abs(relative) - LINEAR_RANGE, 0, None)
         compressed: np.ndarray = np.clip(relative, -LINEAR_RANGE, LINEAR_RANGE)
         return compressed + np.sign(relative) * np.log1p(beyond)
+
+
+def _smallest_value(observed: np.ndarray, minimum: float) -> float:
+    """Return half of the smallest observed value if it is positive, else the smallest possible value."""
+    smallest = float(observed.min())
+    return smallest / 2 if smallest > 0 else minimum
 
 
 def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from search_spaces.wording import counted
 
 SEPARATORS = (",", ";", "\t")
 SPACE_COLUMN = "space"
+IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
 LATENCY_WORDS = ("time", "runtime", "lat", "latency", "duration", "inference")
 MILLISECONDS, SECONDS = "milliseconds", "seconds"
@@ -130,6 +131,23 @@ def read_cell(
         return read(line.cells[column])
     except ValueError as error:
         raise ValueError(f"{str(path)!r} line {line.number}, column {column}: {error}") from None
+
+
+def find_column(columns: Sequence[str], names: Sequence[str], used: Collection[str] = ()) -> str:
+    """Return the column that has the first of some names, in upper or lower case; empty if there is none.
+
+    Examples:
+        >>> find_column(["Arch", "Accuracy"], ("architecture", "arch"))
+        'Arch'
+
+    Args:
+        columns: the columns of a file.
+        names: names in lower case.
+        used: columns with other content.
+    """
+    by_lower = {column.lower(): column for column in reversed(columns)}
+    found = (by_lower[name] for name in names if name in by_lower)
+    return next((column for column in found if column not in used), "")
 
 
 def check_columns(path: str | os.PathLike[str], columns: Sequence[str], named: Mapping[str, str]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import search_spaces
 from nas_rlm.data.importers.csv_columns import (
+    IDENTIFIER_COLUMNS,
     SPACE_COLUMN,
     CsvTable,
     Line,
     check_columns,
     column_hints,
+    find_column,
     find_objectives,
     merge_rows,
     read_cell,
@@ -28,7 +30,6 @@ from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
 ARCHITECTURE_COLUMNS = ("architecture", "arch", "arch_str")
-IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 MAX_CHECKED, COST_TOLERANCE = 1000, 0.01  # rows whose costs are counted, and the relative difference allowed
 MAX_LISTED_LINES = 5
 
@@ -104,21 +105,18 @@ class _Roles:
     ) -> _Roles:
         """Find the role of each column; arguments as for `read_csv`."""
         check_columns(path, columns, {"the architecture": architecture, **objectives})
-        by_lower = {name.lower(): name for name in reversed(columns)}
-        found = architecture or next((by_lower[n] for n in ARCHITECTURE_COLUMNS if n in by_lower), "")
+        found = architecture or find_column(columns, ARCHITECTURE_COLUMNS)
         if not found:
             raise ValueError(
                 f"{str(path)!r} has the columns {', '.join(columns)}: expected one of"
                 f" {', '.join(ARCHITECTURE_COLUMNS)}, or the name of the column of the architectures"
             )
-        space_column = "" if space else by_lower.get(SPACE_COLUMN, "")
+        space_column = "" if space else find_column(columns, (SPACE_COLUMN,))
         if not space and not space_column:
             raise ValueError(
                 f"{str(path)!r} has no column {SPACE_COLUMN}: expected the search space of all lines"
             )
-        identifier = next(
-            (by_lower[n] for n in IDENTIFIER_COLUMNS if n in by_lower and by_lower[n] != found), ""
-        )
+        identifier = find_column(columns, IDENTIFIER_COLUMNS, [found])
         used = {found, identifier, space_column}
         return cls(found, identifier, space_column, find_objectives(path, columns, lines, objectives, used))
 

@@ -13,6 +13,7 @@ from nas_rlm.data.importers.csv_columns import (
     Line,
     check_columns,
     column_hints,
+    find_column,
     find_objectives,
     merge_rows,
     read_lines,
@@ -61,15 +62,14 @@ def read_onnx_csv(
             in `shapes`.
     """
     columns, lines = read_lines(path)
-    by_lower = {name.lower(): name for name in reversed(columns)}
-    if FILE_COLUMN not in by_lower:
+    file_column = find_column(columns, (FILE_COLUMN,))
+    if not file_column:
         raise ValueError(
             f"{str(path)!r} has the columns {', '.join(columns)}: expected {FILE_COLUMN}, with paths of ONNX"
             " files, and objectives"
         )
     check_columns(path, columns, objectives or {})
-    file_column = by_lower[FILE_COLUMN]
-    space_column = "" if space else by_lower.get(SPACE_COLUMN, "")
+    space_column = "" if space else find_column(columns, (SPACE_COLUMN,))
     used = {file_column, space_column}
     column_of = find_objectives(path, columns, lines, objectives or {}, used)
     used |= set(column_of.values())

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from nas_rlm.data.importers.csv_columns import (
+    IDENTIFIER_COLUMNS,
     SPACE_COLUMN,
     CsvTable,
     Line,
     check_columns,
     column_hints,
+    find_column,
     find_objectives,
     merge_rows,
     read_cell,
@@ -26,7 +28,6 @@ from nas_rlm.utils.validation import suggest
 PROGRAM_COLUMNS = ("program", "code", "source_code", "solution", "input")
 LANGUAGE_COLUMN, DEFAULT_SPACE = "language", "programs"
 GROUP_COLUMNS, SOURCE_COLUMNS = ("problem", "kernel"), ("source", "author")
-IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 OBJECTIVES = ("memory", "time")  # whose columns need not be given
 
 
@@ -63,26 +64,22 @@ def read_program_csv(
     columns, lines = read_lines(path, keep_blanks=True)
     given = dict(objectives or {})
     check_columns(path, columns, given)
-    by_lower = {name.lower(): name for name in reversed(columns)}
-
-    def column(*names: str) -> str:
-        return next((by_lower[name] for name in names if name in by_lower), "")
-
-    program = column(*PROGRAM_COLUMNS)
+    program = find_column(columns, PROGRAM_COLUMNS)
     if not program:
         raise ValueError(
             f"{str(path)!r} has the columns {', '.join(columns)}: expected one of"
             f" {', '.join(PROGRAM_COLUMNS)}, with the source of a program in each line"
         )
     roles = {
-        "language": column(LANGUAGE_COLUMN),
-        "space": "" if space else column(SPACE_COLUMN),
-        "identifier": column(*IDENTIFIER_COLUMNS),
-        "group": column(*GROUP_COLUMNS),
-        "source": column(*SOURCE_COLUMNS),
+        "language": find_column(columns, (LANGUAGE_COLUMN,)),
+        "space": "" if space else find_column(columns, (SPACE_COLUMN,)),
+        "identifier": find_column(columns, IDENTIFIER_COLUMNS),
+        "group": find_column(columns, GROUP_COLUMNS),
+        "source": find_column(columns, SOURCE_COLUMNS),
     }
     used = {program, *filter(None, roles.values())}
-    known = {name: by_lower[name] for name in OBJECTIVES if name in by_lower and name not in given}
+    named = {name: find_column(columns, (name,)) for name in OBJECTIVES if name not in given}
+    known = {name: column for name, column in named.items() if column}
     column_of = find_objectives(path, columns, lines, known | given, used)
     used |= set(column_of.values())
     rows = [_row(path, line, program, roles, space, column_of, languages) for line in lines]
