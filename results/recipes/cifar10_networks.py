@@ -109,7 +109,7 @@ def load_data(directory: str | Path) -> Data:
 
 
 def _normalised(images: np.ndarray) -> Tensor:
-    return (torch.from_numpy(images).float() - 121) / 64
+    return ((torch.from_numpy(images).float() - 121) / 64).contiguous(memory_format=torch.channels_last)
 
 
 def train(network: nn.Module, images: Tensor, labels: Tensor, epochs: int) -> None:
@@ -121,7 +121,7 @@ def train(network: nn.Module, images: Tensor, labels: Tensor, epochs: int) -> No
         labels: classes [N].
         epochs: number of epochs.
     """
-    network.train()
+    network.train().to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(
         network.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY, nesterov=True
     )

@@ -3,17 +3,18 @@
     python results/recipes/cifar10_study.py cifar-10-batches-py runs/cifar10 --method study --minutes 120
 
 Each trial is trained for an epoch on some of the images, tested on others, and measured with onnxruntime on
-one thread. Time counts from the first suggestion to the last result, with what each method spends on its own
-computations. In the end the networks of the front are trained longer, on all training images, and tested on
-the test images. The log OUT/SPACE-METHOD-SEED.jsonl has a line for each trial and each final network; the
-same command continues it where it ends. `--summary` prints the hypervolumes of all logs of a directory.
+one thread. Time is that of the processor, from the first suggestion to the last result, with what each method
+spends on its own computations: with one thread, it is wall-clock time without the share of other programs. In
+the end the networks of the front are trained longer, on all training images, and tested on the test images.
+The log OUT/SPACE-METHOD-SEED.jsonl has a line for each trial and each final network; the same command
+continues it where it ends. `--summary` prints the hypervolumes of all logs of a directory.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -36,6 +37,7 @@ from search_spaces import SearchSpace
 DEVICE = "onnxruntime-cpu-1t"
 ACCURACY, LATENCY = OBJECTIVES = "accuracy", f"latency/{DEVICE}"
 METHODS = "study", "random", "tpe"
+SHARES_OF_TIME = 0.25, 0.5, 1
 TRIAL, FAILED, FINAL = "trial", "failed", "final"
 
 
@@ -44,7 +46,7 @@ class Plan:
     """How long a run takes.
 
     Args:
-        minutes: time of the search.
+        minutes: processor time of the search.
         images: training images of a trial.
         final_epochs: epochs of the networks of the front.
         max_front: at most as many of them, evenly spaced along the front.
@@ -184,6 +186,11 @@ class ByTPE:
 CLASSES = dict(zip(METHODS, (ByStudy, ByRandom, ByTPE), strict=True))
 
 
+def processor_seconds() -> float:
+    """Return the processor time that this process and its ended children have taken."""
+    return sum(os.times()[:4])
+
+
 def trial_seed(seed: int, number: int) -> int:
     """Return the seed of a trial."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
@@ -207,11 +214,11 @@ def run(method: str, space: str, data: Data, out: Path, seed: int, plan: Plan) -
     evaluator = Evaluator(SPACES[space](), data, plan.images, seed)
     trials = [r for r in records if r["kind"] in (TRIAL, FAILED)]
     earlier = trials[-1]["seconds"] if trials else 0.0
-    start = time.monotonic() - earlier
+    start = processor_seconds() - earlier
     chosen: Method = CLASSES[method](evaluator, out / name, seed)
     while earlier < 60 * plan.minutes:
         architecture, values = chosen.next(len(trials))
-        earlier = time.monotonic() - start
+        earlier = processor_seconds() - start
         kind = TRIAL if values else FAILED
         record = {"kind": kind, "seconds": round(earlier, 2), "architecture": str(architecture), **values}
         append_records(log, [description | record])
@@ -265,7 +272,7 @@ def spaced(front: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, 
 
 
 def summary(out: Path) -> None:
-    """Print for each log the hypervolume of its trials and of its final networks.
+    """Print for each log the hypervolume of its trials after parts of the time, and of its final networks.
 
     The reference point is the accuracy of guessing, and the longest latency of all logs.
     """
@@ -278,17 +285,22 @@ def summary(out: Path) -> None:
             (r[LATENCY] for records in of_space.values() for r in records if LATENCY in r), default=0.0
         )
         for name, records in of_space.items():
-            trials = in_time([r for r in records if r["kind"] != FINAL], records[0]["minutes"])
+            minutes = records[0]["minutes"]
+            searched = [r for r in records if r["kind"] != FINAL]
+            parts = [in_time(searched, minutes * share) for share in SHARES_OF_TIME]
             final = [(r["test_accuracy"], r[LATENCY]) for r in records if r["kind"] == FINAL]
-            values = [(r[ACCURACY], r[LATENCY]) for r in trials]
-            searched, tested = (
+            *after, tested = (
                 hypervolume(np.array(points).reshape(-1, 2), OBJECTIVES, (10.0, longest)) / (90 * longest)
-                for points in (values, final)
+                for points in (*([(r[ACCURACY], r[LATENCY]) for r in part] for part in parts), final)
+            )
+            described_parts = ", ".join(
+                f"{value:.4f} after {minutes * share:g} minutes"
+                for share, value in zip(SHARES_OF_TIME, after, strict=True)
             )
             best = max((a for a, _ in final), default=float("nan"))
             print(
-                f"{name}: {len(trials)} trials, hypervolume {searched:.4f}; {len(final)} networks of the"
-                f" front tested, hypervolume {tested:.4f}, best accuracy {best:.2f} %"
+                f"{name}: {len(parts[-1])} trials, hypervolume {described_parts}; {len(final)} networks of"
+                f" the front tested, hypervolume {tested:.4f}, best accuracy {best:.2f} %"
             )
 
 
@@ -299,7 +311,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="directory of the logs")
     parser.add_argument("--method", choices=METHODS, default=METHODS[0])
     parser.add_argument("--space", choices=tuple(SPACES), default="mobilenets")
-    parser.add_argument("--minutes", type=float, default=120, help="time of the search")
+    parser.add_argument("--minutes", type=float, default=120, help="processor time of the search")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=4000, help="training images of a trial")
     parser.add_argument("--final-epochs", type=int, default=10, help="epochs of the networks of the front")

@@ -160,7 +160,7 @@ def test_warmer_intervals_are_wider_and_medians_hardly_move(shipped_rlm, tmp_pat
 def test_a_temperature_of_zero_is_refused(tiny_checkpoint, tmp_path):
     loaded = RLM.load(tiny_checkpoint)
     RLM(loaded.network, loaded.tokenizer, {}, {"a": {"accuracy": 0.0}}).save(tmp_path / "cold")
-    with pytest.raises(ValueError, match="temperatures.a.accuracy is 0.0: expected a number above 0"):
+    with pytest.raises(ValueError, match=r"temperatures\.a\.accuracy is 0\.0: expected a number above 0"):
         RLM.load(tmp_path / "cold")
 
 
