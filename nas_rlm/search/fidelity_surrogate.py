@@ -215,7 +215,7 @@ class FidelitySurrogate(OnlineSurrogate):
             )
         views = (*VIEWS, GENOME_VIEW) if graph_features.group_sizes[GENOME] else VIEWS
         labels = values[:, None]
-        return GraphSurrogate.fit(graph_features, features, labels, [name], views, keeps_distances=True)
+        return GraphSurrogate.fit(graph_features, features, labels, [name], views, distance_weight=1.0)
 
     def _definition(self, objective: str, rows: Sequence[Row]) -> GraphFeatures:
         """The graph features of all budgets, selected at the first call."""

@@ -237,7 +237,7 @@ def fit_features(
 ) -> GraphSurrogate:
     """Fit one graph surrogate, with several weighted views of the features where labels are few.
 
-    Few labels keep their distances, see `RobustTransform`.
+    Few labels keep their distances, and many both distances and ranks, see `GraphSurrogate`.
 
     Args:
         graph_features: definition of the D features.
@@ -245,12 +245,13 @@ def fit_features(
         values: labels of K objectives, float64 [M, K], NaN where a network is not labelled.
         objectives: names of K objectives.
         weighted: weight the views by cross-validation, which takes most of the time.
-        are_selected: whether a search selected the networks; then many labels keep their distances too.
+        are_selected: whether a search selected the networks; then many labels keep their distances alone too.
     """
     is_few = np.isfinite(values).sum(0).max() <= MAX_FEW_LABELS
     views: tuple[Collection[int], ...] = FEW_LABELS_VIEWS if is_few else (GRAPH_GROUPS,)
     if is_few and graph_features.group_sizes[GENOME]:
         views = (*views, GENOME_VIEW)
+    distance_weight = 1.0 if is_few or are_selected else 0.5
     return GraphSurrogate.fit(
-        graph_features, features, values, objectives, views, is_few and weighted, is_few or are_selected
+        graph_features, features, values, objectives, views, is_few and weighted, distance_weight
     )

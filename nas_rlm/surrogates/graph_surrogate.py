@@ -44,6 +44,7 @@ from nas_rlm.surrogates.gaussian_process import (
 from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
+    EPSILON,
     FittedTransform,
     NormalScoreTransform,
     PredictiveDistribution,
@@ -91,7 +92,8 @@ class GraphSurrogate:
         others: labels of objectives that other surrogates predict, by name, float64 [M], NaN where a network
             has none; see `nas_rlm.surrogates.conditional`.
         sizes: sizes of the labelled networks, where they need not be of one space.
-        keeps_distances: whether scores of labels keep distances instead of ranks, see `RobustTransform`.
+        distance_weight: how far scores of labels keep distances: 0 if they keep ranks alone (see
+            `NormalScoreTransform`), 1 if distances alone (see `RobustTransform`), otherwise the mean of both.
     """
 
     graph_features: GraphFeatures
@@ -105,7 +107,7 @@ class GraphSurrogate:
     evidence: Mapping[str, MixtureWeights] = field(default_factory=dict)
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
     sizes: NetworkSizes | None = None
-    keeps_distances: bool = False
+    distance_weight: float = 0.0
 
     @classmethod
     def fit(
@@ -116,7 +118,7 @@ class GraphSurrogate:
         objectives: Sequence[str],
         views: Sequence[Collection[int]] = (GRAPH_GROUPS,),
         weighted: bool = False,
-        keeps_distances: bool = False,
+        distance_weight: float = 0.0,
     ) -> GraphSurrogate:
         """Fit a surrogate to labelled networks.
 
@@ -129,12 +131,11 @@ class GraphSurrogate:
                 that it uses, see `nas_rlm.surrogates.features`; by default one, with all groups.
             weighted: weight the Gaussian processes and scale their intervals by cross-validation, which takes
                 `NUM_FOLDS` more fits; see `nas_rlm.surrogates.evidence`.
-            keeps_distances: whether scores of labels keep distances instead of ranks; for labels that a
-                search selected.
+            distance_weight: see the class.
         """
         features, values = _to_half_precision(features), values.astype(np.float32).astype(float)
         unfitted = cls(
-            graph_features, features, values, tuple(objectives), {}, {}, keeps_distances=keeps_distances
+            graph_features, features, values, tuple(objectives), {}, {}, distance_weight=distance_weight
         )
         hyperparameters, evidence = {}, {}
         num_linear = graph_features.num_linear
@@ -205,10 +206,13 @@ class GraphSurrogate:
     def _transform_of(self, name: str, labels: np.ndarray) -> FittedTransform:
         """The transform of an objective's labels, float64 [M]."""
         maximum, minimum = _maximum(name, labels), kind_of(name).minimum
-        use_logs = name.startswith(LATENCY_PREFIX) and len(labels) <= MAX_TRANSFER_LABELS
-        if self.keeps_distances and not use_logs:
-            return RobustTransform(labels, maximum, minimum)
-        return NormalScoreTransform(labels, maximum, use_logs, minimum)
+        if name.startswith(LATENCY_PREFIX) and len(labels) <= MAX_TRANSFER_LABELS:
+            logs = np.log(np.maximum(labels, EPSILON))
+            return NormalScoreTransform(labels, maximum, logs, minimum)
+        robust = RobustTransform(labels, maximum, minimum)
+        if self.distance_weight == 1:
+            return robust
+        return NormalScoreTransform(labels, maximum, robust.scores if self.distance_weight else None, minimum)
 
     @cached_property
     def _gaussian_processes(self) -> dict[str, list[GaussianProcess]]:
@@ -389,7 +393,7 @@ class GraphSurrogate:
                 if name in self.objectives
             },
             **({"sizes": self.sizes.description()} if self.sizes else {}),
-            **({"keeps_distances": True} if self.keeps_distances else {}),
+            **({"distance_weight": self.distance_weight} if self.distance_weight else {}),
         }
 
     @classmethod
@@ -448,8 +452,15 @@ class GraphSurrogate:
             evidence,
             labels_from_saved(tensors, description, m),
             NetworkSizes.from_saved(description["sizes"]) if "sizes" in description else None,
-            bool(description.get("keeps_distances", False)),
+            _saved_weight(description.get("distance_weight", 0.0)),
         )
+
+
+def _saved_weight(weight: Any) -> float:
+    """Check the weight of distances of a saved surrogate; older ones have none."""
+    if weight not in (0, 0.5, 1):
+        raise ValueError(f"distance_weight is {weight!r}: expected 0, 0.5 or 1")
+    return float(weight)
 
 
 def _maximum(objective: str, values: np.ndarray) -> float:

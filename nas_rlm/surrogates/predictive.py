@@ -136,8 +136,8 @@ class NormalScoreTransform:
         maximum: the largest possible value.
         minimum: the smallest possible value. Half of the smallest observed value bounds the values as well if
             it is positive.
-        use_logs: average the scores with the standardised logarithms of the values; for few values, whose
-            distances say more than their ranks.
+        distances: other scores of these values, which keep their distances, such as their logarithms; the
+            scores are then the mean of both after standardisation, float64 [M].
 
     Attributes:
         observed: the values that define the transform, float64 [M].
@@ -148,14 +148,13 @@ class NormalScoreTransform:
         self,
         observed: np.ndarray,
         maximum: float = math.inf,
-        use_logs: bool = False,
+        distances: np.ndarray | None = None,
         minimum: float = -math.inf,
     ) -> None:
         self.observed, self._maximum = observed, maximum
         self.scores = normal_scores(observed)
-        logs = np.log(np.maximum(observed, EPSILON))
-        if use_logs and logs.std() > 0:
-            combined = self.scores / self.scores.std() + (logs - logs.mean()) / logs.std()
+        if distances is not None and distances.std() > 0:
+            combined = self.scores / self.scores.std() + (distances - distances.mean()) / distances.std()
             self.scores = combined / combined.std()
         self._knots, first = np.unique(observed, return_index=True)
         self._knot_scores = self.scores[first]

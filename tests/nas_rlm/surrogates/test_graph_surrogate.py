@@ -9,7 +9,7 @@ from nas_rlm import RLM
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
-from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.text import from_architectures
 from tests.nas_rlm import checkpoint_files
 from tests.nas_rlm.stubs import counted_cells as rows
@@ -40,17 +40,31 @@ def test_with_distances_better_networks_than_all_labelled_ones_are_expected(grap
     features, inputs = graph_features.of_rows(labelled), graph_features.of_rows(better)
     true = np.array([row.targets["accuracy"] for row in better])
     ranks, distances = (
-        GraphSurrogate.fit(graph_features, features, values, ["accuracy"], keeps_distances=keeps)
-        for keeps in (False, True)
+        GraphSurrogate.fit(graph_features, features, values, ["accuracy"], distance_weight=weight)
+        for weight in (0.0, 1.0)
     )
     high = [found.predict(inputs, "accuracy").quantiles([0.9])[:, 0] for found in (ranks, distances)]
     assert (high[0] < true).all()
     assert (high[1] > true).mean() > 0.8
     restored = GraphSurrogate.from_saved(distances.tensors(), distances.description())
-    assert restored.keeps_distances
+    assert restored.distance_weight == 1
     assert restored.predict(inputs, "accuracy").median == pytest.approx(
         distances.predict(inputs, "accuracy").median, rel=1e-4
     )
+
+
+@pytest.mark.parametrize(("labels", "weight"), [(60, 1.0), (MAX_FEW_LABELS + 10, 0.5)])
+def test_few_labels_keep_distances_and_many_ranks_too(graph_features, labels, weight):
+    found = fit_graph_surrogate(graph_features, rows(labels), ["accuracy"])
+    assert found.distance_weight == weight
+    restored = GraphSurrogate.from_saved(found.tensors(), found.description())
+    assert restored.transforms["accuracy"].scores == pytest.approx(found.transforms["accuracy"].scores)
+
+
+def test_a_saved_weight_of_distances_that_is_none_is_refused(graph_features):
+    found = fit_graph_surrogate(graph_features, rows(30), ["accuracy"])
+    with pytest.raises(ValueError, match=r"distance_weight is 'much': expected 0, 0\.5 or 1"):
+        GraphSurrogate.from_saved(found.tensors(), found.description() | {"distance_weight": "much"})
 
 
 def test_a_surrogate_without_some_objectives(graph_features):

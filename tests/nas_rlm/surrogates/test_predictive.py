@@ -66,6 +66,21 @@ def test_a_robust_transform_is_monotone_and_has_an_inverse(values, score):
         assert transform.forward(value) == pytest.approx([score], rel=1e-6, abs=1e-6)
 
 
+@given(st.lists(FINITE, min_size=1, max_size=30))
+def test_scores_of_ranks_and_distances_are_between_those_of_each(values):
+    observed = np.array(values)
+    robust, ranks = RobustTransform(observed), NormalScoreTransform(observed)
+    both = NormalScoreTransform(observed, distances=robust.scores)
+    assert both.inverse(both.scores) == pytest.approx(observed, rel=1e-6, abs=1e-6)
+    order = np.argsort(observed, kind="stable")
+    assert (np.diff(both.scores[order]) >= 0).all()
+    if len(np.unique(observed)) > 2:
+        gaps = [np.diff(t.scores[order]) / t.scores.std() for t in (robust, ranks)]
+        gap = np.diff(both.scores[order])
+        scale = np.median(gap[gap > 0] / np.add(*gaps)[gap > 0])
+        assert gap == pytest.approx(scale * np.add(*gaps), abs=1e-6)
+
+
 def test_values_that_a_search_selected_keep_their_distances():
     """Above 30 nearly equal best values, a score means about the same distance as among the others."""
     accuracies = np.concatenate([np.linspace(86, 92, 30), np.linspace(92, 92.3, 30), [10.0] * 6])
