@@ -6,6 +6,7 @@ An architecture is a set of integer parameters `gene0`, `gene1`, … in Optuna, 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,12 +18,14 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 import search_spaces
-from nas_rlm.data.tables import Row
+from nas_rlm.data.objective_kinds import expected_value
+from nas_rlm.data.omissions import is_valid_target, to_number
+from nas_rlm.data.tables import EXACT_OBJECTIVES, Row
 from nas_rlm.rlm import RLM
 from nas_rlm.search.settings import Constraint, constraint_texts
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester
-from nas_rlm.utils.validation import as_list
+from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
 from search_spaces.wording import counted
 
@@ -68,7 +71,7 @@ class RLMSampler(BaseSampler):
         space: the search space, or its name.
         objectives: a name for each value that the objective function returns, in order. `flops` and `params`
             are counted.
-        constraints: bounds such as `latency/mine<=20` on these objectives.
+        constraints: bounds such as `latency/mine<=20` on these objectives, or on `flops` or `params`.
         model: a model, a checkpoint directory, or the name of a shipped model. Its surrogates are sources of
             transfer.
         maximise: objectives that are maximised although their kind is not.
@@ -97,6 +100,12 @@ class RLMSampler(BaseSampler):
             seed=seed,
             location=search_spaces.location_of(self.space),
         )
+        for name in self.settings.evaluated:
+            if name not in self.settings.objectives:
+                raise ValueError(
+                    f"a constraint on {name}, which the objective function does not return: expected one of"
+                    f" {', '.join(dict.fromkeys((*self.settings.objectives, *EXACT_OBJECTIVES)))}"
+                )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         self._suggester = PoolSuggester(self.space, rlm, self.settings)
         self._random = RandomSampler(seed)
@@ -142,8 +151,23 @@ class RLMSampler(BaseSampler):
         """Return a random value of a parameter that is no gene."""
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
+    def after_trial(
+        self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """Warn of a trial that did not use the suggested architecture."""
+        if state == TrialState.COMPLETE and "gene0" not in trial.params:
+            warnings.warn(
+                f"trial {trial.number} has the parameters {', '.join(trial.params) or 'none'}, which are"
+                " random: get the architecture from suggest_architecture(trial, space) in the objective"
+                " function",
+                stacklevel=2,
+            )
+
     def _architecture(self, params: Mapping[str, Any]) -> Any:
-        return self.space.decode(np.array([params[f"gene{i}"] for i in range(len(self.space.genes))]))
+        genes = [params[f"gene{i}"] for i in range(len(self.space.genes))]
+        if not all(map(is_whole_number, genes)):
+            raise ValueError(f"genes are {genes}, expected whole numbers")
+        return self.space.decode(np.array(genes))
 
     def _name(self, params: Mapping[str, Any]) -> str:
         """The architecture of parameters; empty if they are none."""
@@ -161,6 +185,9 @@ def rows_of_trials(
 ) -> list[Row]:
     """Return finished Optuna trials as rows; failed and pruned ones have no values.
 
+    Optuna accepts infinite values, and does not know that an accuracy is a percentage: a trial with a value
+    that its objective cannot have counts as failed.
+
     Args:
         trials: the trials.
         space: the search space.
@@ -169,7 +196,11 @@ def rows_of_trials(
             trial for which it raises a ValueError or KeyError is left out.
 
     Returns:
-        One row per architecture, in the order in which the trials finished.
+        One row per architecture, in the order in which the trials finished. A trial that failed does not
+        replace the values of another one.
+
+    Warns:
+        UserWarning: values are not those of their objectives.
     """
     rows: dict[str, Row] = {}
     finished = [
@@ -182,10 +213,24 @@ def rows_of_trials(
             name = str(space.parse(str(architecture(trial.params))))
         except (ValueError, KeyError):
             continue
-        values = trial.values if trial.state == TrialState.COMPLETE else None
-        targets = dict(zip(objectives, values, strict=True)) if values else {}
-        rows[name] = Row(space.name, name, targets)
+        targets = _targets(trial, objectives) if trial.state == TrialState.COMPLETE else {}
+        if targets or name not in rows:
+            rows[name] = Row(space.name, name, targets)
     return list(rows.values())
+
+
+def _targets(trial: FrozenTrial, objectives: Sequence[str]) -> dict[str, float]:
+    """The values of a complete trial by objective; none if one of them is invalid."""
+    targets = dict(zip(objectives, trial.values, strict=True))
+    for name, value in targets.items():
+        if to_number(value) is None or not is_valid_target(name, value):
+            warnings.warn(
+                f"trial {trial.number} of the Optuna study counts as failed: {name} is {value:g}, expected"
+                f" {expected_value(name)}",
+                stacklevel=2,
+            )
+            return {}
+    return targets
 
 
 def labels(

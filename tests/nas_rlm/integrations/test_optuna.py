@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,29 @@ def test_the_sampler_suggests_new_architectures_from_all_trials(sampler, monkeyp
     assert str(cell) in seen[-1][1]
 
 
+def test_a_constraint_on_another_value_is_refused(tiny_rlm):  # noqa: F811
+    with pytest.raises(
+        ValueError, match=r"on latency/mine, which .* expected one of accuracy, flops, params"
+    ):
+        RLMSampler(CELLS, ["accuracy"], constraints=["latency/mine<=1"], model=tiny_rlm)
+    RLMSampler(CELLS, ["accuracy"], constraints=["flops<=1e9"], model=tiny_rlm)
+
+
+def test_trials_with_genes_of_another_kind_are_left_out(sampler):
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    parameters = {f"gene{i}": "none" for i in range(6)}
+    kinds = {name: optuna.distributions.CategoricalDistribution(["none"]) for name in parameters}
+    study.add_trial(optuna.create_trial(params=parameters, distributions=kinds, values=[70.0, 1.0]))
+    study.add_trial(optuna.create_trial(values=[70.0, 1.0]))
+    suggest_architecture(study.ask(), CELLS)
+
+
+def test_a_function_that_does_not_use_the_suggestion_is_warned_of(sampler):
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    with pytest.warns(UserWarning, match=r"trial 0 has the parameters width, which are random: get the arch"):
+        study.optimize(lambda trial: (float(trial.suggest_int("width", 8, 64)), 1.0), n_trials=1)
+
+
 def test_another_direction_is_refused(sampler):
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
     with pytest.raises(ValueError, match=r"are \['maximize', 'minimize'\]: create the study with them"):
@@ -74,6 +99,33 @@ def test_finished_studies_are_labels():
         labels(study, CELLS, ["accuracy"], to_cell)
     with pytest.raises(ValueError, match="none of 5 trials is complete and an architecture"):
         labels(study, CELLS, ["accuracy", "latency/mine"], lambda params: "no cell")
+
+
+def study_of(values):
+    """A study of one cell, whose trials have these values or failed."""
+    study = optuna.create_study(direction="maximize")
+    parameters = {f"gene{i}": 0 for i in range(6)}
+    kinds = {name: optuna.distributions.IntDistribution(0, 4) for name in parameters}
+    for value in values:
+        state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
+        study.add_trial(optuna.create_trial(params=parameters, distributions=kinds, value=value, state=state))
+    return study
+
+
+def to_cell(parameters):
+    return CELLS.decode(list(parameters.values()))
+
+
+def test_a_failed_trial_of_the_same_architecture_does_not_replace_a_label():
+    rows = labels(study_of([71.0, None, 73.0, None]), CELLS, ["accuracy"], to_cell)
+    assert [row.targets for row in rows] == [{"accuracy": 73.0}]
+
+
+@pytest.mark.parametrize("value", [math.inf, 300.0])
+def test_values_that_an_objective_cannot_have_count_as_failures(value):
+    with pytest.warns(UserWarning, match=f"trial 1 .* accuracy is {value:g}, expected a percentage"):
+        rows = labels(study_of([71.0, value]), CELLS, ["accuracy"], to_cell)
+    assert [row.targets for row in rows] == [{"accuracy": 71.0}]
 
 
 def test_labels_are_added_to_a_study(open_study_of_labels):
