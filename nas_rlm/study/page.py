@@ -48,11 +48,13 @@ class StudyPage:
     def info(self, trials: Sequence[Trial], results: Sequence[TrialResult]) -> dict[str, Any]:
         """Return the data that the page shows, ready for JSON; see `render`."""
         settings, names = self.settings, self.settings.search.all_objectives
-        total_cost = {result.trial.number: result.total_cost for result in results}
-        # Each trial once, at its last result.
-        finished = [
-            result.trial for result in results if result.total_cost == total_cost[result.trial.number]
-        ]
+        has_costs = any(result.total_cost for result in results)
+        total_cost = {
+            result.trial.number: result.total_cost if has_costs else position
+            for position, result in enumerate(results, 1)
+        }
+        last = {result.trial.number: position for position, result in enumerate(results)}
+        finished = [results[position].trial for position in sorted(last.values())]  # each trial once
         complete = [trial for trial in finished if trial.state == COMPLETE]
         result = search_result(settings, complete)
         feasible = {t.number for t, is_met in zip(complete, result.feasible.tolist(), strict=True) if is_met}
@@ -80,7 +82,7 @@ class StudyPage:
                 }
                 for name in names
             ],
-            "cost_unit": "epochs, or other units of the budget," if settings.budgets else "seconds",
+            "cost_unit": self._cost_unit(has_costs),
             "genes": list(self.space.genes),
             "hypervolume": hypervolume,
             "trials": [
@@ -94,6 +96,12 @@ class StudyPage:
                 if value
             },
         }
+
+    def _cost_unit(self, has_costs: bool) -> str:
+        """The unit of costs; without any, evaluations are numbered."""
+        if not has_costs:
+            return "number"
+        return "epochs, or other units of the budget," if self.settings.budgets else "seconds"
 
     def _entry(self, trial: Trial, total_cost: float | None) -> dict[str, Any]:
         """The data of a trial."""

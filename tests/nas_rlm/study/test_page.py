@@ -59,6 +59,14 @@ def test_paused_trials_are_shown_over_the_cost(open_study):
     assert data["hypervolume"][0][0] == 5 and data["settings"]["budgets"] == "1, 4"
 
 
+def test_results_without_costs_are_shown_by_their_number(open_study):
+    study = open_study()
+    for trial in study.ask(3):
+        study.tell(trial, accuracy(trial))
+    data = page_data(study.report().read_text())
+    assert [t["total_cost"] for t in data["trials"]] == [1, 2, 3] and data["cost_unit"] == "number"
+
+
 def test_the_hypervolume_grows_over_the_cost(study):
     data = page_data(study.report().read_text())
     costs, volumes = zip(*data["hypervolume"], strict=True)
@@ -81,6 +89,17 @@ def test_the_page_reloads_while_the_study_runs(study):
     )
     assert '<meta http-equiv="refresh"' in pages[0]
     assert "refresh" not in (study.directory / "report.html").read_text()
+
+
+def test_the_page_shows_the_first_trial_while_it_runs(open_study):
+    study, pages = open_study(), []
+
+    def training(trial):
+        pages.append((study.directory / "report.html").read_text())
+        return accuracy(trial)
+
+    study.optimize(training, trials=1)
+    assert "0 trials complete, 0 failed, 1 running" in page_data(pages[0])["subtitle"]
 
 
 def test_errors_are_data_and_no_markup(study):
