@@ -245,7 +245,7 @@ def _train(
     load_evaluation(training.train)  # an error in it leaves no run directory behind
     budgets = [_budget(text) for text in training.budgets]
     study = Study(space, objectives, out, predicted=training.predicted, budgets=budgets, **settings)
-    if data and not study.trials:
+    if data:
         study.add_table(data)
     try:
         study.optimize(

@@ -38,6 +38,7 @@ _SCORE = ObjectiveKind(is_maximised=True)  # a share or a percentage, or a score
 _COST = ObjectiveKind()
 _POSITIVE_SCORE = ObjectiveKind(is_maximised=True, minimum=0)
 _POSITIVE_COST = ObjectiveKind(minimum=0)
+SCORE_WORDS = {"acc", "accuracy", "auc", "f1", "fps", "iou", "miou", "score", "throughput", "top1", "top5"}
 DEVICE_KINDS = ("latency", "throughput", "fps", "energy", "power", "memory", "time")  # of a device
 COST_KINDS = ("flops", "params")
 UNKNOWN = ObjectiveKind()
@@ -78,6 +79,17 @@ def kind_of(objective: str) -> ObjectiveKind:
 def is_known_kind(objective: str) -> bool:
     """Return whether the kind of an objective is one of `KINDS`."""
     return objective.split("/")[0].lower() in KINDS
+
+
+def resembles_score(objective: str) -> bool:
+    """Return whether an objective of an unknown kind, which is minimised, has the name of a score.
+
+    Examples:
+        >>> [resembles_score(name) for name in ("val_acc", "accuracy/val", "val_loss")]
+        [True, False, False]
+    """
+    words = re.split(r"[^a-z0-9]+", objective.lower())
+    return not is_known_kind(objective) and not SCORE_WORDS.isdisjoint(words)
 
 
 def depends_on_task(objective: str) -> bool:

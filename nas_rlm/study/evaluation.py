@@ -82,7 +82,7 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
     trial.directory.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, ERROR):
         (trial.directory / name).unlink(missing_ok=True)
-    _seed_all(trial.seed)
+    _seed_all(_evaluation_seed(trial, settings))
     start = time.perf_counter()
     try:
         returned = (
@@ -189,6 +189,14 @@ def location_of(function: EvaluateFunction | None) -> str:
     if is_script:
         return f"{Path(file).resolve()}:{name}" if file else ""
     return f"{module_name}:{name}"
+
+
+def _evaluation_seed(trial: Trial, settings: StudySettings) -> int:
+    """The trial's seed, or one derived from it where a training goes on, so that its batches are others."""
+    if trial.budget is None or trial.resume_from is None:
+        return trial.seed
+    level = settings.budgets.index(trial.budget)
+    return int(np.random.SeedSequence([trial.seed, level]).generate_state(1)[0])
 
 
 def _seed_all(seed: int) -> None:

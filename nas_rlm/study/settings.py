@@ -161,9 +161,8 @@ class StudySettings:
         numbers: dict[str, float] = {}
         for name, value in values.items():
             if name not in self.evaluated:
-                raise ValueError(
-                    f"{source} gave {str(name)!r}, expected {expected}; {suggest(str(name), self.evaluated)}"
-                )
+                reason = self._origin(name) or suggest(str(name), self.evaluated)
+                raise ValueError(f"{source} gave {str(name)!r}, expected {expected}; {reason}")
             number = to_number(value)
             if number is None and _is_not_finite(value):
                 raise NotFiniteError(f"{name} is {_short(value)}, expected {expected_value(name)}")
@@ -175,6 +174,14 @@ class StudySettings:
         if complete and missing:
             raise ValueError(f"{source} gave no {' and no '.join(missing)}, expected {expected}")
         return numbers
+
+    def _origin(self, name: object) -> str:
+        """From where the value of an objective that is not evaluated comes; empty if it is no objective."""
+        if name in EXACT_OBJECTIVES:
+            return f"{name} is counted, leave it out"
+        if name in self.measured:
+            return f"{name} is measured on {self.device}, leave it out"
+        return f"{name} is predicted, leave it out" if name in self.predicted else ""
 
 
 def check_latency(objective: str, value: float) -> None:

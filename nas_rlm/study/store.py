@@ -203,9 +203,12 @@ class TrialStore:
     def add(self, suggestion: Suggestion, result: Result) -> Trial:
         """Add a trial that was evaluated before."""
         with self._locked():
-            (trial,) = self._ask(lambda count: Suggestions([suggestion]), 1, "", is_suggested=False)
-            self._append(self._result_event(trial, result, is_added=True))
-            return trial
+            number = len(self.trials)
+            entry = self._entry(suggestion, number)
+            result_event = self._result_event(self._new_trial(entry, is_added=True), result, is_added=True)
+            # At once, since a process that is killed in between would leave a trial that runs for ever.
+            self._append({"event": "add", "trials": [entry], "owner": ""}, result_event)
+            return self.trials[number]
 
     def report(self, trial: Trial, step: int, values: Mapping[str, float]) -> None:
         """Record values of a step of a running trial.
@@ -280,15 +283,13 @@ class TrialStore:
                 os.truncate(self.path, self._size)  # the incomplete line of a process that was killed
             yield
 
-    def _ask(
-        self, suggest: Suggest, count: int, owner: str, max_cost: float = math.inf, is_suggested: bool = True
-    ) -> list[Trial]:
+    def _ask(self, suggest: Suggest, count: int, owner: str, max_cost: float = math.inf) -> list[Trial]:
         """Add or continue trials whose evaluations cost at most as much; none if nothing is left to spend."""
         if max_cost <= 0:
             return []
         suggested, first = suggest(count), len(self.trials)
         suggestions, candidates = suggested.trials, [*suggested.candidates]
-        if self.budgets and is_suggested and suggestions:
+        if self.budgets and suggestions:
             name = suggestions[0].architecture
             paused = next((t for t in self.trials if t.state == PAUSED and t.architecture == name), None)
             reached = max(paused.budget_values) if paused else 0
@@ -299,15 +300,27 @@ class TrialStore:
                     {"event": "continue", "trial": paused.number, "owner": owner, "candidates": candidates}
                 )
                 return [paused]
-        entries = [
-            {"architecture": s.architecture, "seed": self._trial_seed(first + i)}
-            | ({"predicted": s.predicted} if s.predicted else {})
-            for i, s in enumerate(suggestions)
-        ]
+        entries = [self._entry(suggestion, first + i) for i, suggestion in enumerate(suggestions)]
         if entries:
-            kind = "ask" if is_suggested else "add"
-            self._append({"event": kind, "trials": entries, "owner": owner, "candidates": candidates})
+            self._append({"event": "ask", "trials": entries, "owner": owner, "candidates": candidates})
         return self.trials[first:]
+
+    def _entry(self, suggestion: Suggestion, number: int) -> dict[str, Any]:
+        """A trial in the event that adds it."""
+        entry = {"architecture": suggestion.architecture, "seed": self._trial_seed(number)}
+        return entry | ({"predicted": suggestion.predicted} if suggestion.predicted else {})
+
+    def _new_trial(self, entry: Mapping[str, Any], is_added: bool) -> Trial:
+        """The next trial, of an entry of an event."""
+        number, budget = len(self.trials), None
+        if self.budgets:
+            budget = self.budgets[-1 if is_added else 0]
+        directory = self._evaluation_directory(number, budget)
+        trial = Trial(number, str(entry["architecture"]), int(entry["seed"]), self.space, directory)
+        trial.budget, trial.predicted = budget, entry.get("predicted", {})
+        if self.reporter:
+            trial.reporter = partial(self.reporter, trial)
+        return trial
 
     def _evaluation_directory(self, number: int, budget: float | None) -> Path:
         """The directory of the evaluation of a trial with a budget."""
@@ -335,9 +348,9 @@ class TrialStore:
     def _trial_seed(self, number: int) -> int:
         return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
 
-    def _append(self, event: Mapping[str, Any]) -> None:
-        """Append an event, under the lock, and apply it."""
-        append_records(self.path, [{**event, "time": round(time.time(), 3)}])
+    def _append(self, *events: Mapping[str, Any]) -> None:
+        """Append events, under the lock, and apply them."""
+        append_records(self.path, [{**event, "time": round(time.time(), 3)} for event in events])
         self.refresh()
 
     def _apply(self, event: Mapping[str, Any]) -> None:
@@ -346,15 +359,8 @@ class TrialStore:
         self.candidates += event.get("candidates", ())
         if kind in ("ask", "add"):
             for entry in event["trials"]:
-                number, budget = len(self.trials), None
-                if self.budgets:
-                    budget = self.budgets[0 if kind == "ask" else -1]
-                directory = self._evaluation_directory(number, budget)
-                trial = Trial(number, str(entry["architecture"]), int(entry["seed"]), self.space, directory)
-                trial.budget = budget
-                trial.owner, trial.predicted = event["owner"], entry.get("predicted", {})
-                if self.reporter:
-                    trial.reporter = partial(self.reporter, trial)
+                trial = self._new_trial(entry, is_added=kind == "add")
+                trial.owner = event["owner"]
                 self.trials.append(trial)
             return
         trial = self.trials[event["trial"]]

@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 import search_spaces
+from nas_rlm.data.objective_kinds import resembles_score, unit_warnings
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.profiler import check_device
 from nas_rlm.files import check_new_directory
@@ -21,6 +22,7 @@ from nas_rlm.search.run_directory import MEASUREMENTS
 from nas_rlm.search.settings import QUANTILE_LEVELS, Constraint, constraint_texts
 from nas_rlm.study.device_workers import DeviceWorkers
 from nas_rlm.study.evaluation import (
+    MAX_ERROR_LENGTH,
     EvaluateFunction,
     Outcome,
     error_text,
@@ -34,14 +36,16 @@ from nas_rlm.study.search_suggestion import make_suggester
 from nas_rlm.study.settings import NotFiniteError, StudySettings, open_directory
 from nas_rlm.study.store import Result, Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
-from nas_rlm.study.trial import PAUSED, Trial, Values
+from nas_rlm.study.trial import COMPLETE, PAUSED, Trial, Values
 from nas_rlm.study.view import StudyView
 from nas_rlm.study.workers import Workers, make_workers
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
-from search_spaces.loading import fingerprint
+from search_spaces.loading import absolute_location, fingerprint
 from search_spaces.wording import counted
+
+MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
 
 Callback = Callable[["Study", Trial], object]
 
@@ -84,6 +88,9 @@ class Study(StudyView):
 
     Raises:
         ValueError: an argument is invalid, or the directory holds other files or a study with other settings.
+
+    Warns:
+        UserWarning: an objective has a name like `val_acc`, but is of an unknown kind, and so is minimised.
     """
 
     _loaded_suggester: Suggester | None
@@ -118,6 +125,13 @@ class Study(StudyView):
             location=search_spaces.location_of(search_space),
             budgets=tuple(budgets),
         )
+        for name in settings.objectives:
+            if resembles_score(name) and not settings.search.is_maximised(name):
+                warnings.warn(
+                    f"{name} is minimised: if larger values are better, give it as maximise (--maximise) too,"
+                    " or choose a name with its kind, such as accuracy/val",
+                    stacklevel=2,
+                )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         settings = replace(settings, model=fingerprint(search_space) + rlm.fingerprint)
         self._create(make_suggester(search_space, rlm, settings, Path(directory)), Path(directory), python)
@@ -141,12 +155,12 @@ class Study(StudyView):
     def _create(self, suggester: Suggester, directory: Path, python: str) -> None:
         self._open(directory, suggester.settings, suggester.space)
         self._loaded_suggester, self.python = suggester, python
-        open_directory(self.directory, self.settings)
+        open_directory(directory, self.settings)
         self._store.refresh()
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         super()._open(directory, settings, space)
-        self.python, self._is_stopped = "", False
+        self.python, self._is_stopped, self._has_checked_units = "", False, False
         self._loaded_suggester = None
         self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
 
@@ -219,7 +233,7 @@ class Study(StudyView):
         self._store.check_running(found)
         if failure is not None:
             error = error_text(failure) if isinstance(failure, BaseException) else str(failure)
-            self._store.finish(found, Result(error=error or "failed", cost=cost))
+            self._store.finish(found, Result(error=error[:MAX_ERROR_LENGTH] or "failed", cost=cost))
             return
         if step is not None:
             if not is_whole_number(step):
@@ -256,13 +270,21 @@ class Study(StudyView):
             raise ValueError(f"the values have no {' and no '.join(missing)}: expected the measured values")
         checked = settings.checked_values(values, complete=True)
         result = Result({**checked, **measured, **self._free_values(parsed)})
-        return self._store.add(Suggestion(str(parsed)), result)
+        trial = self._store.add(Suggestion(str(parsed)), result)
+        self._check_units()
+        return trial
 
     def add_table(self, labels: Labels) -> list[Trial]:
         """Add the rows of a table of the space that have all objectives which an evaluation gives.
 
+        A row whose architecture has a trial is left out, so that a table can be added again when it has
+        grown, or when the process was killed meanwhile.
+
         Args:
             labels: rows, a table, or the path of one.
+
+        Returns:
+            The trials that were added.
 
         Raises:
             ValueError: no row has them, or an architecture is not of the space.
@@ -271,7 +293,8 @@ class Study(StudyView):
         rows = select_labels(read_labels(labels), self.space, names)
         if missing := [name for name in names if name not in rows[0].targets]:
             raise ValueError(f"the table has no {' and no '.join(missing)} of {self.settings.space}")
-        return [self.add(row.arch_str, row.targets) for row in rows]
+        known = {trial.architecture for trial in self.trials}
+        return [self.add(row.arch_str, row.targets) for row in rows if row.arch_str not in known]
 
     def optimize(
         self,
@@ -327,7 +350,7 @@ class Study(StudyView):
             pool = make_workers(self.directory, self.settings, evaluate, workers, time_limit, ray)
         if self.settings.device:
             check_device(Device.parse(self.settings.device), self.python)
-        location = evaluate if isinstance(evaluate, str) else location_of(evaluate)
+        location = absolute_location(evaluate) if isinstance(evaluate, str) else location_of(evaluate)
         self.run_workers(pool, limits, callbacks, location, progress)
 
     def run_workers(
@@ -362,9 +385,12 @@ class Study(StudyView):
             def claim() -> list[Trial]:
                 if self._is_stopped:
                     return []
-                return self._store.claim(
+                trials = self._store.claim(
                     self._suggest, limits.max_trials, owner, location, limits.max_cost, pool.batch_size
                 )
+                if trials:
+                    self._files.write_page_if_due(self._store)  # it shows them while they run
+                return trials
 
             def retry(trial: Trial, outcome: Outcome) -> None:
                 self._store.restart(trial, outcome.result, owner)
@@ -462,6 +488,17 @@ class Study(StudyView):
         if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
+        self._check_units()
+
+    def _check_units(self) -> None:
+        """Warn once of values that may be in another unit, when some trials have values."""
+        values = [trial.values for trial in self._store.trials if trial.state in (COMPLETE, PAUSED)]
+        if self._has_checked_units or len(values) < MIN_VALUES_TO_CHECK:
+            return
+        self._has_checked_units = True
+        columns = {name: [of_trial[name] for of_trial in values] for name in self.settings.evaluated}
+        for message in unit_warnings(columns):
+            warnings.warn(message, stacklevel=2)
 
     def _free_values(self, architecture: Any) -> dict[str, float]:
         """The values of an architecture that are counted or predicted."""

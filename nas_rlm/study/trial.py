@@ -36,7 +36,7 @@ class Trial:
         number: position in the study, from 0.
         architecture: the architecture in its space's notation.
         seed: seed of the initial weights; `numpy`, `random` and `torch` are seeded with it as well before the
-            evaluation.
+            evaluation, or with one derived from it where a training with a smaller budget goes on.
         space: the search space.
         directory: a directory of the trial's own, for checkpoints and other files; in a study with budgets
             that of the present or last evaluation.

@@ -26,7 +26,7 @@ class StudyView:
     """A study without its model; `nas_rlm.Study` adds what changes it.
 
     Attributes:
-        directory: directory of the study.
+        directory: directory of the study, as an absolute path.
         settings: its settings.
         space: its search space.
     """
@@ -52,9 +52,10 @@ class StudyView:
         return study
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
-        self.directory, self.settings, self.space = directory, settings, space
-        self._store = TrialStore(directory, space, settings.seed, settings.budgets)
-        self._files = StudyFiles(directory, space, settings)
+        self.directory = directory.absolute()  # an evaluation may change the working directory
+        self.settings, self.space = settings, space
+        self._store = TrialStore(self.directory, space, settings.seed, settings.budgets)
+        self._files = StudyFiles(self.directory, space, settings)
 
     def __repr__(self) -> str:
         settings, trials = self.settings, self.trials

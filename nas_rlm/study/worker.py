@@ -45,11 +45,19 @@ def evaluate_trial(directory: Path, number: int, location: str) -> None:
     outcome.write(trial.directory / OUTCOME)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(standard_input: int) -> None:
     """Kill this process and its children when the process that started it has ended."""
-    while os.read(0, 1):
+    while os.read(standard_input, 1):
         pass
     os.killpg(0, signal.SIGKILL)
+
+
+def _take_standard_input() -> int:
+    """Return a descriptor of the standard input, which is empty for the function and so cannot block it."""
+    taken, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return taken
 
 
 def _use_own_cores() -> None:
@@ -61,6 +69,6 @@ def _use_own_cores() -> None:
 
 if __name__ == "__main__":
     _use_own_cores()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(_take_standard_input(),), daemon=True).start()
     run_directory, trial_number, function_location = sys.argv[1:4]
     evaluate_trial(Path(run_directory), int(trial_number), function_location)

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from nas_rlm.devices.processors import num_processors
-from nas_rlm.study.evaluation import EvaluateFunction, Outcome, load_evaluation, location_of, run_evaluation
+from nas_rlm.study.evaluation import (
+    MAX_ERROR_LENGTH,
+    EvaluateFunction,
+    Outcome,
+    load_evaluation,
+    location_of,
+    run_evaluation,
+)
 from nas_rlm.study.ray_workers import RayWorkers
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import ERROR, OUTPUT, Trial
@@ -199,8 +206,8 @@ class ProcessWorkers:
         else:
             code = running.process.returncode
             reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            lines = (directory / OUTPUT).read_text(errors="replace").splitlines()[-MAX_OUTPUT_LINES:]
-            error = f"the worker process ended with {reason}: {' | '.join(lines) or 'it printed nothing'}"
+            output = last_output(directory / OUTPUT) or "it printed nothing"
+            error = f"the worker process ended with {reason}: {output}"
         (directory / ERROR).write_text(f"{error}\n")
         return Outcome(error=error, cost=seconds)
 
@@ -249,6 +256,18 @@ def make_workers(
     if count:
         return ProcessWorkers(directory, evaluate, count, time_limit)
     return ThisProcess(function, settings)
+
+
+def last_output(path: Path) -> str:
+    """Return the last lines that a process printed, without the start of long ones.
+
+    Args:
+        path: the file with its output, which may be large.
+    """
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - MAX_ERROR_LENGTH))
+        text = file.read(MAX_ERROR_LENGTH).decode(errors="replace")
+    return " | ".join(text.splitlines()[-MAX_OUTPUT_LINES:])
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

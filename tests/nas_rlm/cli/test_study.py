@@ -73,6 +73,18 @@ def test_labels_are_the_first_trials(command, tmp_path):
     assert trials[2].values["accuracy"] == 62 and trials[2].values["flops"] > 0
 
 
+def test_labels_that_a_killed_process_did_not_add_are_added_when_it_continues(command, tmp_path):
+    rows = [Row("nasbench201", name, {"accuracy": 60.0 + i}) for i, name in enumerate(ARCHS)]
+    write(tmp_path / "table.parquet", rows)
+    arguments = [*command, "--trials", str(len(ARCHS)), "--data", str(tmp_path / "table.parquet")]
+    assert main(arguments) == 0
+    log = tmp_path / "run" / "trials.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))  # two of the rows
+    assert [t.state for t in Study.load(tmp_path / "run").trials] == ["complete"] * 2
+    assert main(arguments) == 0
+    assert [t.architecture for t in Study.load(tmp_path / "run").trials] == ARCHS
+
+
 def test_options_that_do_not_fit_are_refused(command, tmp_path, capsys):
     assert "--algorithm is of a search by predictions" in refused(capsys, *command, "--algorithm", "random")
     no_train = [*command[:7], "--out", tmp_path / "run", "--trials", "3"]

@@ -73,7 +73,7 @@ def test_the_front_has_the_best_trials_that_meet_the_constraints(open_study):
     [
         ({"acuracy": 90.0}, "'acuracy', expected accuracy, loss; did you mean accuracy"),
         ({"accuracy": 90.0}, "gave no loss, expected accuracy, loss"),
-        ({"accuracy": 90.0, "loss": 0.1, "flops": 1.0}, "gave 'flops'"),
+        ({"accuracy": 90.0, "loss": 0.1, "flops": 1.0}, "gave 'flops', .*; flops is counted, leave it out"),
         ({"accuracy": 120.0, "loss": 0.1}, r"accuracy is 120\.0, expected a percentage"),
         ({"accuracy": "high", "loss": 0.1}, "accuracy is 'high'"),
         (90.0, "expected values of accuracy, loss"),
@@ -99,14 +99,37 @@ def test_values_that_are_not_finite_are_failures(open_study, value):
     assert study.front == []
 
 
+def test_values_that_may_be_fractions_are_warned_of_once(open_study):
+    study = open_study()
+    first, second, third, *others = study.ask(5)
+    study.tell(first, 0.7)
+    study.tell(second, 0.8)
+    with pytest.warns(UserWarning, match=r"accuracy is at most 0\.9: expected percentages.*fractions"):
+        study.tell(third, 0.9)
+    for trial in others:
+        study.tell(trial, 0.5)
+    percentages = open_study("percentages")
+    for trial in percentages.ask(3):
+        percentages.tell(trial, 70.0)
+
+
+@pytest.mark.parametrize("name", ["val_acc", "my_score", "top1_val"])
+def test_a_score_that_is_minimised_is_warned_of(open_study, name):
+    with pytest.warns(UserWarning, match=f"{name} is minimised: if larger values are better, give it as max"):
+        open_study(objectives=[name, "flops"])
+    open_study("other", objectives=[name, "val_loss"], maximise=[name])
+
+
 def test_failures_are_told(open_study):
     study = open_study()
     first, second = study.ask(2)
     study.tell(first, failure=MemoryError("no memory"), cost=3)
     study.tell(second, failure="diverged")
+    study.tell(study.ask(), failure="x" * 10_000)
+    assert len(study.trials.pop().error) == 500
     assert (first.state, first.error, first.cost) == (FAILED, "MemoryError: no memory", 3)
     assert second.error == "diverged"
-    assert [t.error for t in open_study().trials] == ["MemoryError: no memory", "diverged"]
+    assert [t.error for t in open_study().trials][:2] == ["MemoryError: no memory", "diverged"]
 
 
 def test_values_of_steps_are_a_learning_curve(open_study):
@@ -242,6 +265,14 @@ def test_earlier_trials_are_added(open_study):
     with pytest.raises(ValueError):
         study.add("no cell", {"accuracy": 71.0})
     assert len(study.trials) == 1
+
+
+def test_a_table_is_added_again_when_it_has_grown(open_study):
+    study, rng = open_study(), np.random.default_rng(0)
+    rows = [nas_rlm.Row(CELLS.name, str(CELLS.sample(rng)), {"accuracy": 70.0 + i}) for i in range(3)]
+    assert [t.number for t in study.add_table(rows[:2])] == [0, 1]
+    assert [t.values["accuracy"] for t in study.add_table(rows)] == [72]
+    assert summary(open_study()) == summary(study)
 
 
 def test_each_trial_has_a_network_with_weights_of_its_seed(open_study):
