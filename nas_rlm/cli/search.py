@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import Parameter
 
@@ -20,6 +20,9 @@ from nas_rlm.cli.app import (
 )
 from nas_rlm.cli.prediction import read_candidates
 from search_spaces.wording import counted
+
+if TYPE_CHECKING:
+    from nas_rlm.study.study import Study
 
 
 @Parameter(name="*")
@@ -238,22 +241,30 @@ def _train(
     settings: dict[str, Any],
 ) -> None:
     """Run a study, and print its front."""
-    from nas_rlm.study.evaluation import load_evaluation
-    from nas_rlm.study.optimization import TrialsFailed
+    from nas_rlm.search.lookup import read_labels
+    from nas_rlm.study.evaluation import check_parameters, load_evaluation
+    from nas_rlm.study.optimization import Limits, TrialsFailed
     from nas_rlm.study.study import Study
+    from nas_rlm.study.workers import check_workers
 
-    load_evaluation(training.train)  # an error in it leaves no run directory behind
+    # An error in the function or the options leaves no run directory behind.
     budgets = [_budget(text) for text in training.budgets]
+    check_parameters(load_evaluation(training.train), has_budgets=bool(budgets))
+    trials = training.trials or (None if training.cost else DEFAULT_TRIALS)
+    time_limit = training.time_limit or None
+    Limits(trials, cost=training.cost or None, retries=training.retries)
+    check_workers(training.workers, time_limit, ray)
+    labels = read_labels(data) if data else None
     study = Study(space, objectives, out, predicted=training.predicted, budgets=budgets, **settings)
-    if data:
-        study.add_table(data)
+    if labels is not None:
+        study.add_table(labels)
     try:
         study.optimize(
             training.train,
-            training.trials or (None if training.cost else DEFAULT_TRIALS),
+            trials,
             cost=training.cost or None,
             workers=training.workers,
-            time_limit=training.time_limit or None,
+            time_limit=time_limit,
             retries=training.retries,
             ray=ray,
             progress=True,
@@ -262,17 +273,27 @@ def _train(
         raise ValueError(
             f"{error}: see {out / 'trials'}; mend the training function, and use a new --out"
         ) from None
+    _print_results(study, out)
+
+
+def _print_results(study: Study, out: Path) -> None:
+    """Print how many trials are complete and on the front, and where the results are."""
     trials, front = study.trials, study.front
     num_complete = sum(trial.state == "complete" for trial in trials)
     failed = [trial for trial in trials if trial.state == "failed"]
-    print(f"{counted(num_complete, 'trial')} complete, {len(front)} on the front: {out / 'front.csv'}")
-    if budgets:
+    where = f": {out / 'front.csv'}" if front else ""
+    print(f"{counted(num_complete, 'trial')} complete, {len(front)} on the front{where}")
+    if study.settings.budgets:
         print(f"{counted(sum(t.state == 'paused' for t in trials), 'trial')} paused; cost {study.cost:g}")
     if failed:
         print(f"{len(failed):,} failed, the last one: {failed[-1].error}; {failed[-1].directory}")
     if failed and not num_complete:
         raise ValueError(f"no trial is complete, {len(failed):,} failed: see the error above")
-    print(f"networks: {out / 'front'}; report: {out / 'report.html'}")
+    if num_complete and not front:
+        print(f"no trial meets {' and '.join(study.settings.constraints)}; report: {out / 'report.html'}")
+        return
+    networks = f"networks: {out / 'front'}; " if front else ""
+    print(f"{networks}report: {out / 'report.html'}")
 
 
 def _budget(text: str) -> int | float:

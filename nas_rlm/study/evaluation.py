@@ -175,6 +175,31 @@ def load_evaluation(location: str) -> EvaluateFunction:
     return loaded
 
 
+def check_parameters(function: EvaluateFunction, has_budgets: bool) -> None:
+    """Refuse an evaluation function that cannot be called as `run_evaluation` does.
+
+    Args:
+        function: the function.
+        has_budgets: whether it is of a study with budgets.
+
+    Raises:
+        ValueError: it takes other arguments.
+    """
+    arguments = ("trial", "budget", "resume_from") if has_budgets else ("trial",)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a function that is not written in Python
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        study = "a study with budgets" if has_budgets else "a study without budgets"
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ValueError(
+            f"the training function is {name}{signature}, and {study} calls it with {', '.join(arguments)}"
+        ) from None
+
+
 def location_of(function: EvaluateFunction | None) -> str:
     """Return from where a function can be loaded in another process; empty if it cannot.
 

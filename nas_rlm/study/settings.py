@@ -93,7 +93,9 @@ class StudySettings:
     def _check_budgets(self) -> None:
         numbers = [b for b in self.budgets if isinstance(b, int | float) and 0 < b < math.inf]
         if len(numbers) < len(self.budgets) or len(numbers) < 2 or sorted(set(numbers)) != numbers:
-            raise ValueError(f"budgets are {list(self.budgets)}, expected ascending numbers such as 1, 4, 16")
+            raise ValueError(
+                f"budgets are {list(self.budgets)}, expected two or more ascending numbers such as 1, 4, 16"
+            )
         if not self.evaluated:
             raise ValueError(
                 "budgets without an objective that an evaluation gives: expected one such as accuracy"
@@ -163,13 +165,7 @@ class StudySettings:
             if name not in self.evaluated:
                 reason = self._origin(name) or suggest(str(name), self.evaluated)
                 raise ValueError(f"{source} gave {str(name)!r}, expected {expected}; {reason}")
-            number = to_number(value)
-            if number is None and _is_not_finite(value):
-                raise NotFiniteError(f"{name} is {_short(value)}, expected {expected_value(name)}")
-            if number is None or not is_valid_target(name, number):
-                raise ValueError(f"{name} is {_short(value)}, expected {expected_value(name)}")
-            check_latency(name, number)
-            numbers[name] = number
+            numbers[name] = checked_value(name, value)
         missing = [name for name in self.evaluated if name not in numbers]
         if complete and missing:
             raise ValueError(f"{source} gave no {' and no '.join(missing)}, expected {expected}")
@@ -182,6 +178,22 @@ class StudySettings:
         if name in self.measured:
             return f"{name} is measured on {self.device}, leave it out"
         return f"{name} is predicted, leave it out" if name in self.predicted else ""
+
+
+def checked_value(objective: str, value: object) -> float:
+    """Return a value of an objective as a number.
+
+    Raises:
+        NotFiniteError: it is infinite or NaN.
+        ValueError: it is not a number in the range of the objective.
+    """
+    number = to_number(value)
+    if number is None and _is_not_finite(value):
+        raise NotFiniteError(f"{objective} is {_short(value)}, expected {expected_value(objective)}")
+    if number is None or not is_valid_target(objective, number):
+        raise ValueError(f"{objective} is {_short(value)}, expected {expected_value(objective)}")
+    check_latency(objective, number)
+    return number
 
 
 def check_latency(objective: str, value: float) -> None:

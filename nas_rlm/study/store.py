@@ -364,6 +364,8 @@ class TrialStore:
                 self.trials.append(trial)
             return
         trial = self.trials[event["trial"]]
+        if event["trial"] < 0 or not all(map(_is_finite_number, event.get("values", {}).values())):
+            raise ValueError(kind)
         if kind == "start":
             trial.owner, trial.evaluation, trial.steps = event["owner"], event["evaluation"], {}
             trial.attempts += 1
@@ -396,3 +398,7 @@ class TrialStore:
         self.results.append(TrialResult(trial, trial.budget, self.cost, kind == "fail"))
         if kind != "pause":
             self.finished.append(trial)
+
+
+def _is_finite_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -33,7 +33,7 @@ from nas_rlm.study.evaluation import (
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
 from nas_rlm.study.optimization import Limits, run_trials
 from nas_rlm.study.search_suggestion import make_suggester
-from nas_rlm.study.settings import NotFiniteError, StudySettings, open_directory
+from nas_rlm.study.settings import NotFiniteError, StudySettings, checked_value, open_directory
 from nas_rlm.study.store import Result, Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import COMPLETE, PAUSED, Trial, Values
@@ -262,9 +262,9 @@ class Study(StudyView):
             ValueError: the architecture is not of the space, or a value is missing, unknown or out of range.
         """
         settings, parsed = self.settings, self.space.parse(str(architecture))
-        measured: dict[str, Any] = {}
+        measured: dict[str, float] = {}
         if isinstance(values, Mapping):
-            measured = {name: values[name] for name in settings.measured if name in values}
+            measured = {n: checked_value(n, values[n]) for n in settings.measured if n in values}
             values = {name: value for name, value in values.items() if name not in measured}
         if missing := [name for name in settings.measured if name not in measured]:
             raise ValueError(f"the values have no {' and no '.join(missing)}: expected the measured values")

@@ -18,6 +18,7 @@ from nas_rlm.study.evaluation import (
     MAX_ERROR_LENGTH,
     EvaluateFunction,
     Outcome,
+    check_parameters,
     load_evaluation,
     location_of,
     run_evaluation,
@@ -217,6 +218,22 @@ class ProcessWorkers:
         self._running.clear()
 
 
+def check_workers(count: int, time_limit: float | None, ray: str = "") -> None:
+    """Check the arguments of `make_workers` that no study is needed for.
+
+    Raises:
+        ValueError: one is invalid.
+    """
+    if not is_whole_number(count) or count < 0:
+        raise ValueError(f"workers is {count!r}, expected a whole number of at least 0")
+    if time_limit is not None and not time_limit > 0:
+        raise ValueError(f"time_limit is {time_limit!r}, expected a positive number of seconds")
+    if ray and not count:
+        raise ValueError("a cluster needs the number of evaluations at a time: expected workers=1 or more")
+    if time_limit is not None and not count:
+        raise ValueError("a time limit ends a worker process: expected workers=1 or more")
+
+
 def make_workers(
     directory: Path,
     settings: StudySettings,
@@ -238,19 +255,13 @@ def make_workers(
     Raises:
         ValueError: an argument is invalid, or the function cannot be loaded.
     """
-    if not is_whole_number(count) or count < 0:
-        raise ValueError(f"workers is {count!r}, expected a whole number of at least 0")
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit is {time_limit!r}, expected a positive number of seconds")
-    if ray and not count:
-        raise ValueError("a cluster needs the number of evaluations at a time: expected workers=1 or more")
-    if time_limit is not None and not count:
-        raise ValueError("a time limit ends a worker process: expected workers=1 or more")
+    check_workers(count, time_limit, ray)
     if evaluate is None:
         raise ValueError(f"expected a function that evaluates {' and '.join(settings.evaluated) or 'trials'}")
     function = load_evaluation(evaluate) if isinstance(evaluate, str) else evaluate
     if not callable(function):
         raise ValueError(f"evaluate is {function!r}, expected a function of a trial")
+    check_parameters(function, has_budgets=bool(settings.budgets))
     if ray:
         return RayWorkers(ray, evaluate, settings, count, time_limit)
     if count:

@@ -85,6 +85,13 @@ def test_labels_that_a_killed_process_did_not_add_are_added_when_it_continues(co
     assert [t.architecture for t in Study.load(tmp_path / "run").trials] == ARCHS
 
 
+def test_a_constraint_that_no_trial_meets_is_named(command, tmp_path, capsys):
+    assert main([*command, "--trials", "1", "--constraint", "flops<=1"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 trial complete, 0 on the front\nno trial meets flops<=1; report: " in printed
+    assert not (tmp_path / "run" / "front").exists() and "networks: " not in printed
+
+
 def test_options_that_do_not_fit_are_refused(command, tmp_path, capsys):
     assert "--algorithm is of a search by predictions" in refused(capsys, *command, "--algorithm", "random")
     no_train = [*command[:7], "--out", tmp_path / "run", "--trials", "3"]
@@ -92,6 +99,20 @@ def test_options_that_do_not_fit_are_refused(command, tmp_path, capsys):
     assert "has no function 'trian'" in refused(
         capsys, *command[:-3], f"{tmp_path / 'mine.py'}:trian", *command[-2:]
     )
+    for option, value, reason in [
+        ("--trials", "-1", "trials is -1, expected a whole number of at least 1"),
+        ("--retries", "-1", "retries is -1"),
+        ("--cost", "-1", "cost is -1"),
+        ("--time-limit", "-1", "time_limit is -1"),
+        ("--workers", "-1", "workers is -1"),
+        ("--data", "none.parquet", "none.parquet"),
+        (
+            "--budgets",
+            "1,4",
+            r"is train(trial), and a study with budgets calls it with trial, budget, resume",
+        ),
+    ]:
+        assert reason in refused(capsys, *command, option, value)
     assert not (tmp_path / "run").exists()
     assert main([*command, "--trials", "1"]) == 0
     assert "seed 0 instead of 1" in refused(capsys, *command, "--seed", "1")
@@ -124,4 +145,8 @@ def test_trainings_have_budgets_and_a_cost(command, tmp_path, capsys):
     assert study.best.values["accuracy"] == 51
     assert main([*command, "--budgets", "1,4", "--trials", "2"]) == 0
     assert sum(t.state == "complete" for t in Study.load(run).trials) == 2
+    assert "train(trial, budget, resume_from), and a study without budgets calls it with trial" in refused(
+        capsys, *command, "--trials", "4"
+    )
+    (tmp_path / "mine.py").write_text(MINE)
     assert "budgets (1, 4) instead of ()" in refused(capsys, *command, "--trials", "4")

@@ -259,6 +259,10 @@ def test_arguments_that_make_no_sense_are_refused(open_study, mine):
         study.optimize("mine", trials=1)
     with pytest.raises(ValueError, match="expected a function of a trial"):
         study.optimize(3, trials=1)
+    with pytest.raises(
+        ValueError, match=r"is <lambda>\(a, b\), and a study without budgets calls it with trial"
+    ):
+        study.optimize(lambda a, b: 1.0, trials=1)
     assert not study.trials
 
 

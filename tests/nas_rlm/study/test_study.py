@@ -172,9 +172,16 @@ def test_damaged_files_are_refused(open_study, tmp_path):
     study = open_study()
     study.ask()
     log = tmp_path / "study" / "trials.jsonl"
-    log.write_bytes(log.read_bytes() + b'{"event": "tell"}\n')
-    with pytest.raises(ValueError, match=r"trials\.jsonl line 2 is not an event"):
-        open_study()
+    asked = log.read_text()
+    study.tell(0, 71.0)
+    told = log.read_text()
+    damaged = [asked + '{"event": "tell"}\n']
+    damaged += [told.replace("71.0", value) for value in ('"high"', "NaN", "null")]
+    damaged += [told.replace('"trial": 0', f'"trial": {number}') for number in (-1, 9)]
+    for content in damaged:
+        log.write_text(content)
+        with pytest.raises(ValueError, match=r"trials\.jsonl line 2 is not an event"):
+            open_study()
     (tmp_path / "study" / "study.json").write_text("{}")
     with pytest.raises(ValueError, match=r"study\.json is not what a study writes: space is missing"):
         Study.load(tmp_path / "study")
@@ -195,7 +202,8 @@ def test_damaged_files_are_refused(open_study, tmp_path):
         ({"constraints": ["flop<=3"]}, "did you mean flops"),
         ({"maximise": ["score"]}, "'score' is to be maximised"),
         ({"constraints": ["accuracy=3"]}, "constraint 'accuracy=3'"),
-        ({"budgets": [4, 1]}, r"budgets are \[4, 1\], expected ascending numbers such as 1, 4, 16"),
+        ({"budgets": [4, 1]}, r"budgets are \[4, 1\], expected two or more ascending numbers such as 1, 4"),
+        ({"budgets": [4]}, r"budgets are \[4\], expected two or more"),
         ({"budgets": [16]}, r"budgets are \[16\]"),
         ({"budgets": [0, 16]}, r"budgets are \[0, 16\]"),
         (
@@ -265,6 +273,13 @@ def test_earlier_trials_are_added(open_study):
     with pytest.raises(ValueError):
         study.add("no cell", {"accuracy": 71.0})
     assert len(study.trials) == 1
+    latency = "latency/torch-cpu-1t"
+    measured = open_study("measured", objectives=("accuracy", latency), device="torch-cpu-1t")
+    assert measured.add(cell, {"accuracy": 71.0, latency: np.float32(2)}).values[latency] == 2
+    for value in ("fast", float("nan"), -1.0, None):
+        with pytest.raises(ValueError, match=f"{latency} is {value!r}, expected a number from 0 to"):
+            measured.add(cell, {"accuracy": 71.0, latency: value})
+    assert len(measured.trials) == 1
 
 
 def test_a_table_is_added_again_when_it_has_grown(open_study):
