@@ -83,7 +83,7 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
     for name in (WEIGHTS, ERROR):
         (trial.directory / name).unlink(missing_ok=True)
     _seed_all(_evaluation_seed(trial, settings))
-    start = time.perf_counter()
+    start, values = time.perf_counter(), None
     try:
         returned = (
             function(trial) if trial.budget is None else function(trial, trial.budget, trial.resume_from)
@@ -91,13 +91,16 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
         cost = time.perf_counter() - start
         values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
         source = f"the training function {getattr(function, '__name__', type(function).__name__)}"
-        given = trial.last_values if values is None else values
-        checked = settings.checked_values(given, complete=True, source=source)
         if weights is not None:
             save_weights(weights, trial.directory / WEIGHTS, source)
+        given = trial.last_values if values is None else values
+        checked = settings.checked_values(given, complete=True, source=source)
         return Outcome(checked, cost=cost, environment=environment())
     except (Exception, SystemExit) as error:  # user code may raise anything
-        write_text(trial.directory / ERROR, traceback.format_exc())
+        returned_values = (
+            "" if values is None else f"\nThe function returned {values!r:.{MAX_ERROR_LENGTH}}\n"
+        )
+        write_text(trial.directory / ERROR, traceback.format_exc() + returned_values)
         cost = time.perf_counter() - start
         return Outcome(error=error_text(error), cost=cost, environment=environment())
 
@@ -127,7 +130,10 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
         weights = weights.state_dict()
     is_dict = isinstance(weights, Mapping) and all(isinstance(t, torch.Tensor) for t in weights.values())
     if not is_dict:
-        raise ValueError(f"{source} returned weights of type {type(weights).__name__}, expected a state_dict")
+        raise ValueError(
+            f"{source} returned weights of type {type(weights).__name__}, expected a state_dict; several"
+            " values are given as one mapping, such as {'accuracy': 71.2, 'loss': 0.3}"
+        )
     tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
     with atomic_write(path) as temporary:
         save_file(tensors, temporary)

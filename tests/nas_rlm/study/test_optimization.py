@@ -101,6 +101,15 @@ def test_failures_are_rows_and_the_study_goes_on(open_study):
     assert not (study.trials[8].directory / ERROR).exists()
 
 
+def test_what_a_training_gave_is_kept_where_its_names_are_wrong(open_study):
+    study = open_study()
+    study.optimize(lambda trial: ({"acc": 71.25}, {"w": torch.ones(2)}), trials=1)
+    (trial,) = study.trials
+    assert trial.state == FAILED and "gave 'acc', expected accuracy" in trial.error
+    assert "The function returned {'acc': 71.25}" in (trial.directory / ERROR).read_text()
+    assert torch.equal(load_file(trial.weights_file)["w"], torch.ones(2))
+
+
 def test_an_evaluation_that_always_fails_ends_the_study(open_study):
     with pytest.raises(RuntimeError, match="the first 10 trials failed, the last one with KeyError: "):
         open_study().optimize(lambda trial: {}["labels"], trials=100)
