@@ -50,8 +50,9 @@ def network(trained=True):
 
 
 def command_line(directory: Path, trial: Trial) -> str:
-    """Return the command that trains the network of a trial again."""
-    return shlex.join(["nas-rlm", "retrain", str(directory), "--trial", str(trial.number)])
+    """Return the command that trains the network of a trial again, with a gap for an unknown function."""
+    function = [] if trial.evaluation else ["--train", "FILE.py:FUNCTION"]
+    return shlex.join(["nas-rlm", "retrain", str(directory), "--trial", str(trial.number), *function])
 
 
 def write_front(directory: Path, trials: Sequence[Trial]) -> None:

@@ -424,7 +424,10 @@ class Study(StudyView):
         found = self._trial(trial)
         function = evaluate or found.evaluation
         if not function:
-            raise ValueError(f"the function of trial {found.number} is not known: give its location")
+            raise ValueError(
+                f"the function of trial {found.number} is not known: give its location, such as"
+                " --train mine.py:train"
+            )
         target = Path(directory or self.directory / "retrained" / f"{found.number:05d}")
         check_new_directory(target)
         loaded = load_evaluation(function) if isinstance(function, str) else function

@@ -2,10 +2,11 @@ import csv
 import runpy
 
 import onnx.reference
+import pytest
 import torch
 from safetensors.torch import load_file
 
-from nas_rlm.study.front_files import with_weights
+from nas_rlm.study.front_files import command_line, with_weights
 from tests.nas_rlm.study.conftest import accuracy
 
 
@@ -57,3 +58,17 @@ def test_weights_of_another_module_are_not_taken(open_study):
     name = next(iter(weights))
     assert with_weights(trial.onnx(), {**weights, name: torch.zeros(3)}) is None
     assert with_weights(trial.onnx(), {"w": torch.zeros(1)}) is None
+
+
+def test_the_command_of_a_trial_without_a_known_function_names_the_option(open_study):
+    study = open_study()
+    study.optimize(accuracy, trials=1)
+    told = study.ask()
+    study.tell(told, 90.0)
+    first = study.trials[0]
+    assert command_line(study.directory, first).endswith("--trial 0")
+    assert command_line(study.directory, told).endswith("--trial 1 --train FILE.py:FUNCTION")
+    with pytest.raises(
+        ValueError, match=r"function of trial 1 is not known: .* such as --train mine\.py:train"
+    ):
+        study.retrain(told)
