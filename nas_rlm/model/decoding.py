@@ -38,6 +38,10 @@ class SurrogateDistribution(Protocol):
     def network_weight(self) -> np.ndarray | None:
         """Factor of the network's log-probabilities of each text, [B]; None for 1."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the network and the temperature do not count."""
+
     def interval_probabilities(self, edges: np.ndarray) -> np.ndarray:
         """Return the probability [B, n, E] of each interval between ascending edges [B, n, E + 1]."""
 
@@ -312,13 +316,13 @@ def _decode_number(
         valid = children[position, state]
         scores = (logits / temperatures).gather(1, valid.clamp(min=0))
         scores = scores.masked_fill(valid < 0, float("-inf"))
-        # The last digit is finer than the resolution of any surrogate.
-        if any(distributions) and position < scheme.length - 1:
+        # The last digit is finer than the resolution of a surrogate that the network refines.
+        is_last = position == scheme.length - 1
+        used = [d if d is not None and (d.is_alone or not is_last) else None for d in distributions]
+        if any(used):
             prefix = torch.cat(digits, 1) if digits else valid[:, :0]
             edges = _tree(scheme).edges(prefix.cpu().numpy(), state.cpu().numpy())
-            log_factors, weights, divisors = (
-                t.to(scores.device) for t in _surrogate_factors(edges, distributions)
-            )
+            log_factors, weights, divisors = (t.to(scores.device) for t in _surrogate_factors(edges, used))
             logs = scores.log_softmax(1).masked_fill(valid < 0, 0.0)
             scores = ((weights * logs + log_factors) / divisors).masked_fill(valid < 0, float("-inf"))
         unread = valid.gather(1, choose(scores.softmax(1)))
@@ -347,7 +351,9 @@ def _surrogate_factors(
         probabilities[:, columns] = distribution.interval_probabilities(by_text[:, columns])
     weights = np.ones((len(by_text), n))
     for k, found in enumerate(distributions):
-        if found is not None and found.network_weight is not None:
+        if found is not None and found.is_alone:
+            weights[:, k] = 0.0
+        elif found is not None and found.network_weight is not None:
             weights[:, k] = found.network_weight
     divisors = np.array([d.temperature if d else 1.0 for d in distributions]) ** weights
     return (

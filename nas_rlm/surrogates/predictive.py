@@ -14,12 +14,15 @@ TAIL_SHARE = 0.1  # share of the distinct values that sets the slope beyond the 
 LINEAR_RANGE = 2.0  # deviations from the median up to which a robust transform is linear
 MAX_EXPONENT = 50.0  # avoids overflow far beyond the observed values
 EPSILON = 1e-6
+MAX_SCORE = 1e6
 # Temperatures for few labels: of network and surrogate combined, whose errors are correlated, and of the
 # network's own logits within that combination.
 DEFAULT_COMBINED_TEMPERATURE = 1.5
 DEFAULT_NETWORK_TEMPERATURE = 6.0
 WITHOUT_NETWORK = 1e6  # network temperature where the surrogate alone predicts
-UNIFORM_SHARE = 1e-3  # share of each digit's probability that is spread evenly, so that none is 0
+# Share of each digit's probability that is spread evenly, so that none is 0: of a surrogate that the network
+# refines, and of one that predicts alone, whose samples would have outliers of any size.
+UNIFORM_SHARE, UNIFORM_SHARE_ALONE = 1e-3, 1e-12
 
 
 class ScoreTransform(Protocol):
@@ -57,6 +60,7 @@ class PredictiveDistribution:
             None if the surrogate does not know.
         network_weight: factor of the network's log-probabilities for each row, between 0 and 1, float64 [N];
             where it is 0, the temperature does not count either. None for 1.
+        is_alone: whether the network does not count at all, see `WITHOUT_NETWORK`.
     """
 
     transform: ScoreTransform
@@ -65,6 +69,7 @@ class PredictiveDistribution:
     temperature: float = 1.0
     novelty: np.ndarray | None = None
     network_weight: np.ndarray | None = None
+    is_alone: bool = False
 
     @property
     def median(self) -> np.ndarray:
@@ -92,7 +97,7 @@ class PredictiveDistribution:
         import torch
         from torch.special import log_ndtr  # scipy has it too, but is slow to import
 
-        scores = self.transform.forward(edges) - self.mean[:, None, None]
+        scores = self._edge_scores(edges) - self.mean[:, None, None]
         z = torch.from_numpy(scores / np.maximum(self.std, EPSILON)[:, None, None])
         # Above the mean, upper tails lose fewer digits in the difference than lower ones.
         above = z[..., :-1] > 0
@@ -100,10 +105,19 @@ class PredictiveDistribution:
         large = log_ndtr(torch.where(above, -z[..., :-1], z[..., 1:]))
         logs = large + (-torch.expm1((small - large).clamp(max=0))).log()
         probabilities = logs.softmax(-1).nan_to_num(0.0)  # NaN where all intervals are empty
-        smoothed: np.ndarray = (
-            (1 - UNIFORM_SHARE) * probabilities + UNIFORM_SHARE / probabilities.shape[-1]
-        ).numpy()
+        share = UNIFORM_SHARE_ALONE if self.is_alone else UNIFORM_SHARE
+        smoothed: np.ndarray = ((1 - share) * probabilities + share / probabilities.shape[-1]).numpy()
         return smoothed
+
+    def _edge_scores(self, edges: np.ndarray) -> np.ndarray:
+        """Return the scores of edges; all scores beyond the bounds of the values belong to the bounds."""
+        scores = self.transform.forward(edges)
+        if not self.is_alone:
+            return scores
+        with np.errstate(over="ignore"):  # of values that have no bound
+            low, high = self.transform.inverse(np.array([-MAX_SCORE, MAX_SCORE]))
+        bounded: np.ndarray = np.where(edges <= low, -MAX_SCORE, np.where(edges >= high, MAX_SCORE, scores))
+        return bounded
 
 
 class LogTransform:

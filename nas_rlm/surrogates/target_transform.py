@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.surrogates.predictive import NormalScoreTransform, normal_quantiles
+from nas_rlm.surrogates.predictive import MAX_SCORE, NormalScoreTransform, normal_quantiles
 
 LINEAR, LOGARITHMIC, RANKS = "linear", "logarithmic", "ranks"
 SCALES = (LINEAR, LOGARITHMIC, RANKS)
 MAX_QUANTILES = 1000  # of the values, that are saved
 SMALL_QUANTILE = 0.1  # of the magnitudes, below which a logarithmic scale is linear
-MAX_SCORE = 1e6
 
 
 class TargetTransform:

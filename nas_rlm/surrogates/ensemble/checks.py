@@ -86,7 +86,7 @@ def check_surrogates(selection: SurrogateSelection, space: str, objectives: Sequ
         if name not in known and found and min(found.values()) >= WITHOUT_NETWORK:
             raise ValueError(
                 f"{name} cannot be predicted for {space or 'networks without a space'}: the model"
-                f" learnt it for {', '.join(sorted(found))} alone"
+                f" learnt it for {', '.join(sorted(filter(None, found))) or 'other texts'} alone"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from nas_rlm.surrogates.device_transfer import without_known_devices
 from nas_rlm.surrogates.ensemble.query import TextQuery
 from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
-from nas_rlm.surrogates.predictive import PredictiveDistribution
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK, PredictiveDistribution
 from nas_rlm.surrogates.registry import (
     AnySurrogate,
     novelties,
@@ -65,6 +66,19 @@ class TextDistributions:
             self._genome_by_text,
             self._training_batch,
         )
+
+
+def marked_as_alone(distributions: Distributions, temperatures: Sequence[float]) -> Distributions:
+    """Return distributions of which those of surrogates that predict alone are marked.
+
+    Args:
+        distributions: predictive distributions of the surrogates of K objectives.
+        temperatures: K divisors of the network's logits.
+    """
+    return [
+        replace(found, is_alone=True) if found is not None and temperature >= WITHOUT_NETWORK else found
+        for found, temperature in zip(distributions, temperatures, strict=True)
+    ]
 
 
 class ConditionalSurrogates:

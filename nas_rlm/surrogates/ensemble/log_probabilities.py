@@ -9,7 +9,7 @@ import numpy as np
 from nas_rlm.model import decoding
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
-from nas_rlm.surrogates.ensemble.distributions import TextDistributions
+from nas_rlm.surrogates.ensemble.distributions import TextDistributions, marked_as_alone
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
 from search_spaces.wording import counted
 
@@ -61,7 +61,7 @@ def log_probabilities(
 
     def decode(memory: Memory, batch: list[str]) -> np.ndarray:
         padded = np.array([numbers_of[t] + [np.nan] * (width - len(numbers_of[t])) for t in batch])
-        (found,) = distributions.predict(batch, [objective])
+        (found,) = marked_as_alone(distributions.predict(batch, [objective]), [temperature])
         return decoding.log_probability(model.network, memory, objective, padded, temperature, found)
 
     logs = model.decode_texts(texts, decode, (width,), DEFAULT_BATCH_SIZE, progress=False)

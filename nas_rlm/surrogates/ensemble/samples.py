@@ -11,7 +11,7 @@ from nas_rlm.data.objective_kinds import is_of_training
 from nas_rlm.model import conditioning, decoding
 from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
-from nas_rlm.surrogates.ensemble.distributions import TextDistributions
+from nas_rlm.surrogates.ensemble.distributions import TextDistributions, marked_as_alone
 from nas_rlm.surrogates.ensemble.query import TextQuery
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
 from nas_rlm.surrogates.registry import novelties
@@ -60,7 +60,7 @@ def draw_samples(
     temperatures = model.network_temperatures(query.space, objectives)
 
     def decode(memory: Memory, batch: list[str]) -> np.ndarray:
-        found = distributions.predict(batch, objectives)
+        found = marked_as_alone(distributions.predict(batch, objectives), temperatures)
         arguments = model.network, memory, objectives, num_samples, generator
         if query.given:
             samples = conditioning.sample(*arguments, distributions.given(batch), temperatures, found)

@@ -80,7 +80,7 @@ class TwoTexts:
 
     scales = 3.0, 700.0
     temperature = 1.0
-    network_weight = None
+    network_weight, is_alone = None, False
 
     def interval_probabilities(self, edges):
         return np.stack([self.of_text(k, edges[k]) for k in range(2)])
@@ -113,7 +113,7 @@ class NearFive:
     """
 
     def __init__(self, temperature):
-        self.temperature, self.network_weight = temperature, None
+        self.temperature, self.network_weight, self.is_alone = temperature, None, False
 
     def interval_probabilities(self, edges):
         return np.diff(expit(4 * (edges - 5))) + 1e-9

@@ -109,6 +109,32 @@ def test_the_log_probability_is_highest_at_the_true_value(trained):
         trained.log_prob(TEXTS[0], "red")
 
 
+@pytest.mark.filterwarnings("ignore:.*too few to hold any out")
+@pytest.mark.parametrize(
+    "values",
+    [
+        VALUES,
+        -1e5 * VALUES,
+        np.where(X > 0.7, VALUES, 0.0),
+        np.where(X > 0.8, np.inf, VALUES),
+        np.full(len(X), 7.25),
+        10 ** (600 * X - 300),
+    ],
+)
+def test_samples_and_log_probabilities_of_a_surrogate_alone_are_those_of_its_quantiles(values):
+    rlm, levels = RLM.fit(TEXTS[:50], values[:50], **QUICK), (0.1, 0.5, 0.9)
+    for text, quantiles in zip(TEXTS[:3], rlm.predict_text(TEXTS[:3], quantiles=levels)[:, 0], strict=True):
+        drawn = rlm.sample_text([text], num_samples=2000)[0, :, 0]
+        rounded = np.float64([float(f"{q:.3e}") for q in quantiles])  # as samples are
+        for level, quantile in zip(levels, rounded, strict=True):
+            assert (drawn < quantile).mean() - 0.03 < level < (drawn <= quantile).mean() + 0.03
+        assert values.min() >= 0 or (drawn < 0).all()
+        assert (drawn >= min(0, values.min() * 2)).all()  # none is of another magnitude
+        for value in np.unique(rounded):
+            share = (drawn == value).mean()
+            assert math.exp(rlm.log_prob(text, value)) == pytest.approx(share, abs=0.05)
+
+
 def test_the_network_is_trained_with_callbacks_and_stops_early():
     reports = []
     RLM.fit(
