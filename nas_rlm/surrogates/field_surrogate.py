@@ -1,9 +1,10 @@
-"""Surrogates of any texts: Gaussian processes on fields of texts and on n-grams.
+"""Surrogates of any texts: Gaussian processes on fields, n-grams and counts of texts.
 
 A Gaussian process reads the numbers and words of a text by the words before them, see
 `nas_rlm.surrogates.text_fields`, with an inverse length scale for each number, so that it finds the few
-fields that matter. One more feature is what a ridge regression on n-grams predicts for a text from the
-others, which carries texts without fields, such as sentences and sequences.
+fields that matter. Two more features are what ridge regressions on n-grams and on counts of characters and
+words predict for a text from the others, which carry texts without fields, such as sentences, sequences and
+formulas.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
+from nas_rlm.surrogates.count_regression import CountRegression
 from nas_rlm.surrogates.gaussian_process import (
     GaussianProcess,
     compute_alpha,
@@ -25,7 +27,7 @@ from nas_rlm.surrogates.gaussian_process import (
     leave_one_out,
     leave_one_out_posterior,
 )
-from nas_rlm.surrogates.ngrams import NgramSurrogate
+from nas_rlm.surrogates.ngrams import NgramSurrogate, ngram_counts
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     EPSILON,
@@ -56,10 +58,12 @@ class TextFeatures:
     Args:
         fields: standardised fields, float64 [N, D].
         ngrams: n-gram features, sparse [N, B].
+        counts: standardised counts, float64 [N, F].
     """
 
     fields: np.ndarray
     ngrams: csr_matrix
+    counts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,10 @@ class FittedTarget:
 
     Args:
         transform: transform between values and scores.
-        features: features of the M labelled texts, float64 [M, D + 1]: fields, and what n-grams predict.
+        features: features of the M labelled texts, float64 [M, D + 2]: fields, and what n-grams and counts
+            predict.
         scores: scores of their labels, float64 [M].
-        hyperparameters: see `nas_rlm.surrogates.gaussian_process`, float64 [D + 2].
+        hyperparameters: see `nas_rlm.surrogates.gaussian_process`, float64 [D + 3].
         alpha: as for the hyperparameters, float64 [M].
         width: factor of the standard deviations, which calibrates intervals.
     """
@@ -87,7 +92,7 @@ class FittedTarget:
         """Fit a Gaussian process to M labels, float64 [M], on the scale whose left-out labels it ranks best.
 
         Args:
-            features: features of the M texts in random order, float64 [M, D + 1].
+            features: features of the M texts in random order, float64 [M, D + 2].
             group_sizes: number of features in each group that shares a length scale.
             values: the labels; infinite ones are the largest or smallest.
         """
@@ -160,7 +165,7 @@ def _choose_transform(features: Tensor, group_sizes: Sequence[int], values: np.n
 
 @dataclass(frozen=True)
 class FieldSurrogate:
-    """Gaussian processes on fields and n-grams of texts, one for each objective.
+    """Gaussian processes on fields, n-grams and counts of texts, one for each objective.
 
     Examples:
         >>> import numpy as np
@@ -173,6 +178,7 @@ class FieldSurrogate:
     Args:
         fields: fields of the texts.
         ngrams: n-gram ridge regressions of the scores.
+        counts: ridge regressions of the scores on counts.
         targets: the fitted Gaussian process of each objective.
         temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
         network_temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
@@ -180,6 +186,7 @@ class FieldSurrogate:
 
     fields: TextFields
     ngrams: NgramSurrogate
+    counts: CountRegression
     targets: Mapping[str, FittedTarget]
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
@@ -217,22 +224,26 @@ class FieldSurrogate:
             name: TargetTransform(column[used], RANKS).label_scores(column[used])
             for name, column in values.items()
         }
-        of_characters = _prefers_characters(used_texts, scores)
-        ngrams = NgramSurrogate.fit(used_texts, scores, of_characters=of_characters)
-        left_out = _left_out_predictions(used_texts, scores, of_characters)
+        of_characters, known_counts = _choose_ngrams(used_texts, scores)
+        ngrams = NgramSurrogate.fit(used_texts, scores, of_characters=of_characters, counts=known_counts)
+        left_out = _left_out_predictions(used_texts, scores, of_characters, known_counts)
+        counts, left_out_counts = CountRegression.fit(used_texts, scores)
         columns = fields.transform(used_texts)
         targets = {}
         for name, rows in drawn.items():
             positions = np.searchsorted(used, rows)
-            features = np.column_stack([columns[positions], left_out[name][positions]])
+            predicted = left_out[name][positions], left_out_counts[name][positions]
+            features = np.column_stack([columns[positions], *predicted])
             targets[name] = FittedTarget.fit(
-                torch.from_numpy(features), [*fields.group_sizes, 1], values[name][rows]
+                torch.from_numpy(features), [*fields.group_sizes, 1, 1], values[name][rows]
             )
-        return cls(fields, ngrams, targets)
+        return cls(fields, ngrams, counts, targets)
 
     def transform(self, texts: Sequence[str]) -> TextFeatures:
         """Return the features of N texts."""
-        return TextFeatures(self.fields.transform(texts), self.ngrams.transform(texts))
+        return TextFeatures(
+            self.fields.transform(texts), self.ngrams.transform(texts), self.counts.counts(texts)
+        )
 
     def predict(self, features: TextFeatures, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N texts.
@@ -243,7 +254,9 @@ class FieldSurrogate:
         """
         target = self.targets[objective]
         by_ngrams = self.ngrams.predict(features.ngrams, objective).mean
-        means, stds = target.posterior(torch.from_numpy(np.column_stack([features.fields, by_ngrams])))
+        by_counts = self.counts.predict(features.counts, objective)
+        columns = np.column_stack([features.fields, by_ngrams, by_counts])
+        means, stds = target.posterior(torch.from_numpy(columns))
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(target.transform, means, stds, temperature)
 
@@ -257,12 +270,13 @@ class FieldSurrogate:
     def without(self, objectives: Sequence[str]) -> FieldSurrogate | None:
         """Return a copy without the given objectives, or None if no objective is left."""
         targets = {name: target for name, target in self.targets.items() if name not in objectives}
-        ngrams = self.ngrams.without(objectives)
-        return replace(self, targets=targets, ngrams=ngrams) if targets and ngrams else None
+        ngrams, counts = self.ngrams.without(objectives), self.counts.without(objectives)
+        return replace(self, targets=targets, ngrams=ngrams, counts=counts) if targets and ngrams else None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
         tensors = {f"ngrams.{name}": tensor for name, tensor in self.ngrams.tensors().items()}
+        tensors |= {f"counts.{name}": tensor for name, tensor in self.counts.tensors().items()}
         for k, target in enumerate(self.targets.values()):
             tensors[f"finite{k}"] = torch.from_numpy(target.transform.finite)
             for name in ("features", "scores", "hyperparameters", "alpha"):
@@ -276,6 +290,7 @@ class FieldSurrogate:
             "objectives": self.objectives,
             "fields": self.fields.description(),
             "ngrams": self.ngrams.description(),
+            "counts": self.counts.description(),
             "targets": {
                 name: {**target.transform.description(), "width": target.width}
                 for name, target in self.targets.items()
@@ -291,15 +306,19 @@ class FieldSurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
+        if "counts" not in description:
+            raise ValueError("the surrogate of texts is that of an earlier version: fit the model again")
         fields = TextFields.from_description(description["fields"])
+        counts = CountRegression.from_saved(tensors_with_prefix(tensors, "counts."), description["counts"])
         ngrams = NgramSurrogate.from_saved(tensors_with_prefix(tensors, "ngrams."), description["ngrams"])
         names = tuple(map(str, description["objectives"]))
-        if names != ngrams.objectives:
-            raise ValueError(f"the n-grams are of {ngrams.objectives}: expected {names}")
+        for kind, known in (("n-grams", ngrams.objectives), ("counts", tuple(counts.weights))):
+            if names != known:
+                raise ValueError(f"the {kind} are of {known}: expected {names}")
         targets = {}
         for k, name in enumerate(names):
             saved, count = description["targets"][name], len(tensors.get(f"scores{k}", ()))
-            width = len(fields.means) + 1
+            width = len(fields.means) + 2
             shapes = {
                 "features": (count, width),
                 "scores": (count,),
@@ -324,22 +343,26 @@ class FieldSurrogate:
         )
         if not all(0 < t < np.inf for t in (*temperatures.values(), *network.values())):
             raise ValueError("a temperature is not above 0")
-        return cls(fields, ngrams, targets, temperatures, network)
+        return cls(fields, ngrams, counts, targets, temperatures, network)
 
 
-def _prefers_characters(texts: Sequence[str], scores: Mapping[str, np.ndarray]) -> bool:
-    """Return whether n-grams of characters have smaller errors in cross-validation than those of tokens."""
+def _choose_ngrams(texts: Sequence[str], scores: Mapping[str, np.ndarray]) -> tuple[bool, csr_matrix]:
+    """Return whether n-grams of characters have smaller errors than those of tokens, and their counts."""
     part = slice(MAX_SCALE_TEXTS)
     known = {name: column[part] for name, column in scores.items() if np.isfinite(column[part]).any()}
-    errors = [
-        sum(NgramSurrogate.fit(texts[part], known, of_characters=kind).residual_stds.values())
-        for kind in (False, True)
-    ]
-    return errors[1] < errors[0]
+    counts = [ngram_counts(texts, of_characters) for of_characters in (False, True)]
+    errors = []
+    for of_characters in (False, True):
+        ngrams = NgramSurrogate.fit(
+            texts[part], known, of_characters=of_characters, counts=counts[of_characters][part]
+        )
+        errors.append(sum(ngrams.residual_stds.values()))
+    chosen = errors[1] < errors[0]
+    return chosen, counts[chosen]
 
 
 def _left_out_predictions(
-    texts: Sequence[str], scores: Mapping[str, np.ndarray], of_characters: bool
+    texts: Sequence[str], scores: Mapping[str, np.ndarray], of_characters: bool, counts: csr_matrix
 ) -> dict[str, np.ndarray]:
     """Return what n-grams predict for each text from the texts of other folds, float64 [M]."""
     folds = np.array([crc32(text.encode(errors="surrogatepass")) % NUM_FOLDS for text in texts])
@@ -349,8 +372,10 @@ def _left_out_predictions(
         known = {name: s[others] for name, s in scores.items() if np.isfinite(s[others]).any()}
         if not known:
             continue
-        ngrams = NgramSurrogate.fit([texts[i] for i in others], known, of_characters=of_characters)
-        features = ngrams.transform([texts[i] for i in inside])
+        ngrams = NgramSurrogate.fit(
+            [texts[i] for i in others], known, of_characters=of_characters, counts=counts[others]
+        )
+        features = ngrams.transform([texts[i] for i in inside], counts[inside])
         for name in known:
             predictions[name][inside] = ngrams.predict(features, name).mean
     return predictions

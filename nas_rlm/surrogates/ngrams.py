@@ -83,6 +83,7 @@ class NgramSurrogate:
         values: Mapping[str, np.ndarray],
         groups: Sequence[str] = (),
         of_characters: bool = False,
+        counts: csr_matrix | None = None,
     ) -> NgramSurrogate:
         """Fit a surrogate to measured programs, at most `MAX_PROGRAMS` for each objective.
 
@@ -92,6 +93,7 @@ class NgramSurrogate:
             groups: names of the problems that the M programs solve; cross-validation then keeps programs for
                 one problem in one fold. By default only equal programs share a fold.
             of_characters: whether n-grams are of characters.
+            counts: `ngram_counts` of the programs, where they are known already.
         """
         drawn = {
             name: np.random.default_rng(0).permutation(np.flatnonzero(np.isfinite(measured)))[:MAX_PROGRAMS]
@@ -99,7 +101,8 @@ class NgramSurrogate:
         }
         used = np.unique(np.concatenate([*drawn.values()]))
         used_programs = [programs[i] for i in used]
-        counts, sizes = ngram_counts(used_programs, of_characters), log_sizes(used_programs)
+        counts = ngram_counts(used_programs, of_characters) if counts is None else counts[used]
+        sizes = log_sizes(used_programs)
         scaling = (float(sizes.mean()), float(sizes.std()) or 1.0)
         idf = inverse_document_frequency(counts)
         unfitted = cls(tuple(values), idf, scaling, {}, {}, {}, of_characters=of_characters)
@@ -125,9 +128,15 @@ class NgramSurrogate:
             for name, values in self.label_quantiles.items()
         }
 
-    def transform(self, programs: Sequence[str]) -> csr_matrix:
-        """Return the features of N programs, sparse [N, NUM_FEATURES]."""
-        return self._features(ngram_counts(programs, self.of_characters), log_sizes(programs))
+    def transform(self, programs: Sequence[str], counts: csr_matrix | None = None) -> csr_matrix:
+        """Return the features of N programs, sparse [N, NUM_FEATURES].
+
+        Args:
+            programs: sources of the programs.
+            counts: their `ngram_counts`, where they are known already.
+        """
+        found = ngram_counts(programs, self.of_characters) if counts is None else counts
+        return self._features(found, log_sizes(programs))
 
     def predict(self, features: csr_matrix, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N programs.

@@ -2,7 +2,8 @@
 
 A field is what aligns the texts of a table: in `{"lr": 0.1, "act": "relu"}` the number 0.1 belongs to the
 field `lr`, and `relu` follows `act`. The same holds for `lr=0.1 act=relu` and `--lr 0.1 --act relu`, so that
-no format is assumed.
+no format is assumed. Numbers within words, as in `63ms` and `resnet50_w2`, belong to the letters before them,
+or to the word before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-_TOKEN = re.compile(r"(?<![\w.])([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)|(\w+)")
+_TOKEN = re.compile(r"(?<![\w.])([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?!\d)|(\w+)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)|([^\W\d_]+)")  # of a word with digits, such as 63ms or resnet50_w2
 LENGTH = "length"  # name of the column of the length of a text in characters
 MAX_TOKENS = 2000  # of a text that are read
 MAX_NUMBER_FIELDS, MAX_WORD_FIELDS = 64, 200
@@ -126,6 +128,15 @@ def _parse(text: str) -> tuple[dict[str, float], set[str]]:
         words.add(word)
         if previous:
             words.add(f"{previous}\0{word}")
+        within = key
+        for part in _PART.finditer(word) if any(map(str.isdigit, word)) else ():
+            digits, letters = part.groups()
+            if letters is not None:
+                within = letters
+                words.add(letters)
+            else:
+                numbers[f"{within}#{counts[within]}"] = float(digits)
+                counts[within] += 1
         key = previous = word
     return numbers, words
 

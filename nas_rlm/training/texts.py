@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -170,11 +171,12 @@ def fit_texts(
     if not len(validation):
         distinct = len(set(data.texts))
         notes.append(
-            f"{distinct:,} distinct texts are too few to hold any out (at least {MIN_SPLIT_ROWS}): intervals"
-            " are uncalibrated"
+            f"{counted(distinct, 'distinct text is', 'distinct texts are')} too few to hold any out (at least"
+            f" {MIN_SPLIT_ROWS}): intervals are uncalibrated"
         )
         warnings.warn(notes[-1], stacklevel=4)
-    with truncation_reported(untrained, data.texts):
+    is_trained = settings.source != SURROGATE
+    with truncation_reported(untrained, data.texts) if is_trained else nullcontext():
         first = _fit_part(untrained, train, validation, recipe, settings, on_epoch)
         metrics: Mapping[str, Mapping[str, HoldoutMetrics]] = {}
         if len(holdout):

@@ -7,7 +7,7 @@ from nas_rlm.metrics import coverage, spearman
 from nas_rlm.surrogates.field_surrogate import FieldSurrogate
 from nas_rlm.surrogates.registry import from_saved
 
-RNG = np.random.default_rng(0)
+RNG, OTHER_RNG = np.random.default_rng(0), np.random.default_rng(2)
 WORDS = [f"word{i}" for i in range(30)]
 
 
@@ -31,11 +31,27 @@ def configurations(count):
     return texts, np.sin(4 * x[:, 0]) + 2 * x[:, 1] * (kinds == "red")
 
 
+def formulas(count):
+    atoms = OTHER_RNG.integers(1, 15, (count, 3))
+    texts = ["".join(f"{e}{n}" for e, n in zip("CHO", row, strict=True)) for row in atoms]
+    return texts, atoms @ np.array([12.0, 1.0, 16.0])
+
+
+def symbols(count):
+    texts = ["".join(OTHER_RNG.choice(list("😀😡🔥❄🎉"), OTHER_RNG.integers(1, 15))) for _ in range(count)]
+    return texts, np.array([t.count("😀") - 1.5 * t.count("😡") + 0.5 * t.count("🔥") for t in texts])
+
+
 def fitted(texts, values):
     return FieldSurrogate.fit(texts, {"y": values})
 
 
-@pytest.mark.parametrize(("task", "least"), [(sentences, 0.8), (sequences, 0.6), (configurations, 0.95)])
+@pytest.mark.parametrize(
+    ("task", "least"),
+    [
+        *[(sentences, 0.8), (sequences, 0.6), (configurations, 0.95), (formulas, 0.98), (symbols, 0.97)],
+    ],
+)
 def test_left_out_texts_are_ranked_and_covered(task, least):
     texts, values = task(220)
     surrogate = fitted(texts[:120], values[:120])
@@ -78,6 +94,16 @@ def test_a_restored_surrogate_predicts_the_same():
     for key in ("scores0", "finite1"):
         with pytest.raises((ValueError, KeyError), match=key):
             from_saved({k: v for k, v in tensors.items() if k != key}, description)
+    with pytest.raises(ValueError, match="means"):
+        from_saved({k: v for k, v in tensors.items() if k != "counts.means"}, description)
+
+
+def test_a_surrogate_of_an_earlier_version_is_refused():
+    surrogate = fitted(*configurations(30))
+    description = surrogate.description()
+    del description["counts"]
+    with pytest.raises(ValueError, match="that of an earlier version: fit the model again"):
+        from_saved(surrogate.tensors(), description)
 
 
 def test_too_few_labels_are_refused():

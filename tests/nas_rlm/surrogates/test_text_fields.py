@@ -26,6 +26,14 @@ def test_a_number_belongs_to_the_word_before_it_in_any_format(form):
     assert {word.split("\0")[-1] for word in fields.words} <= {"a", "b", "size"}
 
 
+def test_numbers_within_words_belong_to_the_letters_before_them():
+    texts = [f"gpu=a{i % 3} batch{i} step {i / 2}ms mem={i}MiB resnet{i}_w{2 * i}" for i in range(20)]
+    fields = TextFields.fit(texts)
+    assert {"a#0", "batch#0", "step#0", "mem#0", "resnet#0", "w#0"} <= set(fields.numbers)
+    column = fields.transform(texts)[:, fields.numbers.index("step#0")]
+    np.testing.assert_allclose(np.corrcoef(column, range(20))[0, 1], 1)
+
+
 def test_numbers_of_a_list_are_different_fields():
     fields = TextFields.fit([f"x = [{a}, {2 * a}]" for a in range(20)])
     assert {"x#0", "x#1"} <= set(fields.numbers)
