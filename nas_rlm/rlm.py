@@ -159,6 +159,10 @@ class RLM(Ensemble):
         name = FAILURE_PREFIX + objective if objective else next(iter(known), "")
         if name not in known:
             targets = [k.removeprefix(FAILURE_PREFIX) for k in known]
+            if not targets:
+                raise ValueError(
+                    "the model has learnt no failures: expected one that was fitted to words such as failed"
+                )
             raise ValueError(
                 f"the model has learnt no failures of {objective!r}; {suggest(objective, targets)}"
             )

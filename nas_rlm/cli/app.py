@@ -203,7 +203,7 @@ def check_model(
         model: directory or name of the model.
         objectives: objectives that it is to predict.
         others: objectives that need no model, such as those of user functions.
-        for_programs: whether programs are predicted, which have no costs that are computed.
+        for_programs: whether programs or texts are predicted, which have no costs that are computed.
 
     Raises:
         FileNotFoundError: there is no such model.

@@ -101,13 +101,16 @@ def fit(
 
 def _lines(report: FitReport) -> Iterator[str]:
     """Yield the lines that describe a fit: for each target its labels, and a table of metrics."""
+    from nas_rlm.data.text_data import FAILURE_PREFIX
     from nas_rlm.training.text_report import METHODS
 
     titles = ("Spearman", "Kendall", "MAE", "MAPE %", "coverage")
     for name, count in report.labels.items():
-        missing = report.rows - count
+        failed = report.labels.get(FAILURE_PREFIX + name, count) - count
+        missing = report.rows - count - failed
+        others = [f", {n:,} {kind}" for n, kind in ((failed, "failed"), (missing, "missing")) if n]
         yield (
-            f"{name}: {counted(count, 'value')}{f', {missing:,} missing' if missing else ''}; predicted by"
+            f"{name}: {counted(count, 'value')}{''.join(others)}; predicted by"
             f" {_described(report.sources[name])}"
         )
         metrics = report.metrics.get(name, {})

@@ -78,11 +78,26 @@ class Inputs:
             files = ", ".join(map(str, self.files))
             inputs = f"{files} and --archs {self.archs}" if files else "nothing to read"
             raise ValueError(
-                f"{inputs}: give either ONNX files, or both --space and --archs (and write lists as a,b)"
+                f"{inputs}: give either ONNX files or programs, or both --space and --archs, or both --texts"
+                " and --model (and write lists as a,b)"
             )
+        self._check_kinds_of_files()
         paths = (*self.files, *filter(None, (self.archs, self.given_data, self.texts)))
         if out and any(path.exists() and out.exists() and path.samefile(out) for path in paths):
             raise ValueError(f"--out {str(out)!r} is one of the files to read: choose another")
+
+    def _check_kinds_of_files(self) -> None:
+        """Refuse directories and tables."""
+        from nas_rlm.data.text_files import SUFFIXES
+
+        for file in self.files:
+            if file.is_dir():
+                raise ValueError(f"{file} is a directory: expected ONNX files or programs, such as {file}/*")
+            if file.suffix.lower() in SUFFIXES:
+                raise ValueError(
+                    f"{file} is a table: expected ONNX files or programs, or --texts {file} for a model that"
+                    " fit wrote"
+                )
 
     def _check_texts(self) -> None:
         """Refuse what does not go with texts."""
@@ -211,7 +226,7 @@ def _predict_texts(
     from nas_rlm.cli.fit import REPORT_FILE
     from nas_rlm.data.text_files import read_text_file
 
-    check_model(inputs.model, objectives)
+    check_model(inputs.model, objectives, for_programs=True)
     report = Path(inputs.model) / REPORT_FILE
     known = json.loads(read_text(report, "the report of fit")) if report.is_file() else {}
     text = inputs.text or known.get("text", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,7 +90,7 @@ def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ())
         numbers, has_failed = _read_cells(name, cells)
         count = int((~np.isnan(numbers)).sum())
         if count < MIN_ROWS:
-            distinct = list(dict.fromkeys(map(_shown, cells)))[:3]
+            distinct = list(dict.fromkeys(map(shown, cells)))[:3]
             raise ValueError(
                 f"{count} of {counted(len(cells), 'value')} of {name!r}"
                 f" {'is a number' if count == 1 else 'are numbers'}, such as {', '.join(distinct)}:"
@@ -104,6 +105,12 @@ def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ())
     return TextData(checked_texts, found).select(rows)
 
 
+def shown(value: object) -> str:
+    """Return the repr of a value for an error message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
+
+
 def _check_texts(texts: Iterable[str]) -> list[str]:
     """Return texts as a list of strings."""
     checked = as_strings(texts, "texts")
@@ -116,7 +123,7 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
     """Return the values of each target, each as a list of N cells."""
     is_frame = isinstance(values, Mapping) or hasattr(values, "columns")
     if isinstance(values, str | bytes) or not (is_frame or isinstance(values, Iterable)):
-        raise ValueError(f"values is {_shown(values)}: expected a list of numbers, or one list for each name")
+        raise ValueError(f"values is {shown(values)}: expected a list of numbers, or one list for each name")
     if isinstance(objectives, str):
         raise ValueError(f"objectives is the string {objectives!r}: expected a list of names")
     names = list(objectives)
@@ -124,11 +131,18 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
         check_objective_names(names)
     if is_frame:
         keys = list(values.columns if hasattr(values, "columns") else values)
+        if repeated := next((key for key in keys if keys.count(key) > 1), None):
+            raise ValueError(f"values has two columns {repeated!r}: expected different names")
         if missing := [name for name in names if name not in keys]:
             raise ValueError(f"values has no {missing[0]!r}: expected one of {', '.join(map(repr, keys))}")
-        columns = {name: as_list(values[name], f"values of {name!r}") for name in names or keys}
+        columns = {
+            str(name) if isinstance(name, int | np.integer) else name: as_list(
+                values[name], f"values of {name!r}"
+            )
+            for name in names or keys
+        }
     else:
-        rows = [row.tolist() if isinstance(row, np.ndarray) else row for row in values]
+        rows = [row.tolist() if hasattr(row, "tolist") else row for row in values]
         has_rows = any(isinstance(row, list | tuple) for row in rows)
         if not has_rows:
             rows = [[row] for row in rows]
@@ -138,7 +152,7 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
         for i, row in enumerate(rows):
             if not isinstance(row, list | tuple) or len(row) != len(names):
                 raise ValueError(
-                    f"row {i} of values is {_shown(row)}: expected {counted(len(names), 'value')}, of"
+                    f"row {i} of values is {shown(row)}: expected {counted(len(names), 'value')}, of"
                     f" {', '.join(names)}"
                 )
         columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
@@ -159,10 +173,7 @@ def _read_cells(name: str, cells: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
     for i, cell in enumerate(cells):
         number = read_value(cell)
         if number is None:
-            raise ValueError(
-                f"value {i} of {name!r} is {_shown(cell)}: expected a number, nothing, or a word such as NA"
-                f" or {FAILURES[0]}"
-            )
+            raise ValueError(f"value {i} of {name!r} is {shown(cell)}: expected {expected_cell(cell)}")
         has_failed[i] = number is FAILED
         numbers[i] = math.nan if number is FAILED else number
     return numbers, has_failed
@@ -198,6 +209,28 @@ def read_value(cell: Any) -> float | None:
         return math.nan if type(cell).__name__ in ("NAType", "NaTType") else None
 
 
+def expected_cell(cell: Any) -> str:
+    """Return what would be right instead of a cell that is no value, for an error message.
+
+    Examples:
+        >>> expected_cell("3,911"), expected_cell("12 ms")
+        ('a number with a decimal point and without separators of thousands', 'a number alone, such as 12')
+
+    Args:
+        cell: the cell.
+    """
+    word = cell.strip() if isinstance(cell, str) else ""
+    if re.fullmatch(r"[+-]?\d[\d.,' ]*", word):
+        return "a number with a decimal point and without separators of thousands"
+    if found := re.fullmatch(
+        r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*[^\W\d]+(?:/\w+)?|([+-]?\d+(?:\.\d+)?)\s*%", word
+    ):
+        return f"a number alone, such as {found[1] or found[2]}"
+    if failure := next((name for name in FAILURES if word.lower().startswith(name)), ""):
+        return f"the word {failure} alone"
+    return f"a number, nothing, or a word such as NA or {FAILURES[0]}"
+
+
 def _read_word(word: str) -> float | None:
     """Return the number in a word of lower case, see `read_value`."""
     if word in MISSING:
@@ -212,9 +245,3 @@ def _read_word(word: str) -> float | None:
         return None
     is_too_large = math.isinf(number) and "inf" not in word
     return None if is_too_large or "_" in word else number
-
-
-def _shown(value: object) -> str:
-    """Return the repr of a value for an error message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.importers.csv_columns import read_lines
-from nas_rlm.data.text_data import BOOLEANS, MISSING, read_value
+from nas_rlm.data.text_data import BOOLEANS, MISSING, expected_cell, read_value, shown
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
@@ -62,11 +62,12 @@ def read_text_file(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is of another kind, cannot be read, or lacks a column.
+        ValueError: the file is of another kind, cannot be read, or lacks a column, or a target's cell has no
+            value.
     """
     path = Path(path)
     records = _read_records(path)
-    known = list(dict.fromkeys(name for record in records for name in record))
+    known = list(dict.fromkeys(name for record in records.values() for name in record))
     for name in (*filter(None, [text]), *targets, *columns):
         if name not in known:
             raise ValueError(f"{str(path)!r} has no column {name!r}; {suggest(name, known)}")
@@ -76,7 +77,9 @@ def read_text_file(
     if not used:
         raise ValueError(f"{str(path)!r} has only the columns {', '.join(known)}: expected one with texts")
     notes = []
-    kept = [record for record in records if not text or record.get(text) is not None]
+    for place, record in records.items():
+        _check_cells(f"{str(path)!r} {place}", record, targets)
+    kept = [record for record in records.values() if not text or record.get(text) is not None]
     if len(kept) < len(records):
         notes.append(f"left out: {counted(len(records) - len(kept), 'row has', 'rows have')} no {text}")
     if unused := [name for name in known if name not in (*used, *targets)]:
@@ -87,36 +90,53 @@ def read_text_file(
 
 def numeric_columns(path: str | os.PathLike[str]) -> list[str]:
     """Return the columns of a file whose first cells are numbers, which may be targets."""
-    records = _read_records(Path(path))[:NUM_CHECKED_CELLS]
+    records = list(_read_records(Path(path)).values())[:NUM_CHECKED_CELLS]
     known = dict.fromkeys(name for record in records for name in record)
     return [name for name in known if all(read_value(record.get(name)) is not None for record in records)]
 
 
-def _read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, each with its cells by column."""
+def _check_cells(place: str, record: Mapping[str, Any], targets: Sequence[str]) -> None:
+    """Refuse cells of targets that are no values.
+
+    Raises:
+        ValueError: one is none; the message names the place and the column.
+    """
+    for name in targets:
+        cell = record.get(name)
+        if read_value(cell) is None:
+            raise ValueError(f"{place}, column {name}: {shown(cell)}: expected {expected_cell(cell)}")
+
+
+def _read_records(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the rows of a file by their place, such as `line 2`, each with its cells by column."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}: expected one of {', '.join(SUFFIXES)}")
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{str(path)!r} is of an unknown kind: expected one of {', '.join(SUFFIXES)}")
     if suffix in (".csv", ".tsv"):
-        return [dict(line.cells) for line in read_lines(path, keep_blanks=True)[1]]
+        return {f"line {line.number}": dict(line.cells) for line in read_lines(path, keep_blanks=True)[1]}
     records = _read_parquet(path) if suffix == ".parquet" else _read_json_lines(path)
     if not records:
         raise ValueError(f"{str(path)!r} has no rows: expected at least two")
     return records
 
 
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
+def _read_parquet(path: Path) -> dict[str, dict[str, Any]]:
     try:
+        names = pq.read_schema(path).names
+        if repeated := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(
+                f"{str(path)!r}: two columns have the name {repeated!r}: expected different names"
+            )
         records: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{str(path)!r} is not a readable parquet file: {error}") from None
-    return records
+    return {f"row {i}": record for i, record in enumerate(records, 1)}
 
 
-def _read_json_lines(path: Path) -> list[dict[str, Any]]:
-    records = []
+def _read_json_lines(path: Path) -> dict[str, dict[str, Any]]:
+    records = {}
     for number, line in enumerate(read_text(path, "JSON lines").split("\n"), 1):
         if not line.strip():
             continue
@@ -126,7 +146,7 @@ def _read_json_lines(path: Path) -> list[dict[str, Any]]:
             raise ValueError(f"{str(path)!r} line {number} is not JSON: {error}") from None
         if not isinstance(record, dict):
             raise ValueError(f'{str(path)!r} line {number} is {line[:60]!r}: expected an object, {{"a": 1}}')
-        records.append(record)
+        records[f"line {number}"] = record
     return records
 
 

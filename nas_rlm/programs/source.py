@@ -108,7 +108,7 @@ def python_error(source: str) -> str:
             warnings.simplefilter("ignore")  # of literals and escapes
             ast.parse(source)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
+        return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error) or "it is nested too deeply"
     return ""

@@ -108,7 +108,13 @@ def new_model(
     """
     if tokenizer:
         shipped = ASSETS / str(tokenizer) / TOKENIZER_FILE
-        pieces = Tokenizer.load(shipped if shipped.is_file() else Path(tokenizer))
+        path = shipped if shipped.is_file() else Path(tokenizer)
+        if not path.is_file():
+            known = ", ".join(sorted(file.parent.name for file in ASSETS.glob(f"*/{TOKENIZER_FILE}")))
+            raise ValueError(
+                f"there is no tokenizer {str(tokenizer)!r}: expected a SentencePiece file or {known}"
+            )
+        pieces = Tokenizer.load(path)
     else:
         pieces = learn_tokenizer(data.texts, seed)
     scheme = number_scheme([*data.values.values()])

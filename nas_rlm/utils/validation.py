@@ -21,10 +21,15 @@ def as_list(values: Iterable[Any], argument: str) -> list[Any]:
         argument: name of the argument, for the error message.
 
     Raises:
-        ValueError: values is a string or not iterable.
+        ValueError: values is a string, a set, a table or not iterable.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ValueError(f"{argument} is {str(values)[:60]!r}: expected a list")
+    if isinstance(values, set | frozenset):
+        raise ValueError(f"{argument} is a set, which has no order: expected a list")
+    if hasattr(values, "columns"):
+        names = ", ".join(map(repr, values.columns))
+        raise ValueError(f"{argument} is a table with the columns {names}: expected a list, or one column")
     return list(values)
 
 
@@ -41,11 +46,19 @@ def as_strings(values: Iterable[str], argument: str) -> list[str]:
     found = as_list(values, argument)
     for i, value in enumerate(found):
         if not isinstance(value, str):
+            kind = type(value).__name__
             raise ValueError(
-                f"{argument}[{i}] is {str(value)[:60]!r}, a {type(value).__name__}: expected a string,"
-                " such as json.dumps(...) of it"
+                f"{argument}[{i}] is {str(value)[:60]!r}, of type {kind}: expected a string, such as"
+                f" {_as_string(value)}"
             )
     return [str(value) for value in found]
+
+
+def _as_string(value: object) -> str:
+    """Return an expression of a string that a value may be replaced by, for an error message."""
+    if value is None or value != value:  # NaN
+        return "'' for none"
+    return "its decode()" if isinstance(value, bytes) else "json.dumps(...) of it"
 
 
 def is_whole_number(value: object) -> bool:

@@ -39,6 +39,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 WITH_COMMA = re.compile(r"(?=.*,)[+-]?\d[\d.,]*([eE][+-]?\d+)?")  # for decimals or thousands
 WORD_ENDS = re.compile(r"[_ .()\[\]/-]+")
 MAX_LISTED = 3  # lines in a report
+MAX_SHOWN = 40  # characters of a line in an error message
 REPEATED_ROWS = "models learn from all, and a search takes the last one"
 
 Content = TypeVar("Content")
@@ -98,19 +99,33 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
                     raise ValueError(f"two columns have the name {repeated!r}: expected different names")
                 continue
             if len(stripped) != len(columns):
-                comma = " A decimal comma separates cells too: expected decimal points" * (separator == ",")
-                raise ValueError(
-                    f"expected {counted(len(columns), 'cell')}, as in the header, not {len(stripped)}."
-                    f"{comma if len(stripped) > len(columns) else ''}"
-                )
+                raise ValueError(_wrong_number_of_cells(stripped, columns, separator))
             kept = cells if keep_blanks else stripped
             lines.append(Line(reader.line_num, dict(zip(columns, kept, strict=True))))
-    except (csv.Error, ValueError) as error:
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            number = (lines[-1].number if lines else 1) + 1
+            raise ValueError(
+                f'{str(path)!r} line {number}: a cell that starts with " has no second one'
+            ) from None
+        raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
+    except ValueError as error:
         raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
     if not lines:
         found = "only a header" if columns else "no lines"
         raise ValueError(f"{str(path)!r} has {found}: expected a header and at least one line")
     return columns, lines
+
+
+def _wrong_number_of_cells(cells: Sequence[str], columns: Sequence[str], separator: str) -> str:
+    """Return the error message of a line whose number of cells is not that of the header."""
+    message = (
+        f"{counted(len(cells), 'cell')}, of which the first is {cells[0][:MAX_SHOWN]!r}: expected"
+        f" {len(columns)}, as in the header, {separator.join(columns)[:MAX_SHOWN]!r}"
+    )
+    if len(cells) > len(columns) and separator == ",":
+        message += '. Commas in a text need a cell in ", and a decimal comma separates cells too'
+    return message
 
 
 def read_cell(

@@ -28,6 +28,10 @@ from nas_rlm.utils.validation import suggest
 PROGRAM_COLUMNS = ("program", "code", "source_code", "solution", "input")
 LANGUAGE_COLUMN, DEFAULT_SPACE = "language", "programs"
 GROUP_COLUMNS, SOURCE_COLUMNS = ("problem", "kernel"), ("source", "author")
+LANGUAGE_ALIASES = {
+    **{"golang": "go", "cpp": "c++", "csharp": "c#", "js": "javascript", "ts": "typescript"},
+    **{"py": "python", "python3": "python", "rb": "ruby", "rs": "rust"},
+}
 OBJECTIVES = ("memory", "time")  # whose columns need not be given
 
 
@@ -51,7 +55,8 @@ def read_program_csv(
         space: the space of all lines, such as LeetCode; by default the column `space` names it, else it is
             `DEFAULT_SPACE`. A language becomes a part of it, such as `LeetCode/Java`.
         objectives: column of each objective whose name is not `memory`, `time` or that of another objective.
-        languages: names of the languages, which a cell may have in lower case; by default any names.
+        languages: names of the languages, which a cell may have in lower case or abbreviated; by default any
+            names.
 
     Returns:
         The rows. Lines of one program that do not contradict each other are one row.
@@ -132,7 +137,8 @@ def _language(cell: str, names: Sequence[str]) -> str:
     Raises:
         ValueError: there is no such language.
     """
-    language = next((name for name in names if name.lower() == cell.strip().lower()), "")
+    lower = cell.strip().lower()
+    language = next((name for name in names if name.lower() == LANGUAGE_ALIASES.get(lower, lower)), "")
     if not language:
         raise ValueError(f"there is no language {cell.strip()!r}; {suggest(cell.strip(), names)}")
     return language

@@ -35,7 +35,9 @@ def test_it_prints_metrics_beside_baselines_and_what_is_left_out(data, tmp_path,
     for words in ("Spearman", "Kendall", "MAPE", "coverage", "ngrams", "median", "failed/seconds"):
         assert words in printed
     assert "columns that are not used: id, act" in printed
-    assert "missing; predicted by the surrogate" in printed
+    cells = [line.rpartition(",")[2] for line in data.read_text().splitlines()]
+    numbers = f"{cells.count('OOM')} failed, {cells.count('')} missing"
+    assert f"{numbers}; predicted by the surrogate" in printed
     report = json.loads((tmp_path / "m" / "fit.json").read_text())
     assert report["text"] == "width"
     assert report["metrics"]["loss"]["rlm"]["rows"] == report["holdout_rows"] == 16
@@ -59,11 +61,17 @@ def test_bad_command_lines_leave_nothing(data, tmp_path, capsys):
     command = ("fit", data, "--out", out)
     refusals = {
         ("--target", "los"): "has no column 'los'; did you mean loss?",
-        ("--target", "act"): "value 0 of 'act' is 'relu': expected a number",
+        ("--target", "act"): "line 2, column act: 'relu': expected a number",
         ("--target", ""): "with numbers, which are: id, width, loss",
         ("--target", "loss,loss"): "objective 'loss' is given more than once",
         ("--target", "loss", "--text", "txt"): "has no column 'txt'",
         ("--target", "loss", "--source", "magic"): "source is 'magic'",
+        (
+            "--target",
+            "loss",
+            "--tokenizer",
+            "nope",
+        ): "no tokenizer 'nope': expected a SentencePiece file or nas",
         ("--target", "loss", "--holdout", "0.8"): "holdout is 0.8",
         ("--target", "loss", "--maximise", "x"): "maximise has 'x'",
     }
@@ -77,6 +85,14 @@ def test_texts_need_a_model_and_no_architectures(model, data, capsys):
     command = ("predict", "--texts", data, "--model", model, "--objectives", "loss", "--space", "nasbench201")
     assert "--space: give one of them" in refused(capsys, *command)
     assert "without --texts" in refused(capsys, "predict", "--text", "a", "--objectives", "loss")
+
+
+def test_what_is_no_network_or_program_is_refused_with_the_way_to_read_it(model, data, tmp_path, capsys):
+    assert f"--texts {data} for a model that fit" in refused(capsys, "predict", data, "--objectives", "loss")
+    assert "is a directory" in refused(capsys, "rank", tmp_path, "--by", "memory")
+    assert "both --texts and --model" in refused(capsys, "rank", "--by", "loss")
+    texts = ("predict", "--texts", data, "--model", model, "--objectives", "flops")
+    assert "unknown objective 'flops'; did you mean loss?" in refused(capsys, *texts)
 
 
 def test_models_of_texts_and_of_networks_are_not_exchanged(model, data, tiny_checkpoint, tmp_path, capsys):

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,11 @@ from nas_rlm.data.text_data import FAILED, read_value, text_data
 class Frame:
     """A data frame with the part of its interface that is used."""
 
-    def __init__(self, columns):
-        self.columns, self._columns = list(columns), columns
+    def __init__(self, columns, names=()):
+        self.columns, self._columns = list(names or columns), columns
+
+    def __iter__(self):
+        return iter(self.columns)
 
     def __getitem__(self, name):
         return self._columns[name]
@@ -61,6 +65,15 @@ def test_targets_may_be_rows_a_mapping_or_a_frame(values):
         assert all((data.values[name] == expected[name]).all() for name in ("p", "q"))
 
 
+def test_columns_whose_names_are_integers_are_targets():
+    assert text_data(["a", "b"], Frame({0: [1, 2], np.int64(1): [3, 4]})).objectives == ("0", "1")
+
+
+def test_targets_may_be_the_rows_of_a_tensor():
+    data = text_data(["a", "b"], torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True))
+    assert {name: column.tolist() for name, column in data.values.items()} == {"y0": [1, 3], "y1": [2, 4]}
+
+
 def test_rows_without_a_value_are_left_out_and_infinity_is_a_value():
     data = text_data(["a", "b", "c"], [math.nan, math.inf, 1])
     assert data.texts == ["b", "c"]
@@ -76,7 +89,16 @@ def test_failures_are_an_objective_that_missing_values_do_not_have():
 @pytest.mark.parametrize(
     ("texts", "values", "message"),
     [
-        (["a", 5], [1, 2], r"texts\[1\] is '5', a int: expected a string"),
+        (["a", 5], [1, 2], r"texts\[1\] is '5', of type int: expected a string, such as json.dumps"),
+        (["a", math.nan], [1, 2], r"texts\[1\] is 'nan', of type float: .* such as '' for none"),
+        (["a", b"b"], [1, 2], "of type bytes: expected a string, such as its decode"),
+        ({"a", "b"}, [1, 2], "texts is a set, which has no order"),
+        (Frame({"t": ["a", "b"]}), [1, 2], "texts is a table with the columns 't'"),
+        (["a", "b"], Frame({"p": [1, 2]}, ["p", "p"]), "values has two columns 'p'"),
+        (["a", "b"], [1, "3,911"], "'3,911': expected a number with a decimal point and without sep"),
+        (["a", "b"], [1, "12.5 ms"], "'12.5 ms': expected a number alone, such as 12.5"),
+        (["a", "b"], [1, "7%"], "'7%': expected a number alone, such as 7"),
+        (["a", "b"], [1, "failed: no memory"], "expected the word failed alone"),
         ("ab", [1, 2], "texts is 'ab': expected a list"),
         ([], [], "texts is empty"),
         (["a", "b"], [1], "2 texts and 1 value of 'y'"),

@@ -52,6 +52,26 @@ def test_a_cell_may_be_longer_than_the_limit_of_the_csv_module(tmp_path):
     assert len(read_text_file(path, "t", ["y"]).texts[0]) == 200_000
 
 
+def test_a_cell_without_a_value_is_named_by_its_line(tmp_path):
+    rows = [{"y": 1}, {"y": "2 ms"}]
+    (tmp_path / "data.csv").write_text("t,y\na,1\n\nb,2 ms\n")
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pq.write_table(
+        pa.Table.from_pylist([{k: str(v) for k, v in row.items()} for row in rows]), tmp_path / "data.parquet"
+    )
+    for suffix, place in (("csv", "line 4"), ("jsonl", "line 2"), ("parquet", "row 2")):
+        message = f"{place}, column y: '2 ms': expected a number alone, such as 2"
+        with pytest.raises(ValueError, match=message):
+            read_text_file(tmp_path / f"data.{suffix}", targets=["y"], columns=["y"])
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table([[1], [2]], names=["y", "y"]), path)
+    with pytest.raises(ValueError, match="two columns have the name 'y'"):
+        read_text_file(path, targets=["y"])
+
+
 def test_bad_files_are_refused_with_the_reason(path, tmp_path):
     with pytest.raises(ValueError, match=r"has no column 'nam'; did you mean name\?"):
         read_text_file(path, "nam", ["y"])

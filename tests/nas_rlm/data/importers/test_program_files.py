@@ -35,6 +35,12 @@ def test_only_programs_and_numbers_are_needed(tmp_path):
     assert (row.space, row.targets) == ("A", {"time": 5})
 
 
+def test_languages_may_be_abbreviated(tmp_path):
+    path = written(tmp_path, "language,code,time\ngolang,x,1\nJS,y,2\n")
+    table = read_program_csv(path, "S", languages=["Go", "JavaScript"])
+    assert [row.space for row in table.rows] == ["S/Go", "S/JavaScript"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
