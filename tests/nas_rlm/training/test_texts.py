@@ -223,8 +223,8 @@ def test_bad_settings_are_refused(settings, message):
 
 def test_wrong_arguments_of_a_model_of_texts_are_refused(rlm):
     for call, message in (
-        (lambda: rlm.predict_text([None]), r"texts\[0\] is 'None', a NoneType: expected a string"),
-        (lambda: rlm.sample_text(np.zeros((2, 2))), r"texts\[0\] is .*, a ndarray: expected a string"),
+        (lambda: rlm.predict_text([None]), r"texts\[0\] is 'None', of type NoneType: expected a string"),
+        (lambda: rlm.sample_text(np.zeros((2, 2))), r"texts\[0\] is .*, of type ndarray: expected a string"),
         (lambda: rlm.sample_text(["a"], num_samples=1.5), "num_samples is 1.5: expected an integer"),
         (lambda: rlm.failure_probability(["a"], ["y"]), "expected the name of a target"),
         (lambda: rlm.predict_onnx(["a.onnx"], ["y"]), "was fitted to texts, and reads no ONNX models"),
