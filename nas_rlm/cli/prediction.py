@@ -88,7 +88,7 @@ class Inputs:
 
     def _check_kinds_of_files(self) -> None:
         """Refuse directories and tables."""
-        from nas_rlm.data.text_files import SUFFIXES
+        from nas_rlm.data.text_data import SUFFIXES
 
         for file in self.files:
             if file.is_dir():

@@ -14,6 +14,7 @@ from nas_rlm.utils.validation import as_list, as_strings, check_objective_names
 from search_spaces.wording import counted
 
 DEFAULT_OBJECTIVE = "y"
+SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")  # of files with texts and values
 FAILURE_PREFIX = "failed/"  # of the objective that is 1 where a target failed and 0 where it has a value
 MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # words for a value that is not known, in lower case
 FAILURES = (  # words for a value that cannot exist, in lower case

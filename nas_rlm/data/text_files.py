@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.importers.csv_columns import read_lines
-from nas_rlm.data.text_data import BOOLEANS, MISSING, expected_cell, read_value, shown
+from nas_rlm.data.text_data import BOOLEANS, MISSING, SUFFIXES, expected_cell, read_value, shown
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
 NUM_CHECKED_CELLS = 100  # of a column
 
 

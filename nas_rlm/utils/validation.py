@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -56,7 +57,7 @@ def as_strings(values: Iterable[str], argument: str) -> list[str]:
 
 def _as_string(value: object) -> str:
     """Return an expression of a string that a value may be replaced by, for an error message."""
-    if value is None or value != value:  # NaN
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return "'' for none"
     return "its decode()" if isinstance(value, bytes) else "json.dumps(...) of it"
 
