@@ -2,7 +2,9 @@ PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -c $(CONSTRAINTS)
+# Python compiles the modules that it imports; pip would compile all of them, which takes minutes.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c $(CONSTRAINTS)
+export PYTHONDONTWRITEBYTECODE :=
 OUT ?= runs/search
 
 .PHONY: search test lint docs clean
