@@ -12,6 +12,7 @@ import onnx
 import torch
 from torch import nn
 
+from nas_rlm.graph.torch_export import operators_read_once
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.validation import suggest
 
@@ -104,7 +105,8 @@ def export_to_onnx(
     with warnings.catch_warnings(), torch.no_grad(), tempfile.TemporaryDirectory() as directory:
         warnings.simplefilter("ignore")
         if exporter == "dynamo":
-            program = torch.onnx.export(module, (example,), dynamo=True, optimize=optimize, verbose=False)
+            with operators_read_once():
+                program = torch.onnx.export(module, (example,), dynamo=True, optimize=optimize, verbose=False)
             assert program is not None
             return program.model_proto
         path = Path(directory) / "network.onnx"

@@ -6,9 +6,11 @@ import inspect
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -47,7 +49,7 @@ def export_module(
     _check_module(module)
     arguments, named = _arguments(module, example_inputs, kwargs)
     try:
-        with _evaluation_mode(module), _quiet(), torch.no_grad():
+        with _evaluation_mode(module), _quiet(), torch.no_grad(), operators_read_once():
             exported = torch.export.export(module, arguments, named)
             program = torch.onnx.export(exported, dynamo=True, optimize=False, verbose=False)
             assert program is not None
@@ -178,6 +180,36 @@ def _mark_constants(model: onnx.ModelProto, names: set[str]) -> None:
     for tensor in model.graph.initializer:
         if tensor.name in names and tensor.name not in statistics and tensor.data_type in FLOATS:
             tensor.metadata_props.add(key=NOT_LEARNT, value="true")
+
+
+@contextmanager
+def operators_read_once() -> Iterator[None]:
+    """Read the ONNX functions of torch's operators only once in this process, within a `with` block.
+
+    `torch.onnx.export(..., dynamo=True)` reads their source at each call, which takes longer than the rest of
+    the export of a small module. Versions of torch that keep the functions elsewhere export as before.
+
+    Examples:
+        >>> with operators_read_once():
+        ...     program = torch.onnx.export(
+        ...         torch.nn.Linear(8, 4), (torch.zeros(1, 8),), dynamo=True, verbose=False
+        ...     )
+    """
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        original = ONNXRegistry.from_torchlib
+    except (ImportError, AttributeError):
+        yield
+        return
+    with patch.object(ONNXRegistry, "from_torchlib", staticmethod(_with_cache(original))):
+        yield
+
+
+@cache
+def _with_cache(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that keeps its results, and at each call the same one."""
+    return cache(function)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from torch import nn
 
 from nas_rlm import RLM, from_torch
 from nas_rlm.data.synthetic import graph_features
-from nas_rlm.graph.torch_export import export_module
+from nas_rlm.graph.torch_export import export_module, operators_read_once
 from nas_rlm.text import from_onnx
 
 pytest.importorskip("onnxscript", reason="onnxscript, which torch exports with, is not installed")
@@ -170,3 +170,16 @@ def test_a_weight_that_is_also_a_buffer_is_a_parameter():
 def test_the_text_with_constants_is_canonical():
     text = from_onnx(export_module(Buffers("persistent"), X))
     assert from_onnx(onnx.parser.parse_model(text)) == text
+
+
+def test_the_operators_of_torch_are_read_once_and_found_again(monkeypatch):
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    export_module(nn.Linear(8, 4), X)
+    original = ONNXRegistry.__dict__["from_torchlib"]
+    monkeypatch.setattr(ONNXRegistry, "_register", None)  # which reading calls for each function
+    with operators_read_once():
+        assert "Relu" in from_torch(nn.Sequential(nn.Linear(8, 4), nn.ReLU()), X)
+    assert ONNXRegistry.__dict__["from_torchlib"] is original
+    with pytest.raises(TypeError, match="not callable"):
+        torch.onnx.export(nn.Linear(8, 4).eval(), (X,), dynamo=True, verbose=False)

@@ -12,6 +12,7 @@ from nas_rlm.data.reference_networks import export_to_onnx
 from nas_rlm.graph.onnx_graphs.loading import inline_functions
 from nas_rlm.graph.reader import read_graph
 from nas_rlm.graph.rewriting.normalization import normalize_model
+from nas_rlm.graph.torch_export import operators_read_once
 from nas_rlm.text import from_architecture, from_onnx
 from tests.nas_rlm.graph import torch_networks
 from tests.nas_rlm.onnx_models import FlatModel
@@ -221,7 +222,8 @@ def test_open_batch_dimension_is_set_to_one(exporter, tmp_path):
     )
     if exporter == "dynamo":
         shapes = ({0: torch.export.Dim("batch")},)
-        torch.onnx.export(module, (images,), path, dynamo=True, optimize=False, dynamic_shapes=shapes)
+        with operators_read_once():
+            torch.onnx.export(module, (images,), path, dynamo=True, optimize=False, dynamic_shapes=shapes)
     else:
         kept = {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE}
         torch.onnx.export(
