@@ -30,6 +30,7 @@ MODULES = (
     "nas_rlm.search_run",
     "nas_rlm.study.worker",
     "nas_rlm.devices.worker",
+    "torch._dynamo",  # which the first optimizer of a process imports
 )
 STANDARD_FILES = (0, 1, 2)
 CHUNK_SIZE = 1 << 20  # bytes

@@ -58,7 +58,7 @@ def test_it_learns_the_cost_of_a_text():
     texts = ["".join(f"v{i + 1}={op}(v{i})\n" for i, op in enumerate(ops)) for ops in chosen]
     cost = {"Relu": 1.0, "Conv": 7.5, "Pool": 2.5}
     values = np.array([sum(cost[op] for op in ops) for ops in chosen])
-    model = trained_on(texts[:800], values[:800], size=3, epochs=12)
+    model = trained_on(texts[:800], values[:800], size=2, epochs=12)
     held = model.predict_text(texts[800:], ["y"], quantiles=(0.1, 0.5, 0.9))[:, 0]
     assert spearman(held[:, 1], values[800:]) > 0.95
     assert (held[:, 0] <= held[:, 1]).all() and (held[:, 1] <= held[:, 2]).all()

@@ -119,11 +119,11 @@ def test_chosen_labels_improve_the_front_and_replace_predictions(table, monkeypa
         def medians(self, architectures, objectives):
             return super().medians(architectures, objectives) - [40, 0]
 
-    size = {"num_labels": 40, "objective_sets": (PAIR,), "population": 30, "generations": 4, "seeds": seeds}
+    size = {"num_labels": 24, "objective_sets": (PAIR,), "population": 30, "generations": 4, "seeds": seeds}
     found = [dict(search_benchmark(table, make_model, is_chosen=c, **size)) for c in (True, False)]
     first, chosen, drawn = calls[0:4:2], calls[1:4:2], calls[4:]
-    assert not any(first) and all(len(rows) == 40 for rows in drawn)
-    assert all(40 >= len(rows) > 20 for rows in chosen)
+    assert not any(first) and all(len(rows) == 24 for rows in drawn)
+    assert all(24 >= len(rows) > 12 for rows in chosen)
     true_values, reference_point = (
         TablePredictor(table, PAIR),
         [published_reference_values("nasbench201")[name] for name in PAIR],

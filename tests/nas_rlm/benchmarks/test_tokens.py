@@ -9,7 +9,7 @@ from nas_rlm.benchmarks.tokens import (
     measure_text_speed,
     table_text_lengths,
 )
-from nas_rlm.data import Row
+from nas_rlm.data import Row, reference_networks
 from nas_rlm.data.tables import Table
 from nas_rlm.text import from_architecture
 
@@ -46,9 +46,12 @@ def test_tokens_of_a_table_are_counted(tiny_checkpoint):
     assert len(few.tokens) == len(few.statements) == 3
 
 
-def test_tokens_of_exported_networks_are_counted_flat_and_outlined(tiny_checkpoint):
+def test_tokens_of_exported_networks_are_counted_flat_and_outlined(tiny_checkpoint, monkeypatch):
     for needed in ("transformers", "onnxscript"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
+    kind, settings = reference_networks.NETWORKS["resnet50"]
+    fewer = (kind, {**settings, "depths": [1, 3, 2, 1]})
+    monkeypatch.setitem(reference_networks.NETWORKS, "resnet50", fewer)
     found = {f.exporter: f for f in count_exported_tokens("resnet50", RLM.load(tiny_checkpoint).tokenizer)}
     assert set(found) == {"dynamo", "torchscript"}
     assert all(f.outlined < f.flat for f in found.values())

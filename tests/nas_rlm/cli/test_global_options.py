@@ -26,7 +26,7 @@ def without_delay(monkeypatch):
 @pytest.fixture
 def tuning(tmp_path, model, monkeypatch):
     """A short fine-tuning that holds out a fifth of the rows."""
-    monkeypatch.setattr(finetune, "MAX_EPOCHS", 8)
+    monkeypatch.setattr(finetune, "MAX_EPOCHS", 3)
     monkeypatch.setattr(trainer, "MIN_PROGRESS_STEPS", 1)
     cells = [SPACE.decode([i % 5, i // 5 % 5, 3, 2, 1, i // 25]) for i in range(60)]
     rows = [Row("nasbench201", str(c), {"accuracy": 50 + SPACE.params(c) / 1e5}) for c in cells]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import search_spaces
-from nas_rlm import SearchRun
+from nas_rlm import SearchRun, training
 from nas_rlm.cli import main
 from nas_rlm.data import Row, read, write
 from tests.nas_rlm.cli.commands import refused, rows
@@ -85,7 +85,8 @@ def test_a_changed_space_does_not_resume_a_search(own_space, model, capsys):
     assert "run holds another search" in refused(capsys, *search, "--resume")
 
 
-def test_tables_name_the_space_or_its_location(own_space, model, tmp_path, capsys):
+def test_tables_name_the_space_or_its_location(own_space, model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training.finetune, "MAX_EPOCHS", 2)
     write(tmp_path / "labels.parquet", labelled())
     data = ("--data", "labels.parquet")
     propose = ("propose", "--space", own_space, "--objectives", "latency/mine", "--count", "2")

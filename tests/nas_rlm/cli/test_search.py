@@ -322,7 +322,7 @@ def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_p
     common = [*model, "--space", "nasbench201", "--candidates", str(candidates)]
     assert main(["propose", *common, "--objectives", "accuracy,latency/mine", "--count", "20"]) == 0
     assert sorted(capsys.readouterr().out.split()) == sorted(names)
-    sizes = ["--population", "6", "--generations", "5", "--sample", "0"]
+    sizes = ["--algorithm", "random", "--population", "5", "--generations", "2", "--sample", "0"]
     assert (
         main(["search", *common, "--objectives", "flops,params", *sizes, "--out", str(tmp_path / "run")]) == 0
     )
