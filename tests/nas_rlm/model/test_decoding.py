@@ -57,7 +57,7 @@ def enumerate_distribution(
                 p = p * torch.from_numpy(interval_probabilities([below[0][0], *midpoints, below[-1][-1]]))
                 p = p / p.sum()
             probability[row] *= float(p[valid.index(token)])
-    return np.array([scheme.decode(leaf) for leaf in numbers]), probability
+    return np.array([below_prefix[leaf][0] for leaf in numbers]), probability
 
 
 def exact_quantile(values: np.ndarray, probability: np.ndarray, level: float) -> float:

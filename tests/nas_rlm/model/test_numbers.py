@@ -1,6 +1,7 @@
 import itertools
 import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,12 +21,14 @@ def leaves(scheme: NumberScheme, prefix: tuple[int, ...] = ()) -> list[tuple[int
     return [leaf for token in scheme.children(prefix) for leaf in leaves(scheme, (*prefix, token))]
 
 
+@cache
 def numbers_below(scheme: NumberScheme) -> dict[tuple[int, ...], list[float]]:
     """For each prefix, the numbers that start with it, in the order of the tree."""
     by_prefix: dict[tuple[int, ...], list[float]] = {}
     for leaf in leaves(scheme):
+        number = scheme.decode(leaf)
         for k in range(scheme.length + 1):
-            by_prefix.setdefault(leaf[:k], []).append(scheme.decode(leaf))
+            by_prefix.setdefault(leaf[:k], []).append(number)
     return by_prefix
 
 
