@@ -22,7 +22,7 @@ hypothesis.settings.register_profile(
     "nas-rlm", max_examples=int(os.environ.get("NAS_RLM_EXAMPLES", "25")), deadline=None
 )
 hypothesis.settings.load_profile("nas-rlm")
-LONG_FILES = ("test_docs.py", "test_golden.py", "test_notebooks.py")  # whose tests share nothing
+LONG_FILES = ("test_docs.py", "test_docstrings.py", "test_golden.py", "test_notebooks.py")  # share nothing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

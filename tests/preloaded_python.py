@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -32,6 +33,8 @@ MODULES = (
     "nas_rlm.devices.worker",
     "torch._dynamo",  # which the first optimizer of a process imports
 )
+# What Triton programs import, with Triton's functions as its interpreter needs them.
+TRITON_MODULES = ("torch._inductor.runtime.triton_heuristics", "torch._inductor.runtime.triton_helpers")
 STANDARD_FILES = (0, 1, 2)
 CHUNK_SIZE = 1 << 20  # bytes
 # Isolated and without site-packages, which is the fastest start of Python.
@@ -65,7 +68,7 @@ def preloaded_python() -> Iterator[Path]:
             path.write_text(CLIENT.format(python=sys.executable, address=address, arguments=arguments))
             path.chmod(0o755)
         command = [sys.executable, "-m", "tests.preloaded_python", address]
-        environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE)
         try:
             assert server.stdout is not None and server.stdout.readline() == b"ready\n"
@@ -79,6 +82,9 @@ def serve(address: str) -> None:
     """Run programs until this process is killed."""
     for module in MODULES:
         import_module(module)
+    if find_spec("triton"):
+        for module in TRITON_MODULES:
+            import_module(module)
     sys.path.remove(str(ROOT))  # where this module was found
     sys.executable = str(Path(address).parent / "python")  # for processes that programs start
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing is left of ended programs
