@@ -69,9 +69,11 @@ class Box:
             yield network, Failure("no kernel") if fails else Measurement(value, value, value, 0.0, 9)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(acquisition, "POOL_SIZE", 40)
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acquisition, "POOL_SIZE", 40)
+        yield
 
 
 def run(directory, box, settings=SETTINGS, known=(), log=None, sources=(), space=SPACE):
@@ -80,9 +82,15 @@ def run(directory, box, settings=SETTINGS, known=(), log=None, sources=(), space
     return measure_and_search(cached, surrogates, settings, directory, log or MemoryLog(), known, box)
 
 
-def test_the_budget_is_spent_on_a_design_and_then_on_networks_that_improve_the_front(tmp_path):
-    box = Box()
-    result, _ = run(tmp_path, box)
+@pytest.fixture(scope="module")
+def finished(small, tmp_path_factory):
+    """The device, the directory and the result of a search."""
+    box, directory = Box(), tmp_path_factory.mktemp("finished")
+    return box, directory, run(directory, box)[0]
+
+
+def test_the_budget_is_spent_on_a_design_and_then_on_networks_that_improve_the_front(finished):
+    box, directory, result = finished
     assert [len(batch) for batch in box.batches][:3] == [10, 5, 3]
     assert len(set(box.measured)) == SETTINGS.budget
     assert {n for n, s in result.status.items() if s == MEASURED} == set(box.measured)
@@ -92,16 +100,15 @@ def test_the_budget_is_spent_on_a_design_and_then_on_networks_that_improve_the_f
     on_front = {result.architectures[i] for i in result.front}
     first, later = set(box.batches[0]), set(box.measured[10:])
     assert len(on_front & later) > len(on_front & first)
-    trials = StudyView.load(tmp_path / STUDY).trials
+    trials = StudyView.load(directory / STUDY).trials
     assert [trial.architecture for trial in trials] == box.measured
     assert all(trial.predicted for trial in trials[10:])
-    table = {row.arch_str: row.targets[LATENCY] for row in read(tmp_path / MEASUREMENTS).rows}
+    table = {row.arch_str: row.targets[LATENCY] for row in read(directory / MEASUREMENTS).rows}
     assert table == {trial.architecture: trial.values[LATENCY] for trial in trials}
 
 
-def test_predictions_of_unmeasured_networks_correlate_with_the_device(tmp_path):
-    box = Box()
-    result, _ = run(tmp_path, box)
+def test_predictions_of_unmeasured_networks_correlate_with_the_device(finished):
+    box, _, result = finished
     rest = [k for k, name in enumerate(result.architectures) if name not in result.status]
     true = np.array([box.latency(result.architectures[k]) for k in rest])
     assert np.corrcoef(result.medians[rest, 1], true)[0, 1] > 0.9
@@ -124,7 +131,7 @@ def test_networks_that_the_device_cannot_run_are_never_on_the_front(tmp_path):
 
 def test_operators_that_only_failed_networks_have_are_avoided(tmp_path):
     box = Box(broken=("nor_conv_1x1",))
-    result, _ = run(tmp_path, box, replace(SETTINGS, budget=40))
+    result, _ = run(tmp_path, box, replace(SETTINGS, budget=30))
     front = [result.architectures[i] for i in result.front]
     assert front
     assert not any("nor_conv_1x1" in name for name in front)
