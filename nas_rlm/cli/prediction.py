@@ -92,10 +92,12 @@ class Inputs:
 
         for file in self.files:
             if file.is_dir():
-                raise ValueError(f"{file} is a directory: expected ONNX files or programs, such as {file}/*")
+                raise ValueError(
+                    f"{str(file)!r} is a directory: expected ONNX files or programs, such as {file}/*"
+                )
             if file.suffix.lower() in SUFFIXES:
                 raise ValueError(
-                    f"{file} is a table: expected ONNX files or programs, or --texts {file} for a model that"
+                    f"{str(file)!r} is a table: expected ONNX files or programs, or --texts {file} for a model that"
                     " fit wrote"
                 )
 

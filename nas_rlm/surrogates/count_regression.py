@@ -35,10 +35,10 @@ class CountRegression:
     Examples:
         >>> import numpy as np
         >>> texts = ["a" * i + "b" * (7 * i % 10) for i in range(40)]
-        >>> scores = {"y": np.array([text.count("a") - text.count("b") for text in texts]) / 10.0}
-        >>> regression, left_out = CountRegression.fit(texts, scores)
+        >>> scores = np.array([text.count("a") for text in texts]) / 10 - 2
+        >>> regression, left_out = CountRegression.fit(texts, {"y": scores})
         >>> regression.predict(regression.counts(["aaaabb"]), "y").round(1)
-        array([0.2])
+        array([-1.6])
 
     Args:
         terms: characters and pairs of them, and words, which have a null character before them.
