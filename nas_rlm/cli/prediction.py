@@ -97,8 +97,8 @@ class Inputs:
                 )
             if file.suffix.lower() in SUFFIXES:
                 raise ValueError(
-                    f"{str(file)!r} is a table: expected ONNX files or programs, or --texts {file} for a model that"
-                    " fit wrote"
+                    f"{str(file)!r} is a table: expected ONNX files or programs, or --texts {file} for a"
+                    " model that fit wrote"
                 )
 
     def _check_texts(self) -> None:
