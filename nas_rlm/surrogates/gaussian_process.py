@@ -21,13 +21,16 @@ LOG_SCALE_PRIOR_STD = 0.5  # of a feature's log inverse length scale within its 
 INITIAL_NOISE = 0.03  # noise variance relative to the signal variance
 NOISE_FLOOR, VARIANCE_FLOOR, EPSILON = 1e-4, 1e-3, 1e-9
 SQRT3 = 3**0.5
+# A squared distance is a difference of squared norms: their rounding errors are a millionth of this.
+MAX_SINGLE_PRECISION_SQUARE = 1000.0
 
 
 class GaussianProcess:
     """The posterior of a Gaussian process for training rows and hyperparameters.
 
     Hyperparameters and alpha are computed in double precision. Predictions use single precision, which is
-    twice as fast and differs by a few hundredths of a standard deviation at most.
+    twice as fast and differs by a few hundredths of a standard deviation at most, unless length scales are so
+    short that it would round off the distances between rows.
 
     Args:
         features: features of M training rows in random order, float64 [M, D].
@@ -48,7 +51,11 @@ class GaussianProcess:
         factor = _cholesky_factor(scaled[:MAX_VARIANCE_ROWS], self.noise, num_linear)
         identity = torch.eye(len(factor), dtype=factor.dtype)
         whitening = torch.linalg.solve_triangular(factor, identity, upper=False).T
-        self.scaled_features, self.alpha, self.whitening = scaled.float(), alpha.float(), whitening.float()
+        largest = scaled[:, : scaled.shape[1] - num_linear].square().sum(1).max()
+        self.precision = torch.float32 if largest < MAX_SINGLE_PRECISION_SQUARE else torch.float64
+        self.scaled_features, self.alpha, self.whitening = (
+            tensor.to(self.precision) for tensor in (scaled, alpha, whitening)
+        )
         self.variance = max(VARIANCE_FLOOR, float(targets @ alpha) / len(targets))
 
     def posterior(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,7 +65,7 @@ class GaussianProcess:
             features: features of N rows to predict, float64 [N, D].
         """
         scaled = features * self.inverse_length_scales
-        kernel = _kernel(scaled.float(), self.scaled_features, self.num_linear)
+        kernel = _kernel(scaled.to(self.precision), self.scaled_features, self.num_linear)
         explained = (kernel[:, :MAX_VARIANCE_ROWS] @ self.whitening).square().sum(1).double()
         prior = 1 + scaled[:, scaled.shape[1] - self.num_linear :].square().sum(1)
         relative = torch.maximum(prior + self.noise - explained, self.noise)

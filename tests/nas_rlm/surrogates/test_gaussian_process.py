@@ -45,6 +45,20 @@ def test_means_use_all_rows_and_variances_at_most_a_number_of_rows(monkeypatch):
     assert (wider >= std).all() and wider.mean() > 1.2 * std.mean()
 
 
+@pytest.mark.parametrize(("shift", "inverse_length"), [(0.0, 1000.0), (500.0, 10.0)])
+def test_short_length_scales_and_distant_rows_lose_no_precision(shift, inverse_length):
+    """As with numbers of many digits: neighbours are a thousandth of the range apart."""
+    train = torch.linspace(-1, 1, 200).double()[:, None] + shift
+    test = (train[1:] + train[:-1]) / 2
+    hyperparameters = torch.tensor([inverse_length, 1e-4]).double()
+    targets = torch.sin(3 * (train[:, 0] - shift))
+    alpha = compute_alpha(train, targets, hyperparameters)
+    mean, _ = GaussianProcess(train, targets, hyperparameters, alpha).posterior(train)
+    assert mean == pytest.approx(targets, abs=0.01)
+    far, _ = GaussianProcess(train, targets, hyperparameters, alpha).posterior(test)
+    assert far.abs().max() < 1.05
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_single_precision_predicts_as_double_precision(noise):
     torch.manual_seed(6)
