@@ -189,6 +189,7 @@ def find_objectives(
     lines: Sequence[Line],
     given: Mapping[str, str],
     used: Collection[str],
+    of_programs: bool = False,
 ) -> dict[str, str]:
     """Return the column of each objective: the given ones, and those whose names are objectives.
 
@@ -198,6 +199,7 @@ def find_objectives(
         lines: its lines.
         given: columns of objectives that have other names.
         used: columns with other content.
+        of_programs: whether times are those of programs, not latencies of a device.
 
     Raises:
         ValueError: a name cannot be that of an objective, two columns are one objective, or there is none.
@@ -217,10 +219,11 @@ def find_objectives(
                 )
             found[objective] = column
     if not found:
+        example = "memory or time" if of_programs else "accuracy or latency/mybox"
+        hints = [f"; {hint}" for column in free if (hint := _hint(column, of_programs))]
         raise ValueError(
-            f"{str(path)!r} has no column whose name is an objective, such as accuracy or latency/mybox:"
-            f" expected the objective of one of the columns {', '.join(columns)}"
-            + "".join(f"; {hint}" for column in free if (hint := _hint(column)))
+            f"{str(path)!r} has no column whose name is an objective, such as {example}: expected the"
+            f" objective of one of the columns {', '.join(columns)}{''.join(hints)}"
         )
     return found
 
@@ -316,10 +319,19 @@ def unused_columns(columns: Sequence[str], used: Collection[str]) -> list[str]:
     return [f"columns that are not used: {', '.join(unused)}"] if unused else []
 
 
-def column_hints(columns: Sequence[str], lines: Sequence[Line], used: Collection[str]) -> list[str]:
-    """Return a warning of each unused column of numbers whose name is nearly that of an objective."""
+def column_hints(
+    columns: Sequence[str], lines: Sequence[Line], used: Collection[str], of_programs: bool = False
+) -> list[str]:
+    """Return a warning of each unused column of numbers whose name is nearly that of an objective.
+
+    Args:
+        columns: columns of the file.
+        lines: its lines.
+        used: columns that are used.
+        of_programs: whether times are those of programs, not latencies of a device.
+    """
     unused = [name for name in columns if name not in used and has_numbers(lines, name)]
-    return [hint for name in unused if (hint := _hint(name))]
+    return [hint for name in unused if (hint := _hint(name, of_programs))]
 
 
 def merge_rows(
@@ -395,7 +407,7 @@ def _is_unnamed_latency(column: str) -> bool:
     return "/" not in column and all(word in LATENCY_WORDS or _time_unit(word) for word in words)
 
 
-def _hint(column: str) -> str:
+def _hint(column: str, of_programs: bool) -> str:
     """Return a warning of an unused column whose name is nearly that of an objective; empty for another."""
     units = [unit for word in _words(column) if (unit := _time_unit(word))]
     start = re.split(r"[/_ .(-]", column)[0]
@@ -403,10 +415,11 @@ def _hint(column: str) -> str:
     is_time = kind == "time"  # which is of programs
     if is_time or _is_unnamed_latency(column) or any(unit != SECONDS for unit in units):
         unit = units[0] if units else MILLISECONDS
-        advice = f"Name the device: --objective latency/mydevice={column}"
+        values, name = ("times", "time") if of_programs else ("latencies", "latency/mydevice")
+        advice = f"{'Give' if of_programs else 'Name the device:'} --objective {name}={column}"
         if unit != MILLISECONDS:
-            advice = f"Convert them to {MILLISECONDS}, in a column with the name latency/mydevice"
-        return f"column {column!r} is not used; are these latencies in {unit}? {advice}"
+            advice = f"Convert them to {MILLISECONDS}, in a column with the name {name}"
+        return f"column {column!r} is not used; are these {values} in {unit}? {advice}"
     if not kind:
         return ""
     rest = column[len(start) :].strip("/_ .()-")

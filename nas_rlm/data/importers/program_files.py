@@ -85,13 +85,13 @@ def read_program_csv(
     used = {program, *filter(None, roles.values())}
     named = {name: find_column(columns, (name,)) for name in OBJECTIVES if name not in given}
     known = {name: column for name, column in named.items() if column}
-    column_of = find_objectives(path, columns, lines, known | given, used)
+    column_of = find_objectives(path, columns, lines, known | given, used, of_programs=True)
     used |= set(column_of.values())
     rows = [_row(path, line, program, roles, space, column_of, languages) for line in lines]
     keys = [(row.space, row.group, row.input) for row in rows]
     merged, reports = merge_rows(lines, rows, keys, "program")
     summary = [*value_summary(rows, column_of), *unused_columns(columns, used), *reports]
-    return CsvTable(merged, column_of, summary, column_hints(columns, lines, used))
+    return CsvTable(merged, column_of, summary, column_hints(columns, lines, used, of_programs=True))
 
 
 def _row(

@@ -42,6 +42,23 @@ def test_languages_may_be_abbreviated(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("column", "advice"),
+    [
+        ("runtime_ms", "are these times in milliseconds? Give --objective time=runtime_ms"),
+        (
+            "seconds",
+            "are these times in seconds? Convert them to milliseconds, in a column with the name time",
+        ),
+    ],
+)
+def test_other_columns_of_times_are_those_of_programs(tmp_path, column, advice):
+    table = read_program_csv(written(tmp_path, f"code,memory,{column}\nx = 1,5,2\n"), "S")
+    assert table.warnings == [f"column {column!r} is not used; {advice}"]
+    with pytest.raises(ValueError, match=r"such as memory or time: .* in milliseconds"):
+        read_program_csv(written(tmp_path, "code,runtime_ms\nx = 1,5\n"), "S")
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("problem,memory\n1,2\n", "expected one of program, code"),
