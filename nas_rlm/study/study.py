@@ -495,8 +495,10 @@ class Study(StudyView):
 
     def _check_units(self) -> None:
         """Warn once of values that may be in another unit, when some trials have values."""
+        if self._has_checked_units:
+            return
         values = [trial.values for trial in self._store.trials if trial.state in (COMPLETE, PAUSED)]
-        if self._has_checked_units or len(values) < MIN_VALUES_TO_CHECK:
+        if len(values) < MIN_VALUES_TO_CHECK:
             return
         self._has_checked_units = True
         columns = {name: [of_trial[name] for of_trial in values] for name in self.settings.evaluated}

@@ -209,10 +209,12 @@ class GraphSurrogate:
         if name.startswith(LATENCY_PREFIX) and len(labels) <= MAX_TRANSFER_LABELS:
             logs = np.log(np.maximum(labels, EPSILON))
             return NormalScoreTransform(labels, maximum, logs, minimum)
+        if not self.distance_weight:
+            return NormalScoreTransform(labels, maximum, minimum=minimum)
         robust = RobustTransform(labels, maximum, minimum)
         if self.distance_weight == 1:
             return robust
-        return NormalScoreTransform(labels, maximum, robust.scores if self.distance_weight else None, minimum)
+        return NormalScoreTransform(labels, maximum, robust.scores, minimum)
 
     @cached_property
     def _gaussian_processes(self) -> dict[str, list[GaussianProcess]]:

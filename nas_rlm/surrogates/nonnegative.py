@@ -90,9 +90,9 @@ def predict_held_out(costs: np.ndarray, latencies: np.ndarray, groups: Sequence[
 
 def _solve(blocks: list[list[np.ndarray]], targets: np.ndarray) -> np.ndarray:
     """Return the non-negative solution of a system of equations whose last right-hand sides are 0."""
-    matrix = np.block(blocks)
     from scipy.optimize import nnls  # is slow to import
 
+    matrix = np.block(blocks)
     scales = np.linalg.norm(matrix, axis=0) + SMALLEST
     right = np.zeros(len(matrix))
     right[: len(targets)] = targets

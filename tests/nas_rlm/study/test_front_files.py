@@ -63,12 +63,12 @@ def test_weights_of_another_module_are_not_taken(open_study):
 def test_the_command_of_a_trial_without_a_known_function_names_the_option(open_study):
     study = open_study()
     study.optimize(accuracy, trials=1)
-    told = study.ask()
-    study.tell(told, 90.0)
+    asked = study.ask()
+    study.tell(asked, 90.0)
     first = study.trials[0]
     assert command_line(study.directory, first).endswith("--trial 0")
-    assert command_line(study.directory, told).endswith("--trial 1 --train FILE.py:FUNCTION")
+    assert command_line(study.directory, asked).endswith("--trial 1 --train FILE.py:FUNCTION")
     with pytest.raises(
         ValueError, match=r"function of trial 1 is not known: .* such as --train mine\.py:train"
     ):
-        study.retrain(told)
+        study.retrain(asked)

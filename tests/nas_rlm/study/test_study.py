@@ -174,10 +174,10 @@ def test_damaged_files_are_refused(open_study, tmp_path):
     log = tmp_path / "study" / "trials.jsonl"
     asked = log.read_text()
     study.tell(0, 71.0)
-    told = log.read_text()
+    intact = log.read_text()
     damaged = [asked + '{"event": "tell"}\n']
-    damaged += [told.replace("71.0", value) for value in ('"high"', "NaN", "null")]
-    damaged += [told.replace('"trial": 0', f'"trial": {number}') for number in (-1, 9)]
+    damaged += [intact.replace("71.0", value) for value in ('"high"', "NaN", "null")]
+    damaged += [intact.replace('"trial": 0', f'"trial": {number}') for number in (-1, 9)]
     for content in damaged:
         log.write_text(content)
         with pytest.raises(ValueError, match=r"trials\.jsonl line 2 is not an event"):
