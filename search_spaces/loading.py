@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from search_spaces.graph import INPUT_TYPES
@@ -173,13 +174,21 @@ def fingerprint(space: SearchSpace[Any]) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Compiles the source each time: bytecode counts as valid after a change of less than a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the compiled source of a module."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _execute(path: Path) -> ModuleType:
     """Execute a Python file as a module with a name of its own, again only if the file was changed."""
     digest = hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:8]
     name = f"nas_rlm_user_{path.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look the module up by its name

@@ -59,12 +59,15 @@ def test_modules_beside_the_file_can_be_imported(tmp_path):
     assert search_spaces.get(f"{tmp_path}/mine.py:Mine").genes == (5, 7)
 
 
-def test_a_changed_file_is_loaded_again(tmp_path):
+def test_a_changed_file_is_loaded_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
     path = tmp_path / "mine.py"
     path.write_text(source(ATTRIBUTES + METHODS))
     first = search_spaces.get(f"{path}:Mine")
     assert type(search_spaces.get(f"{path}:Mine")) is type(first)
-    path.write_text(source("    name, size, genes = 'mine', 9, (3, 3)\n" + METHODS))
+    path.write_text(
+        source("    name, size, genes = 'mine', 9, (3, 3)\n" + METHODS)
+    )  # of the same size and second
     assert search_spaces.get(f"{path}:Mine").size == search_spaces.get("mine").size == 9
 
 
