@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import search_spaces
 from nas_rlm.data import network_files
+from nas_rlm.data.judge_times import make_times_comparable
 from nas_rlm.data.objective_kinds import Declaration, check_declaration, expected_value
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
 from nas_rlm.data.rows import MIN_LATENCY_MS, Row, Table
@@ -84,9 +85,9 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     the dict `objectives` of the metadata. Missing values are left out. For programs, the `language` becomes
     part of the space's name, `problem` or `kernel` becomes the group, and a value measured without
     `larger_inputs` is the objective `memory/small-inputs`. A judge's `adjusted_bytes` replace its memory,
-    where they are above 0, and `time_ms` is the objective `time`; `source` and `half_year` (in
-    `metainformation`) say who wrote the program, and when. Rows of HW-GPT-Bench with a network of another
-    scale are left out.
+    where they are above 0, and `time_ms` is the objective `time`, made comparable over half-years by
+    `nas_rlm.data.judge_times`; `source` and `half_year` (in `metainformation`) say who wrote the program, and
+    when. Rows of HW-GPT-Bench with a network of another scale are left out.
 
     A parquet file with the columns `identifier` and `onnx`, the content of an ONNX file in each row, is read
     as well: see `nas_rlm.data.network_files.read_records`. Its space is the name of the file.
@@ -113,12 +114,19 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from None
     defaults = dict.fromkeys(COLUMNS)
-    rows = []
+    rows: list[Row] = []
+    half_years: dict[int, str] = {}
     for i, record in enumerate(records, 1):
         with omissions.skip(f"row {i}") if omissions is not None else nullcontext():
             if reason := record.get(network_files.ERROR_KEY):
                 raise ValueError(f"{str(path)!r}: the network of {record['identifier']}: {reason}")
-            rows.append(_to_row(defaults | record, path, i, omissions))
+            record = defaults | record
+            row_name = _shortened(record["identifier"] or record["arch_str"] or f"row {i}")
+            metadata = _parse_metadata(record["metadata"], row_name, path)
+            rows.append(_to_row(record, metadata, row_name, path, omissions))
+            if metadata.get(TIME_KEY) is not None and metadata.get(HALF_YEAR_KEY):
+                half_years[len(rows) - 1] = str(metadata[HALF_YEAR_KEY])
+    make_times_comparable(rows, half_years, "time")
     misplaced = Omissions() if omissions is None else omissions
     rows = _rows_of_their_space(rows, misplaced)
     if omissions is None:
@@ -245,17 +253,22 @@ def _read_declarations(file_metadata: Mapping[bytes, bytes], path: Path) -> dict
     return declarations
 
 
-def _to_row(record: Mapping[str, Any], path: Path, number: int, omissions: Omissions | None) -> Row:
+def _to_row(
+    record: Mapping[str, Any],
+    metadata: Mapping[Any, Any],
+    row_name: str,
+    path: Path,
+    omissions: Omissions | None,
+) -> Row:
     """Convert a record of the file to a row.
 
     Args:
         record: value of each column, None where it is missing.
+        metadata: the content of its column `metadata`.
+        row_name: name of the row, for error messages.
         path: the file, for error messages.
-        number: number of the record, from 1, for error messages.
         omissions: counts the numbers that are not valid; None if they are errors.
     """
-    row_name = _shortened(record["identifier"] or record["arch_str"] or f"row {number}")
-    metadata = _parse_metadata(record["metadata"], row_name, path)
     targets = _read_targets(record, metadata, row_name, path, omissions)
     for name in TEXT_COLUMNS:
         if not isinstance(record[name], str | None):

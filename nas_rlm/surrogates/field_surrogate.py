@@ -31,7 +31,6 @@ from nas_rlm.surrogates.ngrams import NgramSurrogate, ngram_counts
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     EPSILON,
-    MIN_LABELS,
     PredictiveDistribution,
     normal_quantiles,
 )
@@ -42,12 +41,14 @@ from search_spaces.wording import counted
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+MIN_TEXTS = 2  # with values of an objective
 MAX_TEXTS = 2000  # that a Gaussian process is fitted to
 MAX_SCALE_TEXTS = 300  # that the scale of a target is chosen on
 OTHER_SCALE_PENALTY = 1.05  # of errors on a scale that is not that of the values
 MAX_REFITTED_TEXTS = 500  # for which hyperparameters are fitted without each fold: few texts overfit them
 MIN_WIDTH, MAX_WIDTH = 1e-3, 10.0  # of intervals, relative to those of the Gaussian process
 INTERVAL_SHARE = 0.8  # of values that intervals contain
+FEW_TEXTS = 10  # below which intervals are those of Student's t distribution
 NUM_FOLDS = 4  # that are left out in turn
 
 
@@ -107,6 +108,8 @@ class FittedTarget:
             else leave_one_out_posterior(features, scores, hyperparameters)
         )
         width = interval_width((scores - means).numpy(), stds.numpy())
+        if len(scores) < FEW_TEXTS:
+            width = max(1.0, width) * _student_width(len(scores))
         return cls(transform, features, scores, hyperparameters, alpha, width)
 
     def posterior(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -141,6 +144,14 @@ def interval_width(errors: np.ndarray, stds: np.ndarray) -> float:
     sizes = np.abs(errors) / np.maximum(stds, EPSILON)
     width = np.quantile(sizes, INTERVAL_SHARE) / normal_quantiles([(1 + INTERVAL_SHARE) / 2])[0]
     return float(np.clip(width, MIN_WIDTH, MAX_WIDTH))
+
+
+def _student_width(count: int) -> float:
+    """Return the width of 80 % intervals of Student's t distribution with `count` values, in normal ones."""
+    from scipy.special import stdtrit
+
+    level = (1 + INTERVAL_SHARE) / 2
+    return float(stdtrit(count - 1, level) / normal_quantiles([level])[0])
 
 
 def _choose_transform(features: Tensor, group_sizes: Sequence[int], values: np.ndarray) -> TargetTransform:
@@ -203,7 +214,7 @@ class FieldSurrogate:
         Args:
             texts: M texts.
             values: labels of each objective, float64 [M], NaN where a text has none; each has at least
-                `MIN_LABELS`.
+                `MIN_TEXTS`.
             seed: seed of the order of the texts, of which at most `MAX_TEXTS` are used.
 
         Raises:
@@ -211,9 +222,9 @@ class FieldSurrogate:
         """
         for name, column in values.items():
             count = int((~np.isnan(column)).sum())
-            if count < MIN_LABELS:
+            if count < MIN_TEXTS:
                 raise ValueError(
-                    f"{counted(count, 'text has', 'texts have')} {name}: expected at least {MIN_LABELS}"
+                    f"{counted(count, 'text has', 'texts have')} {name}: expected at least {MIN_TEXTS}"
                 )
         order = np.random.default_rng(seed).permutation(len(texts))
         drawn = {name: order[~np.isnan(column[order])][:MAX_TEXTS] for name, column in values.items()}

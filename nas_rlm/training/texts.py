@@ -22,8 +22,8 @@ from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Network
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate_space
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.field_surrogate import FieldSurrogate, interval_width
-from nas_rlm.surrogates.predictive import MIN_LABELS, WITHOUT_NETWORK
+from nas_rlm.surrogates.field_surrogate import MIN_TEXTS, FieldSurrogate, interval_width
+from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.dataset import truncation_reported
 from nas_rlm.training.recipe import Recipe
@@ -297,13 +297,13 @@ def _fit_all(
 def _fit_surrogate(data: TextData, settings: TextSettings) -> FieldSurrogate | None:
     """Return a surrogate of the objectives with enough labels."""
     counts = {name: len(data.labelled(name)) for name in data.values}
-    enough = {name: v for name, v in data.values.items() if counts[name] >= MIN_LABELS}
+    enough = {name: v for name, v in data.values.items() if counts[name] >= MIN_TEXTS}
     if settings.source == SURROGATE and len(enough) < len(counts):
         name = next(name for name in counts if name not in enough)
         raise ValueError(
             f"{counted(counts[name], 'row has', 'rows have')} {name!r}: the Gaussian process (source"
             f" {SURROGATE!r}) needs"
-            f" {MIN_LABELS}"
+            f" {MIN_TEXTS}"
         )
     if not enough or settings.source == NETWORK:
         return None

@@ -107,5 +107,5 @@ def test_a_surrogate_of_an_earlier_version_is_refused():
 
 
 def test_too_few_labels_are_refused():
-    with pytest.raises(ValueError, match="3 texts have y: expected at least 10"):
-        fitted(["a"] * 20, np.where(np.arange(20) < 3, 1.0, np.nan))
+    with pytest.raises(ValueError, match="1 text has y: expected at least 2"):
+        fitted(["a"] * 20, np.where(np.arange(20) < 1, 1.0, np.nan))

@@ -197,6 +197,17 @@ def test_too_few_rows_for_a_holdout_are_said():
     assert rlm.fit_report.metrics == {}
 
 
+@pytest.mark.filterwarnings("ignore:.*too few to hold any out")
+def test_five_texts_teach_a_number_of_the_text():
+    x = np.random.default_rng(1).uniform(-100, 100, 105).round(1)
+    texts = [f"width {value} of a network" for value in x]
+    rlm = RLM.fit(texts[:5], 3 * x[:5], **QUICK)
+    assert rlm.fit_report.sources == {"y": "surrogate"}
+    low, median, high = rlm.predict_text(texts[5:], ["y"], (0.1, 0.5, 0.9))[:, 0].T
+    assert np.abs(median - 3 * x[5:]).mean() < 0.3 * np.abs(np.median(3 * x[:5]) - 3 * x[5:]).mean()
+    assert np.mean((low <= 3 * x[5:]) & (3 * x[5:] <= high)) > 0.5
+
+
 def test_equal_texts_are_in_one_part_of_a_split():
     data = text_data([f"{i % 70}" for i in range(200)], RNG.normal(size=200))
     parts = split_texts(data, 0.2, 0)
@@ -222,6 +233,7 @@ def test_bad_settings_are_refused(settings, message):
 
 
 def test_wrong_arguments_of_a_model_of_texts_are_refused(rlm):
+    few = np.where(np.isin(VALUES, VALUES[[1, 4]]), VALUES, np.nan)  # one of them is held out
     for call, message in (
         (lambda: rlm.predict_text([None]), r"texts\[0\] is 'None', of type NoneType: expected a string"),
         (lambda: rlm.sample_text(np.zeros((2, 2))), r"texts\[0\] is .*, of type ndarray: expected a string"),
@@ -232,7 +244,7 @@ def test_wrong_arguments_of_a_model_of_texts_are_refused(rlm):
         (lambda: RLM.fit(TEXTS, VALUES, start="runs/mine"), "start is 'runs/mine': expected a model"),
         (lambda: RLM.fit(TEXTS, VALUES, on_epoch=3), "on_epoch is 3: expected a function"),
         (lambda: RLM.fit(TEXTS, VALUES, maximise="y"), "maximise is the string 'y'"),
-        (lambda: RLM.fit(TEXTS[:9], VALUES[:9], **QUICK), "9 rows have 'y': the Gaussian process"),
+        (lambda: RLM.fit(TEXTS, {"y": VALUES, "z": few}, **QUICK), "1 row has 'z': the Gaussian process"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
