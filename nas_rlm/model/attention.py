@@ -156,7 +156,7 @@ class AttentionMask:
             special_heads: number of statement heads, equal to that of reference heads.
             dtype: dtype of the additive masks.
         """
-        padding = _padding_mask(ids == PAD, dtype)
+        padding = padding_mask(ids == PAD, dtype)
         rotary = rotary_table(0, ids.shape[1], ids.device)
         groups = _token_sets(ids.cpu().numpy(), kinds.cpu().numpy()) if special_heads else []
         on_device = [
@@ -183,7 +183,7 @@ class AttentionMask:
             x: states [B, S, width], for their dtype and device.
         """
         heads, special_heads = config.size, config.special_heads
-        padding = _padding_mask(torch.from_numpy(split.unique_index < 0).to(x.device), matmul_dtype(x))
+        padding = padding_mask(torch.from_numpy(split.unique_index < 0).to(x.device), matmul_dtype(x))
         mask = padding.expand(-1, heads, x.shape[1], -1).clone()
         if special_heads:
             position = torch.arange(x.shape[1], device=x.device)
@@ -194,7 +194,7 @@ class AttentionMask:
         return cls(padding, rotary_table(0, x.shape[1], x.device), per_head=mask)
 
 
-def _padding_mask(is_padding: Tensor, dtype: torch.dtype) -> Tensor:
+def padding_mask(is_padding: Tensor, dtype: torch.dtype) -> Tensor:
     """Additive mask [B, 1, 1, T] of padding [B, T]."""
     mask = torch.zeros(is_padding.shape, dtype=dtype, device=is_padding.device)
     return mask.masked_fill_(is_padding, MASKED_SCORE)[:, None, None]

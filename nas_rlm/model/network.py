@@ -25,6 +25,7 @@ from nas_rlm.model.attention import (
     rotary_table,
 )
 from nas_rlm.model.config import Config
+from nas_rlm.model.kept_states import KeptStates
 from nas_rlm.model.layers import DecoderLayer, EncoderLayer
 from nas_rlm.model.numbers import NUM_DIGIT_TOKENS
 from nas_rlm.model.statement_encoder import StatementEncoder
@@ -66,9 +67,13 @@ class Network(nn.Module):
     Args:
         config: hyperparameters and objectives.
         kinds: flags of the tokens, uint8 [vocab_size], see `Tokenizer.kinds`.
+
+    Attributes:
+        kept_states: keeps the encoder's states of texts while the encoder does not change; None for none.
     """
 
     kinds: Tensor
+    kept_states: KeptStates | None = None
 
     def __init__(self, config: Config, kinds: np.ndarray) -> None:
         super().__init__()
@@ -129,6 +134,10 @@ class Network(nn.Module):
             States [B, S, width] and the additive padding mask [B, 1, 1, S]. S is T, or with statement layers
             the maximum number of statements of a text.
         """
+        return self.kept_states.states(ids, self._states) if self.kept_states else self._states(ids)
+
+    def _states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the result of `states`."""
         if self.statement_encoder:
             split = split_statements(ids.cpu().numpy(), self.kinds.cpu().numpy())
             unique_states = self.statement_encoder(split.unique, self.pieces, self.kinds)

@@ -16,6 +16,7 @@ from nas_rlm.data.splits import split
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.model.checkpoint import Temperatures
+from nas_rlm.model.kept_states import KeptStates
 from nas_rlm.model.network import Network, has_bfloat16
 from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate
 from nas_rlm.surrogates.device_transfer import FewLabelLatency
@@ -400,9 +401,11 @@ def _trainable_part(network: Network, learn: str, objectives: Sequence[str]) -> 
     hook = network.tokens.weight.register_hook(lambda g: g * mask.to(g.device)) if learn == "token" else None
     for p in frozen:
         p.requires_grad_(False)
+    network.kept_states = KeptStates() if frozen else None  # of the encoder, which does not change
     try:
         yield
     finally:
+        network.kept_states = None
         for p in frozen:
             p.requires_grad_(True)
         if hook:

@@ -246,6 +246,7 @@ def test_a_part_of_the_network_learns(rlm, learn, moved):
     }
     assert parts == set(moved)
     assert all(p.requires_grad for p in after.parameters())
+    assert after.kept_states is None
     if learn == "token":
         changed = (after.tokens.weight != before.tokens.weight).any(1).nonzero().flatten().tolist()
         assert changed == after.config.objective_ids(["latency/mine"])
