@@ -50,6 +50,15 @@ MIN_WIDTH, MAX_WIDTH = 1e-3, 10.0  # of intervals, relative to those of the Gaus
 INTERVAL_SHARE = 0.8  # of values that intervals contain
 FEW_TEXTS = 10  # below which intervals are those of Student's t distribution
 NUM_FOLDS = 4  # that are left out in turn
+NUM_REGRESSIONS = 2  # whose predictions are features: on n-grams and on counts
+PROCESS_TENSORS = (
+    "features",
+    "scores",
+    "hyperparameters",
+    "alpha",
+    "regression_hyperparameters",
+    "regression_alpha",
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,10 @@ class TextFeatures:
 
 @dataclass(frozen=True)
 class FittedTarget:
-    """The Gaussian process of one objective.
+    """The Gaussian processes of one objective.
+
+    A process on many fields overfits few texts that fields do not explain, such as sentences. A second one
+    sees the last two features alone, what the regressions predict, and the means of both are averaged.
 
     Args:
         transform: transform between values and scores.
@@ -78,6 +90,9 @@ class FittedTarget:
         scores: scores of their labels, float64 [M].
         hyperparameters: see `nas_rlm.surrogates.gaussian_process`, float64 [D + 3].
         alpha: as for the hyperparameters, float64 [M].
+        regression_hyperparameters: those of the second process, float64 [3].
+        regression_alpha: as for these hyperparameters, float64 [M].
+        share: weight of the first process in the mean, from 0 to 1.
         width: factor of the standard deviations, which calibrates intervals.
     """
 
@@ -86,11 +101,14 @@ class FittedTarget:
     scores: Tensor
     hyperparameters: Tensor
     alpha: Tensor
-    width: float = 1.0
+    regression_hyperparameters: Tensor
+    regression_alpha: Tensor
+    share: float
+    width: float
 
     @classmethod
     def fit(cls, features: Tensor, group_sizes: Sequence[int], values: np.ndarray) -> FittedTarget:
-        """Fit a Gaussian process to M labels, float64 [M], on the scale whose left-out labels it ranks best.
+        """Fit Gaussian processes to M labels, float64 [M], on the scale whose left-out labels they rank best.
 
         Args:
             features: features of the M texts in random order, float64 [M, D + 2].
@@ -100,23 +118,51 @@ class FittedTarget:
         transform = _choose_transform(features, group_sizes, values)
         scores = torch.from_numpy(transform.label_scores(values)).float().double()
         features = features.float().double()  # the precision of checkpoints
-        hyperparameters = fit_hyperparameters(features, group_sizes, scores).float().double()
-        alpha = compute_alpha(features, scores, hyperparameters).float().double()
-        means, stds = (
-            _left_out_posterior(features, group_sizes, scores)
-            if len(scores) <= MAX_REFITTED_TEXTS
-            else leave_one_out_posterior(features, scores, hyperparameters)
-        )
+        regressions, sizes = features[:, -NUM_REGRESSIONS:], [1] * NUM_REGRESSIONS
+        hyperparameters, alpha, left_out = _fit_process(features, group_sizes, scores)
+        of_regressions, regression_alpha, other = _fit_process(regressions, sizes, scores)
+        share = _best_share(left_out[0] - scores, other[0] - scores)
+        means, stds = (share * a + (1 - share) * b for a, b in zip(left_out, other, strict=True))
         width = interval_width((scores - means).numpy(), stds.numpy())
         if len(scores) < FEW_TEXTS:
             width = max(1.0, width) * _student_width(len(scores))
-        return cls(transform, features, scores, hyperparameters, alpha, width)
+        processes = hyperparameters, alpha, of_regressions, regression_alpha
+        return cls(transform, features, scores, *processes, share, width)
 
     def posterior(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return means and standard deviations of the scores of N texts, each float64 [N]."""
-        process = GaussianProcess(self.features, self.scores, self.hyperparameters, self.alpha)
-        means, stds = process.posterior(features)
+        first = GaussianProcess(self.features, self.scores, self.hyperparameters, self.alpha)
+        second = GaussianProcess(
+            self.features[:, -NUM_REGRESSIONS:],
+            self.scores,
+            self.regression_hyperparameters,
+            self.regression_alpha,
+        )
+        both = first.posterior(features), second.posterior(features[:, -NUM_REGRESSIONS:])
+        means, stds = (self.share * a + (1 - self.share) * b for a, b in zip(*both, strict=True))
         return means.numpy(), self.width * stds.numpy()
+
+
+def _fit_process(
+    features: Tensor, group_sizes: Sequence[int], scores: Tensor
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Return hyperparameters and alpha of a Gaussian process, and its posterior of each score from others."""
+    hyperparameters = fit_hyperparameters(features, group_sizes, scores).float().double()
+    alpha = compute_alpha(features, scores, hyperparameters).float().double()
+    if len(scores) > MAX_REFITTED_TEXTS:
+        return hyperparameters, alpha, leave_one_out_posterior(features, scores, hyperparameters)
+    return hyperparameters, alpha, _left_out_posterior(features, group_sizes, scores)
+
+
+def _best_share(first: Tensor, second: Tensor) -> float:
+    """Return the weight of the first of two predictors that minimises the squared error of their mean.
+
+    Args:
+        first: errors of the first predictor [M].
+        second: errors of the second.
+    """
+    difference = second - first
+    return float(((second * difference).sum() / (difference.square().sum() + EPSILON)).clamp(0, 1))
 
 
 def _left_out_posterior(
@@ -290,7 +336,7 @@ class FieldSurrogate:
         tensors |= {f"counts.{name}": tensor for name, tensor in self.counts.tensors().items()}
         for k, target in enumerate(self.targets.values()):
             tensors[f"finite{k}"] = torch.from_numpy(target.transform.finite)
-            for name in ("features", "scores", "hyperparameters", "alpha"):
+            for name in PROCESS_TENSORS:
                 tensors[f"{name}{k}"] = getattr(target, name).float()
         return tensors
 
@@ -303,7 +349,7 @@ class FieldSurrogate:
             "ngrams": self.ngrams.description(),
             "counts": self.counts.description(),
             "targets": {
-                name: {**target.transform.description(), "width": target.width}
+                name: {**target.transform.description(), "width": target.width, "share": target.share}
                 for name, target in self.targets.items()
             },
             "temperatures": dict(self.temperatures),
@@ -317,7 +363,7 @@ class FieldSurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        if "counts" not in description:
+        if "counts" not in description or any("share" not in t for t in description["targets"].values()):
             raise ValueError("the surrogate of texts is that of an earlier version: fit the model again")
         fields = TextFields.from_description(description["fields"])
         counts = CountRegression.from_saved(tensors_with_prefix(tensors, "counts."), description["counts"])
@@ -329,24 +375,31 @@ class FieldSurrogate:
         targets = {}
         for k, name in enumerate(names):
             saved, count = description["targets"][name], len(tensors.get(f"scores{k}", ()))
-            width = len(fields.means) + 2
+            width = len(fields.means) + NUM_REGRESSIONS
             shapes = {
                 "features": (count, width),
                 "scores": (count,),
                 "hyperparameters": (width + 1,),
                 "alpha": (count,),
+                "regression_hyperparameters": (NUM_REGRESSIONS + 1,),
+                "regression_alpha": (count,),
                 "finite": (len(tensors.get(f"finite{k}", ())),),
             }
             check_shapes(tensors, {f"{key}{k}": shape for key, shape in shapes.items()})
             if not 0 < float(saved["width"]) < np.inf:
                 raise ValueError(f"the width of {name} is {saved['width']}: expected a number above 0")
+            if not 0 <= float(saved["share"]) <= 1:
+                raise ValueError(f"the share of {name} is {saved['share']}: expected a number from 0 to 1")
             targets[name] = FittedTarget(
                 TargetTransform.from_saved(tensors[f"finite{k}"].double().numpy(), saved),
                 tensors[f"features{k}"].double(),
                 tensors[f"scores{k}"].double(),
                 tensors[f"hyperparameters{k}"].double(),
                 tensors[f"alpha{k}"].double(),
-                float(saved["width"]),
+                tensors[f"regression_hyperparameters{k}"].double(),
+                tensors[f"regression_alpha{k}"].double(),
+                share=float(saved["share"]),
+                width=float(saved["width"]),
             )
         temperatures, network = (
             {str(name): float(t) for name, t in description[key].items()}

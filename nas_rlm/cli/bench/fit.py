@@ -27,20 +27,24 @@ def bench_fit(
     epochs: Integer = 0,
     out: Path | None = None,
 ) -> None:
-    """Fit models to texts with known structure, and compare them with boosted trees on the columns.
+    """Fit models to texts with known structure, and compare them with simple methods.
 
     Args:
         task: identity (y = x as text), configurations (20 keys of which 5 matter), table (Friedman's first
-            function and a category, as JSON) or diabetes (scikit-learn's data, as JSON).
+            function and a category, as JSON), diabetes (scikit-learn's data, as JSON), links, recipes, roman
+            (numerals), polynomials, sentences, bits, times (of day), nested (configurations), proteins or
+            containers (Dockerfiles).
         rows: number of rows that each method learns; as many others are predicted, at most 500.
         seeds: number of draws of rows and trainings, with seeds from 0.
-        methods: methods to compare: rlm, network, surrogate, both, ngrams, median and trees; by default all.
-            Without network and both, no network is trained.
+        methods: methods to compare: rlm, network, surrogate, both, ngrams, median, tf-idf (ridge regression
+            on TF-IDF of characters) and trees (for the first four tasks); by default all. Without network
+            and both, no network is trained.
         epochs: maximum number of epochs of the network; 0 for the default.
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
     from nas_rlm.benchmarks.results import Results
-    from nas_rlm.benchmarks.texts import KEY_NAMES, METHODS, TASKS, TextResult, texts_benchmark
+    from nas_rlm.benchmarks.text_tasks import TASKS
+    from nas_rlm.benchmarks.texts import KEY_NAMES, METHODS, TextResult, texts_benchmark
 
     if task not in TASKS:
         raise ValueError(f"there is no task {task!r}; {suggest(task, TASKS)}")

@@ -42,6 +42,13 @@ def symbols(count):
     return texts, np.array([t.count("😀") - 1.5 * t.count("😡") + 0.5 * t.count("🔥") for t in texts])
 
 
+def test_few_sentences_are_ranked_though_fields_do_not_explain_them():
+    texts, values = sentences(260)
+    surrogate = fitted(texts[:60], values[:60])
+    assert surrogate.targets["y"].share < 0.5
+    assert spearman(surrogate.predict(surrogate.transform(texts[60:]), "y").median, values[60:]) > 0.45
+
+
 def fitted(texts, values):
     return FieldSurrogate.fit(texts, {"y": values})
 
@@ -94,6 +101,10 @@ def test_a_restored_surrogate_predicts_the_same():
     for key in ("scores0", "finite1"):
         with pytest.raises((ValueError, KeyError), match=key):
             from_saved({k: v for k, v in tensors.items() if k != key}, description)
+    description["targets"]["a"]["share"] = 1.5
+    with pytest.raises(ValueError, match=r"share of a is 1\.5: expected a number from 0 to 1"):
+        from_saved(tensors, description)
+    description["targets"]["a"]["share"] = 0.5
     with pytest.raises(ValueError, match="means"):
         from_saved({k: v for k, v in tensors.items() if k != "counts.means"}, description)
 
