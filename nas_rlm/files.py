@@ -18,6 +18,24 @@ ASSETS = Path(__file__).parent / "assets"  # shipped models and tables of consta
 RECIPES = Path(__file__).parent / "recipes"  # shipped training recipes
 
 
+class NotWritableError(ValueError):
+    """A path that cannot be written to.
+
+    Args:
+        path: the path.
+        reason: why, as the operating system says.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return (
+            f"{str(self.path)!r} cannot be written ({self.reason}): expected a path in a writable directory"
+        )
+
+
 def check_target(path: str | os.PathLike[str]) -> None:
     """Check, before any work is done, that a file can be written at a path.
 
@@ -50,7 +68,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Check that files can be written to a directory, or to its nearest parent that exists.
 
     Raises:
-        ValueError: the directory is not writable.
+        NotWritableError: the directory is not writable.
     """
     target = Path(path).absolute()
     directory = next(parent for parent in (target, *target.parents) if parent.is_dir())
@@ -58,7 +76,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        raise _not_writable(path, error) from None
+        raise NotWritableError(path, str(error.strerror)) from None
 
 
 def check_no_link_cycle(path: Path) -> None:
@@ -98,13 +116,6 @@ def _is_special(target: Path) -> bool:
     return target.is_relative_to("/dev") or (target.exists() and not target.is_file())
 
 
-def _not_writable(path: str | os.PathLike[str], error: OSError) -> ValueError:
-    """Return the error for a path that cannot be written to."""
-    return ValueError(
-        f"{str(path)!r} cannot be written ({error.strerror}): expected a path in a writable directory"
-    )
-
-
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     r"""Yield a temporary path, which replaces `path` if the block ends without an error.
@@ -134,7 +145,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary = directory / f".{target.name[:32]}.{secrets.token_hex(4)}{target.suffix}"
         permissions = _create(temporary, None if is_special else target)
     except OSError as error:
-        raise _not_writable(path, error) from None
+        raise NotWritableError(path, str(error.strerror)) from None
     try:
         yield temporary
         if is_special:
@@ -164,7 +175,7 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, target.resolve())
     except OSError as error:
-        raise _not_writable(path, error) from None
+        raise NotWritableError(path, str(error.strerror)) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

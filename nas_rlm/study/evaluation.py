@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import platform
 import random
@@ -12,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from nas_rlm.files import atomic_write, write_text
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import Result
 from nas_rlm.study.trial import ERROR, WEIGHTS, Trial
+from nas_rlm.study.values import GivenValues, WrongValuesError, given_values
+from nas_rlm.study.writing import StorageError, check_disk, writing
 from nas_rlm.utils.validation import suggest
 from search_spaces.loading import load_module
 
@@ -42,6 +43,8 @@ class Outcome:
         cost: seconds that it took.
         environment: description of the machine and the packages.
         details: details of the measurement on the device, if it was made.
+        additional: further numbers by name that it gave, which are no objectives.
+        ignored: names of further values that it gave and that are not kept.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -49,20 +52,19 @@ class Outcome:
     cost: float = 0.0
     environment: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+    additional: dict[str, float] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of_values(cls, given: GivenValues, cost: float) -> Outcome:
+        """Return the outcome of an evaluation in this process that gave values."""
+        values, additional = given.objectives, given.additional
+        return cls(values, "", cost, environment(), additional=additional, ignored=given.ignored)
 
     @property
     def result(self) -> Result:
         """The outcome as the result of a trial."""
-        return Result(self.values, self.error, self.cost, self.environment, self.details)
-
-    def write(self, path: Path) -> None:
-        """Write a JSON file."""
-        write_text(path, json.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls, path: Path) -> Outcome:
-        """Read a file that `write` wrote."""
-        return cls(**json.loads(path.read_text()))
+        return Result(self.values, self.error, self.cost, self.environment, self.details, self.additional)
 
 
 def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySettings) -> Outcome:
@@ -72,17 +74,23 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
         function: the function, of the trial; in a study with budgets of the trial, the budget to reach, and
             the directory of the evaluation with the budget before, or None. It returns a value of each
             objective of `settings.evaluated`, or a pair of these and a `state_dict` or module. Where it
-            returns no values, the last reported ones count.
+            returns no values, the last reported ones count. Further numbers are kept as additional ones.
         trial: its argument.
         settings: settings of the study.
 
     Returns:
         The outcome; every error of the function is an outcome as well.
+
+    Raises:
+        WrongValuesError: the function gave something other than a number for each objective.
+        StorageError: a file cannot be written, or the function failed since the disk is full.
     """
-    trial.directory.mkdir(parents=True, exist_ok=True)
-    for name in (WEIGHTS, ERROR):
-        (trial.directory / name).unlink(missing_ok=True)
+    with writing(trial.directory):
+        trial.directory.mkdir(parents=True, exist_ok=True)
+        for name in (WEIGHTS, ERROR):
+            (trial.directory / name).unlink(missing_ok=True)
     _seed_all(_evaluation_seed(trial, settings))
+    source = f"the training function {getattr(function, '__name__', type(function).__name__)}"
     start, values = time.perf_counter(), None
     try:
         returned = (
@@ -90,17 +98,30 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
         )
         cost = time.perf_counter() - start
         values, weights = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-        source = f"the training function {getattr(function, '__name__', type(function).__name__)}"
         if weights is not None:
             save_weights(weights, trial.directory / WEIGHTS, source)
-        given = trial.last_values if values is None else values
-        checked = settings.checked_values(given, complete=True, source=source)
-        return Outcome(checked, cost=cost, environment=environment())
+        if values is None and not trial.steps and settings.evaluated:
+            raise WrongValuesError(
+                f"{source} returned None and reported no values, expected {' and '.join(settings.evaluated)}"
+            )
+        if values is None:
+            source += " returned None, and trial.report"
+        found = trial.last_values if values is None else values
+        return Outcome.of_values(given_values(settings, found, complete=True, source=source), cost)
+    except StorageError:
+        raise
     except (Exception, SystemExit) as error:  # user code may raise anything
+        check_disk(error, trial.directory)
         returned_values = (
             "" if values is None else f"\nThe function returned {values!r:.{MAX_ERROR_LENGTH}}\n"
         )
-        write_text(trial.directory / ERROR, traceback.format_exc() + returned_values)
+        with writing(trial.directory / ERROR):
+            write_text(trial.directory / ERROR, traceback.format_exc() + returned_values)
+        if isinstance(error, WrongValuesError):
+            raise WrongValuesError(
+                f"trial {trial.number}: {error}. Mend the function and run the same again, which evaluates"
+                " this trial again"
+            ) from None
         cost = time.perf_counter() - start
         return Outcome(error=error_text(error), cost=cost, environment=environment())
 
@@ -121,22 +142,29 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
         source: what returned the weights, for messages.
 
     Raises:
-        ValueError: it is something else.
+        WrongValuesError: it is something else.
+        StorageError: the file cannot be written.
     """
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     if isinstance(weights, torch.nn.Module):
         weights = weights.state_dict()
     is_dict = isinstance(weights, Mapping) and all(isinstance(t, torch.Tensor) for t in weights.values())
     if not is_dict:
-        raise ValueError(
+        raise WrongValuesError(
             f"{source} returned weights of type {type(weights).__name__}, expected a state_dict; several"
             " values are given as one mapping, such as {'accuracy': 71.2, 'loss': 0.3}"
         )
     tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
-    with atomic_write(path) as temporary:
-        save_file(tensors, temporary)
+    with writing(path), atomic_write(path) as temporary:
+        try:
+            save_file(tensors, temporary)
+        except SafetensorError as error:
+            if "I/O error" in str(error):
+                raise OSError(str(error).partition("I/O error: ")[2]) from error
+            raise
 
 
 def environment() -> dict[str, Any]:

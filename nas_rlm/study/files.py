@@ -17,6 +17,7 @@ from nas_rlm.study.page import RELOAD_SECONDS, StudyPage
 from nas_rlm.study.results import draw_trials, front_of, trial_records
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import TrialStore
+from nas_rlm.study.writing import writing
 from search_spaces import SearchSpace
 
 
@@ -38,16 +39,22 @@ class StudyFiles:
 
         Args:
             store: the trials, as they were read last.
+
+        Raises:
+            StorageError: a file cannot be written.
         """
         front = front_of(self.settings, store.finished)
         if front:
-            write_front(self.directory, front)
-            save_figure(draw_trials(self.settings, store.trials), self.directory / "pareto.png")
+            with writing(self.directory / "front"):
+                write_front(self.directory, front)
+            picture = self.directory / "pareto.png"
+            with writing(picture):
+                save_figure(draw_trials(self.settings, store.trials), picture)
             commands = [{"command": command_line(self.directory, trial)} for trial in front]
             records = trial_records(self.settings, front)
             table = [record | command for record, command in zip(records, commands, strict=True)]
-            write_text(self.directory / "front.csv", _csv(table))
-        write_text(self.directory / "trials.csv", _csv(trial_records(self.settings, store.trials)))
+            self._write("front.csv", _csv(table))
+        self._write("trials.csv", _csv(trial_records(self.settings, store.trials)))
         return self._write_page(store, is_running=False)
 
     def write_page_if_due(self, store: TrialStore) -> None:
@@ -56,9 +63,15 @@ class StudyFiles:
             self._write_page(store, is_running=True)
 
     def _write_page(self, store: TrialStore, is_running: bool) -> Path:
-        path = self.directory / "report.html"
-        write_text(path, self._page.render(store.trials, store.results, is_running))
+        page = self._page.render(store.trials, store.results, is_running)
         self._last_page = time.monotonic()
+        return self._write("report.html", page)
+
+    def _write(self, name: str, text: str) -> Path:
+        """Write a text file, and return its path."""
+        path = self.directory / name
+        with writing(path):
+            write_text(path, text)
         return path
 
 

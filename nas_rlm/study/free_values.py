@@ -11,10 +11,11 @@ from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import SpaceNetwork
 from nas_rlm.devices.profiler import Failure, Plan, measure
 from nas_rlm.search.settings import MEDIAN_LEVEL
-from nas_rlm.study.settings import StudySettings, check_latency
+from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import Result
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import Trial
+from nas_rlm.study.values import check_latency
 from search_spaces import SearchSpace
 
 

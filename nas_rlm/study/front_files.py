@@ -66,9 +66,19 @@ def write_front(directory: Path, trials: Sequence[Trial]) -> None:
     """
     unfinished, finished = directory / ".front", directory / "front"
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
+    try:
+        unfinished.mkdir()
+        _write_networks(directory, unfinished, trials)
+        shutil.rmtree(finished, ignore_errors=True)
+        unfinished.rename(finished)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write_networks(directory: Path, front: Path, trials: Sequence[Trial]) -> None:
+    """Write the files of each network into a directory, see `write_front`."""
     for trial in trials:
-        path, model = unfinished / f"{trial.number:05d}", trial.onnx()
+        path, model = front / f"{trial.number:05d}", trial.onnx()
         if trial.weights_file:
             shutil.copy(trial.weights_file, path.with_suffix(".safetensors"))
             model = with_weights(model, load_file(trial.weights_file)) or model
@@ -81,8 +91,6 @@ def write_front(directory: Path, trials: Sequence[Trial]) -> None:
             seed=trial.seed,
         )
         path.with_suffix(".py").write_text(source)
-    shutil.rmtree(finished, ignore_errors=True)
-    unfinished.rename(finished)
 
 
 def with_weights(model: onnx.ModelProto, weights: Mapping[str, torch.Tensor]) -> onnx.ModelProto | None:

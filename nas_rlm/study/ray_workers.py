@@ -14,6 +14,8 @@ from nas_rlm.search.ray_cluster import RayCluster
 from nas_rlm.study.evaluation import EvaluateFunction, Outcome, error_text, load_evaluation, run_evaluation
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import OUTPUT, Trial, Values
+from nas_rlm.study.values import WrongValuesError, given_values
+from nas_rlm.study.writing import StorageError, writing
 
 POLL_SECONDS = 0.2
 
@@ -25,12 +27,12 @@ class _Evaluation:
     """What a task returns.
 
     Args:
-        outcome: outcome of the evaluation.
+        outcome: outcome of the evaluation, or the error that ends the study.
         steps: the values that it reported, in order.
         files: contents of the trial's directory by relative path.
     """
 
-    outcome: Outcome
+    outcome: Outcome | StorageError | WrongValuesError
     steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -116,9 +118,12 @@ class RayWorkers:
             evaluation: _Evaluation = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             return trial, Outcome(error=error_text(error), cost=time.monotonic() - start)
-        _write_files(trial.directory, evaluation.files)
+        with writing(trial.directory):
+            _write_files(trial.directory, evaluation.files)
         for step, values in evaluation.steps:
             trial.report(step, values)
+        if not isinstance(evaluation.outcome, Outcome):
+            raise evaluation.outcome
         return trial, evaluation.outcome
 
     def close(self) -> None:
@@ -162,12 +167,16 @@ def _evaluate(
                 return _Evaluation(Outcome(error=error_text(error)))
 
             def report(step: int, values: Values) -> None:
-                checked = settings.checked_values(values, complete=False)
-                trial.steps[step] = checked
-                steps.append((step, checked))
+                numbers = given_values(settings, values, complete=False, source="trial.report").numbers
+                trial.steps[step] = numbers
+                steps.append((step, numbers))
 
             trial.reporter = report
-            outcome = run_evaluation(loaded, trial, settings)
+            outcome: Outcome | StorageError | WrongValuesError
+            try:
+                outcome = run_evaluation(loaded, trial, settings)
+            except (StorageError, WrongValuesError) as error:
+                outcome = error
         return _Evaluation(outcome, steps, _read_files(directory))
 
 

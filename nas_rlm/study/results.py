@@ -95,6 +95,7 @@ def draw_trials(
 def trial_records(settings: StudySettings, trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """Return a flat record of each trial; see `nas_rlm.Study.to_records`."""
     front = front_of(settings, trials)
+    additional = dict.fromkeys(name for trial in trials for name in trial.additional)
     return [
         {
             "number": trial.number,
@@ -107,6 +108,7 @@ def trial_records(settings: StudySettings, trials: Sequence[Trial]) -> list[dict
             **({"seconds": trial.seconds} if settings.budgets else {}),
             "seed": trial.seed,
             "error": trial.error,
+            **{f"additional/{name}": trial.additional.get(name) for name in additional},
         }
         for trial in trials
     ]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from filelock import FileLock
 from pydantic import ConfigDict, StrictInt, TypeAdapter, ValidationError
 
-from nas_rlm.data.objective_kinds import expected_value
-from nas_rlm.data.omissions import is_storable, is_valid_target, to_number
-from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH
+from nas_rlm.data.omissions import is_storable
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.files import check_writable, write_text
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.study.store import LOCK
+from nas_rlm.study.writing import writing
 from nas_rlm.utils.schema import NO_OTHER_KEYS, message
 from nas_rlm.utils.validation import suggest
 from search_spaces import SearchSpace
@@ -27,10 +27,6 @@ from search_spaces import SearchSpace
 FILE = "study.json"
 MAY_DIFFER = ("location", "model_name")  # when a study is opened again
 COMMON_OBJECTIVES = "accuracy", "perplexity", *EXACT_OBJECTIVES  # names like these are misspelt
-
-
-class NotFiniteError(ValueError):
-    """A value is infinite or NaN, as of a training that diverged."""
 
 
 @dataclass(frozen=True)
@@ -141,85 +137,6 @@ class StudySettings:
         """Return the search space."""
         return self.search.load_space()
 
-    def checked_values(
-        self, values: object, complete: bool, source: str = "the evaluation"
-    ) -> dict[str, float]:
-        """Return values that an evaluation gave, as numbers by objective.
-
-        Args:
-            values: a mapping from objectives to numbers, or a number where there is a single one to give.
-            complete: whether all objectives of `evaluated` have to be there.
-            source: what gave the values, for messages.
-
-        Raises:
-            NotFiniteError: a value is infinite or NaN.
-            ValueError: an objective is missing or unknown, or a value is not a number in its range.
-        """
-        expected = ", ".join(self.evaluated) or "no value"
-        if not isinstance(values, Mapping):
-            if len(self.evaluated) != 1:
-                raise ValueError(f"{source} gave {_short(values)}, expected values of {expected}")
-            values = {self.evaluated[0]: values}
-        numbers: dict[str, float] = {}
-        for name, value in values.items():
-            if name not in self.evaluated:
-                reason = self._origin(name) or suggest(str(name), self.evaluated)
-                raise ValueError(f"{source} gave {str(name)!r}, expected {expected}; {reason}")
-            numbers[name] = checked_value(name, value)
-        missing = [name for name in self.evaluated if name not in numbers]
-        if complete and missing:
-            raise ValueError(f"{source} gave no {' and no '.join(missing)}, expected {expected}")
-        return numbers
-
-    def _origin(self, name: object) -> str:
-        """From where the value of an objective that is not evaluated comes; empty if it is no objective."""
-        if name in EXACT_OBJECTIVES:
-            return f"{name} is counted, leave it out"
-        if name in self.measured:
-            return f"{name} is measured on {self.device}, leave it out"
-        return f"{name} is predicted, leave it out" if name in self.predicted else ""
-
-
-def checked_value(objective: str, value: object) -> float:
-    """Return a value of an objective as a number.
-
-    Raises:
-        NotFiniteError: it is infinite or NaN.
-        ValueError: it is not a number in the range of the objective.
-    """
-    number = to_number(value)
-    if number is None and _is_not_finite(value):
-        raise NotFiniteError(f"{objective} is {_short(value)}, expected {expected_value(objective)}")
-    if number is None or not is_valid_target(objective, number):
-        raise ValueError(f"{objective} is {_short(value)}, expected {expected_value(objective)}")
-    check_latency(objective, number)
-    return number
-
-
-def check_latency(objective: str, value: float) -> None:
-    """Refuse a latency that is near zero, which tables and surrogates take for a value that is missing.
-
-    Raises:
-        ValueError: the value is one.
-    """
-    if objective.startswith("latency/") and value < MIN_LATENCY_MS:
-        raise ValueError(
-            f"{objective} is {value:.3g} ms, and less than {MIN_LATENCY_MS} ms counts as not measured:"
-            f" {TIME_OF_A_BATCH}, which a device such as onnxruntime-cpu-1t-b32 measures"
-        )
-
-
-def _is_not_finite(value: object) -> bool:
-    """Whether a value is a number, but infinite or NaN."""
-    try:
-        return not math.isfinite(float(value))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        return False
-
-
-def _short(value: object) -> str:
-    return f"{value!r}"[:80]
-
 
 def read_settings(directory: Path) -> StudySettings:
     """Return the settings of a study's directory.
@@ -257,18 +174,30 @@ def open_directory(directory: Path, settings: StudySettings) -> None:
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file: a study needs a directory of that name")
     check_writable(directory)
-    if is_study(directory):
-        existing = read_settings(directory)
-        names = [f.name for f in fields(StudySettings) if f.name not in MAY_DIFFER]
-        pairs = {name: (getattr(existing, name), getattr(settings, name)) for name in names}
-        changed = [f"{name} {old!r} instead of {new!r}" for name, (old, new) in pairs.items() if old != new]
-        if changed:
-            raise ValueError(
-                f"{directory} holds a study with {', '.join(changed)}: open it with its own settings, or"
-                " choose another directory"
-            )
-        return
-    if directory.exists() and any(not p.name.startswith(".") for p in directory.iterdir()):
+    # Listed first: another process may create the same study meanwhile.
+    is_empty = not directory.exists() or all(path.name.startswith(".") for path in directory.iterdir())
+    if not is_empty and not is_study(directory):
         raise ValueError(f"{directory} is not empty and holds no study: choose another directory")
-    directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / FILE, json.dumps(asdict(settings), indent=2) + "\n")
+    with writing(directory / FILE):
+        directory.mkdir(parents=True, exist_ok=True)
+        with FileLock(directory / LOCK):
+            if not is_study(directory):
+                write_text(directory / FILE, json.dumps(asdict(settings), indent=2) + "\n")
+                return
+    _check_equal(read_settings(directory), settings, directory)
+
+
+def _check_equal(existing: StudySettings, settings: StudySettings, directory: Path) -> None:
+    """Refuse settings that are not those of the study of a directory.
+
+    Raises:
+        ValueError: they are not.
+    """
+    names = [f.name for f in fields(StudySettings) if f.name not in MAY_DIFFER]
+    pairs = {name: (getattr(existing, name), getattr(settings, name)) for name in names}
+    changed = [f"{name} {old!r} instead of {new!r}" for name, (old, new) in pairs.items() if old != new]
+    if changed:
+        raise ValueError(
+            f"{directory} holds a study with {', '.join(changed)}: open it with its own settings, or"
+            " choose another directory"
+        )

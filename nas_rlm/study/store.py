@@ -14,7 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, RUNNING, Trial, Values
+from nas_rlm.study.writing import StorageError, writing
 from nas_rlm.utils.json_lines import append_records
 from search_spaces import SearchSpace
 
@@ -84,6 +85,7 @@ class Result:
         cost: seconds that it took.
         environment: description of the machine and the packages.
         details: details of the measurement on the device.
+        additional: further numbers by name, which are no objectives.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
@@ -91,6 +93,7 @@ class Result:
     cost: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    additional: Mapping[str, float] = field(default_factory=dict)
 
 
 Suggest = Callable[[int], Suggestions]  # from a number of architectures
@@ -252,9 +255,10 @@ class TrialStore:
         """Yield a name of this process as the owner of trials, which is alive within the `with` block."""
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         path = self.directory / OWNERS / name
-        path.parent.mkdir(exist_ok=True)
         lock = FileLock(path)
-        lock.acquire()
+        with writing(path):
+            path.parent.mkdir(exist_ok=True)
+            lock.acquire()
         try:
             yield name
         finally:
@@ -277,11 +281,16 @@ class TrialStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Wait for the lock of the directory, and read what other processes appended."""
-        with FileLock(self.directory / LOCK):
+        lock = FileLock(self.directory / LOCK)
+        with writing(self.directory / LOCK):
+            lock.acquire()
+        try:
             self.refresh()
             if self.path.exists() and self.path.stat().st_size > self._size:
                 os.truncate(self.path, self._size)  # the incomplete line of a process that was killed
             yield
+        finally:
+            lock.release()
 
     def _ask(self, suggest: Suggest, count: int, owner: str, max_cost: float = math.inf) -> list[Trial]:
         """Add or continue trials whose evaluations cost at most as much; none if nothing is left to spend."""
@@ -340,6 +349,8 @@ class TrialStore:
         }
         if trial.budget is not None:
             event["budget_cost"] = 0 if is_added else trial.next_cost
+        if result.additional:
+            event["additional"] = dict(result.additional)
         return event | ({"error": result.error} if result.error else {})
 
     def _start(self, trial: Trial, owner: str, evaluation: str) -> None:
@@ -350,7 +361,13 @@ class TrialStore:
 
     def _append(self, *events: Mapping[str, Any]) -> None:
         """Append events, under the lock, and apply them."""
-        append_records(self.path, [{**event, "time": round(time.time(), 3)} for event in events])
+        try:
+            with writing(self.path):
+                append_records(self.path, [{**event, "time": round(time.time(), 3)} for event in events])
+        except StorageError:
+            with suppress(OSError):
+                os.truncate(self.path, self._size)  # a part of the lines
+            raise
         self.refresh()
 
     def _apply(self, event: Mapping[str, Any]) -> None:
@@ -364,7 +381,8 @@ class TrialStore:
                 self.trials.append(trial)
             return
         trial = self.trials[event["trial"]]
-        if event["trial"] < 0 or not all(map(_is_finite_number, event.get("values", {}).values())):
+        numbers = [*event.get("values", {}).values(), *event.get("additional", {}).values()]
+        if event["trial"] < 0 or not all(map(_is_finite_number, numbers)):
             raise ValueError(kind)
         if kind == "start":
             trial.owner, trial.evaluation, trial.steps = event["owner"], event["evaluation"], {}
@@ -390,6 +408,7 @@ class TrialStore:
         self.cost += cost
         trial.values, trial.error = event["values"], event.get("error", "")
         trial.environment, trial.details = event["environment"], event["details"]
+        trial.additional = event.get("additional", {})
         if kind == "retry":
             return
         trial.state = RESULTS[kind]

@@ -33,10 +33,11 @@ from nas_rlm.study.evaluation import (
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
 from nas_rlm.study.optimization import Limits, run_trials
 from nas_rlm.study.search_suggestion import make_suggester
-from nas_rlm.study.settings import NotFiniteError, StudySettings, checked_value, open_directory
+from nas_rlm.study.settings import StudySettings, open_directory
 from nas_rlm.study.store import Result, Suggestion, Suggestions
 from nas_rlm.study.suggestion import Suggester
 from nas_rlm.study.trial import COMPLETE, PAUSED, Trial, Values
+from nas_rlm.study.values import NotFiniteError, checked_value, given_values
 from nas_rlm.study.view import StudyView
 from nas_rlm.study.workers import Workers, make_workers
 from nas_rlm.utils.progress import progress_bar
@@ -160,7 +161,8 @@ class Study(StudyView):
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         super()._open(directory, settings, space)
-        self.python, self._is_stopped, self._has_checked_units = "", False, False
+        self.python, self._is_stopped = "", False
+        self._has_checked_units = self._has_named_additional = False
         self._loaded_suggester = None
         self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
 
@@ -216,7 +218,8 @@ class Study(StudyView):
 
         In a study with budgets, a trial with less than the full budget is paused.
 
-        Values of `flops`, `params`, of `device` and of `predicted` are added and not given.
+        Values of `flops`, `params`, of `device` and of `predicted` are added and not given. Further finite
+        numbers are kept in `Trial.additional`.
 
         Args:
             trial: the trial, or its number.
@@ -227,7 +230,11 @@ class Study(StudyView):
             cost: seconds that the evaluation took.
 
         Raises:
-            ValueError: the trial is unknown or finished, or a value is missing, unknown or out of range.
+            ValueError: the trial is unknown or finished, or a value is missing or out of range.
+            StorageError: the disk is full.
+
+        Warns:
+            UserWarning: there are values beside those of objectives; once.
         """
         found = self._trial(trial)
         self._store.check_running(found)
@@ -238,18 +245,20 @@ class Study(StudyView):
         if step is not None:
             if not is_whole_number(step):
                 raise ValueError(f"step is {step!r}, expected a whole number")
-            self._store.report(found, int(step), self.settings.checked_values(values, complete=False))
+            given = given_values(self.settings, values, complete=False, source="trial.report")
+            self._store.report(found, int(step), given.numbers)
             return
         if values is None:
             if not found.steps and self.settings.evaluated:
                 raise ValueError(f"trial {found.number} has no values of any step: expected its values")
             values = found.last_values
         try:
-            checked = self.settings.checked_values(values, complete=True)
+            given = given_values(self.settings, values, complete=True)
         except NotFiniteError as error:
             self._store.finish(found, Result(error=str(error), cost=cost))
         else:
-            self._finish(found, Outcome(checked, cost=cost))
+            outcome = Outcome(given.objectives, cost=cost, additional=given.additional, ignored=given.ignored)
+            self._finish(found, outcome)
 
     def add(self, architecture: Any, values: Values) -> Trial:
         """Add a trial that was evaluated before, such as a row of a table.
@@ -268,8 +277,9 @@ class Study(StudyView):
             values = {name: value for name, value in values.items() if name not in measured}
         if missing := [name for name in settings.measured if name not in measured]:
             raise ValueError(f"the values have no {' and no '.join(missing)}: expected the measured values")
-        checked = settings.checked_values(values, complete=True)
-        result = Result({**checked, **measured, **self._free_values(parsed)})
+        given = given_values(settings, values, complete=True)
+        objectives = {**given.objectives, **measured, **self._free_values(parsed)}
+        result = Result(objectives, additional=given.additional)
         trial = self._store.add(Suggestion(str(parsed)), result)
         self._check_units()
         return trial
@@ -313,8 +323,9 @@ class Study(StudyView):
         """Evaluate trials until the study has enough.
 
         report.html in the directory shows the state while it runs, and the results are written at the end,
-        see `report`. A trial whose evaluation raises an error, takes too long, or gives no valid values is
-        recorded as failed, and the study goes on. Trials of a process that was killed are evaluated again.
+        see `report`. A trial whose evaluation raises an error, takes too long, or gives values that are not
+        finite or out of range is recorded as failed, and the study goes on. Trials of a process that was
+        killed, and those that ran when an error ended the study, are evaluated again.
 
         Args:
             evaluate: function of a trial that returns its values, or a pair of values and trained weights
@@ -339,6 +350,8 @@ class Study(StudyView):
 
         Raises:
             ValueError: an argument is invalid.
+            WrongValuesError: an evaluation gave something other than a number for each objective.
+            StorageError: a file of the study cannot be written, for example since the disk is full.
             RuntimeError: the first ten trials failed.
         """
         limits = Limits(trials, timeout, cost, retries)
@@ -434,7 +447,7 @@ class Study(StudyView):
         copy = Trial(found.number, found.architecture, found.seed, self.space, target)
         copy.budget = max(self.settings.budgets, default=None)
         copy.reporter = lambda step, values: copy.steps.update(
-            {step: self.settings.checked_values(values, complete=False)}
+            {step: given_values(self.settings, values, complete=False).numbers}
         )
         return run_evaluation(loaded, copy, self.settings), target
 
@@ -485,6 +498,8 @@ class Study(StudyView):
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""
         result = outcome.result
+        self._store.refresh()  # the steps that a worker reported
+        self._name_additional(trial, outcome)
         if not result.error:
             values = {**result.values, **self._free_values(trial.parsed)}
             result = replace(result, values=values)
@@ -492,6 +507,18 @@ class Study(StudyView):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
         self._check_units()
+
+    def _name_additional(self, trial: Trial, outcome: Outcome) -> None:
+        """Warn once of values that a trial gave beside its objectives."""
+        reported = {name for values in trial.steps.values() for name in values}
+        kept = sorted({*outcome.additional, *reported.difference(self.settings.evaluated)})
+        if self._has_named_additional or not (kept or outcome.ignored):
+            return
+        self._has_named_additional = True
+        objectives = " and ".join(self.settings.evaluated)
+        texts = [f"{', '.join(kept)}: kept as additional values, no objectives"] if kept else []
+        texts += [f"{', '.join(outcome.ignored)}: not kept"] if outcome.ignored else []
+        warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=2)
 
     def _check_units(self) -> None:
         """Warn once of values that may be in another unit, when some trials have values."""

@@ -44,10 +44,11 @@ class Trial:
     Attributes:
         state: `running`, `complete` or `failed`; `paused` after an evaluation with less than the full budget.
         values: value of each objective and constrained objective, of a trial that is complete or paused.
+        additional: further numbers that the last evaluation gave; they are no objectives.
         budget: budget of the present or last evaluation, in a study with budgets; otherwise None.
         budget_values: by budget, the values of evaluations so far, in a study with budgets.
         resume_from: directory of the evaluation with the budget before, or None if it starts from scratch.
-        steps: by step, the values that were reported during the evaluation.
+        steps: by step, the values that were reported during the evaluation, with additional ones.
         predicted: by objective, the quantiles at .1, .5 and .9 that were predicted when the trial was asked
             for; empty while there were too few trials to predict.
         cost: budget that its evaluations used in total, in a study with budgets; otherwise seconds.
@@ -67,6 +68,7 @@ class Trial:
     directory: Path = field(repr=False)
     state: str = RUNNING
     values: dict[str, float] = field(default_factory=dict)
+    additional: dict[str, float] = field(default_factory=dict, repr=False)
     budget: float | None = None
     budget_values: dict[float, dict[str, float]] = field(default_factory=dict, repr=False)
     resume_from: Path | None = field(default=None, repr=False)

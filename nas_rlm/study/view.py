@@ -110,9 +110,9 @@ class StudyView:
         """Return one record per trial, for example for pandas.
 
         Returns:
-            `number`, `architecture`, `state`, a value of each objective, `is_on_front`, `cost`, `seed` and
-            `error`; in a study with budgets also `budget`, the largest one that the trial reached, and
-            `seconds`.
+            `number`, `architecture`, `state`, a value of each objective, `is_on_front`, `cost`, `seed`,
+            `error`, and `additional/NAME` for further numbers that evaluations gave; in a study with budgets
+            also `budget`, the largest one that the trial reached, and `seconds`.
         """
         self._store.refresh()
         return trial_records(self.settings, self._store.trials)

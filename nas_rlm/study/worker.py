@@ -2,47 +2,86 @@
 
     python -m nas_rlm.study.worker DIRECTORY NUMBER FUNCTION
 
+It writes a line with what became of the trial to its standard output, a pipe, which needs no space on a disk.
+What the function prints goes to the standard error.
 The variable NAS_RLM_CORES has the processors that it may use. It ends when its standard input is closed,
 which happens when the process that started it ends.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 
 from nas_rlm.study.evaluation import Outcome, error_text, load_evaluation, run_evaluation
 from nas_rlm.study.settings import read_settings
 from nas_rlm.study.store import TrialStore
+from nas_rlm.study.values import WrongValuesError, given_values
+from nas_rlm.study.writing import StorageError
 
-OUTCOME = "outcome.json"  # in the trial's directory
+STOPPING = {kind.__name__: kind for kind in (StorageError, WrongValuesError)}  # errors that end the study
 
 
-def evaluate_trial(directory: Path, number: int, location: str) -> None:
-    """Evaluate a running trial, and write its outcome into its directory.
+def evaluate_trial(directory: Path, number: int, location: str) -> Outcome:
+    """Evaluate a running trial.
 
     Args:
         directory: directory of the study.
         number: number of the trial.
         location: `FILE.py:FUNCTION` or `MODULE:FUNCTION`.
+
+    Raises:
+        WrongValuesError: the function gave something other than a number for each objective.
+        StorageError: a file cannot be written.
     """
     settings = read_settings(directory)
     store = TrialStore(directory, settings.load_space(), settings.seed, settings.budgets)
     store.reporter = lambda trial, step, values: store.report(
-        trial, step, settings.checked_values(values, complete=False)
+        trial, step, given_values(settings, values, complete=False, source="trial.report").numbers
     )
     store.refresh()
     trial = store.trials[number]
     try:
         function = load_evaluation(location)
     except ValueError as error:
-        outcome = Outcome(error=error_text(error))
-    else:
-        outcome = run_evaluation(function, trial, settings)
-    outcome.write(trial.directory / OUTCOME)
+        return Outcome(error=error_text(error))
+    return run_evaluation(function, trial, settings)
+
+
+def message_of(outcome: Outcome | Exception) -> bytes:
+    """Return the line that a worker writes.
+
+    Args:
+        outcome: what became of its trial: an outcome, or an error of `STOPPING`.
+    """
+    if isinstance(outcome, Outcome):
+        return json.dumps({"outcome": asdict(outcome)}).encode() + b"\n"
+    return json.dumps({"error": type(outcome).__name__, "message": str(outcome)}).encode() + b"\n"
+
+
+def read_message(message: bytes) -> Outcome | None:
+    """Return the outcome in the line of a worker; None for a line that is incomplete.
+
+    Raises:
+        WrongValuesError: the worker's function gave something other than a number for each objective.
+        StorageError: the worker could not write a file.
+    """
+    if not message.endswith(b"\n"):
+        return None
+    content = json.loads(message)
+    if "outcome" not in content:
+        raise STOPPING[content["error"]](content["message"])
+    return Outcome(**content["outcome"])
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]
 
 
 def _end_with_parent(standard_input: int) -> None:
@@ -60,6 +99,13 @@ def _take_standard_input() -> int:
     return taken
 
 
+def _take_standard_output() -> int:
+    """Return a descriptor of the standard output, which becomes the standard error for the function."""
+    taken = os.dup(1)
+    os.dup2(2, 1)
+    return taken
+
+
 def _use_own_cores() -> None:
     """Restrict this process to the processors of NAS_RLM_CORES."""
     cores = os.environ.get("NAS_RLM_CORES", "")
@@ -70,5 +116,11 @@ def _use_own_cores() -> None:
 if __name__ == "__main__":
     _use_own_cores()
     threading.Thread(target=_end_with_parent, args=(_take_standard_input(),), daemon=True).start()
+    pipe = _take_standard_output()
     run_directory, trial_number, function_location = sys.argv[1:4]
-    evaluate_trial(Path(run_directory), int(trial_number), function_location)
+    result: Outcome | Exception
+    try:
+        result = evaluate_trial(Path(run_directory), int(trial_number), function_location)
+    except tuple(STOPPING.values()) as stopping:
+        result = stopping
+    _write_all(pipe, message_of(result))

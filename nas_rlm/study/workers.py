@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from nas_rlm.devices.processors import num_processors
+from nas_rlm.files import write_text
 from nas_rlm.study.evaluation import (
     MAX_ERROR_LENGTH,
     EvaluateFunction,
@@ -26,10 +27,12 @@ from nas_rlm.study.evaluation import (
 from nas_rlm.study.ray_workers import RayWorkers
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import ERROR, OUTPUT, Trial
-from nas_rlm.study.worker import OUTCOME
+from nas_rlm.study.worker import read_message
+from nas_rlm.study.writing import writing
 from nas_rlm.utils.validation import is_whole_number
 
 POLL_SECONDS = 0.05
+READ_SIZE = 65_536  # bytes of a worker's message
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MAX_OUTPUT_LINES = 3  # of a worker that died, in its error
 
@@ -105,12 +108,28 @@ class _Running:
         process: the process, the leader of a process group.
         slot: its number among the workers, which decides its GPU and cores.
         start: when it was started, in monotonic seconds.
+        message: what was read so far of its message, see `nas_rlm.study.worker`.
     """
 
     trial: Trial
     process: subprocess.Popen[bytes]
     slot: int
     start: float
+    message: bytes = b""
+
+    def read(self) -> None:
+        """Read what the process wrote to its standard output, without waiting."""
+        assert self.process.stdout is not None
+        with suppress(BlockingIOError):
+            while part := os.read(self.process.stdout.fileno(), READ_SIZE):
+                self.message += part
+
+    def end(self) -> None:
+        """End the process and those that it started."""
+        assert self.process.stdout is not None
+        kill(self.process)
+        self.read()
+        self.process.stdout.close()
 
 
 class ProcessWorkers:
@@ -153,9 +172,10 @@ class ProcessWorkers:
         return self.count - len(self._running)
 
     def start(self, trial: Trial) -> None:
-        trial.directory.mkdir(parents=True, exist_ok=True)
-        for name in (OUTCOME, ERROR):
-            (trial.directory / name).unlink(missing_ok=True)
+        with writing(trial.directory / OUTPUT):
+            trial.directory.mkdir(parents=True, exist_ok=True)
+            (trial.directory / ERROR).unlink(missing_ok=True)
+            (trial.directory / OUTPUT).touch()
         slot = min(set(range(self.count)) - {running.slot for running in self._running})
         command = [sys.executable, "-u", "-m", "nas_rlm.study.worker"]
         command += [str(self.directory.resolve()), str(trial.number), self.location]
@@ -167,14 +187,17 @@ class ProcessWorkers:
         self, command: Sequence[str], environment: Mapping[str, str], output: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE,
+            stderr=output,
             env={**os.environ, **environment, "PYTHONPATH": path},
             start_new_session=True,
         )
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        return process
 
     def wait(self) -> Finished:
         while True:
@@ -187,6 +210,7 @@ class ProcessWorkers:
 
     def _is_finished(self, running: _Running) -> bool:
         """Whether a process has ended, or was ended because its time was over."""
+        running.read()
         if running.process.poll() is not None:
             return True
         is_late = self.time_limit is not None and time.monotonic() - running.start > self.time_limit
@@ -195,12 +219,15 @@ class ProcessWorkers:
         return is_late
 
     def _outcome(self, running: _Running) -> Outcome:
-        """The outcome of a process that has ended."""
-        kill(running.process)  # processes that it started may still run
+        """The outcome of a process that has ended.
+
+        Raises:
+            WrongValuesError: its function gave something other than a number for each objective.
+            StorageError: it could not write a file.
+        """
+        running.end()  # processes that it started may still run
         directory, seconds = running.trial.directory, time.monotonic() - running.start
-        if (directory / OUTCOME).is_file():
-            outcome = Outcome.read(directory / OUTCOME)
-            (directory / OUTCOME).unlink()
+        if outcome := read_message(running.message):
             return outcome
         if self.time_limit is not None and seconds > self.time_limit:
             error = f"TimeoutError: the evaluation took longer than {self.time_limit:g} s"
@@ -209,12 +236,13 @@ class ProcessWorkers:
             reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             output = last_output(directory / OUTPUT) or "it printed nothing"
             error = f"the worker process ended with {reason}: {output}"
-        (directory / ERROR).write_text(f"{error}\n")
+        with writing(directory / ERROR):
+            write_text(directory / ERROR, f"{error}\n")
         return Outcome(error=error, cost=seconds)
 
     def close(self) -> None:
         for running in self._running:
-            kill(running.process)
+            running.end()
         self._running.clear()
 
 

@@ -1,6 +1,7 @@
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from nas_rlm import Study
 from nas_rlm.study.evaluation import load_evaluation, location_of
 from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, PAUSED, RUNNING, WEIGHTS
+from nas_rlm.study.values import WrongValuesError
 from nas_rlm.study.workers import worker_environments
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy
@@ -78,36 +80,109 @@ def test_trials_are_evaluated_until_there_are_enough(open_study):
 def test_failures_are_rows_and_the_study_goes_on(open_study):
     results = [
         lambda: 1 / 0,
-        lambda: {"acuracy": 3.0},
         lambda: {"accuracy": math.nan},
         lambda: {"accuracy": math.inf},
-        lambda: "high",
-        lambda: None,
-        lambda: (70.0, "weights"),
+        lambda: 130.0,
         lambda: sys.exit("no data"),
         lambda: 72.0,
     ]
     study = open_study()
     study.optimize(lambda trial: results[trial.number](), trials=len(results))
     errors = [t.error for t in study.trials]
-    assert [t.state for t in study.trials] == [FAILED] * 8 + [COMPLETE]
+    assert [t.state for t in study.trials] == [FAILED] * 5 + [COMPLETE]
     assert errors[0] == "ZeroDivisionError: division by zero"
-    assert "'acuracy'" in errors[1] and "did you mean accuracy" in errors[1]
-    assert "accuracy is nan" in errors[2] and "accuracy is inf" in errors[3]
-    assert "'high'" in errors[4] and "gave no accuracy" in errors[5] and "type str" in errors[6]
-    assert errors[7] == "SystemExit: no data"
+    assert "accuracy is nan" in errors[1] and "accuracy is inf" in errors[2]
+    assert "accuracy is 130.0, expected a percentage" in errors[3]
+    assert errors[4] == "SystemExit: no data"
     traceback = (study.trials[0].directory / ERROR).read_text()
     assert "1 / 0" in traceback and "ZeroDivisionError" in traceback
-    assert not (study.trials[8].directory / ERROR).exists()
+    assert not (study.trials[5].directory / ERROR).exists()
+
+
+GAVE = "the training function train "
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        ("{'acc': 7.5}", GAVE + "gave {'acc': 7.5}, expected accuracy: accuracy is missing; rename 'acc' to"),
+        ("{'x': 7.5}", GAVE + "gave {'x': 7.5}, expected accuracy: accuracy is missing. Mend the function"),
+        ("None", GAVE + "returned None and reported no values, expected accuracy. Mend"),
+        ("'high'", GAVE + "gave {'accuracy': 'high'}, and accuracy is 'high', expected a percentage"),
+        ("{'accuracy': None}", "gave {'accuracy': None}, and accuracy is None, expected a percentage"),
+        ("{'accuracy': [71.0, 72.0]}", "and accuracy is [71.0, 72.0], expected a percentage"),
+        ("(71.0, 0.3)", "returned weights of type float, expected a state_dict; several values are given as"),
+        ("(71.0, 0.3, 1.0)", "accuracy is (71.0, 0.3, 1.0), expected a percentage"),
+        (
+            "trial.report(0, 'high')",
+            "trial.report gave {'accuracy': 'high'}, and accuracy is 'high', expected",
+        ),
+        (
+            "trial.report(0, {'acc': 3.0})",
+            "gave {'acc': 3.0}, expected accuracy: accuracy is missing; rename",
+        ),
+    ],
+)
+def test_a_function_that_gives_no_values_of_objectives_ends_the_study(open_study, mine, returned, reason):
+    source = "def train(trial):\n    return 70.0 if trial.number == 0 else {}\n"
+    mine.write_text(source.format(returned))
+    study = open_study()
+    with pytest.raises(WrongValuesError, match=r"^trial 1: .*" + re.escape(reason)):
+        study.optimize(f"{mine}:train", trials=4, retries=2)
+    assert [t.state for t in study.trials] == [COMPLETE, RUNNING]
+    assert "WrongValuesError" in (study.trials[1].directory / ERROR).read_text()
+    mine.write_text(source.format("72.0"))
+    again = open_study()
+    again.optimize(f"{mine}:train", trials=3)
+    assert [t.values["accuracy"] for t in again.trials] == [70, 72, 72]
+    assert not (again.trials[1].directory / ERROR).exists()
+
+
+def test_a_worker_whose_function_gives_no_values_of_objectives_ends_the_study(open_study, mine):
+    mine.write_text("def train(trial):\n    return 70.0 if trial.number < 2 else {'acc': 71.25}\n")
+    study = open_study()
+    with pytest.raises(
+        WrongValuesError, match=r"trial [23]: .*; rename 'acc' to 'accuracy'\. Mend the function"
+    ):
+        study.optimize(f"{mine}:train", trials=9, workers=2)
+    assert {t.state for t in study.trials} == {COMPLETE, RUNNING}
+    study.optimize(accuracy, trials=5)
+    assert [t.state for t in study.trials] == [COMPLETE] * 5
 
 
 def test_what_a_training_gave_is_kept_where_its_names_are_wrong(open_study):
     study = open_study()
-    study.optimize(lambda trial: ({"acc": 71.25}, {"w": torch.ones(2)}), trials=1)
+    with pytest.raises(WrongValuesError):
+        study.optimize(lambda trial: ({"acc": 71.25}, {"w": torch.ones(2)}), trials=1)
     (trial,) = study.trials
-    assert trial.state == FAILED and "gave 'acc', expected accuracy" in trial.error
     assert "The function returned {'acc': 71.25}" in (trial.directory / ERROR).read_text()
     assert torch.equal(load_file(trial.weights_file)["w"], torch.ones(2))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_additional_values_are_kept_and_named_once(open_study, mine, workers):
+    mine.write_text(
+        "def train(trial):\n"
+        "    trial.report(0, {'accuracy': 10.0, 'val_loss': 2.5})\n"
+        "    others = {'loss': 0.25, 'epochs': 3, 'flops': 1.0, 'history': [1, 2], 'lr': float('nan')}\n"
+        "    return {'accuracy': 60.0 + trial.number} | others\n"
+    )
+    study = open_study()
+    with pytest.warns(UserWarning) as caught:
+        study.optimize(f"{mine}:train", trials=2, workers=workers)
+    assert [str(warning.message) for warning in caught] == [
+        "trial 0 gave more than accuracy: epochs, loss, val_loss: kept as additional values, no objectives;"
+        " flops, history, lr: not kept"
+    ]
+    for trial in open_study().trials:
+        assert trial.state == COMPLETE
+        assert trial.values == {"accuracy": 60.0 + trial.number, "flops": CELLS.flops(trial.parsed)}
+        assert trial.additional == {"loss": 0.25, "epochs": 3}
+        assert trial.steps == {0: {"accuracy": 10, "val_loss": 2.5}}
+    assert study.to_records()[1]["additional/loss"] == 0.25
+    header = (study.directory / "trials.csv").read_text().splitlines()[0]
+    assert header.endswith("error,additional/loss,additional/epochs")
+    assert all(row.targets.keys() == {"accuracy"} for row in study.rows)
 
 
 def test_an_evaluation_that_always_fails_ends_the_study(open_study):

@@ -16,6 +16,7 @@ from nas_rlm.study import free_values
 from nas_rlm.study.store import Suggestion, Suggestions
 from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.study.trial import COMPLETE, FAILED, RUNNING
+from nas_rlm.study.values import WrongValuesError
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import PAIR, accuracy
 
@@ -71,12 +72,14 @@ def test_the_front_has_the_best_trials_that_meet_the_constraints(open_study):
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"acuracy": 90.0}, "'acuracy', expected accuracy, loss; did you mean accuracy"),
-        ({"accuracy": 90.0}, "gave no loss, expected accuracy, loss"),
-        ({"accuracy": 90.0, "loss": 0.1, "flops": 1.0}, "gave 'flops', .*; flops is counted, leave it out"),
+        ({"acuracy": 90.0}, "accuracy and loss are missing; rename 'acuracy' to 'accuracy'"),
+        (
+            {"accuracy": 90.0, "los": 1.0},
+            "expected accuracy and loss: loss is missing; rename 'los' to 'loss'",
+        ),
         ({"accuracy": 120.0, "loss": 0.1}, r"accuracy is 120\.0, expected a percentage"),
         ({"accuracy": "high", "loss": 0.1}, "accuracy is 'high'"),
-        (90.0, "expected values of accuracy, loss"),
+        (90.0, "gave 90.0, expected a mapping with accuracy and loss"),
         (None, "no values of any step"),
     ],
 )
@@ -177,6 +180,7 @@ def test_damaged_files_are_refused(open_study, tmp_path):
     intact = log.read_text()
     damaged = [asked + '{"event": "tell"}\n']
     damaged += [intact.replace("71.0", value) for value in ('"high"', "NaN", "null")]
+    damaged += [intact.replace('"values"', '"additional": {"loss": "low"}, "values"')]
     damaged += [intact.replace('"trial": 0', f'"trial": {number}') for number in (-1, 9)]
     for content in damaged:
         log.write_text(content)
@@ -268,7 +272,7 @@ def test_earlier_trials_are_added(open_study):
     cell = CELLS.sample(np.random.default_rng(0))
     trial = study.add(cell, {"accuracy": 71.0})
     assert trial.state == COMPLETE and trial.values == {"accuracy": 71, "flops": CELLS.flops(cell)}
-    with pytest.raises(ValueError, match="gave no accuracy"):
+    with pytest.raises(ValueError, match="accuracy is missing"):
         study.add(cell, {})
     with pytest.raises(ValueError):
         study.add("no cell", {"accuracy": 71.0})
@@ -395,6 +399,16 @@ def test_errors_of_values_name_the_training_function(open_study, returned):
         return returned
 
     study = open_study()
-    study.optimize(train_cell, trials=1)
-    assert study.trials[0].state == FAILED
-    assert "the training function train_cell " in study.trials[0].error
+    with pytest.raises(WrongValuesError, match="the training function train_cell "):
+        study.optimize(train_cell, trials=1)
+
+
+def test_additional_values_are_told(open_study):
+    study = open_study()
+    first, second = study.ask(2)
+    with pytest.warns(UserWarning, match=r"gave more than accuracy: loss: kept as .*; flops: not kept"):
+        study.tell(first, {"accuracy": 90.0, "loss": np.float32(0.5), "flops": 1.0})
+    study.tell(second, {"accuracy": 90.0, "loss": 0.25})
+    assert first.values == {"accuracy": 90.0, "flops": CELLS.flops(first.parsed)}
+    study.add(CELLS.sample(np.random.default_rng(0)), {"accuracy": 71.0, "loss": 2.0})
+    assert [t.additional for t in open_study().trials] == [{"loss": 0.5}, {"loss": 0.25}, {"loss": 2.0}]
