@@ -65,7 +65,6 @@ DEFAULTS = {
     "generations": 20,
     "function": (),
     "sample": 200,
-    "candidates": None,
     "budget": 0,
 }
 
@@ -128,7 +127,8 @@ def search(
         maximise: further objectives that are maximised. Those that a table declared when it was imported need
             no option.
         sample: random architectures evaluated before the search; 0 for none.
-        candidates: a text file with one architecture per line; only these are searched.
+        candidates: a text file with one architecture per line; only these are searched, or with --train
+            trained.
         data: a table of labels. The search starts with its architectures. Rows count that have all of the
             table's objectives; of several rows of one architecture the last. With --measure, networks with a
             value of the device count as measured before.
@@ -147,7 +147,6 @@ def search(
             "generations": generations,
             "function": function,
             "sample": sample,
-            "candidates": candidates,
             "budget": budget,
         }
         for name, value in given.items():
@@ -160,6 +159,7 @@ def search(
             "device": measure,
             "maximise": maximise,
             "python": python,
+            "candidates": read_candidates(candidates),
         }
         _train(space, objectives, out, data, training, ray, settings)
         return
@@ -283,6 +283,8 @@ def _print_results(study: Study, out: Path) -> None:
     failed = [trial for trial in trials if trial.state == "failed"]
     where = f": {out / 'front.csv'}" if front else ""
     print(f"{counted(num_complete, 'trial')} complete, {len(front)} on the front{where}")
+    if study.is_exhausted:
+        print(f"{study.settings.exhausted}: the search ends")
     if study.settings.budgets:
         print(f"{counted(sum(t.state == 'paused' for t in trials), 'trial')} paused; cost {study.cost:g}")
     if failed:

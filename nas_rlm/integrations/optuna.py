@@ -78,7 +78,8 @@ class RLMSampler(BaseSampler):
         seed: seed of all random choices.
 
     Raises:
-        ValueError: an argument is invalid.
+        ValueError: an argument is invalid, or no architecture is found that meets the constraints on `flops`
+            and `params`.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class RLMSampler(BaseSampler):
                 )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         self._suggester = PoolSuggester(self.space, rlm, self.settings)
+        self._suggester.check_constraints()
         self._random = RandomSampler(seed)
         self._candidates: list[str] = []  # of all suggestions
 
@@ -137,7 +139,7 @@ class RLMSampler(BaseSampler):
         suggestions = self._suggester.suggest(labelled, pending, 1, self._candidates)
         self._candidates += suggestions.candidates
         if not suggestions.trials:
-            raise ValueError(f"each architecture of {self.space.name} has a trial: there are no others")
+            raise ValueError(f"{self.settings.exhausted}: there are no others")
         genome = self.space.encode(self.space.parse(suggestions.trials[0].architecture))
         return {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
 

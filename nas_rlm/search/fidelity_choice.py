@@ -5,7 +5,7 @@ Source of successive halving: Li et al. 2020, A System for Massively Parallel Hy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ def choose_next(
     settings: SearchSettings,
     pending: Sequence[str] = (),
     pool: CandidatePool | None = None,
+    among: Collection[str] | None = None,
 ) -> str | None:
     """Choose the architecture to evaluate next: a new one, or a paused one that is continued.
 
@@ -33,32 +34,50 @@ def choose_next(
         settings: objectives, constraints and seed.
         pending: architectures whose evaluations are under way.
         pool: new architectures to choose from, see `propose`.
+        among: the paused architectures that may be continued; None for all.
 
     Returns:
         The architecture in the space's notation; None if there is none.
     """
+    paused = {
+        name: level
+        for name, level in surrogate.levels.items()
+        if level < len(surrogate.budgets) - 1 and name not in pending and (among is None or name in among)
+    }
     if surrogate.predicts_full_budget:
-        return _largest_improvement(surrogate, settings, pending, pool)
-    if promoted := _promoted(surrogate, settings, pending):
+        return _largest_improvement(surrogate, settings, paused, pending, pool)
+    if promoted := _promoted(surrogate, settings, paused):
         return promoted
-    return next(iter(propose(surrogate, settings, 1, pending, pool)), None)
+    new = propose(surrogate, settings, 1, pending, pool)
+    return new[0] if new else _promoted(surrogate, settings, paused, continues_all=True)
 
 
-def _promoted(surrogate: FidelitySurrogate, settings: SearchSettings, pending: Sequence[str]) -> str | None:
+def _promoted(
+    surrogate: FidelitySurrogate,
+    settings: SearchSettings,
+    paused: Mapping[str, int],
+    continues_all: bool = False,
+) -> str | None:
     """The paused architecture that successive halving continues, of the largest budget that has one.
 
     Of those that reached a budget, the share that is continued is the ratio of this budget to the next one.
+
+    Args:
+        surrogate: the surrogate.
+        settings: objectives and constraints.
+        paused: by architecture, the level of the budget that it reached.
+        continues_all: continue all of them, the best one first, since there are no new architectures.
     """
-    budgets, levels = surrogate.budgets, surrogate.levels
+    budgets = surrogate.budgets
     for level in reversed(range(len(budgets) - 1)):
         at_level = surrogate.with_target(level)
         reached = [row.arch_str for row in at_level.successful_rows]
-        count = int(len(reached) * budgets[level] / budgets[level + 1])
+        count = len(reached) if continues_all else int(len(reached) * budgets[level] / budgets[level + 1])
         if count:
             measured = cost_distributions(at_level, settings, reached)
             best = measured.rank(count, measured.medians[:0])[:count]
             for name in (reached[i] for i in best):
-                if levels[name] == level and name not in pending:
+                if paused.get(name) == level:
                     return name
     return None
 
@@ -66,17 +85,14 @@ def _promoted(surrogate: FidelitySurrogate, settings: SearchSettings, pending: S
 def _largest_improvement(
     surrogate: FidelitySurrogate,
     settings: SearchSettings,
+    paused: Mapping[str, int],
     pending: Sequence[str],
     pool: CandidatePool | None,
 ) -> str | None:
     """The architecture with the largest expected improvement for the cost that is left of its training."""
-    full, levels = surrogate.budgets[-1], surrogate.levels
+    full = surrogate.budgets[-1]
     costs = dict.fromkeys(propose(surrogate, settings, 1, pending, pool), full)
-    costs |= {
-        name: full - surrogate.budgets[level]
-        for name, level in levels.items()
-        if level < len(surrogate.budgets) - 1 and name not in pending
-    }
+    costs |= {name: full - surrogate.budgets[level] for name, level in paused.items()}
     if not costs:
         return None
     known = [*(row.arch_str for row in surrogate.successful_rows), *pending]

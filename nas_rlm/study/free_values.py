@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import SpaceNetwork
 from nas_rlm.devices.profiler import Failure, Plan, measure
+from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.settings import MEDIAN_LEVEL
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import Result
@@ -21,9 +21,7 @@ from search_spaces import SearchSpace
 
 def counted_values(space: SearchSpace[Any], architecture: Any, settings: StudySettings) -> dict[str, float]:
     """Return `flops` and `params` of an architecture, those that are among the objectives."""
-    count = {"flops": space.flops, "params": space.params}
-    names = settings.search.all_objectives
-    return {name: float(count[name](architecture)) for name in EXACT_OBJECTIVES if name in names}
+    return exact_values(space, architecture, settings.search.all_objectives)
 
 
 def predicted_values(suggester: Suggester, architecture: Any, settings: StudySettings) -> dict[str, float]:

@@ -92,7 +92,7 @@ class StudyPage:
             ],
             "settings": {
                 name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
-                for name, value in asdict(settings).items()
+                for name, value in (asdict(settings) | {"candidates": len(settings.candidates)}).items()
                 if value
             },
         }

@@ -161,6 +161,6 @@ def make_suggester(space: SearchSpace[Any], rlm: RLM, settings: StudySettings, d
     """
     if not settings.is_measured_only:
         return PoolSuggester(space, rlm, settings)
-    predictor = checked_predictor(rlm, settings)
+    predictor = CachedPredictor(checked_predictor(rlm, settings), settings.among_candidates(space))
     sources = graph_surrogates(rlm.surrogates)
-    return SearchSuggester(CachedPredictor(predictor, space), sources, settings, settings.search, directory)
+    return SearchSuggester(predictor, sources, settings, settings.search, directory)

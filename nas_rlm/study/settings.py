@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property
@@ -17,12 +18,14 @@ from nas_rlm.data.omissions import is_storable
 from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.devices.device import Device
 from nas_rlm.files import check_writable, write_text
-from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.lookup import TableSpace, check_candidates
+from nas_rlm.search.settings import Constraint, SearchSettings
 from nas_rlm.study.store import LOCK
 from nas_rlm.study.writing import writing
 from nas_rlm.utils.schema import NO_OTHER_KEYS, message
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import as_list, suggest
 from search_spaces import SearchSpace
+from search_spaces.wording import counted
 
 FILE = "study.json"
 MAY_DIFFER = ("location", "model_name")  # when a study is opened again
@@ -45,6 +48,7 @@ class StudySettings:
         model_name: name or directory of the model.
         location: `FILE.py:CLASS` or `MODULE:CLASS` of a space that is not registered; otherwise empty.
         budgets: budgets of evaluations, such as epochs, ascending; empty if a trial has one evaluation.
+        candidates: the architectures that may be evaluated; empty for all of the space.
 
     Raises:
         ValueError: a setting is invalid, or two settings contradict each other.
@@ -61,6 +65,7 @@ class StudySettings:
     model_name: str = ""
     location: str = ""
     budgets: tuple[int | float, ...] = ()
+    candidates: tuple[str, ...] = ()
 
     __pydantic_config__: ClassVar[ConfigDict] = NO_OTHER_KEYS  # applies where pydantic reads settings
 
@@ -110,6 +115,31 @@ class StudySettings:
             location=self.location,
         )
 
+    def among_candidates(self, space: SearchSpace[Any]) -> SearchSpace[Any]:
+        """Return a space, or the subset of it that has the candidates."""
+        return TableSpace(space, self.candidates) if self.candidates else space
+
+    def checked_candidates(self, space: SearchSpace[Any], candidates: Sequence[Any]) -> tuple[str, ...]:
+        """Return architectures in the notation of a space.
+
+        Raises:
+            ValueError: one is not of the space, or is not among the candidates of the study.
+        """
+        names, known = candidate_names(space, candidates), set(self.candidates)
+        if known and (others := [name for name in names if name not in known]):
+            raise ValueError(f"{others[0]} is not among the {counted(len(known), 'candidate')} of the study")
+        return names
+
+    @property
+    def exhausted(self) -> str:
+        """The message that there is no further architecture to suggest."""
+        bounds = [c for c in self.constraints if Constraint.parse(c).objective in EXACT_OBJECTIVES]
+        condition = f" that meets {' and '.join(bounds)}" if bounds else ""
+        if self.candidates:
+            return f"each of {counted(len(self.candidates), 'candidate')}{condition} has a trial"
+        found = f"{condition} and was found" if bounds else ""
+        return f"each architecture of {self.space}{found} has a trial"
+
     @property
     def measured(self) -> tuple[str, ...]:
         """The objectives that are measured on the device."""
@@ -136,6 +166,15 @@ class StudySettings:
     def load_space(self) -> SearchSpace[Any]:
         """Return the search space."""
         return self.search.load_space()
+
+
+def candidate_names(space: SearchSpace[Any], candidates: Sequence[Any]) -> tuple[str, ...]:
+    """Return architectures, or their texts, in the notation of their space.
+
+    Raises:
+        ValueError: there are none, one is not of the space, or two are the same.
+    """
+    return tuple(check_candidates(space, list(map(str, as_list(candidates, "candidates")))))
 
 
 def read_settings(directory: Path) -> StudySettings:
@@ -187,6 +226,13 @@ def open_directory(directory: Path, settings: StudySettings) -> None:
     _check_equal(read_settings(directory), settings, directory)
 
 
+def _described(name: str, value: object) -> str:
+    """A setting in a message; of candidates, of which there may be many, the number and the first one."""
+    if name == "candidates" and isinstance(value, tuple):
+        return f"{len(value)} ({value[0]}, …)" if value else "none"
+    return repr(value)
+
+
 def _check_equal(existing: StudySettings, settings: StudySettings, directory: Path) -> None:
     """Refuse settings that are not those of the study of a directory.
 
@@ -195,7 +241,11 @@ def _check_equal(existing: StudySettings, settings: StudySettings, directory: Pa
     """
     names = [f.name for f in fields(StudySettings) if f.name not in MAY_DIFFER]
     pairs = {name: (getattr(existing, name), getattr(settings, name)) for name in names}
-    changed = [f"{name} {old!r} instead of {new!r}" for name, (old, new) in pairs.items() if old != new]
+    changed = [
+        f"{name} {_described(name, old)} instead of {_described(name, new)}"
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
     if changed:
         raise ValueError(
             f"{directory} holds a study with {', '.join(changed)}: open it with its own settings, or"

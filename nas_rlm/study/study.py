@@ -6,13 +6,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 import search_spaces
-from nas_rlm.data.objective_kinds import resembles_score, unit_warnings
+from nas_rlm.data.objective_kinds import resembles_score
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.profiler import check_device
 from nas_rlm.files import check_new_directory
@@ -33,10 +34,11 @@ from nas_rlm.study.evaluation import (
 from nas_rlm.study.free_values import counted_values, predicted_values, with_measurement
 from nas_rlm.study.optimization import Limits, run_trials
 from nas_rlm.study.search_suggestion import make_suggester
-from nas_rlm.study.settings import StudySettings, open_directory
+from nas_rlm.study.settings import StudySettings, candidate_names, is_study, open_directory
 from nas_rlm.study.store import Result, Suggestion, Suggestions
-from nas_rlm.study.suggestion import Suggester
-from nas_rlm.study.trial import COMPLETE, PAUSED, Trial, Values
+from nas_rlm.study.suggestion import PoolSuggester, Suggester
+from nas_rlm.study.trial import PAUSED, Trial, Values
+from nas_rlm.study.value_warnings import ValueWarnings
 from nas_rlm.study.values import NotFiniteError, checked_value, given_values
 from nas_rlm.study.view import StudyView
 from nas_rlm.study.workers import Workers, make_workers
@@ -45,8 +47,6 @@ from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
 from search_spaces.loading import absolute_location, fingerprint
 from search_spaces.wording import counted
-
-MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
 
 Callback = Callable[["Study", Trial], object]
 
@@ -86,9 +86,14 @@ class Study(StudyView):
         budgets: ascending budgets of a training, such as 1, 4 and 16 epochs. A trial is evaluated with the
             first one, and is continued to the next ones only if its predicted final values are worth the
             cost. `best` and `front` have trials with the last budget.
+        candidates: the only architectures that may be suggested; by default all of the space.
+
+    Attributes:
+        is_exhausted: whether the last suggestion found no further architecture without a trial.
 
     Raises:
-        ValueError: an argument is invalid, or the directory holds other files or a study with other settings.
+        ValueError: an argument is invalid, or the directory holds other files or a study with other settings,
+            or no architecture is found that meets the constraints on `flops` and `params`.
 
     Warns:
         UserWarning: an objective has a name like `val_acc`, but is of an unknown kind, and so is minimised.
@@ -110,6 +115,7 @@ class Study(StudyView):
         maximise: Sequence[str] = (),
         python: str = "",
         budgets: Sequence[float] = (),
+        candidates: Sequence[Any] | None = None,
     ) -> None:
         search_space = search_spaces.get(space) if isinstance(space, str) else space
         if not search_space.is_built_in:
@@ -125,6 +131,7 @@ class Study(StudyView):
             model_name="" if isinstance(model, RLM) else str(model),
             location=search_spaces.location_of(search_space),
             budgets=tuple(budgets),
+            candidates=() if candidates is None else candidate_names(search_space, candidates),
         )
         for name in settings.objectives:
             if resembles_score(name) and not settings.search.is_maximised(name):
@@ -135,7 +142,10 @@ class Study(StudyView):
                 )
         rlm = model if isinstance(model, RLM) else RLM.load(model)
         settings = replace(settings, model=fingerprint(search_space) + rlm.fingerprint)
-        self._create(make_suggester(search_space, rlm, settings, Path(directory)), Path(directory), python)
+        suggester = make_suggester(search_space, rlm, settings, Path(directory))
+        if isinstance(suggester, PoolSuggester) and not is_study(Path(directory)):
+            suggester.check_constraints()
+        self._create(suggester, Path(directory), python)
 
     @classmethod
     def of_suggester(cls, suggester: Suggester, directory: str | os.PathLike[str], python: str = "") -> Study:
@@ -161,18 +171,18 @@ class Study(StudyView):
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         super()._open(directory, settings, space)
-        self.python, self._is_stopped = "", False
-        self._has_checked_units = self._has_named_additional = False
+        self.python, self.is_exhausted, self._is_stopped = "", False, False
+        self._warnings = ValueWarnings(settings)
         self._loaded_suggester = None
         self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
 
     @overload
-    def ask(self) -> Trial: ...
+    def ask(self, *, candidates: Sequence[Any] | None = None) -> Trial: ...
 
     @overload
-    def ask(self, n: int) -> list[Trial]: ...
+    def ask(self, n: int, candidates: Sequence[Any] | None = None) -> list[Trial]: ...
 
-    def ask(self, n: int | None = None) -> Trial | list[Trial]:
+    def ask(self, n: int | None = None, candidates: Sequence[Any] | None = None) -> Trial | list[Trial]:
         """Return trials to evaluate: architectures that no trial has.
 
         In a study with budgets, they are to be evaluated with `trial.budget`, and may be paused trials that
@@ -180,9 +190,11 @@ class Study(StudyView):
 
         Args:
             n: number of trials, for a list; by default one trial.
+            candidates: the architectures to choose from; by default those of the study.
 
         Raises:
-            ValueError: the number is not positive, or each architecture of the space has a trial.
+            ValueError: the number is not positive, a candidate is not of the study, or each architecture has
+                a trial.
 
         Warns:
             UserWarning: the space has fewer architectures without a trial; these are returned.
@@ -190,17 +202,21 @@ class Study(StudyView):
         count = 1 if n is None else n
         if not is_whole_number(count) or count < 1:
             raise ValueError(f"the number of trials is {n!r}, expected a positive whole number")
+        suggest, exhausted = self._suggest, self.settings.exhausted
+        if candidates is not None:
+            names = self.settings.checked_candidates(self.space, candidates)
+            suggest = partial(self._suggest_among, names)
+            exhausted = f"none of {counted(len(names), 'candidate')} is without a trial or can be continued"
         if self.settings.budgets:
-            trials = [trial for _ in range(count) for trial in self._store.ask(self._suggest, 1)]
+            trials = [trial for _ in range(count) for trial in self._store.ask(suggest, 1)]
         else:
-            trials = self._store.ask(self._suggest, int(count))
+            trials = self._store.ask(suggest, int(count))
         if not trials:
-            raise ValueError(f"each architecture of {self.settings.space} has a trial: there are no others")
+            raise ValueError(f"{exhausted}: there are no others")
         if len(trials) < count:
             warnings.warn(
-                f"{counted(count, 'trial was', 'trials were')} asked for, and {self.settings.space} has only"
-                f" {len(trials)}"
-                " architectures without a trial",
+                f"{counted(count, 'trial was', 'trials were')} asked for, and there are only {len(trials)}:"
+                f" {exhausted}",
                 stacklevel=2,
             )
         return trials[0] if n is None else trials
@@ -281,7 +297,7 @@ class Study(StudyView):
         objectives = {**given.objectives, **measured, **self._free_values(parsed)}
         result = Result(objectives, additional=given.additional)
         trial = self._store.add(Suggestion(str(parsed)), result)
-        self._check_units()
+        self._warnings.check_units(self._store.trials)
         return trial
 
     def add_table(self, labels: Labels) -> list[Trial]:
@@ -493,44 +509,27 @@ class Study(StudyView):
     def _suggest(self, count: int) -> Suggestions:
         """Architectures without a trial, by the trials that the store has read."""
         pending = [trial.architecture for trial in self._store.running()]
-        return self._suggester.suggest(self.rows, pending, count, self._store.candidates)
+        suggestions = self._suggester.suggest(self.rows, pending, count, self._store.candidates)
+        self.is_exhausted = not suggestions.trials
+        return suggestions
+
+    def _suggest_among(self, names: Sequence[str], count: int) -> Suggestions:
+        """Architectures without a trial among given ones."""
+        pending = [trial.architecture for trial in self._store.running()]
+        return self._suggester.suggest_among(self.rows, pending, count, names)
 
     def _finish(self, trial: Trial, outcome: Outcome) -> None:
         """Record the outcome of a trial, with the values that are counted, measured or predicted."""
         result = outcome.result
         self._store.refresh()  # the steps that a worker reported
-        self._name_additional(trial, outcome)
+        self._warnings.name_additional(trial, outcome)
         if not result.error:
             values = {**result.values, **self._free_values(trial.parsed)}
             result = replace(result, values=values)
         if not result.error and not result.values.keys() >= set(self.settings.measured):
             result = with_measurement(result, trial, self.settings, self.python)
         self._store.finish(trial, result)
-        self._check_units()
-
-    def _name_additional(self, trial: Trial, outcome: Outcome) -> None:
-        """Warn once of values that a trial gave beside its objectives."""
-        reported = {name for values in trial.steps.values() for name in values}
-        kept = sorted({*outcome.additional, *reported.difference(self.settings.evaluated)})
-        if self._has_named_additional or not (kept or outcome.ignored):
-            return
-        self._has_named_additional = True
-        objectives = " and ".join(self.settings.evaluated)
-        texts = [f"{', '.join(kept)}: kept as additional values, no objectives"] if kept else []
-        texts += [f"{', '.join(outcome.ignored)}: not kept"] if outcome.ignored else []
-        warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=2)
-
-    def _check_units(self) -> None:
-        """Warn once of values that may be in another unit, when some trials have values."""
-        if self._has_checked_units:
-            return
-        values = [trial.values for trial in self._store.trials if trial.state in (COMPLETE, PAUSED)]
-        if len(values) < MIN_VALUES_TO_CHECK:
-            return
-        self._has_checked_units = True
-        columns = {name: [of_trial[name] for of_trial in values] for name in self.settings.evaluated}
-        for message in unit_warnings(columns):
-            warnings.warn(message, stacklevel=2)
+        self._warnings.check_units(self._store.trials)
 
     def _free_values(self, architecture: Any) -> dict[str, float]:
         """The values of an architecture that are counted or predicted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
@@ -48,6 +50,8 @@ class Suggester(ABC):
         self.settings, self.space, self.predictor = settings, cached_predictor.space, cached_predictor.model
         self._surrogate = GrowingSurrogate(cached_predictor, sources, settings)
 
+        self._constraints = ExactConstraints(self.space, settings.search)
+
     @abstractmethod
     def suggest(
         self, rows: Sequence[Row], pending: Sequence[str], count: int, candidates: Sequence[str] = ()
@@ -64,6 +68,39 @@ class Suggester(ABC):
         Returns:
             As many, or fewer where the space has no others; and the candidates that are new.
         """
+
+    def suggest_among(
+        self, rows: Sequence[Row], pending: Sequence[str], count: int, names: Sequence[str]
+    ) -> Suggestions:
+        """Return architectures to evaluate next among given ones, see `suggest`.
+
+        Args:
+            rows: results in order.
+            pending: architectures of running trials.
+            count: number of architectures.
+            names: the given ones, in the space's notation.
+        """
+        surrogate, space = self._surrogate.updated(rows), TableSpace(self.space, names)
+        pool = CandidatePool(space, self.settings.seed, constraints=self._constraints)
+        return Suggestions(
+            self._with_predictions(surrogate, self._propose(surrogate, count, pending, pool, names))
+        )
+
+    def _propose(
+        self,
+        surrogate: OnlineSurrogate,
+        count: int,
+        pending: Sequence[str],
+        pool: CandidatePool,
+        among: Collection[str] | None = None,
+    ) -> list[str]:
+        """Select candidates, without the warnings of predictions for spaces that have no labels yet."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            if isinstance(surrogate, FidelitySurrogate):
+                chosen = choose_next(surrogate, self.settings.search, pending, pool, among)
+                return [chosen] if chosen else []
+            return propose(surrogate, self.settings.search, count, pending, pool)
 
     def surrogate(self, rows: Sequence[Row]) -> OnlineSurrogate:
         """Return the surrogate of rows, see `suggest`."""
@@ -137,21 +174,25 @@ class PoolSuggester(Suggester):
     ) -> Suggestions:
         """Return architectures to evaluate next, see `Suggester`."""
         surrogate = self._surrogate.updated(rows)
-        if self._pool is None or self._pool.added != list(candidates):  # of another process
-            self._pool = CandidatePool(self.space, self.settings.seed, candidates)
-        names = self._propose(surrogate, count, pending, self._pool)
-        return Suggestions(self._with_predictions(surrogate, names), self._pool.added[len(candidates) :])
+        pool = self._pool_with(candidates)
+        names = self._propose(surrogate, count, pending, pool)
+        return Suggestions(self._with_predictions(surrogate, names), pool.added[len(candidates) :])
 
-    def _propose(
-        self, surrogate: OnlineSurrogate, count: int, pending: Sequence[str], pool: CandidatePool
-    ) -> list[str]:
-        """Select candidates, without the warnings of predictions for spaces that have no labels yet."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            if isinstance(surrogate, FidelitySurrogate):
-                chosen = choose_next(surrogate, self.settings.search, pending, pool)
-                return [chosen] if chosen else []
-            return propose(surrogate, self.settings.search, count, pending, pool)
+    def check_constraints(self) -> None:
+        """Refuse constraints on `flops` and `params` that no architecture is found to meet.
+
+        Raises:
+            ValueError: none is.
+        """
+        if self._constraints and not self._pool_with(()).candidates((), 1):
+            raise ValueError(self._constraints.refusal())
+
+    def _pool_with(self, candidates: Sequence[str]) -> CandidatePool:
+        """The pool, to which these candidates were added."""
+        if self._pool is None or self._pool.added != list(candidates):  # of another process
+            space = self.settings.among_candidates(self.space)
+            self._pool = CandidatePool(space, self.settings.seed, candidates, self._constraints)
+        return self._pool
 
 
 def checked_predictor(rlm: RLM, settings: StudySettings) -> ObjectivePredictor:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from nas_rlm.data.objective_kinds import expected_value
 from nas_rlm.data.omissions import is_storable, is_valid_target, to_number
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH
+from nas_rlm.utils.validation import shown
 
 if TYPE_CHECKING:
     from nas_rlm.study.settings import StudySettings
 
 MIN_SIMILARITY = 0.4  # of a name that may be meant as an objective
-MAX_SHOWN_CHARACTERS = 200  # of a value in a message
 
 
 class NotFiniteError(ValueError):
@@ -67,16 +67,16 @@ def given_values(
     if not isinstance(values, Mapping):
         if len(names) != 1:
             expected = f"a mapping with {' and '.join(names)}" if names else "no value"
-            raise WrongValuesError(f"{source} gave {short(values)}, expected {expected}")
+            raise WrongValuesError(f"{source} gave {shown(values)}, expected {expected}")
         values = {names[0]: values}
     if complete and (missing := [name for name in names if name not in values]):
         raise WrongValuesError(
-            f"{source} gave {short(dict(values))}, expected {' and '.join(names)}:"
+            f"{source} gave {shown(dict(values))}, expected {' and '.join(names)}:"
             f" {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
             + _renaming(missing, [str(name) for name in values if name not in names])
         )
     objectives = {
-        name: checked_value(name, values[name], f"{source} gave {short(dict(values))}, and ")
+        name: checked_value(name, values[name], f"{source} gave {shown(dict(values))}, and ")
         for name in names
         if name in values
     }
@@ -113,7 +113,7 @@ def checked_value(objective: str, value: object, prefix: str = "") -> float:
         ValueError: it is not in the range of the objective.
     """
     number = to_number(value)
-    reason = f"{objective} is {short(value)}, expected {expected_value(objective)}"
+    reason = f"{objective} is {shown(value)}, expected {expected_value(objective)}"
     if number is None:
         raise NotFiniteError(reason) if _is_not_finite(value) else WrongValuesError(prefix + reason)
     if not is_valid_target(objective, number):
@@ -133,12 +133,6 @@ def check_latency(objective: str, value: float) -> None:
             f"{objective} is {value:.3g} ms, and less than {MIN_LATENCY_MS} ms counts as not measured:"
             f" {TIME_OF_A_BATCH}, which a device such as onnxruntime-cpu-1t-b32 measures"
         )
-
-
-def short(value: object) -> str:
-    """Return the start of a value's representation."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
 
 
 def _is_not_finite(value: object) -> bool:

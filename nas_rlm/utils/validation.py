@@ -12,6 +12,7 @@ import numpy as np
 MEDIAN = (0.5,)
 MIN_QUANTILE_LEVEL = 0.001  # rarer events are not learned from the training data
 MAX_LISTED_NAMES = 6
+MAX_SHOWN_CHARACTERS = 200  # of a value in a message
 
 
 def as_list(values: Iterable[Any], argument: str) -> list[Any]:
@@ -131,6 +132,12 @@ def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
             f" {1 - MIN_QUANTILE_LEVEL}, such as 0.1, 0.5, 0.9"
         )
     return levels
+
+
+def shown(value: object) -> str:
+    """Return the start of a value's representation, for a message."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
 
 
 def suggest(name: str, valid: Collection[str]) -> str:

@@ -6,9 +6,11 @@ import pytest
 from nas_rlm import Study
 from nas_rlm.cli import main
 from nas_rlm.data import Row, write
+from nas_rlm.study.suggestion import PoolSuggester
 from tests.nas_rlm.cli.commands import ARCHS, refused
 from tests.nas_rlm.study.conftest import quick_suggestions  # noqa: F401 - a fixture
 
+SUGGEST = PoolSuggester.suggest
 pytestmark = pytest.mark.usefixtures("quick_processes")
 MINE = """
 import torch
@@ -86,10 +88,32 @@ def test_labels_that_a_killed_process_did_not_add_are_added_when_it_continues(co
 
 
 def test_a_constraint_that_no_trial_meets_is_named(command, tmp_path, capsys):
-    assert main([*command, "--trials", "1", "--constraint", "flops<=1"]) == 0
+    assert main([*command, "--trials", "1", "--constraint", "accuracy<=1"]) == 0
     printed = capsys.readouterr().out
-    assert "1 trial complete, 0 on the front\nno trial meets flops<=1; report: " in printed
+    assert "1 trial complete, 0 on the front\nno trial meets accuracy<=1; report: " in printed
     assert not (tmp_path / "run" / "front").exists() and "networks: " not in printed
+
+
+def test_an_exact_constraint_that_no_network_meets_is_refused(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("nas_rlm.search.candidate_pool.MAX_CHECKED", 30)
+    message = refused(capsys, *command, "--trials", "1", "--constraint", "flops<=1")
+    assert "of nasbench201 that were examined meets flops<=1: the smallest flops is " in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_search_ends_when_all_candidates_are_evaluated(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(PoolSuggester, "suggest", SUGGEST)
+    (tmp_path / "archs.txt").write_text("\n".join(ARCHS[:3]) + "\n")
+    arguments = [*command, "--candidates", str(tmp_path / "archs.txt"), "--trials", "20"]
+    assert main(arguments) == 0
+    assert "each of 3 candidates has a trial: the search ends" in capsys.readouterr().out
+    trials = Study.load(tmp_path / "run").trials
+    assert sorted(t.architecture for t in trials) == sorted(ARCHS[:3])
+    assert main(arguments) == 0
+    assert "each of 3 candidates has a trial: the search ends" in capsys.readouterr().out
+    (tmp_path / "archs.txt").write_text("none\n")
+    assert "candidate 1: " in refused(capsys, *arguments)
+    assert "there is no file" in refused(capsys, *command, "--candidates", "none.txt")
 
 
 def test_options_that_do_not_fit_are_refused(command, tmp_path, capsys):

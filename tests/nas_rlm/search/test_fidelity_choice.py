@@ -2,9 +2,12 @@ import numpy as np
 import pytest
 
 from nas_rlm.data import Row
+from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.fidelity_choice import choose_next
+from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.settings import SearchSettings
 from tests.nas_rlm.search.test_fidelity_surrogate import NAMES, row, surrogate_of, value
+from tests.nas_rlm.stubs import CELLS
 
 SETTINGS = SearchSettings("nasbench201", ("accuracy",))
 pytestmark = pytest.mark.usefixtures("whole_fits")
@@ -74,3 +77,22 @@ def test_several_objectives_are_ranked_by_hypervolume():
     )
     dominated = [(costs <= c).all(1).sum() > 1 for c in costs]
     assert not dominated[NAMES.index(first)] and not dominated[NAMES.index(second)]
+
+
+def test_paused_architectures_go_on_where_there_is_no_new_one():
+    names = sorted(NAMES[:4], key=lambda name: -value(name, 1))
+    surrogate, pool = surrogate_of(*(row(name, 0) for name in names)), CandidatePool(TableSpace(CELLS, names))
+    finished = []
+    while chosen := choose_next(surrogate, SETTINGS, pool=pool):
+        surrogate.update([row(chosen, surrogate.levels[chosen] + 1)])
+        finished += [chosen] if surrogate.levels[chosen] == 2 else []
+    assert sorted(finished) == sorted(names)
+    assert finished[0] == names[0]
+
+
+def test_only_given_paused_architectures_are_continued():
+    surrogate = surrogate_of(*(row(name, 0) for name in NAMES[:8]))
+    pool = CandidatePool(TableSpace(CELLS, NAMES[:2]))
+    chosen = choose_next(surrogate, SETTINGS, pool=pool, among=NAMES[:2])
+    assert chosen in NAMES[:2]
+    assert choose_next(surrogate, SETTINGS, NAMES[:2], pool, NAMES[:2]) is None

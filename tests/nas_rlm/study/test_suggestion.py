@@ -6,6 +6,7 @@ from nas_rlm.data import Row
 from nas_rlm.search import candidate_pool
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.suggestion import PoolSuggester
+from nas_rlm.study.trial import COMPLETE
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from tests.nas_rlm.stubs import CELLS
 from tests.nas_rlm.study.conftest import accuracy
@@ -63,6 +64,73 @@ def test_surrogates_learn_from_trials(tiny_rlm):
         assert predicted[i, 1, 0] == CELLS.flops(CELLS.parse(NAMES[i]))
     low, _, high = predicted[16:, 0].T
     assert (low < high).all()
+
+
+@pytest.mark.parametrize("budgets", [(), (1, 4)])
+def test_candidates_are_evaluated_until_none_is_left(tiny_rlm, tmp_path, budgets):
+    candidates = NAMES[:4]
+    study = Study(
+        CELLS, OBJECTIVES, tmp_path / "study", model=tiny_rlm, budgets=budgets, candidates=candidates
+    )
+    study.optimize(lambda trial, *_: accuracy(trial), trials=9)
+    assert sorted(t.architecture for t in study.trials) == sorted(candidates)
+    assert {t.state for t in study.trials} == {COMPLETE} and study.is_exhausted
+    with pytest.raises(ValueError, match="each of 4 candidates has a trial: there are no others"):
+        study.ask()
+    again = Study.load(tmp_path / "study")
+    assert again.settings.candidates == tuple(candidates)
+    with pytest.raises(ValueError, match=r"candidates 4 \(.*, …\) instead of none: open it with its own"):
+        Study(CELLS, OBJECTIVES, tmp_path / "study", model=tiny_rlm, budgets=budgets)
+    assert f'"candidates": {len(candidates)}' in study.report().read_text()
+
+
+def test_candidates_that_are_wrong_are_refused(tiny_rlm, tmp_path):
+    for candidates, reason in [
+        ([], "there are no candidates"),
+        ([NAMES[0], "no cell"], "candidate 2: "),
+        ([NAMES[0], NAMES[1], NAMES[0]], "candidates 1 and 3 are the same"),
+        (NAMES[0], "candidates is .*: expected a list"),
+    ]:
+        with pytest.raises(ValueError, match=reason):
+            Study(CELLS, OBJECTIVES, tmp_path / "study", model=tiny_rlm, candidates=candidates)
+    assert not (tmp_path / "study").exists()
+
+
+def test_trials_are_asked_for_among_candidates(tiny_rlm, tmp_path):
+    study = Study(CELLS, OBJECTIVES, tmp_path / "study", model=tiny_rlm, candidates=NAMES[:6])
+    cell = CELLS.parse(NAMES[3])
+    assert study.ask(candidates=[cell]).architecture == NAMES[3]
+    with pytest.warns(
+        UserWarning, match="2 trials were asked for, and there are only 1: none of 2 candidates"
+    ):
+        (other,) = study.ask(2, candidates=NAMES[3:5])
+    assert other.architecture == NAMES[4] and not study.is_exhausted
+    with pytest.raises(ValueError, match="none of 2 candidates is without a trial or can be continued"):
+        study.ask(candidates=NAMES[3:5])
+    with pytest.raises(ValueError, match="is not among the 6 candidates of the study"):
+        study.ask(candidates=NAMES[7:9])
+    assert len(study.ask(4)) == 4
+
+
+def test_no_architecture_breaks_an_exact_constraint(tiny_rlm, tmp_path):
+    settings = {"model": tiny_rlm, "constraints": ["flops<=2e7", "params>=8e4"]}
+    study = Study(CELLS, OBJECTIVES, tmp_path / "study", **settings)
+    study.optimize(accuracy, trials=14)
+    for trial in study.trials:
+        assert trial.values["flops"] <= 2e7 and CELLS.params(trial.parsed) >= 8e4
+    assert len({t.architecture for t in study.trials}) == 14
+    again = Study(CELLS, OBJECTIVES, tmp_path / "study", **settings)
+    assert CELLS.flops(again.ask().parsed) <= 2e7
+
+
+def test_an_exact_constraint_that_no_architecture_meets_is_refused(tiny_rlm, tmp_path, monkeypatch):
+    monkeypatch.setattr(candidate_pool, "MAX_CHECKED", 30)
+    for options in ({}, {"candidates": NAMES[:5]}, {"budgets": (1, 4)}):
+        with pytest.raises(
+            ValueError, match=r"none of \d+ architectures .* meets flops<=10: the smallest flops"
+        ):
+            Study(CELLS, OBJECTIVES, tmp_path / "study", model=tiny_rlm, constraints=["flops<=10"], **options)
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.long

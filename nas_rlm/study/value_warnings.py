@@ -1,0 +1,49 @@
+"""Warnings of values of trials: values beside those of objectives, and values in another unit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from nas_rlm.data.objective_kinds import unit_warnings
+from nas_rlm.study.evaluation import Outcome
+from nas_rlm.study.settings import StudySettings
+from nas_rlm.study.trial import COMPLETE, PAUSED, Trial
+
+MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
+
+
+class ValueWarnings:
+    """Warns once of each kind.
+
+    Args:
+        settings: settings of the study.
+    """
+
+    def __init__(self, settings: StudySettings) -> None:
+        self.settings = settings
+        self._has_checked_units = self._has_named_additional = False
+
+    def name_additional(self, trial: Trial, outcome: Outcome) -> None:
+        """Warn of values that a trial gave or reported beside its objectives."""
+        reported = {name for values in trial.steps.values() for name in values}
+        kept = sorted({*outcome.additional, *reported.difference(self.settings.evaluated)})
+        if self._has_named_additional or not (kept or outcome.ignored):
+            return
+        self._has_named_additional = True
+        objectives = " and ".join(self.settings.evaluated)
+        texts = [f"{', '.join(kept)}: kept as additional values, no objectives"] if kept else []
+        texts += [f"{', '.join(outcome.ignored)}: not kept"] if outcome.ignored else []
+        warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=3)
+
+    def check_units(self, trials: Sequence[Trial]) -> None:
+        """Warn of values that may be in another unit, when some trials have values."""
+        if self._has_checked_units:
+            return
+        values = [trial.values for trial in trials if trial.state in (COMPLETE, PAUSED)]
+        if len(values) < MIN_VALUES_TO_CHECK:
+            return
+        self._has_checked_units = True
+        columns = {name: [of_trial[name] for of_trial in values] for name in self.settings.evaluated}
+        for message in unit_warnings(columns):
+            warnings.warn(message, stacklevel=3)
