@@ -32,7 +32,8 @@ class StudyFiles:
 
     def __init__(self, directory: Path, space: SearchSpace[Any], settings: StudySettings) -> None:
         self.directory, self.settings = directory, settings
-        self._page, self._last_page = StudyPage(space, settings), -math.inf
+        self._page = StudyPage(space, settings)
+        self._last_page, self._num_events = -math.inf, -1  # when the page was written, and of how many events
 
     def write(self, store: TrialStore) -> Path:
         """Write all files, and return the path of the page.
@@ -58,13 +59,14 @@ class StudyFiles:
         return self._write_page(store, is_running=False)
 
     def write_page_if_due(self, store: TrialStore) -> None:
-        """Write the page of a study that runs, unless it was written within the last seconds."""
-        if time.monotonic() - self._last_page > RELOAD_SECONDS:
+        """Write the page of a study that runs, unless it was within the last seconds or nothing changed."""
+        is_due = time.monotonic() - self._last_page > RELOAD_SECONDS
+        if is_due and store.num_events != self._num_events:
             self._write_page(store, is_running=True)
 
     def _write_page(self, store: TrialStore, is_running: bool) -> Path:
         page = self._page.render(store.trials, store.results, is_running)
-        self._last_page = time.monotonic()
+        self._last_page, self._num_events = time.monotonic(), store.num_events
         return self._write("report.html", page)
 
     def _write(self, name: str, text: str) -> Path:

@@ -70,6 +70,7 @@ def run_trials(
     finish: Callable[[Trial, Outcome], None],
     retry: Callable[[Trial, Outcome], None],
     limits: Limits,
+    watch: Callable[[], object] = lambda: None,
 ) -> Iterator[Trial]:
     """Evaluate trials until there is no further one, and yield each when it is finished or paused.
 
@@ -79,6 +80,7 @@ def run_trials(
         finish: records the outcome of a trial.
         retry: records an outcome of a trial that is evaluated again.
         limits: limits of the time and of the attempts of a trial; `claim` heeds the others.
+        watch: is called from time to time while trials are evaluated.
 
     Raises:
         TrialsFailed: the first `MAX_FIRST_FAILURES` trials failed.
@@ -93,7 +95,9 @@ def run_trials(
                     workers.start(trial)
             if not workers.num_busy:
                 return
-            for trial, outcome in workers.wait():
+            while not (finished := workers.wait()):
+                watch()
+            for trial, outcome in finished:
                 if outcome.error and trial.attempts <= limits.retries:
                     retry(trial, outcome)
                     workers.start(trial)

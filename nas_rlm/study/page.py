@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nas_rlm.search.exact_constraints import exact_values
 from nas_rlm.search.report import graph_view, render_report
 from nas_rlm.study.results import front_of, search_result
 from nas_rlm.study.settings import StudySettings
@@ -109,6 +110,7 @@ class StudyPage:
         directory = trial.directory.relative_to(
             trial.directory.parents[0 if trial.budget is None else 1].parent
         )
+        current = self._current_values(trial) if trial.state == RUNNING else {}
         files = [name for name in (OUTPUT, ERROR, WEIGHTS) if (trial.directory / name).is_file()]
         return {
             "number": trial.number,
@@ -117,7 +119,9 @@ class StudyPage:
             "seed": trial.seed,
             "values": [trial.values[name] for name in names] if has_values else [],
             "predicted": [trial.predicted[name] for name in names] if trial.predicted else [],
-            "steps": sorted((trial.budget_values or trial.steps).items()),
+            "current": [current.get(name) for name in names] if current else [],
+            "additional": trial.additional,
+            "steps": _curve(trial),
             "budget": max(trial.budget_values, default=None),
             "cost": trial.cost,
             "seconds": trial.seconds,
@@ -127,6 +131,11 @@ class StudyPage:
             "files": [f"{directory}/{name}" for name in files],
             "graph": self._graph(trial),
         }
+
+    def _current_values(self, trial: Trial) -> dict[str, float]:
+        """The values of a running trial so far: counted ones, and the last ones of its training."""
+        exact = exact_values(self.space, trial.parsed, self.settings.search.all_objectives)
+        return {**trial.values, **exact, **trial.last_values}
 
     def _graph(self, trial: Trial) -> dict[str, Any]:
         if trial.number not in self._graphs:
@@ -142,3 +151,11 @@ class StudyPage:
             name: (min if is_maximised(name) else max)(trial.values[name] for trial in complete)
             for name in self.settings.objectives
         }
+
+
+def _curve(trial: Trial) -> list[tuple[float, dict[str, float]]]:
+    """The learning curve of a trial: in a study with budgets by budget, and while it runs by step as well."""
+    if trial.budget_values and trial.state != RUNNING:
+        return sorted(trial.budget_values.items())
+    former = [(budget, v) for budget, v in trial.budget_values.items() if budget not in trial.steps]
+    return sorted([*former, *trial.steps.items()], key=lambda point: point[0])

@@ -17,7 +17,7 @@ from nas_rlm.study.trial import OUTPUT, Trial, Values
 from nas_rlm.study.values import WrongValuesError, given_values
 from nas_rlm.study.writing import StorageError, writing
 
-POLL_SECONDS = 0.2
+WAIT_SECONDS = 1.0
 
 Finished = list[tuple[Trial, Outcome]]
 
@@ -28,17 +28,17 @@ class _Evaluation:
 
     Args:
         outcome: outcome of the evaluation, or the error that ends the study.
-        steps: the values that it reported, in order.
         files: contents of the trial's directory by relative path.
     """
 
     outcome: Outcome | StorageError | WrongValuesError
-    steps: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
 
 class RayWorkers:
     """Tasks of a Ray cluster; what they print and write is copied into the trial's directory at their end.
+
+    Values that they report arrive at once.
 
     Args:
         address: address of the cluster, see `nas_rlm.search.ray_cluster.RayCluster`.
@@ -62,12 +62,15 @@ class RayWorkers:
         self.function, self.settings, self.count, self.time_limit = function, settings, count, time_limit
         self._cluster = RayCluster(address)
         self._ray = self._cluster.ray
+        from ray.util import queue
+
         resources = self._ray.cluster_resources()
         share = max(1, int(resources.get("CPU", 1)) // count)
         gpus = min(1.0, resources.get("GPU", 0) / count)
         # A new process for each task frees the memory of the last one.
         remote = self._ray.remote(num_cpus=share, num_gpus=gpus, max_calls=1, max_retries=0)
         self._task = remote(_evaluate)
+        self._reports = queue.Queue(actor_options={"num_cpus": 0})  # trial, step and values
         self._running: dict[Any, tuple[Trial, float]] = {}
 
     @property
@@ -89,19 +92,27 @@ class RayWorkers:
         """Submit the evaluation of a trial."""
         resume_files = _read_files(trial.resume_from) if trial.resume_from else None
         request = trial.number, trial.architecture, trial.seed, self.settings, trial.budget, resume_files
-        self._running[self._task.remote(self.function, *request)] = trial, time.monotonic()
+        task = self._task.remote(self.function, self._reports, *request)
+        self._running[task] = trial, time.monotonic()
 
     def wait(self) -> Finished:
-        """Wait until some tasks are finished, and return their trials with outcomes."""
-        while True:
-            done, _ = self._ray.wait(list(self._running), timeout=POLL_SECONDS)
-            if done:
-                return [self._finish(reference) for reference in done]
-            late = [reference for reference, (_, start) in self._running.items() if self._is_late(start)]
-            if late:
-                for reference in late:
-                    self._ray.cancel(reference, force=True)
-                return [self._end_late(reference) for reference in late]
+        """Wait until some tasks are finished, and return trials with outcomes; or none after a while."""
+        done, _ = self._ray.wait(list(self._running), timeout=WAIT_SECONDS)
+        self._record_steps()
+        if done:
+            return [self._finish(reference) for reference in done]
+        late = [reference for reference, (_, start) in self._running.items() if self._is_late(start)]
+        for reference in late:
+            self._ray.cancel(reference, force=True)
+        return [self._end_late(reference) for reference in late]
+
+    def _record_steps(self) -> None:
+        """Record the values that tasks reported since the last call; those of ended tasks are dropped."""
+        trials = {trial.number: trial for trial, _ in self._running.values()}
+        for _ in range(self._reports.qsize()):
+            number, step, values = self._reports.get_nowait()
+            if number in trials:
+                trials[number].report(step, values)
 
     def _is_late(self, start: float) -> bool:
         return self.time_limit is not None and time.monotonic() - start > self.time_limit
@@ -112,7 +123,7 @@ class RayWorkers:
         return trial, Outcome(error=error, cost=time.monotonic() - start)
 
     def _finish(self, reference: Any) -> tuple[Trial, Outcome]:
-        """The outcome of a task; its files and steps are recorded."""
+        """The outcome of a task; its files are copied."""
         trial, start = self._running.pop(reference)
         try:
             evaluation: _Evaluation = self._ray.get(reference)
@@ -120,8 +131,6 @@ class RayWorkers:
             return trial, Outcome(error=error_text(error), cost=time.monotonic() - start)
         with writing(trial.directory):
             _write_files(trial.directory, evaluation.files)
-        for step, values in evaluation.steps:
-            trial.report(step, values)
         if not isinstance(evaluation.outcome, Outcome):
             raise evaluation.outcome
         return trial, evaluation.outcome
@@ -136,6 +145,7 @@ class RayWorkers:
 
 def _evaluate(
     function: EvaluateFunction | str,
+    reports: Any,
     number: int,
     architecture: str,
     seed: int,
@@ -147,6 +157,7 @@ def _evaluate(
 
     Args:
         function: evaluates a trial, or its location.
+        reports: queue of the values that it reports: trial, step and values.
         number: number of the trial.
         architecture: its architecture.
         seed: its seed.
@@ -154,7 +165,6 @@ def _evaluate(
         budget: budget to reach, in a study with budgets.
         resume_files: files of the evaluation with the budget before by relative path, if there is one.
     """
-    steps: list[tuple[int, dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as former:
         directory = Path(name)
         _write_files(Path(former), resume_files or {})
@@ -169,7 +179,7 @@ def _evaluate(
             def report(step: int, values: Values) -> None:
                 numbers = given_values(settings, values, complete=False, source="trial.report").numbers
                 trial.steps[step] = numbers
-                steps.append((step, numbers))
+                reports.put((number, step, numbers))
 
             trial.reporter = report
             outcome: Outcome | StorageError | WrongValuesError
@@ -177,7 +187,7 @@ def _evaluate(
                 outcome = run_evaluation(loaded, trial, settings)
             except (StorageError, WrongValuesError) as error:
                 outcome = error
-        return _Evaluation(outcome, steps, _read_files(directory))
+        return _Evaluation(outcome, _read_files(directory))
 
 
 def _read_files(directory: Path) -> dict[str, bytes]:

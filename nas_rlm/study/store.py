@@ -151,6 +151,11 @@ class TrialStore:
                     f"{self.path} line {self._num_lines} is not an event of a study: {line[:80]!r}"
                 ) from None
 
+    @property
+    def num_events(self) -> int:
+        """Number of events that were read."""
+        return self._num_lines
+
     def running(self) -> list[Trial]:
         """Return the trials that were asked for and have no result."""
         return [trial for trial in self.trials if trial.state == RUNNING]

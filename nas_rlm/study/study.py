@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -171,7 +172,8 @@ class Study(StudyView):
 
     def _open(self, directory: Path, settings: StudySettings, space: SearchSpace[Any]) -> None:
         super()._open(directory, settings, space)
-        self.python, self.is_exhausted, self._is_stopped = "", False, False
+        self.python, self.is_exhausted = "", False
+        self._is_optimizing = self._is_stopped = False
         self._warnings = ValueWarnings(settings)
         self._loaded_suggester = None
         self._store.reporter = lambda trial, step, values: self.tell(trial, values, step=step)
@@ -263,6 +265,8 @@ class Study(StudyView):
                 raise ValueError(f"step is {step!r}, expected a whole number")
             given = given_values(self.settings, values, complete=False, source="trial.report")
             self._store.report(found, int(step), given.numbers)
+            if self._is_optimizing:
+                self._files.write_page_if_due(self._store)
             return
         if values is None:
             if not found.steps and self.settings.evaluated:
@@ -338,10 +342,11 @@ class Study(StudyView):
     ) -> None:
         """Evaluate trials until the study has enough.
 
-        report.html in the directory shows the state while it runs, and the results are written at the end,
-        see `report`. A trial whose evaluation raises an error, takes too long, or gives values that are not
-        finite or out of range is recorded as failed, and the study goes on. Trials of a process that was
-        killed, and those that ran when an error ended the study, are evaluated again.
+        report.html in the directory shows the state while it runs, with learning curves as they are
+        reported, and the results are written at the end, see `report`. A trial whose evaluation raises an
+        error, takes too long, or gives values that are not finite or out of range is recorded as failed, and
+        the study goes on. Trials of a process that was killed, and those that ran when an error ended the
+        study, are evaluated again.
 
         Args:
             evaluate: function of a trial that returns its values, or a pair of values and trained weights
@@ -401,6 +406,7 @@ class Study(StudyView):
         """
         self._is_stopped = False
         with (
+            self._optimizing(),
             self._store.owner() as owner,
             progress_bar(
                 desc="study",
@@ -424,12 +430,25 @@ class Study(StudyView):
             def retry(trial: Trial, outcome: Outcome) -> None:
                 self._store.restart(trial, outcome.result, owner)
 
-            for trial in run_trials(pool, claim, self._finish, retry, limits):
+            def watch() -> None:
+                self._store.refresh()  # the steps that workers report
+                self._files.write_page_if_due(self._store)
+
+            for trial in run_trials(pool, claim, self._finish, retry, limits, watch):
                 bar.update(trial.state != PAUSED)
                 self._files.write_page_if_due(self._store)
                 for callback in callbacks:
                     callback(self, trial)
         self.report()
+
+    @contextmanager
+    def _optimizing(self) -> Iterator[None]:
+        """Write the page within a `with` block as values are reported."""
+        self._is_optimizing = True
+        try:
+            yield
+        finally:
+            self._is_optimizing = False
 
     def retrain(
         self,

@@ -33,7 +33,10 @@ class ValueWarnings:
         self._has_named_additional = True
         objectives = " and ".join(self.settings.evaluated)
         texts = [f"{', '.join(kept)}: kept as additional values, no objectives"] if kept else []
-        texts += [f"{', '.join(outcome.ignored)}: not kept"] if outcome.ignored else []
+        known = [name for name in outcome.ignored if name in self.settings.search.all_objectives]
+        texts += [f"{', '.join(known)}: not used, but counted, measured or predicted"] if known else []
+        others = [name for name in outcome.ignored if name not in known]
+        texts += [f"{', '.join(others)}: not kept, no finite numbers"] if others else []
         warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=3)
 
     def check_units(self, trials: Sequence[Trial]) -> None:

@@ -31,7 +31,7 @@ from nas_rlm.study.worker import read_message
 from nas_rlm.study.writing import writing
 from nas_rlm.utils.validation import is_whole_number
 
-POLL_SECONDS = 0.05
+POLL_SECONDS, WAIT_SECONDS = 0.05, 1.0
 READ_SIZE = 65_536  # bytes of a worker's message
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MAX_OUTPUT_LINES = 3  # of a worker that died, in its error
@@ -58,7 +58,7 @@ class Workers(Protocol):
         """Start the evaluation of a trial."""
 
     def wait(self) -> Finished:
-        """Wait until some trials are finished, and return them with their outcomes."""
+        """Wait until some trials are finished, and return them with their outcomes; or none after a while."""
 
     def close(self) -> None:
         """End all evaluations."""
@@ -200,10 +200,10 @@ class ProcessWorkers:
         return process
 
     def wait(self) -> Finished:
-        while True:
-            finished = [running for running in self._running if self._is_finished(running)]
-            if finished:
-                break
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not (finished := [running for running in self._running if self._is_finished(running)]):
+            if time.monotonic() > deadline:
+                return []
             time.sleep(POLL_SECONDS)
         self._running = [running for running in self._running if running not in finished]
         return [(running.trial, self._outcome(running)) for running in finished]

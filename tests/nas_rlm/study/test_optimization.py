@@ -172,7 +172,7 @@ def test_additional_values_are_kept_and_named_once(open_study, mine, workers):
         study.optimize(f"{mine}:train", trials=2, workers=workers)
     assert [str(warning.message) for warning in caught] == [
         "trial 0 gave more than accuracy: epochs, loss, val_loss: kept as additional values, no objectives;"
-        " flops, history, lr: not kept"
+        " flops: not used, but counted, measured or predicted; history, lr: not kept, no finite numbers"
     ]
     for trial in open_study().trials:
         assert trial.state == COMPLETE

@@ -102,6 +102,74 @@ def test_the_page_shows_the_first_trial_while_it_runs(open_study):
     assert "0 trials complete, 0 failed, 1 running" in page_data(pages[0])["subtitle"]
 
 
+@pytest.mark.filterwarnings("ignore:.* gave more than accuracy")
+def test_the_page_shows_curves_while_a_trial_runs(open_study, monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", -1)
+    study, shown = open_study(), []
+
+    def training(trial):
+        for step in (0, 1):
+            trial.report(step, {"accuracy": 20.0 + step, "loss": 2.0})
+            page = page_data((study.directory / "report.html").read_text())
+            shown.append(page["trials"][trial.number])
+        return accuracy(trial)
+
+    study.optimize(training, trials=1)
+    assert [entry["state"] for entry in shown] == ["running"] * 2
+    assert shown[1]["steps"] == [[0, {"accuracy": 20, "loss": 2}], [1, {"accuracy": 21, "loss": 2}]]
+    assert shown[1]["current"] == [21, CELLS.flops(study.trials[0].parsed)]
+    written = (study.directory / "report.html").stat().st_mtime_ns
+    study.ask().report(0, 10.0)  # a loop of one's own writes the page by `report`
+    assert (study.directory / "report.html").stat().st_mtime_ns == written
+    entry = page_data(study.report().read_text())["trials"][1]
+    assert (entry["state"], entry["steps"]) == ("running", [[0, {"accuracy": 10}]])
+
+
+WAITING = """
+import time
+
+def train(trial):
+    trial.report(3, 30.0)
+    while "30.0" not in (trial.directory.parents[1] / "report.html").read_text():
+        time.sleep(0.05)
+    return 60.0
+"""
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_the_page_shows_curves_while_a_worker_runs(open_study, tmp_path, monkeypatch):
+    """The training ends once the page has what it reported."""
+    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", 0.2)
+    monkeypatch.setattr("nas_rlm.study.workers.WAIT_SECONDS", 0.2)
+    (tmp_path / "mine.py").write_text(WAITING)
+    study = open_study()
+    study.optimize(f"{tmp_path / 'mine.py'}:train", trials=1, workers=1, time_limit=60)
+    assert study.trials[0].values["accuracy"] == 60
+
+
+def test_the_page_is_not_written_again_where_nothing_changed(study, monkeypatch):
+    monkeypatch.setattr("nas_rlm.study.files.RELOAD_SECONDS", -1)
+    path = study.report()
+    path.unlink()
+    study._files.write_page_if_due(study._store)
+    assert not path.exists()
+    study.pending[0].report(6, 31.0)
+    study._files.write_page_if_due(study._store)
+    assert path.exists()
+
+
+def test_a_continued_trial_shows_its_budgets_and_its_steps(open_study):
+    study = open_study(budgets=(1, 4))
+    for value in (40.0, 50.0):
+        study.tell(study.ask(), value)
+    trial = study.ask()
+    assert trial.budget_values and trial.budget == 4
+    trial.report(3, 52.0)
+    entry = page_data(study.report().read_text())["trials"][trial.number]
+    assert [step for step, _ in entry["steps"]] == [1, 3]
+    assert entry["current"][0] == 52
+
+
 def test_errors_are_data_and_no_markup(study):
     page = study.report().read_text()
     assert "<b>no memory" not in page and "\\u003cb>no memory" in page
@@ -123,7 +191,8 @@ def test_the_script_of_the_page_draws_all_charts(study):
     command = [node, str(Path(__file__).with_name("dom.js")), str(page)]
     drawn = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert drawn["title"] == "nasbench201: accuracy, flops"
-    assert drawn["front"] == 6 and drawn["trials"] == 6 and drawn["selected"] == 1
+    assert drawn["front"] == 7 and drawn["trials"] == 6 and drawn["selected"] == 1
+    assert drawn["running"] == "Running: trial 7, step 5 "
     assert drawn["volume"] == 1 and drawn["genes"] == 6
     assert drawn["curves"] == 0  # no trial reported steps of the selected objective, flops
     assert "value" in drawn["tip"] and "trial" in drawn["details"]

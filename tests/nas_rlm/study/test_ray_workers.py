@@ -6,6 +6,7 @@ import pytest
 
 from nas_rlm import Study
 from nas_rlm.study.trial import COMPLETE, ERROR, FAILED, OUTPUT, RUNNING
+from nas_rlm.study.values import WrongValuesError
 
 pytest.importorskip("ray", reason="needs Ray")
 
@@ -41,6 +42,36 @@ def test_a_cluster_evaluates_trials(open_study, tmp_path):
     assert trials[1].error == "RuntimeError: diverged"
     assert "diverged" in (trials[1].directory / ERROR).read_text()
     assert trials[2].error == "TimeoutError: the evaluation took longer than 60 s"
+
+
+REPORTING = """
+import json, time
+
+def train(trial):
+    trial.report(1, 30.0)
+    deadline = time.monotonic() + 60
+    while "accuracy\\": 30.0" not in open(LOG).read() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return 60.0 if time.monotonic() < deadline else 10.0
+"""
+
+
+@pytest.mark.long
+def test_values_arrive_while_a_task_runs(open_study, tmp_path):
+    log = tmp_path / "study" / "trials.jsonl"
+    (tmp_path / "reporting.py").write_text(f"LOG = {str(log)!r}\n{REPORTING}")
+    study = open_study()
+    study.optimize(f"{tmp_path / 'reporting.py'}:train", trials=1, workers=1, ray="local")
+    assert study.trials[0].values["accuracy"] == 60
+
+
+@pytest.mark.long
+def test_a_task_whose_function_gives_no_values_of_objectives_ends_the_study(open_study, tmp_path):
+    (tmp_path / "wrong.py").write_text("def train(trial):\n    return {'acc': 3.0}\n")
+    study = open_study()
+    with pytest.raises(WrongValuesError, match=r"^trial 0: .* gave {'acc': 3.0}, expected accuracy"):
+        study.optimize(f"{tmp_path / 'wrong.py'}:train", trials=1, workers=1, ray="local")
+    assert study.trials[0].state == RUNNING
 
 
 WAITING = """

@@ -408,7 +408,9 @@ def test_errors_of_values_name_the_training_function(open_study, returned):
 def test_additional_values_are_told(open_study):
     study = open_study()
     first, second = study.ask(2)
-    with pytest.warns(UserWarning, match=r"gave more than accuracy: loss: kept as .*; flops: not kept"):
+    with pytest.warns(
+        UserWarning, match=r"gave more than accuracy: loss: kept as .*; flops: not used, but counted"
+    ):
         study.tell(first, {"accuracy": 90.0, "loss": np.float32(0.5), "flops": 1.0})
     study.tell(second, {"accuracy": 90.0, "loss": 0.25})
     assert first.values == {"accuracy": 90.0, "flops": CELLS.flops(first.parsed)}
