@@ -6,6 +6,7 @@ An architecture is a set of integer parameters `gene0`, `gene1`, … in Optuna, 
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ from nas_rlm.study.suggestion import PoolSuggester
 from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
 from search_spaces.wording import counted
+
+SUGGESTING = threading.Lock()  # of the threads of Optuna's n_jobs; no attribute, since samplers are pickled
 
 
 def suggest_architecture(trial: optuna.trial.BaseTrial, space: str | SearchSpace[Any]) -> Any:
@@ -112,6 +115,7 @@ class RLMSampler(BaseSampler):
         self._suggester.check_constraints()
         self._random = RandomSampler(seed)
         self._candidates: list[str] = []  # of all suggestions
+        self._suggested: dict[str, dict[int, str]] = {}  # by name of a study and number of a trial
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -131,17 +135,26 @@ class RLMSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Return the genes of the next architecture."""
-        others = [other for other in study.get_trials(deepcopy=False) if other.number < trial.number]
+        with SUGGESTING:
+            name = self._suggest(study, trial)
+        genome = self.space.encode(self.space.parse(name))
+        return {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
+
+    def _suggest(self, study: optuna.Study, trial: FrozenTrial) -> str:
+        """The next architecture, which no other trial has."""
+        others = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         rows = rows_of_trials(others, self.space, self.settings.objectives, self._architecture)
         labelled = [row.select(self.settings.learned) for row in rows]
-        unfinished = [self._name(other.params) for other in others if not other.state.is_finished()]
-        pending = [name for name in unfinished if name]
-        suggestions = self._suggester.suggest(labelled, pending, 1, self._candidates)
+        running = [other for other in others if not other.state.is_finished()]
+        suggested = self._suggested.setdefault(study.study_name, {})
+        # A trial has parameters only once its objective function asks for them.
+        names = [self._name(other.params) or suggested.get(other.number, "") for other in running]
+        suggestions = self._suggester.suggest(labelled, [*filter(None, names)], 1, self._candidates)
         self._candidates += suggestions.candidates
         if not suggestions.trials:
             raise ValueError(f"{self.settings.exhausted}: there are no others")
-        genome = self.space.encode(self.space.parse(suggestions.trials[0].architecture))
-        return {f"gene{i}": int(gene) for i, gene in enumerate(genome)}
+        suggested[trial.number] = suggestions.trials[0].architecture
+        return suggestions.trials[0].architecture
 
     def sample_independent(
         self,

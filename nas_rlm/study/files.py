@@ -17,8 +17,10 @@ from nas_rlm.study.page import RELOAD_SECONDS, StudyPage
 from nas_rlm.study.results import draw_trials, front_of, trial_records
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import TrialStore
-from nas_rlm.study.writing import writing
+from nas_rlm.study.writing import locked, writing
 from search_spaces import SearchSpace
+
+LOCK = ".files.lock"  # held while a process writes the files
 
 
 class StudyFiles:
@@ -39,11 +41,16 @@ class StudyFiles:
         """Write all files, and return the path of the page.
 
         Args:
-            store: the trials, as they were read last.
+            store: the trials, which are read again.
 
         Raises:
             StorageError: a file cannot be written.
         """
+        with locked(self.directory / LOCK):
+            store.refresh()
+            return self._write_all(store)
+
+    def _write_all(self, store: TrialStore) -> Path:
         front = front_of(self.settings, store.finished)
         if front:
             with writing(self.directory / "front"):

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from filelock import FileLock
 from pydantic import ConfigDict, StrictInt, TypeAdapter, ValidationError
 
 from nas_rlm.data.omissions import is_storable
@@ -21,7 +20,7 @@ from nas_rlm.files import check_writable, write_text
 from nas_rlm.search.lookup import TableSpace, check_candidates
 from nas_rlm.search.settings import Constraint, SearchSettings
 from nas_rlm.study.store import LOCK
-from nas_rlm.study.writing import writing
+from nas_rlm.study.writing import locked, writing
 from nas_rlm.utils.schema import NO_OTHER_KEYS, message
 from nas_rlm.utils.validation import as_list, suggest
 from search_spaces import SearchSpace
@@ -219,7 +218,7 @@ def open_directory(directory: Path, settings: StudySettings) -> None:
         raise ValueError(f"{directory} is not empty and holds no study: choose another directory")
     with writing(directory / FILE):
         directory.mkdir(parents=True, exist_ok=True)
-        with FileLock(directory / LOCK):
+        with locked(directory / LOCK):
             if not is_study(directory):
                 write_text(directory / FILE, json.dumps(asdict(settings), indent=2) + "\n")
                 return

@@ -24,7 +24,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from nas_rlm.study.trial import COMPLETE, FAILED, PAUSED, RUNNING, Trial, Values
-from nas_rlm.study.writing import StorageError, writing
+from nas_rlm.study.writing import StorageError, locked, writing
 from nas_rlm.utils.json_lines import append_records
 from search_spaces import SearchSpace
 
@@ -208,9 +208,18 @@ class TrialStore:
                 self._start(trial, owner, evaluation)
             return trials
 
-    def add(self, suggestion: Suggestion, result: Result) -> Trial:
-        """Add a trial that was evaluated before."""
+    def add(self, suggestion: Suggestion, result: Result, is_new_only: bool = False) -> Trial | None:
+        """Add a trial that was evaluated before.
+
+        Args:
+            suggestion: its architecture.
+            result: its result.
+            is_new_only: add none, and return None, if a trial has the architecture.
+        """
         with self._locked():
+            known = (trial.architecture for trial in self.trials)
+            if is_new_only and suggestion.architecture in known:
+                return None
             number = len(self.trials)
             entry = self._entry(suggestion, number)
             result_event = self._result_event(self._new_trial(entry, is_added=True), result, is_added=True)
@@ -260,14 +269,12 @@ class TrialStore:
         """Yield a name of this process as the owner of trials, which is alive within the `with` block."""
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         path = self.directory / OWNERS / name
-        lock = FileLock(path)
         with writing(path):
             path.parent.mkdir(exist_ok=True)
-            lock.acquire()
         try:
-            yield name
+            with locked(path):
+                yield name
         finally:
-            lock.release()
             path.unlink(missing_ok=True)
 
     def _is_alive(self, owner: str) -> bool:
@@ -286,16 +293,11 @@ class TrialStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Wait for the lock of the directory, and read what other processes appended."""
-        lock = FileLock(self.directory / LOCK)
-        with writing(self.directory / LOCK):
-            lock.acquire()
-        try:
+        with locked(self.directory / LOCK):
             self.refresh()
             if self.path.exists() and self.path.stat().st_size > self._size:
                 os.truncate(self.path, self._size)  # the incomplete line of a process that was killed
             yield
-        finally:
-            lock.release()
 
     def _ask(self, suggest: Suggest, count: int, owner: str, max_cost: float = math.inf) -> list[Trial]:
         """Add or continue trials whose evaluations cost at most as much; none if nothing is left to spend."""

@@ -290,6 +290,12 @@ class Study(StudyView):
         Raises:
             ValueError: the architecture is not of the space, or a value is missing, unknown or out of range.
         """
+        trial = self._add(architecture, values)
+        assert trial is not None
+        return trial
+
+    def _add(self, architecture: Any, values: Values, is_new_only: bool = False) -> Trial | None:
+        """Add a trial, or none if only new architectures are to be added and a trial has this one."""
         settings, parsed = self.settings, self.space.parse(str(architecture))
         measured: dict[str, float] = {}
         if isinstance(values, Mapping):
@@ -300,7 +306,7 @@ class Study(StudyView):
         given = given_values(settings, values, complete=True)
         objectives = {**given.objectives, **measured, **self._free_values(parsed)}
         result = Result(objectives, additional=given.additional)
-        trial = self._store.add(Suggestion(str(parsed)), result)
+        trial = self._store.add(Suggestion(str(parsed)), result, is_new_only)
         self._warnings.check_units(self._store.trials)
         return trial
 
@@ -324,7 +330,10 @@ class Study(StudyView):
         if missing := [name for name in names if name not in rows[0].targets]:
             raise ValueError(f"the table has no {' and no '.join(missing)} of {self.settings.space}")
         known = {trial.architecture for trial in self.trials}
-        return [self.add(row.arch_str, row.targets) for row in rows if row.arch_str not in known]
+        new = [row for row in rows if row.arch_str not in known]
+        # Another process may add the same rows meanwhile.
+        added = [self._add(row.arch_str, row.targets, is_new_only=True) for row in new]
+        return [trial for trial in added if trial is not None]
 
     def optimize(
         self,

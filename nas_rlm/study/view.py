@@ -149,7 +149,6 @@ class StudyView:
         Returns:
             The path of the page.
         """
-        self._store.refresh()
         return self._files.write(self._store)
 
     def _trial(self, trial: Trial | int) -> Trial:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock
+
 from nas_rlm.files import NotWritableError
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
@@ -35,6 +37,25 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise StorageError(storage_message(path, error.reason)) from error
     except OSError as error:
         raise StorageError(storage_message(path, error.strerror or str(error))) from error
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the lock of a file within a `with` block, against other processes.
+
+    Args:
+        path: the file, which is created.
+
+    Raises:
+        StorageError: the file cannot be created.
+    """
+    lock = FileLock(path)
+    with writing(path):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check_disk(error: BaseException, directory: Path) -> None:

@@ -1,4 +1,5 @@
 import math
+import time
 
 import numpy as np
 import pytest
@@ -54,6 +55,31 @@ def test_the_sampler_suggests_new_architectures_from_all_trials(sampler, monkeyp
     cell = suggest_architecture(pending_trial, CELLS)
     study.ask().suggest_int("gene0", 0, 4)
     assert str(cell) in seen[-1][1]
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.02])
+def test_trials_of_several_threads_have_different_architectures(sampler, monkeypatch, delay):
+    """Also where a trial is suggested before the objective function of an earlier one has begun."""
+    suggest, busy = PoolSuggester.suggest, []
+
+    def one_at_a_time(self, *arguments):
+        busy.append(True)
+        assert len(busy) == 1
+        time.sleep(0.01)
+        busy.pop()
+        return suggest(self, *arguments)
+
+    def slow(trial):
+        time.sleep(delay)
+        cell = suggest_architecture(trial, CELLS)
+        return accuracy(cell)["accuracy"], 1.0
+
+    monkeypatch.setattr(PoolSuggester, "suggest", one_at_a_time)
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler)
+    study.optimize(slow, n_trials=24, n_jobs=3)
+    cells = [str(to_cell(trial.params)) for trial in study.trials]
+    assert len(set(cells)) == len(cells) == 24
+    assert all(trial.values for trial in study.trials)
 
 
 def test_a_constraint_on_another_value_is_refused(tiny_rlm):  # noqa: F811

@@ -357,6 +357,35 @@ def test_processes_share_a_directory(open_study):
     assert all(t.values["accuracy"] == accuracy(t)["accuracy"] for t in trials)
 
 
+def open_add_and_optimize(directory, rlm, rows):
+    """What `nas-rlm search --train --data` does."""
+    study = Study(CELLS, PAIR, directory, model=rlm)
+    study.add_table(rows)
+    study.optimize(lambda trial: time.sleep(0.005) or accuracy(trial), trials=30)
+
+
+def test_processes_create_fill_and_end_one_study(tiny_rlm, quick_suggestions, tmp_path):
+    """No row is added twice, no architecture is evaluated twice, and each writes the results."""
+    rng = np.random.default_rng(0)
+    names = list(dict.fromkeys(str(CELLS.sample(rng)) for _ in range(12)))
+    rows = [nas_rlm.Row(CELLS.name, name, accuracy(name)) for name in names]
+    context = multiprocessing.get_context("fork")
+    arguments = tmp_path / "study", tiny_rlm, rows
+    processes = [context.Process(target=open_add_and_optimize, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    study = Study.load(tmp_path / "study")
+    assert len({t.architecture for t in study.trials}) == len(study.trials) == 30
+    assert {t.state for t in study.trials} == {COMPLETE} and {t.attempts for t in study.trials} <= {0, 1}
+    front = {int(path.stem) for path in (tmp_path / "study" / "front").glob("*.onnx")}
+    assert front == {t.number for t in study.front}
+    assert len((tmp_path / "study" / "trials.csv").read_text().splitlines()) == 31
+    assert not list((tmp_path / "study").glob(".front*"))
+
+
 def test_a_killed_process_leaves_a_study_that_goes_on(open_study):
     context = multiprocessing.get_context("fork")
     process = context.Process(target=ask_and_tell, args=(open_study(), 10_000))
