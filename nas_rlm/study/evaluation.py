@@ -25,7 +25,7 @@ from nas_rlm.study.store import Result
 from nas_rlm.study.trial import ERROR, WEIGHTS, Trial
 from nas_rlm.study.values import GivenValues, WrongValuesError, given_values
 from nas_rlm.study.writing import StorageError, check_disk, writing
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import shown, suggest
 from search_spaces.loading import load_module
 
 EvaluateFunction = Callable[..., Any]  # of a trial, and in a study with budgets of more, see `run_evaluation`
@@ -113,7 +113,7 @@ def run_evaluation(function: EvaluateFunction, trial: Trial, settings: StudySett
     except (Exception, SystemExit) as error:  # user code may raise anything
         check_disk(error, trial.directory)
         returned_values = (
-            "" if values is None else f"\nThe function returned {values!r:.{MAX_ERROR_LENGTH}}\n"
+            "" if values is None else f"\nThe function returned {shown(values, MAX_ERROR_LENGTH)}\n"
         )
         with writing(trial.directory / ERROR):
             write_text(trial.directory / ERROR, traceback.format_exc() + returned_values)
@@ -151,11 +151,15 @@ def save_weights(weights: Any, path: Path, source: str = "the evaluation") -> No
 
     if isinstance(weights, torch.nn.Module):
         weights = weights.state_dict()
-    is_dict = isinstance(weights, Mapping) and all(isinstance(t, torch.Tensor) for t in weights.values())
-    if not is_dict:
+    if not isinstance(weights, Mapping):
         raise WrongValuesError(
             f"{source} returned weights of type {type(weights).__name__}, expected a state_dict; several"
             " values are given as one mapping, such as {'accuracy': 71.2, 'loss': 0.3}"
+        )
+    if others := [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]:
+        raise WrongValuesError(
+            f"{source} returned weights of which {others[0]!r} is of type"
+            f" {type(weights[others[0]]).__name__}, expected a pair of the values and a state_dict of tensors"
         )
     tensors = {str(name): t.detach().cpu().contiguous().clone() for name, t in weights.items()}
     with writing(path), atomic_write(path) as temporary:

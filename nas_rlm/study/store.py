@@ -134,9 +134,15 @@ class TrialStore:
         """Read the events that were appended since the last call.
 
         Raises:
-            ValueError: a line is damaged.
+            ValueError: a line is damaged, or lines that were read are gone.
         """
-        if not self.path.exists():
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size < self._size:
+            raise ValueError(
+                f"{self.path} was deleted or shortened while the study was open, perhaps by the training:"
+                " open the study again, or choose another directory"
+            )
+        if not size:
             return
         with open(self.path, "rb") as file:
             file.seek(self._size)

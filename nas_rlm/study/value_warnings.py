@@ -9,6 +9,7 @@ from nas_rlm.data.objective_kinds import unit_warnings
 from nas_rlm.study.evaluation import Outcome
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.trial import COMPLETE, PAUSED, Trial
+from nas_rlm.utils.validation import listed
 
 MIN_VALUES_TO_CHECK = 3  # of an objective, to tell whether they are in another unit
 
@@ -32,11 +33,11 @@ class ValueWarnings:
             return
         self._has_named_additional = True
         objectives = " and ".join(self.settings.evaluated)
-        texts = [f"{', '.join(kept)}: kept as additional values, no objectives"] if kept else []
+        texts = [f"{listed(kept)}: kept as additional values, no objectives"] if kept else []
         known = [name for name in outcome.ignored if name in self.settings.search.all_objectives]
-        texts += [f"{', '.join(known)}: not used, but counted, measured or predicted"] if known else []
+        texts += [f"{listed(known)}: not used, but counted, measured or predicted"] if known else []
         others = [name for name in outcome.ignored if name not in known]
-        texts += [f"{', '.join(others)}: not kept, no finite numbers"] if others else []
+        texts += [f"{listed(others)}: not kept, no finite numbers"] if others else []
         warnings.warn(f"trial {trial.number} gave more than {objectives}: {'; '.join(texts)}", stacklevel=3)
 
     def check_units(self, trials: Sequence[Trial]) -> None:

@@ -65,7 +65,7 @@ def message_of(outcome: Outcome | Exception) -> bytes:
 
 
 def read_message(message: bytes) -> Outcome | None:
-    """Return the outcome in the line of a worker; None for a line that is incomplete.
+    """Return the outcome in the last line of a worker's output; None for a line that is incomplete.
 
     Raises:
         WrongValuesError: the worker's function gave something other than a number for each objective.
@@ -73,7 +73,7 @@ def read_message(message: bytes) -> Outcome | None:
     """
     if not message.endswith(b"\n"):
         return None
-    content = json.loads(message)
+    content = json.loads(message.splitlines()[-1])  # Python's own start may have printed others
     if "outcome" not in content:
         raise STOPPING[content["error"]](content["message"])
     return Outcome(**content["outcome"])

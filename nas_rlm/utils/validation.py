@@ -134,10 +134,19 @@ def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
     return levels
 
 
-def shown(value: object) -> str:
+def shown(value: object, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
     """Return the start of a value's representation, for a message."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
+    try:
+        text = repr(value)
+    except Exception:  # of a user's class, whose own method may raise anything
+        text = object.__repr__(value)
+    return text if len(text) <= max_characters else f"{text[:max_characters]}…"
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names, of many the first ones, separated by commas."""
+    ellipsis = ", …" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(list(names)[:MAX_LISTED_NAMES]) + ellipsis
 
 
 def suggest(name: str, valid: Collection[str]) -> str:
@@ -153,5 +162,4 @@ def suggest(name: str, valid: Collection[str]) -> str:
     similar = get_close_matches(name, names, n=3, cutoff=0.4)
     if similar:
         return f"did you mean {', '.join(similar)}?"
-    ellipsis = ", …" if len(names) > MAX_LISTED_NAMES else ""
-    return f"known: {', '.join(names[:MAX_LISTED_NAMES]) or 'none'}{ellipsis}"
+    return f"known: {listed(names) or 'none'}"

@@ -112,6 +112,10 @@ GAVE = "the training function train "
         ("{'accuracy': None}", "gave {'accuracy': None}, and accuracy is None, expected a percentage"),
         ("{'accuracy': [71.0, 72.0]}", "and accuracy is [71.0, 72.0], expected a percentage"),
         ("(71.0, 0.3)", "returned weights of type float, expected a state_dict; several values are given as"),
+        (
+            "({}, {'accuracy': 71.0})",
+            "returned weights of which 'accuracy' is of type float, expected a pair",
+        ),
         ("(71.0, 0.3, 1.0)", "accuracy is (71.0, 0.3, 1.0), expected a percentage"),
         (
             "trial.report(0, 'high')",
@@ -136,6 +140,15 @@ def test_a_function_that_gives_no_values_of_objectives_ends_the_study(open_study
     again.optimize(f"{mine}:train", trials=3)
     assert [t.values["accuracy"] for t in again.trials] == [70, 72, 72]
     assert not (again.trials[1].directory / ERROR).exists()
+
+
+def test_values_that_cannot_be_shown_end_the_study_as_well(open_study):
+    class Unprintable:
+        def __repr__(self):
+            raise RuntimeError("no repr")
+
+    with pytest.raises(WrongValuesError, match=r"trial 0: .* object at 0x.*, expected a percentage"):
+        open_study().optimize(lambda trial: {"accuracy": Unprintable()}, trials=1)
 
 
 def test_a_worker_whose_function_gives_no_values_of_objectives_ends_the_study(open_study, mine):

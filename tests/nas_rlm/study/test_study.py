@@ -191,6 +191,18 @@ def test_damaged_files_are_refused(open_study, tmp_path):
         Study.load(tmp_path / "study")
 
 
+@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 50)])
+def test_a_log_that_is_deleted_or_shortened_meanwhile_is_noticed(open_study, damage):
+    def training(trial):
+        if trial.number == 1:
+            damage(trial.directory.parents[1] / "trials.jsonl")
+        return accuracy(trial)
+
+    study = open_study()
+    with pytest.raises(ValueError, match=r"trials\.jsonl was deleted or shortened while the study was open"):
+        study.optimize(training, trials=3)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
