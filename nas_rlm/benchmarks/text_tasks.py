@@ -45,6 +45,12 @@ class Task:
     columns: np.ndarray | None = None
     categories: Sequence[bool] = ()
 
+    def select(self, rows: Sequence[int]) -> Task:
+        """Return some of the rows."""
+        index = np.asarray(rows, dtype=int)
+        columns = None if self.columns is None else self.columns[index]
+        return Task([self.texts[i] for i in rows], self.values[index], columns, self.categories)
+
 
 DrawTask = Callable[[int, np.random.Generator], Task]  # from a number of rows and a generator
 

@@ -9,19 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from nas_rlm.benchmarks.text_tasks import TASKS, Task
-from nas_rlm.data.text_data import TextData, text_data
+from nas_rlm.data.text_data import text_data
 from nas_rlm.rlm import RLM
 from nas_rlm.training.text_network import LEVELS
-from nas_rlm.training.text_report import METHODS as FIT_METHODS
-from nas_rlm.training.text_report import HoldoutMetrics
-from nas_rlm.training.texts import Source, TextSettings, fit_texts, split_texts
+from nas_rlm.training.text_report import RLM_METHOD, HoldoutMetrics, baseline_quantiles
+from nas_rlm.training.texts import BOTH, NETWORK, SURROGATE, Source, TextSettings, fit_texts
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
 TREES, TF_IDF = "trees", "tf-idf"
-METHODS = (*FIT_METHODS, TF_IDF, TREES)
-TREE_METHOD = "boosted trees on the columns, from which the texts are made"
-MAX_TEST_ROWS = 500
+SOURCES: dict[str, Source | None] = {  # what predicts; None where validation chooses
+    **{RLM_METHOD: None, NETWORK: NETWORK, SURROGATE: SURROGATE, BOTH: BOTH}
+}
+BASELINES = ("ngrams", "median")
+METHODS = (*SOURCES, *BASELINES, TF_IDF, TREES)
+NUM_TEST_ROWS = 300  # less where the task has fewer
 Key = tuple[str, int, str, int]
 KEY_NAMES = ("task", "learnt", "method", "seed")  # a result has `rows`, those that it predicts
 
@@ -30,7 +32,7 @@ KEY_NAMES = ("task", "learnt", "method", "seed")  # a result has `rows`, those t
 class TextResult(HoldoutMetrics):
     """How well a method predicts test rows, and the CPU time of its training in seconds.
 
-    The time of the method `rlm` is that of the whole fit, with the network, the surrogate and both.
+    The method `rlm` fits what it chooses from: the network too, if another method needs it.
     """
 
     seconds: float = 0.0
@@ -44,7 +46,7 @@ def texts_benchmark(
     finished: Collection[Key] = (),
     epochs: int | None = None,
 ) -> Iterator[tuple[Key, TextResult]]:
-    """Fit models to rows of a task and predict others, at most `MAX_TEST_ROWS` and at most as many.
+    """Fit models to rows of a task and predict `NUM_TEST_ROWS` others.
 
     Args:
         task: one of `TASKS`.
@@ -62,64 +64,71 @@ def texts_benchmark(
     """
     for name in {TREES, TF_IDF} & set(methods):
         require("baselines", f"the method {name}")
-    with_network = bool({"network", "both"} & set(methods))
+    with_network = bool({NETWORK, BOTH} & set(methods))
     for seed in progress_bar(seeds, f"fit {task}", unit="seed"):
         remaining = [name for name in methods if (task, rows, name, seed) not in finished]
-        if not remaining:
-            continue
-        num_test = min(MAX_TEST_ROWS, rows)
-        drawn = TASKS[task](rows + num_test, np.random.default_rng(seed))
-        data, holdout = text_data(drawn.texts, drawn.values), num_test / (rows + num_test)
-        source: Source | None = None if with_network else "surrogate"
-        settings = TextSettings(holdout, epochs=epochs, source=source, refit=False, seed=seed, progress=False)
-        start = time.process_time()
-        _, report = fit_texts(RLM, data, settings)
-        seconds = time.process_time() - start
-        found = {m: TextResult(**vars(metrics)) for m, metrics in report.metrics["y"].items()}
-        found["rlm"] = TextResult(**{**vars(found["rlm"]), "seconds": seconds})
-        if source:
-            found[source] = found["rlm"]
-        parts = split_texts(data, holdout, seed)
-        if TREES in remaining and drawn.columns is not None:
-            found[TREES] = _trees(drawn, drawn.columns, parts, seed)
-        if TF_IDF in remaining:
-            found[TF_IDF] = _tf_idf(parts)
+        drawn = TASKS[task](rows + NUM_TEST_ROWS, np.random.default_rng(seed))
+        known, test = _split(drawn, rows)
         for name in remaining:
-            if name in found:
-                yield (task, rows, name, seed), found[name]
+            if name == TREES and drawn.columns is None:
+                continue
+            yield (task, rows, name, seed), _result(name, known, test, seed, epochs, with_network)
 
 
-def _tf_idf(parts: Sequence[TextData]) -> TextResult:
-    """Return the result of ridge regression on TF-IDF of one to three characters, without intervals."""
+def _result(
+    method: str,
+    known: Task,
+    test: Task,
+    seed: int,
+    epochs: int | None,
+    with_network: bool,
+) -> TextResult:
+    """Return how well a method that learns the known rows predicts the test rows."""
+    start = time.process_time()
+    if method == TREES:
+        predicted = _trees(known, test, seed)
+    elif method == TF_IDF:
+        predicted = np.repeat(_tf_idf(known, test)[:, None], len(LEVELS), 1)
+    elif method in BASELINES:
+        predicted = baseline_quantiles(known.texts, known.values, test.texts)[method]
+    else:
+        source = SOURCES[method] or (None if with_network else SURROGATE)
+        settings = TextSettings(0, epochs=epochs, source=source, seed=seed, progress=False)
+        model, _ = fit_texts(RLM, text_data(known.texts, known.values), settings)
+        predicted = model.predict_text(test.texts, ["y"], LEVELS)[:, 0]
+    seconds = time.process_time() - start
+    metrics = HoldoutMetrics.of(predicted, test.values)
+    return TextResult(**{**vars(metrics), "seconds": seconds})
+
+
+def _split(task: Task, rows: int) -> tuple[Task, Task]:
+    """Return the first rows of a task, and the others without texts that are among these."""
+    known = set(task.texts[:rows])
+    others = [i for i in range(rows, len(task.texts)) if task.texts[i] not in known]
+    return task.select(range(rows)), task.select(others)
+
+
+def _tf_idf(known: Task, test: Task) -> np.ndarray:
+    """Predict test rows [N] by ridge regression on TF-IDF of one to three characters."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
 
-    train, validation, holdout = parts
-    start = time.process_time()
     ridge = RidgeCV(np.logspace(-3, 2, 6))
     model = make_pipeline(TfidfVectorizer(analyzer="char", ngram_range=(1, 3)), ridge)
-    values = [part.values["y"] for part in (train, validation)]
-    predicted = model.fit([*train.texts, *validation.texts], np.concatenate(values)).predict(holdout.texts)
-    seconds = time.process_time() - start
-    metrics = HoldoutMetrics.of(np.repeat(predicted[:, None], len(LEVELS), 1), holdout.values["y"])
-    return TextResult(**{**vars(metrics), "seconds": seconds})
+    predicted: np.ndarray = model.fit(known.texts, known.values).predict(test.texts)
+    return predicted
 
 
-def _trees(task: Task, columns: np.ndarray, parts: Sequence[TextData], seed: int) -> TextResult:
-    """Return the result of boosted trees that are fitted to columns, for three quantiles."""
+def _trees(known: Task, test: Task, seed: int) -> np.ndarray:
+    """Predict quantiles [N, 3] of test rows by boosted trees on columns, fitted to each quantile."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    row_of = {text: i for i, text in enumerate(task.texts)}
-    train, validation, holdout = ([row_of[text] for text in part.texts] for part in parts)
-    learnt = [*train, *validation]
-    start, quantiles = time.process_time(), []
+    quantiles = []
     for level in LEVELS:
         loss = {"loss": "squared_error"} if level == 0.5 else {"loss": "quantile", "quantile": level}
         trees = HistGradientBoostingRegressor(
-            **loss, categorical_features=list(task.categories), random_state=seed
+            **loss, categorical_features=list(known.categories), random_state=seed
         )
-        quantiles.append(trees.fit(columns[learnt], task.values[learnt]).predict(columns[holdout]))
-    seconds = time.process_time() - start
-    metrics = HoldoutMetrics.of(np.stack(quantiles, 1), task.values[holdout])
-    return TextResult(**{**vars(metrics), "seconds": seconds})
+        quantiles.append(trees.fit(known.columns, known.values).predict(test.columns))
+    return np.stack(quantiles, 1)

@@ -34,7 +34,7 @@ def bench_fit(
             function and a category, as JSON), diabetes (scikit-learn's data, as JSON), links, recipes, roman
             (numerals), polynomials, sentences, bits, times (of day), nested (configurations), proteins or
             containers (Dockerfiles).
-        rows: number of rows that each method learns; as many others are predicted, at most 500.
+        rows: number of rows that each method learns; 300 others are predicted.
         seeds: number of draws of rows and trainings, with seeds from 0.
         methods: methods to compare: rlm, network, surrogate, both, ngrams, median, tf-idf (ridge regression
             on TF-IDF of characters) and trees (for the first four tasks); by default all. Without network
