@@ -63,15 +63,21 @@ class StudyFiles:
             table = [record | command for record, command in zip(records, commands, strict=True)]
             self._write("front.csv", _csv(table))
         self._write("trials.csv", _csv(trial_records(self.settings, store.trials)))
-        return self._write_page(store, is_running=False)
+        return self.write_page(store, is_running=False)
 
     def write_page_if_due(self, store: TrialStore) -> None:
         """Write the page of a study that runs, unless it was within the last seconds or nothing changed."""
         is_due = time.monotonic() - self._last_page > RELOAD_SECONDS
         if is_due and store.num_events != self._num_events:
-            self._write_page(store, is_running=True)
+            self.write_page(store, is_running=True)
 
-    def _write_page(self, store: TrialStore, is_running: bool) -> Path:
+    def write_page(self, store: TrialStore, is_running: bool) -> Path:
+        """Write the page, and return its path.
+
+        Args:
+            store: the trials.
+            is_running: whether the page is to reload itself.
+        """
         page = self._page.render(store.trials, store.results, is_running)
         self._last_page, self._num_events = time.monotonic(), store.num_events
         return self._write("report.html", page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from nas_rlm.study.value_warnings import ValueWarnings
 from nas_rlm.study.values import NotFiniteError, checked_value, given_values
 from nas_rlm.study.view import StudyView
 from nas_rlm.study.workers import Workers, make_workers
+from nas_rlm.study.writing import StorageError
 from nas_rlm.utils.progress import progress_bar
 from nas_rlm.utils.validation import as_list, is_whole_number
 from search_spaces import SearchSpace
@@ -452,10 +453,14 @@ class Study(StudyView):
 
     @contextmanager
     def _optimizing(self) -> Iterator[None]:
-        """Write the page within a `with` block as values are reported."""
+        """Write the page within a `with` block as values are reported, and once if an error ends it."""
         self._is_optimizing = True
         try:
             yield
+        except BaseException:
+            with suppress(StorageError):  # which may be what ended it
+                self._files.write_page(self._store, is_running=False)
+            raise
         finally:
             self._is_optimizing = False
 

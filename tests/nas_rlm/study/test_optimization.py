@@ -135,6 +135,7 @@ def test_a_function_that_gives_no_values_of_objectives_ends_the_study(open_study
         study.optimize(f"{mine}:train", trials=4, retries=2)
     assert [t.state for t in study.trials] == [COMPLETE, RUNNING]
     assert "WrongValuesError" in (study.trials[1].directory / ERROR).read_text()
+    assert 'http-equiv="refresh"' not in (study.directory / "report.html").read_text()  # it ended
     mine.write_text(source.format("72.0"))
     again = open_study()
     again.optimize(f"{mine}:train", trials=3)
