@@ -81,7 +81,7 @@ class FittedTarget:
     """The Gaussian processes of one objective.
 
     A process on many fields overfits few texts that fields do not explain, such as sentences. A second one
-    sees the last two features alone, what the regressions predict, and the means of both are averaged.
+    is linear in the last two features alone, what the regressions predict. The means of both are averaged.
 
     Args:
         transform: transform between values and scores.
@@ -120,7 +120,7 @@ class FittedTarget:
         features = features.float().double()  # the precision of checkpoints
         regressions, sizes = features[:, -NUM_REGRESSIONS:], [1] * NUM_REGRESSIONS
         hyperparameters, alpha, left_out = _fit_process(features, group_sizes, scores)
-        of_regressions, regression_alpha, other = _fit_process(regressions, sizes, scores)
+        of_regressions, regression_alpha, other = _fit_process(regressions, sizes, scores, NUM_REGRESSIONS)
         share = _best_share(left_out[0] - scores, other[0] - scores)
         means, stds = (share * a + (1 - share) * b for a, b in zip(left_out, other, strict=True))
         width = interval_width((scores - means).numpy(), stds.numpy())
@@ -137,6 +137,7 @@ class FittedTarget:
             self.scores,
             self.regression_hyperparameters,
             self.regression_alpha,
+            num_linear=NUM_REGRESSIONS,
         )
         both = first.posterior(features), second.posterior(features[:, -NUM_REGRESSIONS:])
         means, stds = (self.share * a + (1 - self.share) * b for a, b in zip(*both, strict=True))
@@ -144,14 +145,16 @@ class FittedTarget:
 
 
 def _fit_process(
-    features: Tensor, group_sizes: Sequence[int], scores: Tensor
+    features: Tensor, group_sizes: Sequence[int], scores: Tensor, num_linear: int = 0
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
     """Return hyperparameters and alpha of a Gaussian process, and its posterior of each score from others."""
-    hyperparameters = fit_hyperparameters(features, group_sizes, scores).float().double()
-    alpha = compute_alpha(features, scores, hyperparameters).float().double()
+    hyperparameters = fit_hyperparameters(features, group_sizes, scores, num_linear).float().double()
+    alpha = compute_alpha(features, scores, hyperparameters, num_linear).float().double()
     if len(scores) > MAX_REFITTED_TEXTS:
-        return hyperparameters, alpha, leave_one_out_posterior(features, scores, hyperparameters)
-    return hyperparameters, alpha, _left_out_posterior(features, group_sizes, scores)
+        left_out = leave_one_out_posterior(features, scores, hyperparameters, num_linear)
+    else:
+        left_out = _left_out_posterior(features, group_sizes, scores, num_linear)
+    return hyperparameters, alpha, left_out
 
 
 def _best_share(first: Tensor, second: Tensor) -> float:
@@ -166,16 +169,17 @@ def _best_share(first: Tensor, second: Tensor) -> float:
 
 
 def _left_out_posterior(
-    features: Tensor, group_sizes: Sequence[int], scores: Tensor
+    features: Tensor, group_sizes: Sequence[int], scores: Tensor, num_linear: int
 ) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of each score from the texts of other folds, each float64 [M]."""
     fold = torch.arange(len(scores)) % NUM_FOLDS
     means, stds = torch.zeros_like(scores), torch.ones_like(scores)
     for k in range(NUM_FOLDS):
         others = fold != k
-        hyperparameters = fit_hyperparameters(features[others], group_sizes, scores[others])
-        alpha = compute_alpha(features[others], scores[others], hyperparameters)
-        process = GaussianProcess(features[others], scores[others], hyperparameters, alpha)
+        known = features[others], scores[others]
+        hyperparameters = fit_hyperparameters(known[0], group_sizes, known[1], num_linear)
+        alpha = compute_alpha(*known, hyperparameters, num_linear)
+        process = GaussianProcess(*known, hyperparameters, alpha, num_linear=num_linear)
         means[~others], stds[~others] = process.posterior(features[~others])
     return means, stds
 
