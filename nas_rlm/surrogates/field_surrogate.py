@@ -48,7 +48,7 @@ OTHER_SCALE_PENALTY = 1.05  # of errors on a scale that is not that of the value
 MAX_REFITTED_TEXTS = 500  # for which hyperparameters are fitted without each fold: few texts overfit them
 MIN_WIDTH, MAX_WIDTH = 1e-3, 10.0  # of intervals, relative to those of the Gaussian process
 INTERVAL_SHARE = 0.8  # of values that intervals contain
-FEW_TEXTS = 10  # below which intervals are those of Student's t distribution
+FEW_TEXTS = 10  # below which left-out errors say little: intervals are those of Student's t distribution
 NUM_FOLDS = 4  # that are left out in turn
 NUM_REGRESSIONS = 2  # whose predictions are features: on n-grams and on counts
 PROCESS_TENSORS = (
@@ -121,10 +121,11 @@ class FittedTarget:
         regressions, sizes = features[:, -NUM_REGRESSIONS:], [1] * NUM_REGRESSIONS
         hyperparameters, alpha, left_out = _fit_process(features, group_sizes, scores)
         of_regressions, regression_alpha, other = _fit_process(regressions, sizes, scores, NUM_REGRESSIONS)
-        share = _best_share(left_out[0] - scores, other[0] - scores)
+        is_enough = len(scores) >= FEW_TEXTS
+        share = _best_share(left_out[0] - scores, other[0] - scores) if is_enough else 1.0
         means, stds = (share * a + (1 - share) * b for a, b in zip(left_out, other, strict=True))
         width = interval_width((scores - means).numpy(), stds.numpy())
-        if len(scores) < FEW_TEXTS:
+        if not is_enough:
             width = max(1.0, width) * _student_width(len(scores))
         processes = hyperparameters, alpha, of_regressions, regression_alpha
         return cls(transform, features, scores, *processes, share, width)
