@@ -197,7 +197,7 @@ def train_network(
         model,
         datasets,
         recipe,
-        lambda: _validate(model, part, transforms),
+        lambda: network_scores(model, part, transforms),
         keep_best=True,
         metric="score",
         on_epoch=on_epoch,
@@ -206,10 +206,16 @@ def train_network(
     return max(1, round(best_step / steps_per_epoch))
 
 
-def _validate(
+def network_scores(
     model: Ensemble, held_out: TextData, transforms: Mapping[str, TargetTransform]
 ) -> dict[str, dict[str, float]]:
-    """Return the negative pinball loss of the normal scores of each objective."""
+    """Return the negative pinball loss of the normal scores of each objective, as `score`.
+
+    Args:
+        model: the model, without surrogates.
+        held_out: the rows to predict.
+        transforms: transform of the values of each objective.
+    """
     quantiles = model.predict_text(held_out.texts, held_out.objectives, LEVELS)
     scores = {}
     for k, (name, column) in enumerate(held_out.values.items()):

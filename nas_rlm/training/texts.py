@@ -29,6 +29,7 @@ from nas_rlm.training.dataset import truncation_reported
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.text_network import (
     LEVELS,
+    network_scores,
     new_model,
     number_scheme,
     score_loss,
@@ -185,7 +186,12 @@ def fit_texts(
         model = first.model
         if settings.refit and len(train) < len(data):
             recipe = replace(recipe, epochs=max(1, first.epochs))
-            model = _fit_all(untrained, data, first, recipe, settings, on_epoch)
+            model, is_first = _fit_all(untrained, data, first, recipe, settings, on_epoch, validation)
+            if is_first:
+                notes.append(
+                    "the network was trained on a part of the rows: trained on all, it predicts the"
+                    " validation rows worse"
+                )
     rounded = {name: t.half().to(t.dtype) for name, t in model.network.state_dict().items()}
     model.network.load_state_dict(rounded)  # the precision of checkpoints, so that loading changes nothing
     fitted = kind(model.network, model.tokenizer)
@@ -284,14 +290,31 @@ def _fit_all(
     recipe: Recipe,
     settings: TextSettings,
     on_epoch: EpochCallback | None,
-) -> Ensemble:
-    """Fit a model to all rows with the choices of the first one; a network that is not used is kept."""
-    model = first.model
+    validation: TextData,
+) -> tuple[Ensemble, bool]:
+    """Fit a model to all rows with the choices of the first one; a network that is not used is kept.
+
+    Returns:
+        The model, and whether it has the first network since the second training failed: it predicts
+        validation rows, which it has seen, worse than the first network, which has not.
+    """
+    model, is_first = first.model, False
     if any(choice.source != SURROGATE for choice in first.choices.values()):
         model = _fresh_copy(untrained)
         train_network(model, data, recipe, None, on_epoch, settings.progress)
+        if len(validation) and _network_loss(model, data, validation) > _network_loss(
+            first.model, data, validation
+        ):
+            model, is_first = first.model, True
     _combine(model, _fit_surrogate(data, settings), first.choices)
-    return model
+    return model, is_first
+
+
+def _network_loss(model: Ensemble, data: TextData, validation: TextData) -> float:
+    """Return the mean loss of a model's network on validation rows, over objectives."""
+    transforms = {name: TargetTransform(column, RANKS) for name, column in data.values.items()}
+    scores = network_scores(replace(model, surrogates={}, temperatures={}), validation, transforms)
+    return -float(np.mean([of_objective["score"] for of_objective in scores.values()]))
 
 
 def _fit_surrogate(data: TextData, settings: TextSettings) -> FieldSurrogate | None:

@@ -10,6 +10,7 @@ from nas_rlm import RLM
 from nas_rlm.data.text_data import text_data
 from nas_rlm.metrics import coverage
 from nas_rlm.model.onnx_export import export_model
+from nas_rlm.training import texts as texts_module
 from nas_rlm.training.text_network import learn_tokenizer, number_scheme
 from nas_rlm.training.texts import split_texts
 
@@ -195,6 +196,22 @@ def test_too_few_rows_for_a_holdout_are_said():
     with pytest.warns(UserWarning, match=r"12 distinct texts are too few to hold any out \(at least 60\)"):
         rlm = RLM.fit(TEXTS[:12], VALUES[:12], **QUICK)
     assert rlm.fit_report.metrics == {}
+
+
+def test_a_network_that_is_worse_after_a_training_on_all_rows_is_not_used(monkeypatch):
+    train, trained_rows = texts_module.train_network, []
+
+    def first_only(model, data, recipe, held_out=None, *others):
+        trained_rows.append(len(data))
+        return train(model, data, recipe, held_out, *others) if held_out is not None else recipe.epochs
+
+    monkeypatch.setattr(texts_module, "train_network", first_only)
+    rlm = RLM.fit(TEXTS, VALUES, **{**NETWORK, "source": "network", "epochs": 8, "refit": True})
+    assert trained_rows[0] < trained_rows[1] == len(TEXTS)
+    assert any("trained on a part of the rows" in note for note in rlm.fit_report.notes)
+    monkeypatch.undo()
+    whole = RLM.fit(TEXTS, VALUES, **{**NETWORK, "source": "network", "epochs": 8})
+    np.testing.assert_array_equal(rlm.predict_text(TEXTS, ["y"]), whole.predict_text(TEXTS, ["y"]))
 
 
 @pytest.mark.filterwarnings("ignore:.*too few to hold any out")
