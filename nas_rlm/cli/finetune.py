@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from nas_rlm import RLM
     from nas_rlm.data import Table
 
+LEARN_ALL = "all"
+INTERPRETER_LATENCY = "latency/triton-interpreter"  # times of `measure triton --interpret`
+
 
 @app.command
 def finetune(
@@ -34,7 +38,7 @@ def finetune(
     objectives: CommaList = (),
     new_objective: str = "",
     model: str = "nas",
-    learn: str = "all",
+    learn: str = LEARN_ALL,
     seed: Integer = 0,
     no_surrogates: Flag = False,
     space: SpaceList = (),
@@ -60,7 +64,8 @@ def finetune(
         model: a checkpoint directory, or the name of a shipped model.
         learn: the part of the network that is trained: all, decoder, token (the embeddings of the
             objectives), or none, so that surrogates alone predict the objectives. With layers, one surrogate
-            of executed layers predicts latencies for networks of any space, and nothing is trained.
+            of executed layers predicts latencies for networks of any space, and nothing is trained. With
+            --new-objective, all stands for token, and for none where a latency of networks is learned.
         seed: seed of the held-out rows and of the batches.
         no_surrogates: train only the network, without surrogates on graph features or n-grams.
         space: your own search spaces that rows of the table name, as FILE.py:CLASS or MODULE:CLASS. A row may
@@ -83,6 +88,11 @@ def finetune(
         raise ValueError(
             f"--new-objective {new_objective!r}: expected one name without commas and spaces, such as"
             " latency/mybox"
+        )
+    if new_objective and learn == "decoder":
+        raise ValueError(
+            "--learn decoder with --new-objective changes predictions of other objectives: expected none or"
+            " token"
         )
     unknown = [name for name in maximise if name not in (*objectives, new_objective)]
     if unknown:
@@ -109,7 +119,15 @@ def finetune(
     names = objectives or (new_objective,)
     if rows:
         table = sample_by_space(table, rows, names)
-    part = _part_for_new_objective(table, new_objective, not no_surrogates) if new_objective else learn
+    part = learn
+    if new_objective and learn == LEARN_ALL:
+        part = _part_for_new_objective(table, new_objective, not no_surrogates)
+    if old_objective == INTERPRETER_LATENCY or INTERPRETER_LATENCY in names:
+        warnings.warn(
+            f"{data} has times of Triton's interpreter, which are not those of a GPU: expected the table of"
+            " nas-rlm measure triton without --interpret",
+            stacklevel=2,
+        )
     tuned = rlm.fine_tune(
         *(table.rows, names),
         seed=seed,
@@ -118,7 +136,7 @@ def finetune(
         maximise=(*table.maximised, *maximise),
     )
     tuned.save(out)
-    for line in _evidence(tuned, names):
+    for line in _evidence(tuned, names, {row.space for row in table.rows}):
         print(line)
     print(f"model: {out}")
 
@@ -129,8 +147,8 @@ def _part_for_new_objective(table: Table, objective: str, surrogates: bool) -> s
     return "none" if objective.startswith("latency/") and is_of_networks and surrogates else "token"
 
 
-def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each objective and space that says how well its samples are predicted."""
+def _evidence(rlm: RLM, objectives: Sequence[str], learnt_spaces: Collection[str]) -> Iterator[str]:
+    """Yield a line for each objective and learnt space that says how well its samples are predicted."""
     from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
     from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
     from nas_rlm.surrogates.layer_surrogate import LayerSurrogate
@@ -143,7 +161,7 @@ def _evidence(rlm: RLM, objectives: Sequence[str]) -> Iterator[str]:
                     if name in objectives:
                         yield f"{name}: {surrogate.evidence[name]}"
             if isinstance(surrogate, ProgramSurrogate):
-                for name, found in surrogate.held_out.items():
+                for name, found in surrogate.held_out.items() if space in learnt_spaces else ():
                     if name in objectives and name in surrogate.objectives:
                         yield f"{name} of {space}: {found}"
             if isinstance(surrogate, GraphSurrogate):

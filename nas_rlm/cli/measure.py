@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from nas_rlm.data import Row, Table
     from nas_rlm.programs.python_runner import Program
 
+MAX_LISTED_FAILURES = 10
+STDIN_EXAMPLE = '[{"stdin": "1 2"}]'
+
 measure = app.command(App(name="measure", help="Measure memory and time of programs."))
 
 
@@ -97,12 +100,14 @@ def measure_python(
         earlier_table, by_name = read_solutions(solutions, problems)
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
-        by_name = {str(path): _read_program(path, entry, inputs) for path in files}
+        by_name = {str(path): _read_program(path, entry, inputs, cases) for path in files}
     table = measure_programs(by_name, out, plan, jobs, progress=True)
     rows = [row for row in table.rows if row.identifier in by_name]
     failed = [row for row in rows if not row.is_measured("memory")]
     print(f"{counted(len(rows) - len(failed), 'program')} with memory: {out}")
-    _print_failure(failed)
+    _print_failures(failed)
+    if files and not cases and any("EOFError" in row.metainformation for row in failed):
+        print(f"programs that read input need --cases with a file such as {STDIN_EXAMPLE}")
     if earlier_table:
         for objective, (count, rho) in rank_agreement(table, earlier_table).items():
             print(
@@ -110,27 +115,33 @@ def measure_python(
             )
 
 
-def _read_program(path: Path, entry: str, inputs: Sequence[dict[str, Any]]) -> Program:
+def _read_program(path: Path, entry: str, inputs: Sequence[dict[str, Any]], cases: Path | None) -> Program:
     """A program of a file.
 
     Raises:
-        ValueError: the file is not a valid program, with its path.
+        ValueError: the file is not a valid program, with its path; or an input is not valid, with the path of
+            the inputs.
     """
-    from nas_rlm.programs.python_runner import Program
+    from nas_rlm.programs.python_runner import InputError, Program
     from nas_rlm.programs.source import read_source
 
     source = read_source(path)
     try:
         return Program(source, entry, inputs)
+    except InputError as error:
+        raise ValueError(f"{cases or path}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _print_failure(failed: Sequence[Row]) -> None:
-    """Print how many rows failed, and the error of the first one."""
+def _print_failures(failed: Sequence[Row]) -> None:
+    """Print how many rows failed, and the first ones with their errors."""
     if failed:
-        reason = json.loads(failed[0].metainformation)["error"]
-        print(f"{len(failed):,} cannot be measured, the first one: {failed[0].identifier}: {reason}")
+        print(f"{len(failed):,} cannot be measured:")
+    for row in failed[:MAX_LISTED_FAILURES]:
+        print(f"  {row.identifier}: {json.loads(row.metainformation)['error']}")
+    if len(failed) > MAX_LISTED_FAILURES:
+        print(f"  … and {len(failed) - MAX_LISTED_FAILURES:,} more, with their errors in the table")
 
 
 @measure.command(name="triton")
@@ -179,4 +190,4 @@ def measure_triton(
         print(
             f"{len(wrong):,} compute other results than their modules, the first one: {wrong[0].identifier}"
         )
-    _print_failure(failed)
+    _print_failures(failed)

@@ -22,6 +22,7 @@ import numpy as np
 
 from nas_rlm.programs.python_worker import PROBE_LAYERS, UNTIMED_SLOWDOWN
 from nas_rlm.utils.long_integers import long_integers
+from nas_rlm.utils.validation import shown
 
 WORKER_PATH = Path(__file__).with_name("python_worker.py")
 MIN_MEMORY_BYTES, MAX_MEMORY_BYTES = 64 * 2**20, 2**44
@@ -29,6 +30,10 @@ MAX_SECONDS_PER_RUN = 3600
 STARTUP_SECONDS = 30.0  # allowed for starting the worker, in addition to the runs
 SINGLE_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # each thread would need memory
 CASE_TYPES = {"args": list, "kwargs": dict, "call": str, "stdin": str}
+
+
+class InputError(ValueError):
+    """An input of a program is not valid."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,12 @@ class Program:
         has_valid_keys = isinstance(case, dict) and case.keys() <= keys
         if not has_valid_keys or not all(isinstance(value, CASE_TYPES[k]) for k, value in case.items()):
             example = '{"args": [1, 2]}' if self.entry else '{"stdin": "1 2"}'
-            raise ValueError(f"{str(case)[:60]!r} is not an input: expected for example {example}")
+            raise InputError(f"{shown(case, 60)} is not an input: expected for example {example}")
         _check_expression("call", case.get("call", "None"), "candidate(tree([1]))")
         try:
             case.get("stdin", "").encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{str(case)[:60]!r} is not valid Unicode: {error}") from None
+            raise InputError(f"{shown(case, 60)} is not valid Unicode: {error}") from None
 
 
 def _check_expression(name: str, text: str, example: str) -> None:

@@ -96,7 +96,10 @@ def _run_with_timeout(
     os.waitpid(guard, 0)
     os.close(read_end)
     if timed_out:
-        return {"error": f"it ran longer than {seconds:g} seconds"}
+        slower = (
+            "" if kind == "time" else f", {UNTIMED_SLOWDOWN} times the limit, in a run that records {kind}"
+        )
+        return {"error": f"it ran longer than {seconds:g} seconds{slower}"}
     return _validate(output, kind)
 
 
@@ -141,6 +144,8 @@ def _run_confined(
             if kind != PROBE_LAYERS:
                 sys.set_int_max_str_digits(0)  # programs may be older than the limit
                 answer = _run_program(job["source"], job["entry"], kind, case)
+        except MemoryError:  # which has no text
+            answer = {"error": f"MemoryError: it needs more than the limit of {job['memory_limit']:,} bytes"}
         except BaseException as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:500]}
         os.write(write_end, json.dumps(answer).encode())

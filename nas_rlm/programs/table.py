@@ -267,7 +267,7 @@ def read_cases(path: Path) -> Sequence[dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a JSON list.
+        ValueError: it is not a JSON list with at least one input.
     """
     content = read_text(path, "inputs")
     try:
@@ -276,4 +276,6 @@ def read_cases(path: Path) -> Sequence[dict[str, Any]]:
         raise ValueError(f'{path} is not JSON ({error}): expected for example [{{"args": [1, 2]}}]') from None
     if not isinstance(cases, list):
         raise ValueError(f'{path} is not a list of inputs: expected for example [{{"args": [1, 2]}}]')
+    if not cases:
+        raise ValueError(f'{path} has no inputs: expected for example [{{"args": [1, 2]}}]')
     return cases

@@ -166,7 +166,8 @@ class Worker:
         defined_here = [name for name, cls in classes.items() if cls.__module__ == scope["__name__"]]
         name = entry or (defined_here[-1] if defined_here else "")
         if name not in classes:
-            raise ValueError(f"there is no torch module {name!r}: expected a class and get_inputs()")
+            missing = f"torch module {name!r}" if name else "call(args), and no torch module"
+            raise ValueError(f"there is no {missing}: expected one of them, and get_inputs()")
         return self._instantiate(classes[name], scope), name
 
     def _instantiate(self, cls: type[nn.Module], scope: dict[str, Any]) -> nn.Module:

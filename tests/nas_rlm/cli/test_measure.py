@@ -13,7 +13,8 @@ def test_measure_python(tmp_path, capsys):
     assert main([*command, *out, "--repeats", "2", "--warmup", "0"]) == 0
     printed = capsys.readouterr().out
     assert "1 program with memory" in printed
-    assert "1 cannot be measured" in printed and "name 'missing' is not defined" in printed
+    (reason,) = [line for line in printed.splitlines() if line.startswith(f"  {files[1]}: ")]
+    assert "1 cannot be measured:" in printed and "name 'missing' is not defined" in reason
     rows = read(tmp_path / "t.parquet").rows
     assert [row.identifier for row in rows] == files
     assert rows[0].targets["memory"] > 8_000
@@ -24,3 +25,41 @@ def test_measure_python(tmp_path, capsys):
     assert "give either files" in refused(capsys, "measure", "python", *out)
     assert "jobs is 0" in refused(capsys, *command, *out, "--jobs", "0")
     assert "seconds of a run are 0" in refused(capsys, *command, *out, "--seconds", "0")
+
+
+def test_every_failure_is_listed_with_its_reason(tmp_path, capsys):
+    sources = {
+        "reads": "print(int(input()))",
+        "loops": "while True: pass",
+        "hoards": "x = [bytearray(1 << 24) for _ in range(1 << 20)]",
+        **{f"fails{i}": f"raise ValueError({i})" for i in range(9)},
+    }
+    for name, source in sources.items():
+        (tmp_path / f"{name}.py").write_text(source)
+    files = [str(tmp_path / f"{name}.py") for name in sources]
+    limits = ["--seconds", ".2", "--memory", str(2**28), "--repeats", "0", "--no-counts"]
+    assert main(["measure", "python", *files, *limits, "--out", str(tmp_path / "t.parquet")]) == 0
+    printed = capsys.readouterr().out
+    for expected in (
+        f"  {files[0]}: input 0: EOFError",
+        "it ran longer than 1.2 seconds, 6 times the limit, in a run that records memory",
+        "MemoryError: it needs more than the limit of 268,435,456 bytes",
+        "fails6.py: input 0: ValueError: 6",
+        "  … and 2 more, with their errors in the table",
+        'programs that read input need --cases with a file such as [{"stdin": "1 2"}]',
+    ):
+        assert expected in printed
+    assert "fails7" not in printed
+
+
+def test_bad_inputs_are_reported_with_the_file_of_the_inputs(tmp_path, capsys):
+    program, cases = tmp_path / "f.py", tmp_path / "cases.json"
+    program.write_text("def f(n):\n    return n\n")
+    command = ["measure", "python", program, "--entry", "f", "--cases", cases, "--out", tmp_path / "t"]
+    for content, message in {
+        '[{"arg": [3]}]': f"{cases}: {{'arg': [3]}} is not an input: expected for example",
+        "[]": f"{cases} has no inputs: expected for example",
+    }.items():
+        cases.write_text(content)
+        assert message in refused(capsys, *command)
+    assert not (tmp_path / "t").exists()

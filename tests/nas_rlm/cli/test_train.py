@@ -8,6 +8,7 @@ import pytest
 import nas_rlm
 import search_spaces
 from nas_rlm.cli import main
+from nas_rlm.cli.finetune import _evidence
 from nas_rlm.data import Row, write
 from nas_rlm.graph.costs import compute_costs
 from nas_rlm.surrogates import latency_fitting, layer_fitting, layer_network
@@ -233,3 +234,31 @@ def test_solutions_in_two_languages_are_learnt_and_ranked(tmp_path, model, capsy
     ranking = ["rank", *files, "--by", "memory", "--model", tuned, "--space", "Mine/Python"]
     assert main(ranking) == 0
     assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:3]] == files[::-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "learn"), [((), "token"), (("--learn", "none"), "none"), (("--learn", "token"), "token")]
+)
+def test_times_of_an_interpreter_are_reported_and_the_part_to_learn_is_kept(
+    tmp_path, monkeypatch, capsys, options, learn
+):
+    def fine_tune(*_, learn, **__):
+        raise ValueError(f"learns {learn}")
+
+    monkeypatch.setattr(nas_rlm.RLM, "fine_tune", fine_tune)
+    kernel = "import triton\n\n@triton.jit\ndef f(x):\n    pass\n"
+    times = {"latency/triton-interpreter": 3.0}
+    rows_of_kernels = [Row("triton", "", times, kernel + f"# {i}") for i in range(12)]
+    write(tmp_path / "t.parquet", rows_of_kernels)
+    command = ["finetune", "--model", "programs", "--data", tmp_path / "t.parquet", "--out", tmp_path / "out"]
+    command += ["--new-objective", "latency/mygpu"]
+    assert main([*map(str, command), *options]) == 2
+    printed = capsys.readouterr().err
+    assert "has times of Triton's interpreter, which are not those of a GPU" in printed
+    assert printed.splitlines()[-1] == f"nas-rlm: error: learns {learn}"
+    assert "expected none or token" in refused(capsys, *command, "--learn", "decoder")
+
+
+def test_only_learnt_spaces_of_programs_are_reported():
+    lines = [*_evidence(nas_rlm.RLM.load("programs"), ["memory"], {"APPS"})]
+    assert [line.partition(":")[0] for line in lines] == ["memory of APPS"]

@@ -131,4 +131,4 @@ def test_a_failing_kernel_keeps_the_others(tmp_path, capsys):
         *(True, None, None, True),
     ]
     assert details["failing"]["error"] and details["ends"]["error"]
-    assert "2 cannot be measured, the first one: failing: " in capsys.readouterr().out
+    assert "2 cannot be measured:\n  failing: " in capsys.readouterr().out

@@ -137,6 +137,10 @@ def test_a_function_is_called_with_the_inputs_of_its_file():
         (Kernel("x =", MODULE, "Scaled"), "invalid syntax"),
         (Kernel(WEIGHTS_FIRST, MODULE, "Other"), "there is no torch module 'Other'"),
         (Kernel(WEIGHTS_FIRST, "", ""), "there is no get_inputs()"),
+        (
+            Kernel("x = 1", "def get_inputs():\n    return []", ""),
+            "there is no call(args), and no torch module",
+        ),
         (Kernel("import os\nos._exit(3)", MODULE, "Scaled"), "ended with code 3"),
         (Kernel("def get_inputs():\n    return []", "", ""), "nothing to call"),
     ],
