@@ -13,7 +13,7 @@ from nas_rlm.files import check_target
 @app.command
 def predict(
     *files: Path,
-    objectives: CommaList,
+    objectives: CommaList = (),
     space: str | None = None,
     archs: Path | None = None,
     model: str = "",
@@ -35,7 +35,8 @@ def predict(
     Args:
         files: ONNX files, or programs in one of 18 languages, instead of --space and --archs. The ending
             of a file, such as .py or .java, says its language, else its content.
-        objectives: objectives to predict, such as accuracy,latency/pixel3. flops and params are exact.
+        objectives: objectives to predict, such as accuracy,latency/pixel3. flops and params are exact. With
+            --texts, by default all that the model has learnt.
         space: the search space of --archs: its name, or FILE.py:CLASS or MODULE:CLASS of your own. With
             files: the space as part of which they are predicted; by default the most similar one for
             programs, none for networks.
@@ -58,6 +59,8 @@ def predict(
     """
     if out:
         check_target(out)
+    if not objectives and texts is None:
+        raise ValueError("no --objectives: expected names such as accuracy,latency/pixel3")
     predict_inputs(
         Inputs(
             *(files, space, archs, model, ray, input_shape, limits.checked(), given, given_data),

@@ -186,6 +186,7 @@ def predict_inputs(
     if is_exported(model) and (inputs.archs is None or inputs.ray):
         raise ValueError(f"{model} is an exported model: it predicts --archs of a --space here")
     check_files(inputs.files)
+    _check_json_files(inputs.files)
     has_programs = _check_costs(inputs.files, objectives)
     check_model(model, objectives, for_programs=has_programs)
     contents = _read_files(inputs)
@@ -226,9 +227,12 @@ def _predict_texts(
 ) -> Predictions:
     """Predictions of the texts of a file, by a model that `fit` wrote."""
     from nas_rlm.cli.fit import REPORT_FILE
+    from nas_rlm.data.text_data import FAILURE_PREFIX
     from nas_rlm.data.text_files import read_text_file
+    from nas_rlm.model.directories import saved_objectives
 
     check_model(inputs.model, objectives, for_programs=True)
+    names = objectives or [n for n in saved_objectives(inputs.model) if not n.startswith(FAILURE_PREFIX)]
     report = Path(inputs.model) / REPORT_FILE
     known = json.loads(read_text(report, "the report of fit")) if report.is_file() else {}
     text = inputs.text or known.get("text", "")
@@ -239,10 +243,10 @@ def _predict_texts(
             f"--model {inputs.model} reads networks or programs: --texts needs a model that fit wrote"
         )
     levels = tuple(sorted({*quantile_levels, 0.5}))
-    values = rlm.predict_text(file.texts, objectives, levels, progress=True)
+    values = rlm.predict_text(file.texts, names, levels, progress=True)
     indices = [levels.index(level) for level in quantile_levels]
     medians, quantiles = values[:, :, levels.index(0.5)], values[:, :, indices]
-    return Predictions(file.texts, objectives, medians, quantile_levels, quantiles, rlm.maximised, "text")
+    return Predictions(file.texts, names, medians, quantile_levels, quantiles, rlm.maximised, "text")
 
 
 def _read_files(inputs: Inputs) -> list[tuple[str, tuple[str, ...]]]:
@@ -311,6 +315,26 @@ def _predict_files(
                 space_texts, objectives, levels, progress=True, space=name, given=of_files
             )
     return values
+
+
+def _check_json_files(files: Sequence[Path]) -> None:
+    """Refuse JSON files that are no networks before the objectives, which would be those of networks.
+
+    Raises:
+        ValueError: one is none.
+    """
+    from nas_rlm.cli.app import check_networks
+    from nas_rlm.data.text_data import JSON_SUFFIX
+    from nas_rlm.graph.limits import DEFAULT_LIMITS
+    from nas_rlm.graph.onnx_graphs.loading import NotOnnxError
+
+    try:
+        check_networks([file for file in files if file.suffix.lower() == JSON_SUFFIX], DEFAULT_LIMITS)
+    except NotOnnxError as error:
+        raise ValueError(
+            f"{error}; expected an ONNX file, a program with an ending such as .py, or texts as JSON lines"
+            " (--texts FILE.jsonl)"
+        ) from None
 
 
 def _check_costs(files: Sequence[Path], objectives: Sequence[str]) -> bool:

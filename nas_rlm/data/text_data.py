@@ -15,6 +15,7 @@ from search_spaces.wording import counted
 
 DEFAULT_OBJECTIVE = "y"
 SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")  # of files with texts and values
+JSON_SUFFIX = ".json"  # of files that are refused, since JSON lines are meant
 FAILURE_PREFIX = "failed/"  # of the objective that is 1 where a target failed and 0 where it has a value
 MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # words for a value that is not known, in lower case
 FAILURES = (  # words for a value that cannot exist, in lower case
@@ -76,7 +77,7 @@ def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ())
         values: N values of one target, N rows of K values, a mapping from names to N values, or a data frame.
             A value is a number, also an infinite one; None, NaN or a word such as NA where it is missing; or
             a word such as failed, timeout or OOM.
-        objectives: names of the K targets; by default those of the mapping, or `y`.
+        objectives: names of the K targets; by default those of the mapping, the frame or the series, or `y`.
 
     Returns:
         The rows with at least one value.
@@ -148,6 +149,9 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
         if not has_rows:
             rows = [[row] for row in rows]
         width = len(rows[0]) if rows and isinstance(rows[0], list | tuple) else 1
+        own_name = getattr(values, "name", None)  # of a column of a data frame
+        if not names and width == 1 and isinstance(own_name, str) and own_name:
+            names = [own_name]
         if not names:
             names = [DEFAULT_OBJECTIVE] if width == 1 else [f"{DEFAULT_OBJECTIVE}{k}" for k in range(width)]
         for i, row in enumerate(rows):
@@ -214,6 +218,8 @@ def expected_cell(cell: Any) -> str:
     """Return what would be right instead of a cell that is no value, for an error message.
 
     Examples:
+        >>> expected_cell("2024-01-31")
+        'a number, such as the days or seconds since a date'
         >>> expected_cell("3,911"), expected_cell("12 ms")
         ('a number with a decimal point and without separators of thousands', 'a number alone, such as 12')
 
@@ -227,6 +233,8 @@ def expected_cell(cell: Any) -> str:
         r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*[^\W\d]+(?:/\w+)?|([+-]?\d+(?:\.\d+)?)\s*%", word
     ):
         return f"a number alone, such as {found[1] or found[2]}"
+    if re.match(r"\d{4}-\d\d-\d\d", word) or hasattr(cell, "isoformat"):
+        return "a number, such as the days or seconds since a date"
     if failure := next((name for name in FAILURES if word.lower().startswith(name)), ""):
         return f"the word {failure} alone"
     return f"a number, nothing, or a word such as NA or {FAILURES[0]}"

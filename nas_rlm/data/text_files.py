@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nas_rlm.data.importers.csv_columns import read_lines
-from nas_rlm.data.text_data import BOOLEANS, MISSING, SUFFIXES, expected_cell, read_value, shown
+from nas_rlm.data.text_data import (
+    BOOLEANS,
+    JSON_SUFFIX,
+    MISSING,
+    SUFFIXES,
+    expected_cell,
+    read_value,
+    shown,
+)
 from nas_rlm.files import read_text
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
 NUM_CHECKED_CELLS = 100  # of a column
+LEADING_ZERO = re.compile(r"[+-]?0\d")  # of a code such as 007, which is no number
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,9 @@ def read_text_file(
         >>> write_text("runs/texts.csv", "size,kind,y\n3,a,1.5\n4,b,2.5\n")
         >>> read_text_file("runs/texts.csv", targets=["y"]).texts
         ['{"size": 3, "kind": "a"}', '{"size": 4, "kind": "b"}']
+
+    Cells of CSV files that are numbers are written as such, except for codes with leading zeros, such as
+    007.
 
     Args:
         path: a CSV (.csv, .tsv), Parquet or JSON lines (.jsonl) file.
@@ -112,7 +125,8 @@ def _read_records(path: Path) -> dict[str, dict[str, Any]]:
         raise FileNotFoundError(f"there is no file {str(path)!r}: expected one of {', '.join(SUFFIXES)}")
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{str(path)!r} is of an unknown kind: expected one of {', '.join(SUFFIXES)}")
+        hint = f", and for {JSON_SUFFIX} JSON lines: an object in each line" if suffix == JSON_SUFFIX else ""
+        raise ValueError(f"{str(path)!r} is of an unknown kind: expected one of {', '.join(SUFFIXES)}{hint}")
     if suffix in (".csv", ".tsv"):
         return {f"line {line.number}": dict(line.cells) for line in read_lines(path, keep_blanks=True)[1]}
     records = _read_parquet(path) if suffix == ".parquet" else _read_json_lines(path)
@@ -160,12 +174,17 @@ def _as_json(record: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    """Return the number in a cell of a CSV file, None for a missing one, and any other cell as it is."""
+    """Return the number in a cell of a CSV file, None for a missing one, and any other cell as it is.
+
+    Digits with a leading zero stay a string, since codes such as 007 and 7 are different.
+    """
     if not isinstance(cell, str):
         return cell
     stripped = cell.strip()
     if stripped.lower() in MISSING:
         return None
+    if LEADING_ZERO.match(stripped):
+        return cell
     number = read_value(stripped)
     is_whole = stripped.lstrip("+-").isdecimal() and stripped.isascii() and len(stripped) < 300
     if is_whole:

@@ -21,6 +21,9 @@ except ModuleNotFoundError as error:
     ) from None
 
 
+ROWS_AS_TEXTS = ', or write rows as texts: X.to_json(orient="records", lines=True).splitlines()'
+
+
 class TextRegressor(RegressorMixin, BaseEstimator):
     """A regression language model as an estimator of scikit-learn.
 
@@ -131,7 +134,7 @@ def _texts(X: Any) -> list[str]:
     if values.ndim != 1:
         raise ValueError(
             f"X has the shape {values.shape}: expected one text for each row."
-            " Reshape your data to [N] or [N, 1]"
+            f" Reshape your data to [N] or [N, 1]{ROWS_AS_TEXTS if hasattr(X, 'columns') else ''}"
         )
     return [str(value) if isinstance(value, np.str_) else value for value in values.tolist()]
 

@@ -24,13 +24,13 @@ from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate
 from nas_rlm.text.declarations import with_input_batch
 from nas_rlm.text.tokenizer import UNKNOWN, encodable
 from nas_rlm.utils import process_pool
-from nas_rlm.utils.validation import as_list, check_model_objectives
+from nas_rlm.utils.validation import as_list, check_model_objectives, listed
 from search_spaces import SearchSpace
 
 Item = TypeVar("Item")
 
 
-@dataclass
+@dataclass(repr=False)
 class TrainedModel:
     """A network with its tokenizer, temperatures and surrogates.
 
@@ -53,6 +53,12 @@ class TrainedModel:
     surrogates: Mapping[str, Sequence[Surrogate]] = field(default_factory=dict)
     maximised: tuple[str, ...] = ()
     zero_label: Mapping[str, Sequence[AnyZeroLabelSurrogate]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the objectives and spaces in one line, since weights and labels are long."""
+        spaces = [space for space in self.trained_on if space]
+        of_spaces = f", spaces=[{listed(spaces)}]" if spaces else ""
+        return f"{type(self).__name__}(objectives=[{listed(self.objectives)}]{of_spaces})"
 
     @property
     def objectives(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from nas_rlm import RLM
 from nas_rlm.cli import main
 from tests.nas_rlm.cli.commands import refused, rows
 
@@ -103,3 +104,23 @@ def test_models_of_texts_and_of_networks_are_not_exchanged(model, data, tiny_che
     assert "was fitted to texts: give --texts FILE instead of files" in refused(capsys, *files)
     size = ("fit", str(data), "--target", "loss", "--size", "100", "--out", str(tmp_path / "m"))
     assert "size is 100: expected at most 16" in refused(capsys, *size)
+
+
+def test_predict_has_all_targets_of_texts_by_default(model, data, capsys):
+    assert main(["predict", "--texts", str(data), "--model", str(model)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "text,loss,seconds"
+    assert "no --objectives: expected names such as" in refused(capsys, "predict", data.with_suffix(".py"))
+
+
+@pytest.mark.parametrize("content", ['{"t": "a", ', '[{"t": "a", "y": 1}]'])
+def test_a_json_file_that_is_no_network_is_named_before_objectives(tmp_path, capsys, content):
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    for command in (("rank", path, "--by", "memory"), ("predict", path, "--objectives", "memory")):
+        message = refused(capsys, *command)
+        assert "bad.json' is not an ONNX file" in message and "--texts FILE.jsonl" in message
+
+
+def test_a_model_is_shown_in_one_line(model):
+    assert repr(RLM.load(model)) == "RLM(objectives=[loss, seconds, failed/seconds])"
+    assert len(repr(RLM.load("programs"))) < 300

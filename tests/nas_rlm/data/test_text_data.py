@@ -1,4 +1,5 @@
 import math
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -121,3 +122,19 @@ def test_names_that_are_not_there_are_refused():
         text_data(["a", "b"], {"y": [1, 2]}, ["z"])
     with pytest.raises(ValueError, match="given more than once"):
         text_data(["a", "b"], [[1, 2], [3, 4]], ["y", "y"])
+
+
+@pytest.mark.parametrize("cell", ["2024-01-31", "2024-01-31 10:00", datetime(2024, 1, 31)])
+def test_dates_are_refused_with_advice(cell):
+    with pytest.raises(ValueError, match=r"2024.*: expected a number, such as the days or seconds since"):
+        text_data(["a", "b"], [1, cell])
+
+
+def test_a_column_of_a_frame_has_its_own_name():
+    class Series(list):
+        name = "loss"
+
+    assert text_data(["a", "b"], Series([1, 2])).objectives == ("loss",)
+    assert text_data(["a", "b"], Series([1, 2]), ["other"]).objectives == ("other",)
+    Series.name = None
+    assert text_data(["a", "b"], Series([1, 2])).objectives == ("y",)

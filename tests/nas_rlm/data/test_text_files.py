@@ -92,3 +92,20 @@ def test_bad_files_are_refused_with_the_reason(path, tmp_path):
         (tmp_path / name).write_text(content)
         with pytest.raises(ValueError, match=message):
             read_text_file(tmp_path / name)
+
+
+def test_codes_with_leading_zeros_stay_as_they_are(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("code,size,share,y\n007,0,0.50,1\n7,+12,-0.5,2\n00.5,-03,0,3\n")
+    assert [json.loads(text) for text in read_text_file(path, targets=["y"]).texts] == [
+        {"code": "007", "size": 0, "share": 0.5},
+        {"code": 7, "size": 12, "share": -0.5},
+        {"code": "00.5", "size": "-03", "share": 0},
+    ]
+
+
+def test_a_json_file_is_told_from_json_lines(tmp_path):
+    path = tmp_path / "data.json"
+    path.write_text('[{"t": "a", "y": 1}]')
+    with pytest.raises(ValueError, match=r"data.json' is of an unknown kind: .*an object in each line"):
+        read_text_file(path, "t", ["y"])
