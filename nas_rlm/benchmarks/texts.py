@@ -67,6 +67,8 @@ def texts_benchmark(
     with_network = bool({NETWORK, BOTH} & set(methods))
     for seed in progress_bar(seeds, f"fit {task}", unit="seed"):
         remaining = [name for name in methods if (task, rows, name, seed) not in finished]
+        if not remaining:
+            continue
         drawn = TASKS[task](rows + NUM_TEST_ROWS, np.random.default_rng(seed))
         known, test = _split(drawn, rows)
         for name in remaining:
