@@ -1,5 +1,6 @@
-"""The recipe that compares searches by trainings runs, continues and refuses other arguments."""
+"""The recipe that compares searches by trainings: its logs, and what continues from them."""
 
+import itertools
 import json
 import sys
 from dataclasses import replace
@@ -8,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
+from nas_rlm.search import candidate_pool
 
 RECIPES = Path(__file__).parents[1] / "results" / "recipes"
 
@@ -41,26 +44,71 @@ def test_genomes_and_notations_of_the_spaces_are_inverse(recipes):
         networks.MobileNets().parse("w16")
 
 
-def test_a_run_is_logged_and_continued(recipes, tmp_path, capsys):
+@pytest.fixture
+def quick(recipes, monkeypatch):
+    """The comparison on made-up values, where each trial takes a second."""
     networks, study = recipes
-    data = networks.Data(images(64), images(20), images(30))
-    plan = study.Plan(minutes=1 / 60, images=64, final_epochs=1, max_front=1)
-    study.run("random", "snas", data, tmp_path, 0, plan)
-    log = tmp_path / "snas-random-0.jsonl"
-    records = [json.loads(line) for line in log.read_text().splitlines()]
-    trials = [r for r in records if r["kind"] == "trial"]
-    assert trials and trials[-1]["seconds"] > 1
-    content = log.read_text()
-    study.run("random", "snas", data, tmp_path, 0, plan)
-    assert log.read_text() == content  # there is no time left
-    log.write_text(
-        content.splitlines(keepends=True)[0].replace(f'"seconds": {trials[0]["seconds"]}', '"seconds": 0.5')
+    seconds = itertools.count()
+    monkeypatch.setattr(candidate_pool, "FIRST_POOL_SIZE", 40)
+    monkeypatch.setattr(study, "processor_seconds", lambda: float(next(seconds)))
+    values = {study.ACCURACY: 30.0, study.LATENCY: 0.1}
+    monkeypatch.setattr(study.Evaluator, "values", lambda self, architecture, seed: values)
+    monkeypatch.setattr(study.Evaluator, "accuracy", lambda self, architecture, seed: 30.0)
+    monkeypatch.setattr(study.Evaluator, "test_accuracy", lambda self, architecture, seed, epochs: 60.0)
+    return study, networks.Data(images(64), images(20), images(30))
+
+
+def test_a_network_is_trained_and_tested(recipes):
+    networks, study = recipes
+    space, data = networks.MobileNets(), networks.Data(images(64), images(20), images(30))
+    architecture, evaluator = (
+        space.parse("w16e1k3d1 w16e1k3d1 w16e3k5d2"),
+        study.Evaluator(space, data, 64, 0),
     )
-    study.run("random", "snas", data, tmp_path, 0, plan)
-    again = [json.loads(line) for line in log.read_text().splitlines()]
-    assert again[0]["architecture"] == trials[0]["architecture"] != again[1]["architecture"]
-    assert again[-1]["kind"] == "final" and 0 <= again[-1]["test_accuracy"] <= 100
+    accuracy = evaluator.accuracy(architecture, 0)
+    assert 0 <= accuracy <= 100 and evaluator.accuracy(architecture, 0) == accuracy
+    assert 0 <= evaluator.test_accuracy(architecture, 0, epochs=1) <= 100
+
+
+def test_a_run_is_logged_continued_and_made_longer(quick, tmp_path, capsys):
+    study, data = quick
+    plan = study.Plan(minutes=3 / 60, images=64, final_epochs=1, max_front=1)
+    log = tmp_path / "snas-random-0.jsonl"
+
+    def run(plan):
+        study.run("random", "snas", data, tmp_path, 0, plan)
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+    whole = run(plan)
+    assert [(r["kind"], r.get("seconds")) for r in whole] == [
+        *(("trial", 1.0), ("trial", 2.0), ("trial", 3.0)),
+        ("final", None),
+    ]
+    assert run(plan) == whole  # there is no time left
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:1]))
+    assert run(plan) == whole
+    longer = run(replace(plan, minutes=5 / 60))
+    assert longer[:4] == whole and [r["kind"] for r in longer[4:]] == ["trial", "trial", "final"]
+    assert len({r["architecture"] for r in longer if r["kind"] == "trial"}) == 5
     with pytest.raises(ValueError, match="is of a run with another images"):
-        study.run("random", "snas", data, tmp_path, 0, replace(plan, images=32))
-    study.summary(tmp_path)
-    assert "snas-random-0: " in capsys.readouterr().out
+        run(replace(plan, images=32))
+    study.summary(tmp_path, 3 / 60)
+    shown = capsys.readouterr().out
+    assert "snas-random-0: 3 trials, " in shown and "1 networks of the front tested" in shown
+
+
+@pytest.mark.parametrize("method", ["study", "tpe"])
+def test_a_method_knows_the_trials_of_a_log(recipes, quick, method):
+    if method == "tpe":
+        pytest.importorskip("optuna")
+    (networks, _), (study, data) = recipes, quick
+    space = networks.MobileNets()
+    chosen = study.CLASSES[method](study.Evaluator(space, data, 64, 0), 0)
+    architectures = [space.sample(np.random.default_rng(i)) for i in range(12)]
+    for i, architecture in enumerate(architectures[:-1]):
+        chosen.add(architecture, {study.ACCURACY: 20.0 + i, study.LATENCY: 0.1 + 0.01 * i})
+    chosen.add(architectures[-1], {})
+    assert sum(bool(trial.values) for trial in chosen.study.trials) == 11
+    architecture, values = chosen.next(12)
+    assert space.parse(str(architecture)) not in architectures
+    assert values[study.ACCURACY] == 30.0 and values[study.LATENCY] > 0

@@ -10,6 +10,8 @@ import numpy as np
 
 from nas_rlm.devices.sample_selection import select_samples, selection_features
 from nas_rlm.search.algorithms import RandomSearch
+from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import SearchSettings
@@ -35,13 +37,16 @@ def initial_design(
         pending: architectures whose measurements are under way, which are not selected.
 
     Returns:
-        Architectures in the space's notation; none if every sampled one was measured or is expected to fail.
+        Architectures in the space's notation that meet the constraints on `flops` and `params`; none if every
+        sampled one was measured or is expected to fail.
     """
     space = surrogate.space
     if surrogate.measurements:
         num_architectures = 2 * (MIN_LABELS - len(surrogate.successful_rows))
     pool_settings = replace(settings, population=min(POOL_SIZE, space.size or POOL_SIZE))
     pool = [str(a) for a in RandomSearch(space, pool_settings).ask()]
+    if constraints := ExactConstraints(space, settings):
+        pool = CandidatePool(space, settings.seed, constraints=constraints).candidates((), 1)
     status = surrogate.status(pool)
     candidates = [name for name in pool if name not in status and name not in pending]
     if not candidates:

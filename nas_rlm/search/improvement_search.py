@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nas_rlm.data.tables import EXACT_OBJECTIVES
 from nas_rlm.search.expected_improvement import expected_improvement
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
@@ -69,6 +68,8 @@ class CostDistributions:
         Returns:
             Indices, the most promising first.
         """
+        if not len(self.medians):
+            return []
         reference = reference_point(np.concatenate([known_costs, self.medians]))
         first_gains = self.improvement(known_costs, reference)
         gains, known = first_gains.copy(), known_costs
@@ -144,7 +145,7 @@ def predicted_distributions(
 
     Args:
         surrogate: a surrogate that cannot predict yet.
-        settings: objectives and constraints.
+        settings: objectives.
         names: N architectures in the space's notation.
     """
     scores = []
@@ -157,13 +158,7 @@ def predicted_distributions(
     samples = means[:, :, None] + std * normal_quantiles(LEVELS)
     status = surrogate.status(names)
     feasibility = np.array([status.get(name) != FAILED for name in names], dtype=float)
-    violation = 1 - feasibility
-    for constraint in settings.parsed_constraints:
-        if constraint.objective in EXACT_OBJECTIVES:
-            exact = surrogate.prior_medians(names, constraint.objective)
-            violation += 0 if exact is None else constraint.violation(exact).clip(min=0)
-    feasibility[violation > 0] = 0
-    return CostDistributions(samples, means, feasibility, violation)
+    return CostDistributions(samples, means, feasibility, 1 - feasibility)
 
 
 def first_design(
@@ -177,7 +172,7 @@ def first_design(
 
     Args:
         surrogate: a surrogate that cannot predict yet.
-        settings: objectives and constraints.
+        settings: objectives.
         names: candidates in random order, in the space's notation; those of the random half are the first.
         count: number to select.
         pending: architectures whose measurements are under way.

@@ -18,6 +18,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search import run_directory
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.feasibility import Feasibility, estimate_feasibility
 from nas_rlm.search.lookup import (
     ROWS_IN_MEMORY,
@@ -346,7 +347,8 @@ def propose_architectures(
     Args:
         space: the search space, or the name of a registered one.
         objectives: objectives to optimise.
-        max_architectures: select as many; fewer only where all others have labels.
+        max_architectures: select as many; fewer only where all others have labels or break a constraint on
+            `flops` or `params`.
         labels: measured architectures; the model predicts the objectives that they lack.
         constraints: bounds such as `latency/pixel3<=20`.
         model: a model, a checkpoint directory, or the name of a shipped model.
@@ -358,7 +360,8 @@ def propose_architectures(
         Architectures in the space's notation, the most promising first.
 
     Raises:
-        ValueError: an argument is invalid.
+        ValueError: an argument is invalid, or no architecture that was examined meets the constraints on
+            `flops` and `params`.
     """
     if max_architectures < 1:
         raise ValueError(f"the number of architectures is {max_architectures}, expected at least 1")
@@ -397,7 +400,10 @@ def propose_architectures(
             stacklevel=2,
         )
     with without_novelty_warnings():
-        pool = CandidatePool(search_space, seed)
+        exact = ExactConstraints(search_space, settings)
+        pool = CandidatePool(search_space, seed, constraints=exact)
+        if exact and not pool.candidates((), 1):
+            raise ValueError(exact.refusal())
         names = propose(surrogate, settings, max_architectures, pool=pool)
     _warn_of_novel(rlm, search_space, names, [o for o in settings.all_objectives if o not in learned])
     return names

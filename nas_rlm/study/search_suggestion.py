@@ -80,13 +80,13 @@ class SearchSuggester(Suggester):
             return Suggestions(self._with_predictions(surrogate, names[:count]))
         found, surrogate = self._search(rows), self._surrogate.updated(rows)
         excluded = {*surrogate.measurements, *pending}
-        names = [name for name in found.architectures if name not in excluded]
+        names = [n for n in found.architectures if n not in excluded and self._constraints.is_met(n)]
         if self._num_exploring is not None and len(rows) < self._num_exploring:
             count = min(count, self._num_exploring - len(rows))
         elif self._num_exploring is not None:
             current = current_result(surrogate, self.search_settings, found.architectures)
             on_front = [current.architectures[i] for i in current.front]
-            names = [name for name in on_front if name not in excluded] or names
+            names = [name for name in on_front if name in names] or names
             count = min(count, MAX_CONFIRMING)
         if names:
             names = select_by_improvement(surrogate, self.search_settings, names, count, pending)

@@ -6,8 +6,9 @@ Each trial is trained for an epoch on some of the images, tested on others, and 
 one thread. Time is that of the processor, from the first suggestion to the last result, with what each method
 spends on its own computations: with one thread, it is wall-clock time without the share of other programs. In
 the end the networks of the front are trained longer, on all training images, and tested on the test images.
-The log OUT/SPACE-METHOD-SEED.jsonl has a line for each trial and each final network; the same command
-continues it where it ends. `--summary` prints the hypervolumes of all logs of a directory.
+The log OUT/SPACE-METHOD-SEED.jsonl has a line for each trial and each final network. The same command
+continues it where it ends, and with more minutes the search goes on. `--summary` prints the hypervolumes of
+all logs of a directory.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -103,6 +105,9 @@ class Evaluator:
 class Method(Protocol):
     """Suggests architectures and evaluates them."""
 
+    def add(self, architecture: Any, values: Mapping[str, float]) -> None:
+        """Add a trial of the log: its architecture and its values, none if it failed."""
+
     def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
         """Return the next architecture and its values, none if it failed.
 
@@ -112,74 +117,81 @@ class Method(Protocol):
 
 
 class ByStudy:
-    """A `Study`, whose directory keeps its state."""
+    """A `Study`."""
 
-    def __init__(self, evaluator: Evaluator, directory: Path, seed: int) -> None:
+    def __init__(self, evaluator: Evaluator, seed: int) -> None:
         self.evaluator = evaluator
-        self.study = Study(evaluator.space, OBJECTIVES, directory, device=DEVICE, seed=seed)
+        self.directory = tempfile.TemporaryDirectory()
+        path = Path(self.directory.name) / "study"
+        self.study = Study(evaluator.space, OBJECTIVES, path, device=DEVICE, seed=seed)
+
+    def add(self, architecture: Any, values: Mapping[str, float]) -> None:
+        if values:
+            self.study.add(architecture, values)
 
     def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
-        recorded = len(self.study.trials) - len(self.study.pending)
-        if recorded > number:  # the process was killed before it wrote its own log
-            trial = self.study.trials[number]
-        else:
-            trial = next(iter(self.study.pending), None) or self.study.ask()
-            self.study.tell(trial, self.evaluator.accuracy(trial.parsed, trial.seed))
+        trial = self.study.ask()
+        self.study.tell(trial, self.evaluator.accuracy(trial.parsed, trial.seed))
         return trial.parsed, trial.values if trial.state == COMPLETE else {}
 
 
 class ByRandom:
     """Random architectures, none twice."""
 
-    def __init__(self, evaluator: Evaluator, directory: Path, seed: int) -> None:
-        self.evaluator, self.seed, rng = evaluator, seed, np.random.default_rng(seed)
-        self.order: dict[str, None] = {}
-        self.draw = lambda: str(evaluator.space.sample(rng))
+    def __init__(self, evaluator: Evaluator, seed: int) -> None:
+        self.evaluator, self.seed, self.rng = evaluator, seed, np.random.default_rng(seed)
+        self.order: dict[str, Any] = {}
+
+    def add(self, architecture: Any, values: Mapping[str, float]) -> None:
+        """The same architectures are drawn again, whatever their values are."""
 
     def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
         while len(self.order) <= number:
-            self.order[self.draw()] = None
-        architecture = self.evaluator.space.parse([*self.order][number])
+            architecture = self.evaluator.space.sample(self.rng)
+            self.order.setdefault(str(architecture), architecture)
+        architecture = [*self.order.values()][number]
         return architecture, self.evaluator.values(architecture, trial_seed(self.seed, number))
 
 
 class ByTPE:
-    """Optuna's multivariate TPE on genomes, with a journal in the directory."""
+    """Optuna's multivariate TPE on genomes."""
 
-    def __init__(self, evaluator: Evaluator, directory: Path, seed: int) -> None:
+    def __init__(self, evaluator: Evaluator, seed: int) -> None:
         import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        directory.mkdir(parents=True, exist_ok=True)
         self.evaluator, self.seed = evaluator, seed
-        self.study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(directory / "journal.log"))),
-            study_name="cifar10",
-            load_if_exists=True,
-            directions=["maximize", "minimize"],
+        self.study = optuna.create_study(directions=["maximize", "minimize"])
+        self.choices = {
+            f"gene{i}": optuna.distributions.CategoricalDistribution(range(size))
+            for i, size in enumerate(evaluator.space.genes)
+        }
+
+    def add(self, architecture: Any, values: Mapping[str, float]) -> None:
+        from optuna.trial import TrialState, create_trial
+
+        genome = self.evaluator.space.encode(architecture).tolist()
+        trial = create_trial(
+            state=TrialState.COMPLETE if values else TrialState.FAIL,
+            params=dict(zip(self.choices, genome, strict=True)),
+            distributions=self.choices,
+            values=[values[name] for name in OBJECTIVES] if values else None,
         )
-        self.sampler = lambda number: optuna.samplers.TPESampler(
-            multivariate=True, seed=trial_seed(seed, number)
-        )
+        self.study.add_trial(trial)
 
     def next(self, number: int) -> tuple[Any, Mapping[str, float]]:
-        import optuna
+        from optuna.samplers import TPESampler
+        from optuna.trial import TrialState
 
-        self.study.sampler = self.sampler(number)
-        trial = self.study.ask()
-        genome = [
-            trial.suggest_categorical(f"gene{i}", range(size))
-            for i, size in enumerate(self.evaluator.space.genes)
-        ]
-        architecture = self.evaluator.space.decode(np.array(genome))
+        self.study.sampler = TPESampler(multivariate=True, seed=trial_seed(self.seed, number))
+        trial = self.study.ask(self.choices)
+        architecture = self.evaluator.space.decode(np.array([*trial.params.values()]))
         values = self.evaluator.values(architecture, trial_seed(self.seed, number))
         if values:
             self.study.tell(trial, [values[name] for name in OBJECTIVES])
         else:
-            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            self.study.tell(trial, state=TrialState.FAIL)
         return architecture, values
 
 
@@ -203,19 +215,22 @@ def run(method: str, space: str, data: Data, out: Path, seed: int, plan: Plan) -
         method: one of `METHODS`.
         space: one of `SPACES`.
         data: the images.
-        out: directory of the logs and of the methods' own files.
+        out: directory of the logs.
         seed: seed of the run.
         plan: how long it takes.
     """
-    name = f"{space}-{method}-{seed}"
-    log, description = out / f"{name}.jsonl", {"space": space, "method": method, "seed": seed, **asdict(plan)}
+    log = out / f"{space}-{method}-{seed}.jsonl"
+    description = {"space": space, "method": method, "seed": seed, "images": plan.images}
     out.mkdir(parents=True, exist_ok=True)
     records = read_log(log, description)
     evaluator = Evaluator(SPACES[space](), data, plan.images, seed)
     trials = [r for r in records if r["kind"] in (TRIAL, FAILED)]
     earlier = trials[-1]["seconds"] if trials else 0.0
+    chosen: Method = CLASSES[method](evaluator, seed)
+    for record in trials:
+        values = {name: record[name] for name in OBJECTIVES if name in record}
+        chosen.add(evaluator.space.parse(record["architecture"]), values)
     start = processor_seconds() - earlier
-    chosen: Method = CLASSES[method](evaluator, out / name, seed)
     while earlier < 60 * plan.minutes:
         architecture, values = chosen.next(len(trials))
         earlier = processor_seconds() - start
@@ -224,7 +239,8 @@ def run(method: str, space: str, data: Data, out: Path, seed: int, plan: Plan) -
         append_records(log, [description | record])
         trials.append(record)
         print(f"{earlier:6.0f} s  {architecture}  {described(values)}", flush=True)
-    finished = {r["architecture"] for r in records if r["kind"] == FINAL}
+    description |= {"minutes": plan.minutes, "epochs": plan.final_epochs}
+    finished = {r["architecture"] for r in records if description.items() <= r.items()}
     for record in spaced(front_of(in_time(trials, plan.minutes)), plan.max_front):
         if record["architecture"] not in finished:
             architecture = evaluator.space.parse(record["architecture"])
@@ -271,10 +287,14 @@ def spaced(front: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, 
     return [front[i] for i in positions]
 
 
-def summary(out: Path) -> None:
+def summary(out: Path, minutes: float) -> None:
     """Print for each log the hypervolume of its trials after parts of the time, and of its final networks.
 
     The reference point is the accuracy of guessing, and the longest latency of all logs.
+
+    Args:
+        out: directory of the logs.
+        minutes: processor time of the search.
     """
     logs = {
         path.stem: [json.loads(line) for line in read_lines(path)[0]] for path in sorted(out.glob("*.jsonl"))
@@ -285,10 +305,10 @@ def summary(out: Path) -> None:
             (r[LATENCY] for records in of_space.values() for r in records if LATENCY in r), default=0.0
         )
         for name, records in of_space.items():
-            minutes = records[0]["minutes"]
             searched = [r for r in records if r["kind"] != FINAL]
             parts = [in_time(searched, minutes * share) for share in SHARES_OF_TIME]
-            final = [(r["test_accuracy"], r[LATENCY]) for r in records if r["kind"] == FINAL]
+            finals = [r for r in records if r["kind"] == FINAL and r["minutes"] == minutes]
+            final = [(r["test_accuracy"], r[LATENCY]) for r in finals]
             *after, tested = (
                 hypervolume(np.array(points).reshape(-1, 2), OBJECTIVES, (10.0, longest)) / (90 * longest)
                 for points in (*([(r[ACCURACY], r[LATENCY]) for r in part] for part in parts), final)
@@ -323,7 +343,7 @@ def main() -> None:
         plan = Plan(options.minutes, options.images, options.final_epochs, options.max_front)
         data = load_data(options.data)
         run(options.method, options.space, data, options.out, options.seed, plan)
-    summary(options.out)
+    summary(options.out, options.minutes)
 
 
 if __name__ == "__main__":

@@ -312,6 +312,8 @@ def test_propose_selects_architectures_to_measure_next(tmp_path, model, capsys, 
     )
     assert "--count is 0" in refused(capsys, *command, "--count", "0")
     assert "is a directory" in refused(capsys, *command, "--out", tmp_path)
+    unmet = refused(capsys, *command, "--constraint", "params<=10")
+    assert "examined meets params<=10: the smallest params is 73,306" in unmet
 
 
 def test_candidates_restrict_propose_and_search(tmp_path, model, capsys, small_pool):

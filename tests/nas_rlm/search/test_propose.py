@@ -7,6 +7,7 @@ import search_spaces
 from nas_rlm.data import Row
 from nas_rlm.search import active_search, candidate_pool
 from nas_rlm.search.candidate_pool import CandidatePool
+from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
@@ -53,7 +54,8 @@ def surrogate_of(names, objectives=("accuracy", MINE)):
 
 
 def propose(surrogate, settings, count, pending=(), candidates=NAMES):
-    pool = CandidatePool(TableSpace(SPACE, candidates), settings.seed)
+    space = TableSpace(SPACE, candidates)
+    pool = CandidatePool(space, settings.seed, constraints=ExactConstraints(space, settings))
     return active_search.propose(surrogate, settings, count, pending, pool)
 
 
@@ -138,8 +140,11 @@ def test_it_learns_what_is_good():
     assert max(proposed) >= sorted(everything)[-3]
 
 
-def test_a_first_design_keeps_exact_constraints():
-    flops = PREDICTOR.predict(NAMES, ["flops"], [0.5])[:, 0, 0]
-    bound = float(np.median(flops))
-    names = propose(surrogate_of([]), settings_of(constraints=(f"flops<={bound}",)), 8, candidates=NAMES)
-    assert len(names) == 8 and (PREDICTOR.predict(names, ["flops"], [0.5])[:, 0, 0] <= bound).all()
+def test_architectures_that_break_exact_constraints_are_left_out():
+    flops = {name: SPACE.flops(SPACE.parse(name)) for name in NAMES}
+    bound = sorted(flops.values())[4]
+    allowed = [name for name, value in flops.items() if value <= bound]
+    for num_labels in (0, 30, len(NAMES)):
+        settings = settings_of(constraints=(f"flops<={bound}",))
+        names = propose(surrogate_of(NAMES[:num_labels]), settings, len(NAMES))
+        assert set(names) == set(allowed) - set(NAMES[:num_labels])

@@ -187,6 +187,16 @@ def test_only_candidates_are_measured(tmp_path):
     assert set(box.measured) == set(names) == set(result.architectures)
 
 
+def test_networks_that_break_exact_constraints_are_not_measured(tmp_path):
+    rng = np.random.default_rng(0)
+    bound = float(np.quantile([SPACE.flops(SPACE.sample(rng)) for _ in range(30)], 0.1))
+    box = Box()
+    settings = replace(SETTINGS, constraints=(f"flops<={bound}",), budget=14)
+    run(tmp_path, box, settings)
+    assert len(box.measured) == 14
+    assert max(SPACE.flops(SPACE.parse(name)) for name in box.measured) <= bound
+
+
 def test_an_interrupted_search_resumes_to_the_same_result(tmp_path):
     def write(out, box, resume):
         log = open_log(out, SETTINGS, resume)
