@@ -22,10 +22,9 @@ from nas_rlm.data.text_data import (
     SUFFIXES,
     expected_cell,
     read_value,
-    shown,
 )
 from nas_rlm.files import read_text
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import shown, suggest
 from search_spaces.wording import counted
 
 NUM_CHECKED_CELLS = 100  # of a column
@@ -98,6 +97,11 @@ def read_text_file(
         notes.append(f"columns that are not used: {', '.join(unused)}")
     texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]
     return TextFile(texts, {n: [r.get(n) for r in kept] for n in targets}, tuple(used), notes)
+
+
+def column_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the columns of a file."""
+    return list(dict.fromkeys(name for record in _read_records(Path(path)).values() for name in record))
 
 
 def numeric_columns(path: str | os.PathLike[str]) -> list[str]:

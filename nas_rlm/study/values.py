@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nas_rlm.study.settings import StudySettings
 
 MIN_SIMILARITY = 0.4  # of a name that may be meant as an objective
+MAX_SHOWN_CHARACTERS = 200  # of all values in a message
 
 
 class NotFiniteError(ValueError):
@@ -67,16 +68,16 @@ def given_values(
     if not isinstance(values, Mapping):
         if len(names) != 1:
             expected = f"a mapping with {' and '.join(names)}" if names else "no value"
-            raise WrongValuesError(f"{source} gave {shown(values)}, expected {expected}")
+            raise WrongValuesError(f"{source} gave {shown(values, MAX_SHOWN_CHARACTERS)}, expected {expected}")
         values = {names[0]: values}
     if complete and (missing := [name for name in names if name not in values]):
         raise WrongValuesError(
-            f"{source} gave {shown(dict(values))}, expected {' and '.join(names)}:"
+            f"{source} gave {shown(dict(values), MAX_SHOWN_CHARACTERS)}, expected {' and '.join(names)}:"
             f" {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
             + _renaming(missing, [str(name) for name in values if name not in names])
         )
     objectives = {
-        name: checked_value(name, values[name], f"{source} gave {shown(dict(values))}, and ")
+        name: checked_value(name, values[name], f"{source} gave {shown(dict(values), MAX_SHOWN_CHARACTERS)}, and ")
         for name in names
         if name in values
     }
