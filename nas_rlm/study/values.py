@@ -68,18 +68,17 @@ def given_values(
     if not isinstance(values, Mapping):
         if len(names) != 1:
             expected = f"a mapping with {' and '.join(names)}" if names else "no value"
-            raise WrongValuesError(f"{source} gave {shown(values, MAX_SHOWN_CHARACTERS)}, expected {expected}")
+            raise WrongValuesError(f"{source} gave {shown(values)}, expected {expected}")
         values = {names[0]: values}
+    given = f"{source} gave {shown(dict(values), MAX_SHOWN_CHARACTERS)}"
     if complete and (missing := [name for name in names if name not in values]):
         raise WrongValuesError(
-            f"{source} gave {shown(dict(values), MAX_SHOWN_CHARACTERS)}, expected {' and '.join(names)}:"
+            f"{given}, expected {' and '.join(names)}:"
             f" {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
             + _renaming(missing, [str(name) for name in values if name not in names])
         )
     objectives = {
-        name: checked_value(name, values[name], f"{source} gave {shown(dict(values), MAX_SHOWN_CHARACTERS)}, and ")
-        for name in names
-        if name in values
+        name: checked_value(name, values[name], f"{given}, and ") for name in names if name in values
     }
     additional = {
         name: number
