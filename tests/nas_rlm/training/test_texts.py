@@ -106,7 +106,7 @@ def test_the_log_probability_is_highest_at_the_true_value(trained):
     logs = trained.log_prob([TEXTS[0]] * 3, [VALUES[0], VALUES[0] + 2, VALUES[0] - 2])
     assert logs.argmax() == 0
     assert trained.log_prob(TEXTS[0], VALUES[0]) == pytest.approx(logs[0])
-    with pytest.raises(ValueError, match="values is 'red': expected a number for each of 1 text$"):
+    with pytest.raises(ValueError, match=r"values is 'red': expected a number for each of 1 text$"):
         trained.log_prob(TEXTS[0], "red")
 
 
