@@ -173,7 +173,7 @@ def source_quantiles(
         choices: the choice of each of the K objectives.
         texts: N texts.
     """
-    predicted = {}
+    predicted: dict[str, np.ndarray] = {}
     if surrogate is not None:
         for source in (NETWORK, SURROGATE, BOTH):
             alone = replace(model)
