@@ -23,7 +23,8 @@ from nas_rlm.text.canonical import costed_text, shapes_of_models
 from nas_rlm.training.finetune import fine_tune
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.text_report import FitReport
-from nas_rlm.training.texts import Source, TextSettings, fit_texts
+from nas_rlm.training.text_sources import Source
+from nas_rlm.training.texts import TextSettings, fit_texts
 from nas_rlm.training.trainer import EpochCallback
 from nas_rlm.utils.validation import as_list, check_objective_names, quantile_levels, suggest
 
@@ -121,7 +122,7 @@ class RLM(Ensemble):
                 number, a target has fewer than two values, or a setting is out of range.
 
         Warns:
-            UserWarning: the rows are too few to hold any out.
+            FewTextsWarning: the rows are too few to hold any out.
 
         Source: section 3 of the paper; the surrogate and the calibration are additions of this package.
         """

@@ -13,7 +13,8 @@ from nas_rlm.data.text_data import text_data
 from nas_rlm.rlm import RLM
 from nas_rlm.training.text_network import LEVELS
 from nas_rlm.training.text_report import RLM_METHOD, HoldoutMetrics, baseline_quantiles
-from nas_rlm.training.texts import BOTH, NETWORK, SURROGATE, Source, TextSettings, fit_texts
+from nas_rlm.training.text_sources import BOTH, NETWORK, SURROGATE, Source
+from nas_rlm.training.texts import TextSettings, fit_texts
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nas_rlm.cli.app import CommaList, Flag, Integer, app, check_minimum, check_model
+from nas_rlm.cli.texts import REPORT_FILE, label_line, metric_lines
 from nas_rlm.files import atomic_directory, check_new_directory, write_text
 from nas_rlm.utils.validation import check_objective_names
 from search_spaces.wording import counted
 
 if TYPE_CHECKING:
     from nas_rlm.training.text_report import FitReport
-
-REPORT_FILE = "fit.json"
-METHOD_WIDTH, NUMBER_WIDTH = 11, 11
 
 
 @app.command
@@ -75,20 +74,23 @@ def fit(
     file = read_text_file(data, text, target)
     text_data(file.texts, file.values)  # refuses bad values
     from nas_rlm.rlm import RLM  # after the checks, since torch takes seconds
+    from nas_rlm.training.texts import FewTextsWarning
 
-    rlm = RLM.fit(
-        file.texts,
-        file.values,
-        start=RLM.load(start) if start else None,
-        holdout=holdout,
-        tokenizer=tokenizer,
-        size=size or None,
-        epochs=epochs or None,
-        source=source or None,  # type: ignore[arg-type]  # checked there
-        refit=not no_refit,
-        maximise=maximise,
-        seed=seed,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewTextsWarning)  # which is printed with the report
+        rlm = RLM.fit(
+            file.texts,
+            file.values,
+            start=RLM.load(start) if start else None,
+            holdout=holdout,
+            tokenizer=tokenizer,
+            size=size or None,
+            epochs=epochs or None,
+            source=source or None,  # type: ignore[arg-type]  # checked there
+            refit=not no_refit,
+            maximise=maximise,
+            seed=seed,
+        )
     report = rlm.fit_report
     assert report is not None
     with atomic_directory(out) as directory:
@@ -101,26 +103,12 @@ def fit(
 
 def _lines(report: FitReport) -> Iterator[str]:
     """Yield the lines that describe a fit: for each target its labels, and a table of metrics."""
-    from nas_rlm.data.text_data import FAILURE_PREFIX
     from nas_rlm.training.text_report import METHODS
 
-    titles = ("Spearman", "Kendall", "MAE", "MAPE %", "coverage")
-    for name, count in report.labels.items():
-        failed = report.labels.get(FAILURE_PREFIX + name, count) - count
-        missing = report.rows - count - failed
-        others = [f", {n:,} {kind}" for n, kind in ((failed, "failed"), (missing, "missing")) if n]
-        yield (
-            f"{name}: {counted(count, 'value')}{''.join(others)}; predicted by"
-            f" {_described(report.sources[name])}"
-        )
-        metrics = report.metrics.get(name, {})
-        if metrics:
-            yield f"{'':{METHOD_WIDTH}}" + "".join(f"{title:>{NUMBER_WIDTH}}" for title in titles)
-        for method, found in metrics.items():
-            numbers = (found.spearman, found.kendall, found.mae, found.mape, found.coverage)
-            formats = (".3f", ".3f", ".4g", ".3g", ".0%")
-            cells = [f"{v:>{NUMBER_WIDTH}{f}}" for v, f in zip(numbers, formats, strict=True)]
-            yield f"{method:{METHOD_WIDTH}}" + "".join(cells)
+    for name in report.labels:
+        line = label_line(name, report.labels, report.rows)
+        yield f"{line}; predicted by {_described(report.sources[name])}"
+        yield from metric_lines(report.metrics.get(name, {}))
     if report.metrics:
         yield f"metrics of {report.holdout_rows:,} held out of {counted(report.rows, 'row')}"
         shown = dict.fromkeys(method for metrics in report.metrics.values() for method in metrics)

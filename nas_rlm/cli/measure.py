@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cyclopts import App
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from nas_rlm.data import Row, Table
     from nas_rlm.programs.python_runner import Program
 
-MAX_LISTED_FAILURES = 10
+MAX_LISTED_FAILURES = 10  # of programs that have a row
 STDIN_EXAMPLE = '[{"stdin": "1 2"}]'
+
+Content = TypeVar("Content")
 
 measure = app.command(App(name="measure", help="Measure memory and time of programs."))
 
@@ -47,7 +50,8 @@ def measure_python(
 
     The output is a table for finetune. Each run is a separate process without network access. It cannot write
     files, start processes or exceed its time and memory; it can read what you can read. The same command
-    continues an interrupted run. A program that fails has a row with its error.
+    continues an interrupted run. A program that fails has a row with its error, and a file that is no program
+    is listed. If all fail, the exit code is 2.
 
     Args:
         files: programs with the same inputs.
@@ -71,10 +75,12 @@ def measure_python(
         trust: run programs even if the system has nothing that isolates them.
         jobs: number of programs measured at a time; more than 1 disturbs their times.
     """
+    from nas_rlm.data import Table
     from nas_rlm.programs.apps import read_apps
     from nas_rlm.programs.effibench import read_effibench
     from nas_rlm.programs.leetcode import rank_agreement, read_solutions
     from nas_rlm.programs.python_runner import Plan
+    from nas_rlm.programs.source import read_source
     from nas_rlm.programs.table import measure_programs, read_cases, read_programs
 
     sources = [bool(files), *(path is not None for path in (programs, solutions, apps, effibench))]
@@ -90,6 +96,7 @@ def measure_python(
     check_target(out)
     plan = Plan(warmup, repeats, seconds, memory, not no_counts, trust)
     earlier_table: Table | None = None
+    errors: list[str] = []
     if programs:
         by_name = read_programs(programs)
     elif apps:
@@ -100,14 +107,16 @@ def measure_python(
         earlier_table, by_name = read_solutions(solutions, problems)
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
-        by_name = {str(path): _read_program(path, entry, inputs, cases) for path in files}
-    table = measure_programs(by_name, out, plan, jobs, progress=True)
+        texts, errors = _read_files(files, read_source)
+        by_name = {name: _program(name, text, entry, inputs, cases) for name, text in texts.items()}
+    table = measure_programs(by_name, out, plan, jobs, progress=True) if by_name else Table(out.stem, [])
     rows = [row for row in table.rows if row.identifier in by_name]
     failed = [row for row in rows if not row.is_measured("memory")]
     print(f"{counted(len(rows) - len(failed), 'program')} with memory: {out}")
-    _print_failures(failed)
+    _print_failures(errors, failed)
     if files and not cases and any("EOFError" in row.metainformation for row in failed):
         print(f"programs that read input need --cases with a file such as {STDIN_EXAMPLE}")
+    _check_measured(len(rows) - len(failed), len(rows) + len(errors), "program")
     if earlier_table:
         for objective, (count, rho) in rank_agreement(table, earlier_table).items():
             print(
@@ -115,17 +124,34 @@ def measure_python(
             )
 
 
-def _read_program(path: Path, entry: str, inputs: Sequence[dict[str, Any]], cases: Path | None) -> Program:
+def _read_files(
+    files: Sequence[Path], read: Callable[[Path], Content]
+) -> tuple[dict[str, Content], list[str]]:
+    """The content of each file that is a program, by its path, and why the others are none.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    contents, errors = {}, []
+    for path in files:
+        try:
+            contents[str(path)] = read(path)
+        except ValueError as error:
+            errors.append(str(error))
+    return contents, errors
+
+
+def _program(
+    path: str, source: str, entry: str, inputs: Sequence[dict[str, Any]], cases: Path | None
+) -> Program:
     """A program of a file.
 
     Raises:
-        ValueError: the file is not a valid program, with its path; or an input is not valid, with the path of
-            the inputs.
+        ValueError: the entry is not valid, with the path of the program; or an input, with the path of the
+            inputs.
     """
     from nas_rlm.programs.python_runner import InputError, Program
-    from nas_rlm.programs.source import read_source
 
-    source = read_source(path)
     try:
         return Program(source, entry, inputs)
     except InputError as error:
@@ -134,14 +160,29 @@ def _read_program(path: Path, entry: str, inputs: Sequence[dict[str, Any]], case
         raise ValueError(f"{path}: {error}") from None
 
 
-def _print_failures(failed: Sequence[Row]) -> None:
-    """Print how many rows failed, and the first ones with their errors."""
-    if failed:
-        print(f"{len(failed):,} cannot be measured:")
-    for row in failed[:MAX_LISTED_FAILURES]:
-        print(f"  {row.identifier}: {json.loads(row.metainformation)['error']}")
-    if len(failed) > MAX_LISTED_FAILURES:
-        print(f"  … and {len(failed) - MAX_LISTED_FAILURES:,} more, with their errors in the table")
+def _print_failures(errors: Sequence[str], failed: Sequence[Row]) -> None:
+    """Print how many programs failed, and the errors of the first ones.
+
+    Args:
+        errors: why files are no programs, each with the path.
+        failed: rows of programs that failed.
+    """
+    reasons = [f"{row.identifier}: {json.loads(row.metainformation)['error']}" for row in failed]
+    listed = [*errors, *reasons[:MAX_LISTED_FAILURES]]
+    if listed:
+        print(f"{len(errors) + len(failed):,} cannot be measured:", *listed, sep="\n  ")
+    if len(reasons) > MAX_LISTED_FAILURES:
+        print(f"  … and {len(reasons) - MAX_LISTED_FAILURES:,} more, with their errors in the table")
+
+
+def _check_measured(measured: int, count: int, kind: str) -> None:
+    """Refuse a run in which all programs failed.
+
+    Raises:
+        ValueError: nothing was measured.
+    """
+    if not measured:
+        raise ValueError(f"nothing was measured: {counted(count, kind)} failed")
 
 
 @measure.command(name="triton")
@@ -160,7 +201,8 @@ def measure_triton(
     The output is a table for finetune. A file has kernels, get_inputs(), and what is called with its result:
     call(args), a class ModelNew, or the function of --entry. For a file with a torch module, TorchInductor
     generates the kernels. Kernels run with your permissions, in separate processes. The same command
-    continues an interrupted run. A kernel that fails has a row with its error.
+    continues an interrupted run. A kernel that fails has a row with its error, and a file that is no program
+    is listed. If all fail, the exit code is 2.
 
     Args:
         files: kernels or torch modules.
@@ -174,14 +216,19 @@ def measure_triton(
             same as their module. These times are not comparable with those of a GPU.
     """
     require("triton", "measure triton")
+    from nas_rlm.data import Table
     from nas_rlm.programs.triton_runner import Plan, measure_kernels, read_kernel, read_kernelbook
 
     if bool(files) == (pairs is not None):
         raise ValueError("give either files, or --pairs with a file of KernelBook")
     check_target(out)
     plan = Plan(windows, seconds, interpret, limit)
-    kernels = read_kernelbook(pairs) if pairs else {str(path): read_kernel(path, entry) for path in files}
-    table = measure_kernels(kernels, out, plan, progress=True)
+    errors: list[str] = []
+    if pairs:
+        kernels = read_kernelbook(pairs)
+    else:
+        kernels, errors = _read_files(files, partial(read_kernel, entry=entry))
+    table = measure_kernels(kernels, out, plan, progress=True) if kernels else Table(out.stem, [])
     rows = [row for row in table.rows if row.identifier in kernels]
     failed = [row for row in rows if not row.targets]
     print(f"{counted(len(rows) - len(failed), 'kernel')} with latency: {out}")
@@ -190,4 +237,5 @@ def measure_triton(
         print(
             f"{len(wrong):,} compute other results than their modules, the first one: {wrong[0].identifier}"
         )
-    _print_failures(failed)
+    _print_failures(errors, failed)
+    _check_measured(len(rows) - len(failed), len(rows) + len(errors), "kernel")

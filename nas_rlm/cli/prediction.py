@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.cli.app import check_files, check_model, connect_workers, load
 from nas_rlm.cli.given import GivenOption, given_numbers
+from nas_rlm.cli.texts import check_reads_texts, read_texts_of_model, saved_targets
 from nas_rlm.files import read_text, write_text
 from nas_rlm.utils.extras import require
 
@@ -67,7 +67,7 @@ class Inputs:
                 output file.
         """
         if self.texts is not None:
-            self._check_texts()
+            self._check_texts(self.texts)
         if self.text and self.texts is None:
             raise ValueError(f"--text {self.text} without --texts: give the file of the texts too")
         if self.archs is not None and self.space is None:
@@ -101,7 +101,7 @@ class Inputs:
                     " model that fit wrote"
                 )
 
-    def _check_texts(self) -> None:
+    def _check_texts(self, path: Path) -> None:
         """Refuse what does not go with texts."""
         others = {
             "ONNX files or programs": self.files,
@@ -111,9 +111,8 @@ class Inputs:
             "--ray": self.ray,
         }
         if used := [name for name, value in others.items() if value]:
-            raise ValueError(f"--texts {self.texts} and {used[0]}: give one of them")
-        if not self.model:
-            raise ValueError(f"--texts {self.texts} without --model: give a directory that fit wrote")
+            raise ValueError(f"--texts {path} and {used[0]}: give one of them")
+        check_reads_texts(self.model, path)
 
 
 @dataclass(frozen=True)
@@ -226,22 +225,10 @@ def _predict_texts(
     inputs: Inputs, path: Path, objectives: Sequence[str], quantile_levels: Sequence[float]
 ) -> Predictions:
     """Predictions of the texts of a file, by a model that `fit` wrote."""
-    from nas_rlm.cli.fit import REPORT_FILE
-    from nas_rlm.data.text_data import FAILURE_PREFIX
-    from nas_rlm.data.text_files import read_text_file
-    from nas_rlm.model.directories import saved_objectives
-
     check_model(inputs.model, objectives, for_programs=True)
-    names = objectives or [n for n in saved_objectives(inputs.model) if not n.startswith(FAILURE_PREFIX)]
-    report = Path(inputs.model) / REPORT_FILE
-    known = json.loads(read_text(report, "the report of fit")) if report.is_file() else {}
-    text = inputs.text or known.get("text", "")
-    file = read_text_file(path, text, columns=() if text else known.get("columns", ()))
+    names = objectives or saved_targets(inputs.model)
+    file = read_texts_of_model(inputs.model, path, inputs.text)
     rlm = load(inputs.model)
-    if not rlm.network.config.reads_any_text:
-        raise ValueError(
-            f"--model {inputs.model} reads networks or programs: --texts needs a model that fit wrote"
-        )
     levels = tuple(sorted({*quantile_levels, 0.5}))
     values = rlm.predict_text(file.texts, names, levels, progress=True)
     indices = [levels.index(level) for level in quantile_levels]

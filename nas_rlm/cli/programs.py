@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nas_rlm.programs.languages import language_of_file
 from nas_rlm.programs.source import language_of_space, python_error
+from nas_rlm.programs.triton_inputs import contradiction
 
 if TYPE_CHECKING:
     from nas_rlm.model.checkpoint import TrainedOn
@@ -35,7 +36,7 @@ def check_programs(
 
     Warns:
         UserWarning: files are predicted as part of several spaces, a file is in another language than its
-            space, or is not Python.
+            space, or is not Python, or the first line of a kernel contradicts its inputs.
     """
     languages = [language_of_file(file) for file in files]
     for file, language, space in zip(files, languages, spaces, strict=True):
@@ -63,6 +64,8 @@ def check_programs(
             )
         if language == "Python" and (error := python_error(text)):
             warnings.warn(f"{file} is not Python 3 ({error}): predictions are unreliable", stacklevel=3)
+        if language == "Python" and (reason := contradiction(text)):
+            warnings.warn(f"{file}: {reason}; it is predicted with those of the first line", stacklevel=3)
 
 
 def _warn_of_several_spaces(files: Sequence[Path], spaces: Sequence[str], objective: str) -> None:

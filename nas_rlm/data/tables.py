@@ -24,6 +24,7 @@ from nas_rlm.data.objective_kinds import Declaration, check_declaration, expecte
 from nas_rlm.data.omissions import Omissions, is_storable, is_valid_target
 from nas_rlm.data.rows import MIN_LATENCY_MS, Row, Table
 from nas_rlm.files import atomic_write
+from nas_rlm.utils.validation import shown
 
 __all__ = [  # Row, Table and MIN_LATENCY_MS are those of `nas_rlm.data.rows`
     "COLUMNS",
@@ -65,7 +66,6 @@ SPACE_NAMES = {  # name in the public datasets: name of the search space
 }
 # The published tables of these spaces have rows with networks of another one of them.
 CHECKED_SPACES = ("gpt_s", "gpt_m", "gpt_l")
-MAX_SHOWN_CHARACTERS = 60  # of a value in an error message
 PARQUET_MAGIC = b"PAR1"
 PROGRAM_NAMES = {"program", "code", "source_code", "solution"}  # columns of CSV files of programs
 MAX_SNIFFED_BYTES = 2**12  # of a file that is no parquet, to see whether it is a CSV file
@@ -121,7 +121,7 @@ def read(path: str | os.PathLike[str], omissions: Omissions | None = None) -> Ta
             if reason := record.get(network_files.ERROR_KEY):
                 raise ValueError(f"{str(path)!r}: the network of {record['identifier']}: {reason}")
             record = defaults | record
-            row_name = _shortened(record["identifier"] or record["arch_str"] or f"row {i}")
+            row_name = shown(record["identifier"] or record["arch_str"] or f"row {i}")
             metadata = _parse_metadata(record["metadata"], row_name, path)
             rows.append(_to_row(record, metadata, row_name, path, omissions))
             if metadata.get(TIME_KEY) is not None and metadata.get(HALF_YEAR_KEY):
@@ -311,7 +311,7 @@ def _parse_metadata(text: Any, row_name: str, path: Path) -> dict[Any, Any]:
         return dict(metadata.items())
     except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
         raise ValueError(
-            f"{str(path)!r}: metadata of {row_name} is {_shortened(text)},"
+            f"{str(path)!r}: metadata of {row_name} is {shown(text)},"
             " expected a dict such as {'lat_pixel3': 3.6}"
         ) from None
 
@@ -351,7 +351,7 @@ def _read_targets(
             omissions.add(row_name, repr(values.pop(name)), name)
         elif not is_valid:
             raise ValueError(
-                f"{str(path)!r}: {name} of {row_name} is {_shortened(value)}, expected {expected_value(name)}"
+                f"{str(path)!r}: {name} of {row_name} is {shown(value)}, expected {expected_value(name)}"
             )
     return {k: float(v) for k, v in values.items() if v is not None and not math.isnan(v)}
 
@@ -359,13 +359,6 @@ def _read_targets(
 def _positive(value: Any) -> Any:
     """Return an adjusted value, or None where the adjustment has made it negative or 0."""
     return None if isinstance(value, int | float) and value <= 0 else value
-
-
-def _shortened(value: object) -> str:
-    """Return the repr of a value's text for an error message, cut where it is long."""
-    text = str(value)
-    limit = MAX_SHOWN_CHARACTERS
-    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
 def _to_record(row: Row) -> dict[str, Any]:

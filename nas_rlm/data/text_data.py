@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nas_rlm.utils.validation import as_list, as_strings, check_objective_names
+from nas_rlm.utils.validation import as_list, as_strings, check_objective_names, shown
 from search_spaces.wording import counted
 
 DEFAULT_OBJECTIVE = "y"
@@ -22,7 +22,6 @@ FAILURES = (  # words for a value that cannot exist, in lower case
     *("failed", "failure", "fail", "error", "crash", "crashed", "timeout", "oom", "diverged", "invalid"),
 )
 BOOLEANS = {"true": 1.0, "false": 0.0}
-MAX_SHOWN_CHARACTERS = 60
 MIN_ROWS = 2
 
 
@@ -105,12 +104,6 @@ def text_data(texts: Iterable[str], values: Any, objectives: Sequence[str] = ())
             )
     rows = np.flatnonzero(~np.all([np.isnan(column) for column in found.values()], axis=0))
     return TextData(checked_texts, found).select(rows)
-
-
-def shown(value: object) -> str:
-    """Return the repr of a value for an error message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
 
 
 def _check_texts(texts: Iterable[str]) -> list[str]:

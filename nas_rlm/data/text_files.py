@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,20 +15,18 @@ import pyarrow.parquet as pq
 
 from nas_rlm.data.importers.csv_columns import read_lines
 from nas_rlm.data.text_data import (
-    BOOLEANS,
     JSON_SUFFIX,
     MISSING,
     SUFFIXES,
     expected_cell,
     read_value,
-    shown,
 )
 from nas_rlm.files import read_text
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import shown, suggest
 from search_spaces.wording import counted
 
 NUM_CHECKED_CELLS = 100  # of a column
-LEADING_ZERO = re.compile(r"[+-]?0\d")  # of a code such as 007, which is no number
+JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,8 @@ def read_text_file(
         >>> read_text_file("runs/texts.csv", targets=["y"]).texts
         ['{"size": 3, "kind": "a"}', '{"size": 4, "kind": "b"}']
 
-    Cells of CSV files that are numbers are written as such, except for codes with leading zeros, such as
-    007.
+    Cells of CSV files stay as they are written, so that 1.10 and 1.1 are different. Those that are numbers in
+    JSON are written as such, codes such as 007 as strings.
 
     Args:
         path: a CSV (.csv, .tsv), Parquet or JSON lines (.jsonl) file.
@@ -98,6 +95,11 @@ def read_text_file(
         notes.append(f"columns that are not used: {', '.join(unused)}")
     texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]
     return TextFile(texts, {n: [r.get(n) for r in kept] for n in targets}, tuple(used), notes)
+
+
+def column_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the columns of a file."""
+    return list(dict.fromkeys(name for record in _read_records(Path(path)).values() for name in record))
 
 
 def numeric_columns(path: str | os.PathLike[str]) -> list[str]:
@@ -169,25 +171,20 @@ def _as_text(cell: Any) -> str:
 
 
 def _as_json(record: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """Return some columns of a row as JSON, in which numbers are written as such."""
-    return json.dumps({name: _plain(record.get(name)) for name in columns}, ensure_ascii=False, default=str)
+    """Return some columns of a row as JSON."""
+    cells = (f"{json.dumps(name, ensure_ascii=False)}: {_json_cell(record.get(name))}" for name in columns)
+    return f"{{{', '.join(cells)}}}"
 
 
-def _plain(cell: Any) -> Any:
-    """Return the number in a cell of a CSV file, None for a missing one, and any other cell as it is.
+def _json_cell(cell: Any) -> str:
+    """Return a cell as JSON: numbers as they are written, null for a word such as NA, other words as strings.
 
-    Digits with a leading zero stay a string, since codes such as 007 and 7 are different.
+    Numbers that are not valid in JSON are strings, such as 007 and +5.
     """
-    if not isinstance(cell, str):
-        return cell
-    stripped = cell.strip()
-    if stripped.lower() in MISSING:
-        return None
-    if LEADING_ZERO.match(stripped):
-        return cell
-    number = read_value(stripped)
-    is_whole = stripped.lstrip("+-").isdecimal() and stripped.isascii() and len(stripped) < 300
-    if is_whole:
-        return int(stripped)
-    is_number = number is not None and math.isfinite(number) and stripped.lower() not in BOOLEANS
-    return number if is_number else cell
+    if isinstance(cell, str):
+        stripped = cell.strip()
+        if stripped.lower() in MISSING:
+            return "null"
+        if JSON_NUMBER.fullmatch(stripped):
+            return stripped
+    return json.dumps(cell, ensure_ascii=False, default=str)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from nas_rlm.rlm import RLM
-from nas_rlm.training.texts import Source
+from nas_rlm.training.text_sources import Source
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from nas_rlm.files import ASSETS
 
@@ -43,9 +44,28 @@ def saved_objectives(name: str | os.PathLike[str]) -> tuple[str, ...]:
     Raises:
         FileNotFoundError: there is no such directory or shipped model.
     """
+    objectives = _saved_network(name).get("objectives")
+    return tuple(map(str, objectives)) if isinstance(objectives, list) else ()
+
+
+def reads_any_text(name: str | os.PathLike[str]) -> bool:
+    """Return whether a model was fitted to texts, from its configuration alone.
+
+    Args:
+        name: see `saved_objectives`.
+
+    Raises:
+        FileNotFoundError: there is no such directory or shipped model.
+    """
+    return _saved_network(name).get("reads_any_text") is True
+
+
+def _saved_network(name: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the description of a model's network; an empty one where it cannot be read."""
     path = model_directory(name) / CONFIG_FILE
     try:
         saved = json.loads(path.read_text())
-        return tuple(map(str, saved.get("network", saved)["objectives"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError):
-        return ()
+        network = saved.get("network", saved)
+    except (ValueError, AttributeError, OSError):
+        return {}
+    return network if isinstance(network, dict) else {}

@@ -82,12 +82,12 @@ class Program:
         has_valid_keys = isinstance(case, dict) and case.keys() <= keys
         if not has_valid_keys or not all(isinstance(value, CASE_TYPES[k]) for k, value in case.items()):
             example = '{"args": [1, 2]}' if self.entry else '{"stdin": "1 2"}'
-            raise InputError(f"{shown(case, 60)} is not an input: expected for example {example}")
+            raise InputError(f"{shown(case)} is not an input: expected for example {example}")
         _check_expression("call", case.get("call", "None"), "candidate(tree([1]))")
         try:
             case.get("stdin", "").encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"{shown(case, 60)} is not valid Unicode: {error}") from None
+            raise InputError(f"{shown(case)} is not valid Unicode: {error}") from None
 
 
 def _check_expression(name: str, text: str, example: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nas_rlm.study.settings import StudySettings
 
 MIN_SIMILARITY = 0.4  # of a name that may be meant as an objective
+MAX_SHOWN_CHARACTERS = 200  # of all values in a message
 
 
 class NotFiniteError(ValueError):
@@ -69,16 +70,15 @@ def given_values(
             expected = f"a mapping with {' and '.join(names)}" if names else "no value"
             raise WrongValuesError(f"{source} gave {shown(values)}, expected {expected}")
         values = {names[0]: values}
+    given = f"{source} gave {shown(dict(values), MAX_SHOWN_CHARACTERS)}"
     if complete and (missing := [name for name in names if name not in values]):
         raise WrongValuesError(
-            f"{source} gave {shown(dict(values))}, expected {' and '.join(names)}:"
+            f"{given}, expected {' and '.join(names)}:"
             f" {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
             + _renaming(missing, [str(name) for name in values if name not in names])
         )
     objectives = {
-        name: checked_value(name, values[name], f"{source} gave {shown(dict(values))}, and ")
-        for name in names
-        if name in values
+        name: checked_value(name, values[name], f"{given}, and ") for name in names if name in values
     }
     additional = {
         name: number

@@ -319,10 +319,20 @@ def log_sizes(programs: Sequence[str]) -> np.ndarray:
     return np.array([_log_size(text) for text in programs], np.float32)
 
 
-def _log_size(text: str) -> float:
-    comment = _COMMENT.match(text)
+def input_shapes(program: str) -> list[tuple[float, ...]]:
+    """Return the shapes of the inputs that a comment in the first line of a program states.
+
+    Examples:
+        >>> input_shapes("# input: [[4096, 64], [64]]")
+        [(4096.0, 64.0), (64.0,)]
+    """
+    comment = _COMMENT.match(program)
     shapes = _SHAPE.findall(comment[0]) if comment else []
-    logs = [sum(np.log2(max(1.0, float(n))) for n in re.findall(r"\d+", shape)) for shape in shapes]
+    return [tuple(map(float, re.findall(r"\d+", shape))) for shape in shapes]
+
+
+def _log_size(text: str) -> float:
+    logs = [sum(np.log2(max(1.0, size)) for size in shape) for shape in input_shapes(text)]
     return float(min(max(logs, default=0.0), MAX_LOG_SIZE))
 
 

@@ -14,6 +14,8 @@ from nas_rlm.surrogates.predictive import MAX_SCORE, NormalScoreTransform, norma
 LINEAR, LOGARITHMIC, RANKS = "linear", "logarithmic", "ranks"
 SCALES = (LINEAR, LOGARITHMIC, RANKS)
 MAX_QUANTILES = 1000  # of the values, that are saved
+MAX_FLOOR = 0.5  # of what is predicted for positive values, relative to the smallest one
+FLOOR_PER_VALUE = 0.05  # of few values, for each
 SMALL_QUANTILE = 0.1  # of the magnitudes, below which a logarithmic scale is linear
 
 
@@ -28,7 +30,7 @@ class TargetTransform:
         >>> import numpy as np
         >>> transform = TargetTransform(np.array([1.0, 2.0, 3.0, np.inf]), "ranks")
         >>> transform.inverse(np.array([-5.0, -0.3, 2.0])).round(1)
-        array([0.5, 2. , inf])
+        array([0.4, 2. , inf])
 
     Args:
         observed: values that define the transform, of which at least one is not NaN, float64 [M].
@@ -113,11 +115,14 @@ class TargetTransform:
 
     @cached_property
     def _bounds(self) -> tuple[float, float]:
-        """The smallest and the largest finite value: positive values stay positive, none overflows."""
+        """The smallest and the largest finite value: positive values stay positive, none overflows.
+
+        The fewer values are known, the farther below the smallest one others may be.
+        """
         smallest = self._finite.min()
-        return (smallest / 2 if smallest > 0 else 0.0 if smallest == 0 else -sys.float_info.max), (
-            sys.float_info.max
-        )
+        if smallest < 0:
+            return -sys.float_info.max, sys.float_info.max
+        return smallest * min(MAX_FLOOR, FLOOR_PER_VALUE * len(self._finite)), sys.float_info.max
 
     def _warp(self, finite: np.ndarray) -> np.ndarray:
         """Return finite values on the scale; ranks are interpolated on the logarithmic one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,8 @@ class HoldoutMetrics:
         mae: mean absolute error of finite values.
         mape: mean absolute error relative to the value, in percent, of finite values other than 0.
         coverage: share of values within the quantiles at 0.1 and 0.9.
+        within_10_percent: share of finite values other than 0 with a relative error of at most 10 %; NaN in
+            results of earlier versions.
     """
 
     rows: int
@@ -44,6 +47,7 @@ class HoldoutMetrics:
     mae: float
     mape: float
     coverage: float
+    within_10_percent: float = math.nan
 
     @classmethod
     def of(cls, quantiles: np.ndarray, true: np.ndarray) -> HoldoutMetrics:
@@ -61,6 +65,7 @@ class HoldoutMetrics:
             mae=_mean(errors),
             mape=100 * _mean(relative),
             coverage=coverage(low, high, true),
+            within_10_percent=_mean(relative <= 0.1),
         )
 
 
@@ -89,26 +94,28 @@ class FitReport:
 
 
 def holdout_metrics(
-    predicted: Mapping[str, np.ndarray], train: TextData, holdout: TextData
+    predicted: Mapping[str, np.ndarray], holdout: TextData, train: TextData | None = None
 ) -> dict[str, dict[str, HoldoutMetrics]]:
     """Return the metrics of methods and of simple baselines on holdout rows, by objective and method.
 
     Args:
         predicted: by method, quantiles at `LEVELS` of the K objectives of N rows, float64 [N, K, 3].
-        train: rows that the methods were fitted to.
         holdout: the N rows.
+        train: rows that the methods were fitted to; None for no baselines.
     """
     metrics: dict[str, dict[str, HoldoutMetrics]] = {}
     for k, name in enumerate(holdout.objectives):
-        rows, train_rows = holdout.labelled(name), train.labelled(name)
-        if not len(rows) or not len(train_rows):
+        rows = holdout.labelled(name)
+        if not len(rows) or (train is not None and not len(train.labelled(name))):
             continue
-        baselines = baseline_quantiles(
-            [train.texts[i] for i in train_rows],
-            train.values[name][train_rows],
-            [holdout.texts[i] for i in rows],
-        )
-        quantiles = {**{method: q[rows, k] for method, q in predicted.items()}, **baselines}
+        quantiles = {method: q[rows, k] for method, q in predicted.items()}
+        if train is not None:
+            known = train.labelled(name)
+            quantiles |= baseline_quantiles(
+                [train.texts[i] for i in known],
+                train.values[name][known],
+                [holdout.texts[i] for i in rows],
+            )
         true = holdout.values[name][rows]
         metrics[name] = {method: HoldoutMetrics.of(q, true) for method, q in quantiles.items()}
     return metrics

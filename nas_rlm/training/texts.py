@@ -13,17 +13,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from nas_rlm.data.text_data import TextData
 from nas_rlm.model.checkpoint import TrainedOn
 from nas_rlm.model.network import Network
-from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, calibrate_space
 from nas_rlm.surrogates.ensemble import Ensemble
-from nas_rlm.surrogates.field_surrogate import MIN_TEXTS, FieldSurrogate, interval_width
-from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
+from nas_rlm.surrogates.field_surrogate import MIN_TEXTS, FieldSurrogate
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.dataset import truncation_reported
 from nas_rlm.training.recipe import Recipe
@@ -32,27 +30,36 @@ from nas_rlm.training.text_network import (
     network_scores,
     new_model,
     number_scheme,
-    score_loss,
     text_recipe,
     train_network,
 )
 from nas_rlm.training.text_report import RLM_METHOD, FitReport, HoldoutMetrics, holdout_metrics
+from nas_rlm.training.text_sources import (
+    BOTH,
+    MIN_VALIDATION_ROWS,
+    NETWORK,
+    NO_SPACE,
+    SURROGATE,
+    Source,
+    SourceChoice,
+    choose_sources,
+    combine,
+    source_quantiles,
+)
 from nas_rlm.training.trainer import EpochCallback
 from search_spaces.wording import counted
 
-NO_SPACE = ""  # texts belong to no search space
 MAX_SIZE = 16  # of a network; training a larger one takes much memory
-Source = Literal["network", "surrogate", "both"]
-NETWORK: Source = "network"
-SURROGATE: Source = "surrogate"
-BOTH: Source = "both"
 VALIDATION_FRACTION, MAX_VALIDATION_ROWS = 0.2, 500
-MIN_VALIDATION_ROWS = 20  # as many as calibration needs
 MIN_HOLDOUT_ROWS = 20
 MIN_SPLIT_ROWS = 60  # with fewer rows nothing is held out
 MAX_SAMPLED_TEXTS = 200  # whose length decides the number of steps
 
 Model = TypeVar("Model", bound=Ensemble)
+
+
+class FewTextsWarning(UserWarning):
+    """The texts are too few to hold any out; the notes of the report say so as well."""
 
 
 @dataclass(frozen=True)
@@ -97,23 +104,6 @@ class TextSettings:
             raise ValueError(f"seed is {self.seed!r}: expected an integer of at least 0")
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """What predicts an objective, and its calibration.
-
-    Args:
-        source: network, surrogate or both.
-        network_temperature: divisor of the network's logits where it predicts alone.
-        combined: temperatures of the surrogate: of the product, and of the network in it.
-        width: factor of the surrogate's intervals where it predicts alone.
-    """
-
-    source: str = NETWORK
-    network_temperature: float = DEFAULT_TEMPERATURE
-    combined: tuple[float, float] | None = None
-    width: float = 1.0
-
-
 @dataclass
 class _Part:
     """A model that is fitted to a part of the rows.
@@ -128,7 +118,7 @@ class _Part:
     model: Ensemble
     epochs: int
     surrogate: FieldSurrogate | None = None
-    choices: dict[str, _Choice] = field(default_factory=dict)
+    choices: dict[str, SourceChoice] = field(default_factory=dict)
 
 
 def fit_texts(
@@ -157,7 +147,7 @@ def fit_texts(
         ValueError: the tokenizer cannot be read, or the numbers of `start` cannot represent the values.
 
     Warns:
-        UserWarning: the rows are too few for validation and calibration.
+        FewTextsWarning: the rows are too few for validation and calibration.
         TruncationWarning: texts are longer than training reads.
     """
     if start is not None:
@@ -168,25 +158,24 @@ def fit_texts(
     if num_rows is not None and num_rows > len(data):
         notes.append(f"left out: {num_rows - len(data):,} of {num_rows:,} rows, without a value")
     train, validation, holdout = split_texts(data, settings.holdout, settings.seed)
-    recipe = _recipe(untrained, train, settings)
+    fitter = _Fitter(untrained, _recipe(untrained, train, settings), settings, on_epoch)
     if not len(validation):
         distinct = len(set(data.texts))
         notes.append(
             f"{counted(distinct, 'distinct text is', 'distinct texts are')} too few to hold any out (at least"
             f" {MIN_SPLIT_ROWS}): intervals are uncalibrated"
         )
-        warnings.warn(notes[-1], stacklevel=4)
+        warnings.warn(notes[-1], FewTextsWarning, stacklevel=4)
     is_trained = settings.source != SURROGATE
     with truncation_reported(untrained, data.texts) if is_trained else nullcontext():
-        first = _fit_part(untrained, train, validation, recipe, settings, on_epoch)
+        first = fitter.fit_part(train, validation)
         metrics: Mapping[str, Mapping[str, HoldoutMetrics]] = {}
         if len(holdout):
-            predicted = _source_quantiles(first, holdout.texts, settings.source)
-            metrics = holdout_metrics(predicted, _joined(train, validation), holdout)
+            predicted = _holdout_quantiles(first, holdout.texts, settings.source)
+            metrics = holdout_metrics(predicted, holdout, _joined(train, validation))
         model = first.model
         if settings.refit and len(train) < len(data):
-            recipe = replace(recipe, epochs=max(1, first.epochs))
-            model, is_first = _fit_all(untrained, data, first, recipe, settings, on_epoch, validation)
+            model, is_first = fitter.fit_all(data, validation, first)
             if is_first:
                 notes.append(
                     "the network was trained on a part of the rows: trained on all, it predicts the"
@@ -264,50 +253,53 @@ def _fresh_copy(model: Ensemble) -> Ensemble:
     return Ensemble(network, model.tokenizer)
 
 
-def _fit_part(
-    untrained: Ensemble,
-    train: TextData,
-    validation: TextData,
-    recipe: Recipe,
-    settings: TextSettings,
-    on_epoch: EpochCallback | None,
-) -> _Part:
-    """Fit a model to training rows, and choose and calibrate on validation rows."""
-    part = _Part(_fresh_copy(untrained), 0)
-    if settings.source != SURROGATE:
-        held_out = validation if len(validation) else None
-        part.epochs = train_network(part.model, train, recipe, held_out, on_epoch, settings.progress)
-    part.surrogate = _fit_surrogate(train, settings)
-    part.choices = _choose(part.model, part.surrogate, train, validation, settings.source)
-    _combine(part.model, part.surrogate, part.choices)
-    return part
+@dataclass(frozen=True)
+class _Fitter:
+    """Fits models of one fit to a part of the rows, and to all.
 
-
-def _fit_all(
-    untrained: Ensemble,
-    data: TextData,
-    first: _Part,
-    recipe: Recipe,
-    settings: TextSettings,
-    on_epoch: EpochCallback | None,
-    validation: TextData,
-) -> tuple[Ensemble, bool]:
-    """Fit a model to all rows with the choices of the first one; a network that is not used is kept.
-
-    Returns:
-        The model, and whether it has the first network since the second training failed: it predicts
-        validation rows, which it has seen, worse than the first network, which has not.
+    Args:
+        untrained: the model to start from.
+        recipe: recipe of the network's training.
+        settings: settings of the fit.
+        on_epoch: see `fit_texts`.
     """
-    model, is_first = first.model, False
-    if any(choice.source != SURROGATE for choice in first.choices.values()):
-        model = _fresh_copy(untrained)
-        train_network(model, data, recipe, None, on_epoch, settings.progress)
-        if len(validation) and _network_loss(model, data, validation) > _network_loss(
-            first.model, data, validation
-        ):
-            model, is_first = first.model, True
-    _combine(model, _fit_surrogate(data, settings), first.choices)
-    return model, is_first
+
+    untrained: Ensemble
+    recipe: Recipe
+    settings: TextSettings
+    on_epoch: EpochCallback | None
+
+    def fit_part(self, train: TextData, validation: TextData) -> _Part:
+        """Fit a model to training rows, and choose and calibrate on validation rows."""
+        part = _Part(_fresh_copy(self.untrained), 0)
+        if self.settings.source != SURROGATE:
+            held_out = validation if len(validation) else None
+            part.epochs = self._train(part.model, train, self.recipe, held_out)
+        part.surrogate = _fit_surrogate(train, self.settings)
+        part.choices = choose_sources(part.model, part.surrogate, train, validation, self.settings.source)
+        combine(part.model, part.surrogate, part.choices)
+        return part
+
+    def fit_all(self, data: TextData, validation: TextData, first: _Part) -> tuple[Ensemble, bool]:
+        """Fit a model to all rows with the choices of the first one; a network that is not used is kept.
+
+        Returns:
+            The model, and whether it has the first network since the second training failed: it predicts
+            validation rows, which it has seen, worse than the first network, which has not.
+        """
+        model, is_first = first.model, False
+        if any(choice.source != SURROGATE for choice in first.choices.values()):
+            model = _fresh_copy(self.untrained)
+            self._train(model, data, replace(self.recipe, epochs=max(1, first.epochs)), None)
+            losses = [_network_loss(m, data, validation) for m in (first.model, model) if len(validation)]
+            if losses and losses[1] > losses[0]:
+                model, is_first = first.model, True
+        combine(model, _fit_surrogate(data, self.settings), first.choices)
+        return model, is_first
+
+    def _train(self, model: Ensemble, rows: TextData, recipe: Recipe, held_out: TextData | None) -> int:
+        """Train the network of a model in place, and return the number of epochs whose weights it has."""
+        return train_network(model, rows, recipe, held_out, self.on_epoch, self.settings.progress)
 
 
 def _network_loss(model: Ensemble, data: TextData, validation: TextData) -> float:
@@ -333,109 +325,7 @@ def _fit_surrogate(data: TextData, settings: TextSettings) -> FieldSurrogate | N
     return FieldSurrogate.fit(data.texts, enough, settings.seed)
 
 
-def _choose(
-    model: Ensemble,
-    surrogate: FieldSurrogate | None,
-    train: TextData,
-    validation: TextData,
-    source: str | None,
-) -> dict[str, _Choice]:
-    """Return the choice of each objective.
-
-    The surrogate predicts unless the network, or both, have a smaller pinball loss by more than a standard
-    error.
-    """
-    known = surrogate.objectives if surrogate else ()
-    model.surrogates = {NO_SPACE: [surrogate]} if surrogate else {}
-    if source != SURROGATE and len(validation):
-        calibrate_space(model, NO_SPACE, validation.texts, validation.values, PRIOR_ROWS)
-    calibrated = model.surrogates.get(NO_SPACE, [None])[0]
-    losses = _losses(model, surrogate, train, validation, source)
-    temperatures = model.temperatures.get(NO_SPACE, {})
-    choices = {}
-    for name in train.objectives:
-        choice = _Choice(network_temperature=temperatures.get(name, DEFAULT_TEMPERATURE))
-        if surrogate is not None and name in known:
-            rows = validation.labelled(name)
-            choice = replace(choice, source=_best_source(losses.get(name, {}), source))
-            if len(rows):
-                choice = replace(choice, width=_width(surrogate, validation.select(rows), name))
-            if isinstance(calibrated, FieldSurrogate) and name in calibrated.network_temperatures:
-                pair = calibrated.temperatures[name], calibrated.network_temperatures[name]
-                choice = replace(choice, combined=pair)
-        choices[name] = choice
-    return choices
-
-
-def _best_source(losses: Mapping[str, np.ndarray], source: str | None) -> str:
-    """Return the source to use: the given one, or by the losses of validation rows."""
-    if source or SURROGATE not in losses:
-        return source or SURROGATE
-    best, best_mean = SURROGATE, 0.0
-    for other in (BOTH, NETWORK):
-        difference = losses[other] - losses[SURROGATE]
-        mean = float(difference.mean())
-        if mean < best_mean and -mean > difference.std() / np.sqrt(len(difference)):
-            best, best_mean = other, mean
-    return best
-
-
-def _losses(
-    model: Ensemble,
-    surrogate: FieldSurrogate | None,
-    train: TextData,
-    validation: TextData,
-    source: str | None,
-) -> dict[str, dict[str, np.ndarray]]:
-    """Return the loss of each validation row by objective and source; empty where there is no choice."""
-    if source or surrogate is None or not len(validation):
-        return {}
-    names = surrogate.objectives
-    both = model.predict_text(validation.texts, names, LEVELS)
-    alone = replace(model, surrogates={}).predict_text(validation.texts, names, LEVELS)
-    features = surrogate.transform(validation.texts)
-    losses: dict[str, dict[str, np.ndarray]] = {}
-    for k, name in enumerate(names):
-        rows = validation.labelled(name)
-        if len(rows) < MIN_VALIDATION_ROWS // 2:
-            continue
-        true, transform = validation.values[name][rows], TargetTransform(train.values[name], RANKS)
-        by_surrogate = surrogate.predict(features, name).quantiles(LEVELS)
-        predicted = {BOTH: both[:, k], NETWORK: alone[:, k], SURROGATE: by_surrogate}
-        losses[name] = {key: score_loss(q[rows], true, transform) for key, q in predicted.items()}
-    return losses
-
-
-def _width(surrogate: FieldSurrogate, labelled: TextData, name: str) -> float:
-    """Return the factor of a surrogate's intervals that validation rows suggest, shrunk towards 1."""
-    distribution = surrogate.predict(surrogate.transform(labelled.texts), name)
-    scores = surrogate.targets[name].transform.label_scores(labelled.values[name])
-    factor = interval_width(scores - distribution.mean, distribution.std)
-    return float(factor ** (len(labelled) / (len(labelled) + PRIOR_ROWS)))
-
-
-def _combine(model: Ensemble, surrogate: FieldSurrogate | None, choices: Mapping[str, _Choice]) -> None:
-    """Set the temperatures of a model and its surrogate as chosen."""
-    model.temperatures = {NO_SPACE: {name: c.network_temperature for name, c in choices.items()}}
-    model.surrogates = {}
-    kept = surrogate and surrogate.without([n for n, c in choices.items() if c.source == NETWORK])
-    if not kept:
-        return
-    for name in kept.objectives:
-        choice = choices[name]
-        combined, network = choice.combined or (None, None)
-        if choice.source == SURROGATE:
-            kept, combined, network = kept.with_width(name, choice.width), 1.0, WITHOUT_NETWORK
-        if combined is not None and network is not None:
-            kept = replace(
-                kept,
-                temperatures={**kept.temperatures, name: combined},
-                network_temperatures={**kept.network_temperatures, name: network},
-            )
-    model.surrogates = {NO_SPACE: [kept]}
-
-
-def _source_quantiles(part: _Part, texts: Sequence[str], only: str | None) -> dict[str, np.ndarray]:
+def _holdout_quantiles(part: _Part, texts: Sequence[str], only: str | None) -> dict[str, np.ndarray]:
     """Return quantiles at `LEVELS` by method, float64 [N, K, 3]: of the chosen sources, and of each one.
 
     Args:
@@ -443,15 +333,7 @@ def _source_quantiles(part: _Part, texts: Sequence[str], only: str | None) -> di
         texts: N texts.
         only: the source that was given; None to compare all.
     """
-    names = tuple(part.choices)
-    predicted = {RLM_METHOD: part.model.predict_text(texts, names, LEVELS)}
-    if only is None and part.surrogate is not None:
-        for source in (NETWORK, SURROGATE, BOTH):
-            model = replace(part.model)
-            choices = {
-                name: replace(choice, source=source if name in part.surrogate.objectives else NETWORK)
-                for name, choice in part.choices.items()
-            }
-            _combine(model, part.surrogate, choices)
-            predicted[source] = model.predict_text(texts, names, LEVELS)
-    return predicted
+    chosen = {RLM_METHOD: part.model.predict_text(texts, tuple(part.choices), LEVELS)}
+    if only is not None:
+        return chosen
+    return {**chosen, **source_quantiles(part.model, part.surrogate, part.choices, texts)}

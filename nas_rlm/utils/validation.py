@@ -12,7 +12,7 @@ import numpy as np
 MEDIAN = (0.5,)
 MIN_QUANTILE_LEVEL = 0.001  # rarer events are not learned from the training data
 MAX_LISTED_NAMES = 6
-MAX_SHOWN_CHARACTERS = 200  # of a value in a message
+MAX_SHOWN_CHARACTERS = 60  # of a value in a message
 
 
 def as_list(values: Iterable[Any], argument: str) -> list[Any]:
@@ -26,7 +26,7 @@ def as_list(values: Iterable[Any], argument: str) -> list[Any]:
         ValueError: values is a string, a set, a table or not iterable.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(f"{argument} is {str(values)[:60]!r}: expected a list")
+        raise ValueError(f"{argument} is {shown(values)}: expected a list")
     if isinstance(values, set | frozenset):
         raise ValueError(f"{argument} is a set, which has no order: expected a list")
     if hasattr(values, "columns"):
@@ -50,7 +50,7 @@ def as_strings(values: Iterable[str], argument: str) -> list[str]:
         if not isinstance(value, str):
             kind = type(value).__name__
             raise ValueError(
-                f"{argument}[{i}] is {str(value)[:60]!r}, of type {kind}: expected a string, such as"
+                f"{argument}[{i}] is {shown(value)}, of type {kind}: expected a string, such as"
                 f" {_as_string(value)}"
             )
     return [str(value) for value in found]
@@ -135,11 +135,21 @@ def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
 
 
 def shown(value: object, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
-    """Return the start of a value's representation, for a message."""
+    """Return the start of a value's representation in one line, for a message.
+
+    Examples:
+        >>> shown("a"), shown([1, 2, 3], 4)
+        ("'a'", '[1, …')
+
+    Args:
+        value: the value.
+        max_characters: largest number of characters before the ellipsis.
+    """
     try:
         text = repr(value)
     except Exception:  # of a user's class, whose own method may raise anything
         text = object.__repr__(value)
+    text = " ".join(line.strip() for line in text.splitlines())
     return text if len(text) <= max_characters else f"{text[:max_characters]}…"
 
 

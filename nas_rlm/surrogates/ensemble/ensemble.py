@@ -373,7 +373,7 @@ class Ensemble(TrainedModel):
         name = objective or self.objectives[0]
         self.check([name])
         of_all = [texts] if isinstance(texts, str) else as_strings(texts, "texts")
-        numbers = checked_numbers(values, len(of_all))
+        numbers = checked_numbers(values, len(of_all), name, self.objectives)
         distributions = self._distributions(TextQuery(of_all, [name]))
         logs = log_probabilities(self, of_all, numbers, name, distributions)
         return float(logs[0]) if isinstance(texts, str) else logs

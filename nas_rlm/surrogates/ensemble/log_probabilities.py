@@ -11,15 +11,20 @@ from nas_rlm.model.batching import DEFAULT_BATCH_SIZE
 from nas_rlm.model.network import Memory
 from nas_rlm.surrogates.ensemble.distributions import TextDistributions, marked_as_alone
 from nas_rlm.surrogates.ensemble.trained_model import TrainedModel
+from nas_rlm.utils.validation import listed, shown
 from search_spaces.wording import counted
 
 
-def checked_numbers(values: Sequence[float] | float, count: int) -> np.ndarray:
+def checked_numbers(
+    values: Sequence[float] | float, count: int, objective: str, objectives: Sequence[str]
+) -> np.ndarray:
     """Return a number for each of N texts, float64 [N].
 
     Args:
         values: N numbers, or one for all.
         count: number N of texts.
+        objective: the objective whose values they are, for the error message.
+        objectives: those of the model.
 
     Raises:
         ValueError: a value is no number, or there are not as many as texts.
@@ -29,8 +34,10 @@ def checked_numbers(values: Sequence[float] | float, count: int) -> np.ndarray:
     except (TypeError, ValueError):
         numbers = np.full(max(count, 1), np.nan)
     if np.isnan(numbers).any():
+        others = [name for name in objectives if name != objective]
+        choice = f", a value of {objective!r}; objective= chooses another: {listed(others)}" if others else ""
         raise ValueError(
-            f"values is {str(values)[:60]}: expected a number for each of {counted(count, 'text')}"
+            f"values is {shown(values)}: expected a number for each of {counted(count, 'text')}{choice}"
         )
     return numbers
 

@@ -124,3 +124,11 @@ def test_a_json_file_that_is_no_network_is_named_before_objectives(tmp_path, cap
 def test_a_model_is_shown_in_one_line(model):
     assert repr(RLM.load(model)) == "RLM(objectives=[loss, seconds, failed/seconds])"
     assert len(repr(RLM.load("programs"))) < 300
+
+
+def test_too_few_texts_are_said_once(data, tmp_path, capsys):
+    few = tmp_path / "few.csv"
+    few.write_text("\n".join(data.read_text().splitlines()[:13]))
+    assert main(["fit", str(few), "--target", "loss", "--out", str(tmp_path / "m"), *QUICK]) == 0
+    printed = "".join(capsys.readouterr())
+    assert printed.count("12 distinct texts are too few to hold any out") == 1

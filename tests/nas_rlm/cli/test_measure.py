@@ -38,8 +38,10 @@ def test_every_failure_is_listed_with_its_reason(tmp_path, capsys):
         (tmp_path / f"{name}.py").write_text(source)
     files = [str(tmp_path / f"{name}.py") for name in sources]
     limits = ["--seconds", ".2", "--memory", str(2**28), "--repeats", "0", "--no-counts"]
-    assert main(["measure", "python", *files, *limits, "--out", str(tmp_path / "t.parquet")]) == 0
-    printed = capsys.readouterr().out
+    assert main(["measure", "python", *files, *limits, "--out", str(tmp_path / "t.parquet")]) == 2
+    printed, error = capsys.readouterr()
+    assert error.splitlines()[-1] == "nas-rlm: error: nothing was measured: 12 programs failed"
+    assert [row.identifier for row in read(tmp_path / "t.parquet").rows] == files
     for expected in (
         f"  {files[0]}: input 0: EOFError",
         "it ran longer than 1.2 seconds, 6 times the limit, in a run that records memory",
@@ -63,3 +65,22 @@ def test_bad_inputs_are_reported_with_the_file_of_the_inputs(tmp_path, capsys):
         cases.write_text(content)
         assert message in refused(capsys, *command)
     assert not (tmp_path / "t").exists()
+
+
+def test_files_that_are_no_programs_are_listed_and_the_others_measured(tmp_path, capsys):
+    contents = {"empty": b"", "blank": b" \n", "bytes": b"\xff\xfe\x00", "one": b"x = [0] * 1000\n"}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.py").write_bytes(content)
+    *wrong, right = (str(tmp_path / f"{name}.py") for name in contents)
+    out = tmp_path / "t.parquet"
+    command = ("measure", "python", *wrong, "--repeats", "0", "--no-counts", "--out", str(out))
+    assert refused(capsys, *command).endswith("nothing was measured: 3 programs failed")
+    assert not out.exists()
+    assert main([*command, right]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"1 program with memory: {out}", "3 cannot be measured:"]
+    reasons = ("is empty: expected a program", "is empty: expected a program", "is not text in UTF-8")
+    for path, reason, line in zip(wrong, reasons, lines[2:], strict=True):
+        assert path in line and reason in line
+    assert [row.identifier for row in read(out).rows] == [right]
+    assert "there is no file" in refused(capsys, *command, right, tmp_path / "missing.py")

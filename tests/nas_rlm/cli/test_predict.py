@@ -169,6 +169,11 @@ def test_doubtful_programs_are_named(tmp_path, programs, capsys):
     assert f"{files[0]} and 1 more as part of APPS, {files[1]} as part of CDSS/C++: memory may have" in shown
     assert main([*command, str(tmp_path / "bad.py")]) == 0
     assert "bad.py is not Python 3 (line 1: expected ':')" in capsys.readouterr().err
+    kernel = "# input: [[64]]\n@triton.jit\ndef f(x): pass\ndef get_inputs(): return [torch.rand(4096)]\n"
+    (tmp_path / "kernel.py").write_text(kernel)
+    assert main([*command, str(tmp_path / "kernel.py")]) == 0
+    sizes = "its first line has the input sizes [[64]], and its get_inputs() has [[4096]]"
+    assert f"kernel.py: {sizes}; it is predicted with those of the first line" in capsys.readouterr().err
     assert main([*command, files[0], "--space", "CDSS/C++"]) == 0
     assert f"{files[0]} is in Python, and the programs of CDSS/C++ are in C++" in capsys.readouterr().err
 

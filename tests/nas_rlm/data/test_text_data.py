@@ -90,8 +90,8 @@ def test_failures_are_an_objective_that_missing_values_do_not_have():
 @pytest.mark.parametrize(
     ("texts", "values", "message"),
     [
-        (["a", 5], [1, 2], r"texts\[1\] is '5', of type int: expected a string, such as json.dumps"),
-        (["a", math.nan], [1, 2], r"texts\[1\] is 'nan', of type float: .* such as '' for none"),
+        (["a", 5], [1, 2], r"texts\[1\] is 5, of type int: expected a string, such as json.dumps"),
+        (["a", math.nan], [1, 2], r"texts\[1\] is nan, of type float: .* such as '' for none"),
         (["a", b"b"], [1, 2], "of type bytes: expected a string, such as its decode"),
         ({"a", "b"}, [1, 2], "texts is a set, which has no order"),
         (Frame({"t": ["a", "b"]}), [1, 2], "texts is a table with the columns 't'"),

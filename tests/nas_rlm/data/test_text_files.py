@@ -94,14 +94,48 @@ def test_bad_files_are_refused_with_the_reason(path, tmp_path):
             read_text_file(tmp_path / name)
 
 
-def test_codes_with_leading_zeros_stay_as_they_are(tmp_path):
+WRITTEN = (
+    "1.10",
+    "1.1",
+    "1.100",
+    "007",
+    "7",
+    "+7",
+    "7.0",
+    "1e5",
+    "100000",
+    "1E5",
+    "-0.50",
+    "00.5",
+    ".5",
+    "5.",
+)
+
+
+@pytest.mark.parametrize("text", ["", "code"])
+def test_cells_of_csv_files_stay_as_they_are_written(tmp_path, text):
     path = tmp_path / "data.csv"
-    path.write_text("code,size,share,y\n007,0,0.50,1\n7,+12,-0.5,2\n00.5,-03,0,3\n")
-    assert [json.loads(text) for text in read_text_file(path, targets=["y"]).texts] == [
-        {"code": "007", "size": 0, "share": 0.5},
-        {"code": 7, "size": 12, "share": -0.5},
-        {"code": "00.5", "size": "-03", "share": 0},
+    path.write_text("code,y\n" + "".join(f"{cell},1\n" for cell in WRITTEN))
+    texts = read_text_file(path, text, targets=["y"]).texts
+    if text:
+        assert tuple(texts) == WRITTEN
+        return
+    assert len(set(texts)) == len(WRITTEN)
+    for cell, found in zip(WRITTEN, texts, strict=True):
+        assert found in (f'{{"code": {cell}}}', f'{{"code": "{cell}"}}')
+        code = json.loads(found)["code"]
+        assert code == cell if isinstance(code, str) else code == float(cell)
+    numbers = [
+        cell for cell, found in zip(WRITTEN, texts, strict=True) if '"' not in found.removeprefix('{"code"')
     ]
+    assert numbers == ["1.10", "1.1", "1.100", "7", "7.0", "1e5", "100000", "1E5", "-0.50"]
+
+
+def test_words_for_missing_cells_are_null_and_others_strings(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('a,b,y\nNA,"say ""5""",1\n-,true,2\n')
+    texts = read_text_file(path, targets=["y"]).texts
+    assert texts == ['{"a": null, "b": "say \\"5\\""}', '{"a": null, "b": "true"}']
 
 
 def test_a_json_file_is_told_from_json_lines(tmp_path):

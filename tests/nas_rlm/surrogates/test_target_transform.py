@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nas_rlm.surrogates.target_transform import LINEAR, RANKS, SCALES, TargetTransform
+from nas_rlm.surrogates.target_transform import LINEAR, LOGARITHMIC, RANKS, SCALES, TargetTransform
 
 VALUES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30)
 
@@ -46,7 +46,7 @@ def test_infinite_values_are_the_ends_of_the_ranks():
 
 def test_positive_values_stay_positive():
     transform = TargetTransform(np.array([1.0, 2.0, 3.0]), LINEAR)
-    assert transform.inverse(np.array([-100.0])) == 0.5
+    assert transform.inverse(np.array([-100.0])) == pytest.approx(0.15)
 
 
 def test_a_transform_is_restored_from_what_is_saved():
@@ -58,3 +58,10 @@ def test_a_transform_is_restored_from_what_is_saved():
     for broken in ({"scale": "cubic"}, {"infinite": {"minus": -1, "plus": 0}}):
         with pytest.raises(ValueError, match=r"expected one of|no values"):
             TargetTransform.from_saved(transform.finite, {**transform.description(), **broken})
+
+
+@pytest.mark.parametrize("scale", [LINEAR, LOGARITHMIC])
+@pytest.mark.parametrize(("count", "least"), [(2, 0.1), (5, 0.25), (10, 0.5), (40, 0.5)])
+def test_the_fewer_positive_values_the_farther_below_them_others_may_be(scale, count, least):
+    transform = TargetTransform(np.linspace(1, 2, count), scale)
+    assert transform.inverse(np.array(-50.0)) == pytest.approx(least)

@@ -106,8 +106,17 @@ def test_the_log_probability_is_highest_at_the_true_value(trained):
     logs = trained.log_prob([TEXTS[0]] * 3, [VALUES[0], VALUES[0] + 2, VALUES[0] - 2])
     assert logs.argmax() == 0
     assert trained.log_prob(TEXTS[0], VALUES[0]) == pytest.approx(logs[0])
-    with pytest.raises(ValueError, match="expected a number for each of 1 text"):
+    with pytest.raises(ValueError, match=r"values is 'red': expected a number for each of 1 text$"):
         trained.log_prob(TEXTS[0], "red")
+
+
+@pytest.mark.parametrize("values", [[1.5, -1.5], [[1.5, -1.5]]])
+def test_values_of_several_targets_are_refused_with_the_way_to_choose_one(rlm, values):
+    message = r"expected a number for each of 1 text, a value of 'y'; objective= chooses another: cost$"
+    with pytest.raises(ValueError, match=message):
+        rlm.log_prob(TEXTS[0], values)
+    of_cost = rlm.log_prob([TEXTS[0]] * 2, [-VALUES[0], VALUES[0] + 5], objective="cost")
+    assert of_cost[0] > of_cost[1]
 
 
 @pytest.mark.filterwarnings("ignore:.*too few to hold any out")
@@ -252,7 +261,7 @@ def test_bad_settings_are_refused(settings, message):
 def test_wrong_arguments_of_a_model_of_texts_are_refused(rlm):
     few = np.where(np.isin(VALUES, VALUES[[1, 4]]), VALUES, np.nan)  # one of them is held out
     for call, message in (
-        (lambda: rlm.predict_text([None]), r"texts\[0\] is 'None', of type NoneType: expected a string"),
+        (lambda: rlm.predict_text([None]), r"texts\[0\] is None, of type NoneType: expected a string"),
         (lambda: rlm.sample_text(np.zeros((2, 2))), r"texts\[0\] is .*, of type ndarray: expected a string"),
         (lambda: rlm.sample_text(["a"], num_samples=1.5), "num_samples is 1.5: expected an integer"),
         (lambda: rlm.failure_probability(["a"], ["y"]), "expected the name of a target"),

@@ -1,13 +1,20 @@
 import numpy as np
 import pytest
 
-from nas_rlm.utils.validation import MEDIAN, as_list, check_objective_names, quantile_levels, suggest
+from nas_rlm.utils.validation import (
+    MEDIAN,
+    as_list,
+    check_objective_names,
+    quantile_levels,
+    shown,
+    suggest,
+)
 
 
 def test_lists_are_checked():
     assert as_list(np.arange(3), "texts") == [0, 1, 2] and as_list((), "texts") == []
     for single in ("cell", 3):
-        with pytest.raises(ValueError, match=f"texts is '{single}'.*: expected a list"):
+        with pytest.raises(ValueError, match=f"texts is {single!r}: expected a list"):
             as_list(single, "texts")
 
 
@@ -54,3 +61,15 @@ def test_numpy_arrays_of_names_are_lists_of_names():
     for names in (np.array([]), np.array([1, 2]), np.array(["a", "a"]), 3):
         with pytest.raises(ValueError, match="objective"):
             check_objective_names(names)
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError
+
+
+def test_a_value_is_shown_in_one_line_of_limited_length():
+    assert shown("a\nb") == repr("a\nb") and shown(None) == "None"
+    assert shown(np.zeros((2, 2))) == "array([[0., 0.], [0., 0.]])"
+    assert shown("x" * 100) == "'" + "x" * 59 + "…"
+    assert "Unprintable object" in shown(Unprintable())
