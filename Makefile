@@ -30,16 +30,19 @@ clean:
 	rm -rf $(VENV) site
 
 # torch first and alone, so that the build this machine's pip is set up for is taken.
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+$(VENV)/.installed-torch: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) "$$(grep '^torch==' $(CONSTRAINTS))"
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.installed-torch
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+$(VENV)/.installed-dev: $(VENV)/.installed-torch
 	$(PIP) -e '.[dev]'
 	touch $@
 
-$(VENV)/.installed-docs: $(VENV)/.installed
+$(VENV)/.installed-docs: $(VENV)/.installed-torch
 	$(PIP) -e '.[docs]'
 	touch $@

@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -17,17 +18,26 @@ from nas_rlm.text import Tokenizer
 from tests.preloaded_python import preloaded_python
 
 torch.set_num_threads(1)
+gc.disable()  # until all tests are imported, since imports leave little to collect
 # Examples of each property; NAS_RLM_EXAMPLES=500 searches deeper.
 hypothesis.settings.register_profile(
     "nas-rlm", max_examples=int(os.environ.get("NAS_RLM_EXAMPLES", "25")), deadline=None
 )
 hypothesis.settings.load_profile("nas-rlm")
 LONG_FILES = ("test_docs.py", "test_docstrings.py", "test_golden.py", "test_notebooks.py")  # share nothing
+LONG_FILES_WITH_FIXTURES = ("test_wheel.py", "test_normalization.py", "test_measured_search.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the files whose tests take longest, so that no worker has one of them at the end."""
-    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    items.sort(key=lambda item: item.path.name not in LONG_FILES + LONG_FILES_WITH_FIXTURES)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of garbage collections, each of which would scan all of it."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

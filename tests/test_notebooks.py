@@ -44,6 +44,7 @@ def has_picture(notebook: nbformat.NotebookNode) -> bool:
 
 
 @each_notebook
+@pytest.mark.usefixtures("quick_processes")
 def test_a_notebook_runs_from_top_to_bottom(path, shipped_rlm, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

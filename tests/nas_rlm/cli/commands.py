@@ -9,7 +9,8 @@ from nas_rlm.cli import main
 
 SPACE = search_spaces.get("nasbench201")
 ARCHS = [str(SPACE.sample(np.random.default_rng(seed))) for seed in range(6)]
-SEARCH = ("search", "--space", "nasbench201", "--population", "6", "--generations", "3")
+UNSAMPLED_SEARCH = ("search", "--space", "nasbench201", "--population", "6", "--generations", "3")
+SEARCH = (*UNSAMPLED_SEARCH, "--sample", "10")
 
 
 def rows(path):

@@ -15,7 +15,10 @@ from tests.search_spaces import plain_space
 
 NAMES = ["3x16 5x32 1x64", "5x64 1x16 3x32", "1x16 1x16 1x16"]
 FLOPS = 16 * 16 * 16 * 3 + 8 * 8 * 16 * 16 + 4 * 4 * 16 * 16 + 16 * 10  # of the third network
-SEARCH = ("--objectives", "flops,params", "--maximise", "params", "--population", "6", "--generations", "2")
+SEARCH = (
+    *("--objectives", "flops,params", "--maximise", "params", "--population", "6", "--sample", "10"),
+    *("--generations", "2"),
+)
 
 
 @pytest.fixture(autouse=True)

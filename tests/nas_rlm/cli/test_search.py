@@ -10,7 +10,7 @@ from nas_rlm.data import Row, read, write
 from nas_rlm.devices.profiler import Measurement
 from nas_rlm.search import candidate_pool
 from nas_rlm.search.run_directory import read_result
-from tests.nas_rlm.cli.commands import SEARCH, SPACE, refused, rows
+from tests.nas_rlm.cli.commands import SEARCH, SPACE, UNSAMPLED_SEARCH, refused, rows
 
 
 def archs_of(folder):
@@ -77,7 +77,7 @@ def test_the_directory_of_another_search_is_refused(tmp_path, model, capsys):
 
 def test_infeasible_constraints_are_reported(tmp_path, model, capsys):
     bound = ("--constraint", "latency/pixel3<=-1")
-    command = [*SEARCH, *model, *bound, "--objectives", "accuracy", "--out", tmp_path / "run"]
+    command = [*UNSAMPLED_SEARCH, *model, *bound, "--objectives", "accuracy", "--out", tmp_path / "run"]
     assert "none of 260 architectures of nasbench201 meets latency/pixel3 ≤ -1" in refused(capsys, *command)
     assert not (tmp_path / "run").exists()
     assert "none meets latency/pixel3<=-1" in refused(capsys, *command, "--sample", "0")
@@ -88,7 +88,7 @@ def test_infeasible_constraints_are_reported(tmp_path, model, capsys):
 def test_user_functions_and_exact_objectives_are_optimised(tmp_path, model, capsys):
     path = tmp_path / "mine.py"
     path.write_text("def skips(cell):\n    return str(cell).count('skip_connect')\n")
-    command = [*SEARCH, *model, "--objectives", "skips,flops", "--function", f"skips={path}:skips"]
+    command = [*UNSAMPLED_SEARCH, *model, "--objectives", "skips,flops", "--function", f"skips={path}:skips"]
     command += ["--maximise", "skips", "--constraint", "params<=900000", "--out", str(tmp_path / "run")]
     assert main([*command, "--sample", "30"]) == 0
     lines = capsys.readouterr().out.splitlines()

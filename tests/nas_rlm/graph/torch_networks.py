@@ -63,13 +63,13 @@ class Reduction201(nn.Module):
 class Network201(nn.Module):
     """NAS-Bench-201's network of a cell, its six operators in the order of the notation."""
 
-    def __init__(self, ops: Sequence[str]) -> None:
+    def __init__(self, ops: Sequence[str], cells_per_stage: int = 5) -> None:
         super().__init__()
         layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)]
         for c in (16, 32, 64):
             if c > 16:
                 layers.append(Reduction201(c // 2, c))
-            layers += [Cell201(ops, c) for _ in range(5)]
+            layers += [Cell201(ops, c) for _ in range(cells_per_stage)]
         self.body = nn.Sequential(*layers, nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
         self.classifier = nn.Linear(64, 10)
 

@@ -31,7 +31,7 @@ def logged(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_two_processes_train_the_same_model_as_one(recipe, tmp_path):
+def test_two_processes_train_the_same_model_as_one(recipe, tmp_path, quick_processes):
     alone = trainer.run(recipe, tmp_path / "alone")
     in_two("train", recipe, "--out", tmp_path / "two")
     one, two = logged(tmp_path / "alone"), logged(tmp_path / "two")
