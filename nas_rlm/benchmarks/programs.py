@@ -33,8 +33,10 @@ from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
 TRAINED_METHODS = ("network", "rlm")  # of one training: the network, and the network with its surrogates
-ALONE, MIXED = "surrogate-alone", "surrogate-mixed"
-SURROGATES = ("surrogate", ALONE, MIXED)  # fitted to all languages; to each alone; as in shipped models
+ALONE, MIXED, TRANSFER = "surrogate-alone", "surrogate-mixed", "surrogate-transfer"
+# Fitted to all languages; to each alone; as in shipped models; and with other tables, as in fine-tuning.
+SURROGATES = ("surrogate", ALONE, MIXED, TRANSFER)
+SHIPPED_MODEL = "programs"
 OTHER_LANGUAGES, INPUT_SIZE = "other-languages", "size"
 METHODS = (
     *("length", "loops", INPUT_SIZE, "neighbours", OTHER_LANGUAGES, "ngrams"),
@@ -102,6 +104,7 @@ def programs_benchmark(
     methods: Sequence[str] = METHODS,
     finished: Collection[Key] = (),
     max_rows: int = 0,
+    max_labels: int = 0,
     progress: bool = False,
 ) -> Iterator[tuple[Key, ProgramResult]]:
     """Train each method on the training rows of a table and evaluate it on the test rows.
@@ -115,6 +118,7 @@ def programs_benchmark(
         methods: some of `METHODS`.
         finished: keys to skip.
         max_rows: at most so many rows of each space, see `nas_rlm.data.splits.sample_by_space`; 0 for all.
+        max_labels: train on so many rows, drawn at random from the training rows, without network; 0 for all.
         progress: show a progress bar.
 
     Yields:
@@ -130,6 +134,9 @@ def programs_benchmark(
     table = tables.read(path)
     table = sample_by_space(table, max_rows, table.objectives) if max_rows else table
     splits = {seed: _split_table(table, recipe, models_directory, split, seed) for seed in seeds}
+    if max_labels:
+        splits = {seed: replace(s, train=_drawn(s.train, max_labels, seed)) for seed, s in splits.items()}
+        methods = [method for method in methods if method not in TRAINED_METHODS]
     remaining = [
         (split, objective, method, seed)
         for seed in seeds
@@ -152,6 +159,12 @@ def programs_benchmark(
             if len(part) > 1:
                 name = f"{objective} of {space}"
                 yield (split, name, method, seed), evaluate_predictions(own, of_space, objective)
+
+
+def _drawn(table: Table, count: int, seed: int) -> Table:
+    """Return a table with at most so many of its rows, drawn at random."""
+    order = np.random.default_rng(seed).permutation(len(table.rows))[:count]
+    return replace(table, rows=[table.rows[i] for i in order])
 
 
 def _is_applicable(method: str, table: Table, split: str) -> bool:
@@ -331,14 +344,15 @@ def _predict_with_surrogates(
     """Quantiles [N, 3] of surrogates of programs.
 
     They are fitted to all languages or to each alone; for the split, or as in shipped models for programs for
-    known and for new problems.
+    known and for new problems. In the latter way also with the shipped surrogates of other tables.
     """
     (use,) = recipe.tables
-    by_group = recipe.by_group and method != MIXED
+    by_group = recipe.by_group and method not in (MIXED, TRANSFER)
+    existing = RLM.load(SHIPPED_MODEL).surrogates if method == TRANSFER else None
     names = use.surrogate_objectives([objective])
     indices = indices_by_space(train.rows)
     parts = [train.rows] if method != ALONE else [[train.rows[i] for i in v] for v in indices.values()]
-    surrogates = {k: v for p in parts for k, v in fit_surrogates(p, names, by_group=by_group).items()}
+    surrogates = {k: v for p in parts for k, v in fit_surrogates(p, names, existing, by_group).items()}
     return _quantiles_by_space(
         test, lambda space, texts: predictive_distributions(surrogates.get(space, ()), texts, [objective])[0]
     )

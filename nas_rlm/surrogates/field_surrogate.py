@@ -33,6 +33,7 @@ from nas_rlm.surrogates.predictive import (
     EPSILON,
     PredictiveDistribution,
     normal_quantiles,
+    student_width,
 )
 from nas_rlm.surrogates.target_transform import LINEAR, RANKS, SCALES, TargetTransform
 from nas_rlm.surrogates.text_fields import TextFields
@@ -126,7 +127,7 @@ class FittedTarget:
         means, stds = (share * a + (1 - share) * b for a, b in zip(left_out, other, strict=True))
         width = interval_width((scores - means).numpy(), stds.numpy())
         if not is_enough:
-            width = max(1.0, width) * _student_width(len(scores))
+            width = max(1.0, width) * student_width(len(scores))
         processes = hyperparameters, alpha, of_regressions, regression_alpha
         return cls(transform, features, scores, *processes, share, width)
 
@@ -195,14 +196,6 @@ def interval_width(errors: np.ndarray, stds: np.ndarray) -> float:
     sizes = np.abs(errors) / np.maximum(stds, EPSILON)
     width = np.quantile(sizes, INTERVAL_SHARE) / normal_quantiles([(1 + INTERVAL_SHARE) / 2])[0]
     return float(np.clip(width, MIN_WIDTH, MAX_WIDTH))
-
-
-def _student_width(count: int) -> float:
-    """Return the width of 80 % intervals of Student's t distribution with `count` values, in normal ones."""
-    from scipy.special import stdtrit
-
-    level = (1 + INTERVAL_SHARE) / 2
-    return float(stdtrit(count - 1, level) / normal_quantiles([level])[0])
 
 
 def _choose_transform(features: Tensor, group_sizes: Sequence[int], values: np.ndarray) -> TargetTransform:

@@ -84,7 +84,7 @@ def fit_surrogates(
                 surrogates.setdefault(space, []).append(surrogate)
         if many := many_label_latencies(space, networks, objectives):
             surrogates.setdefault(space, []).append(fit_layer_surrogate(networks, many))
-    for space, of_programs in _program_surrogates(rows, objectives, by_group).items():
+    for space, of_programs in _program_surrogates(rows, objectives, by_group, existing or {}).items():
         if space in surrogates:
             raise ValueError(f"{space!r} has networks and programs: expected another space for the programs")
         surrogates[space] = [of_programs]
@@ -92,16 +92,20 @@ def fit_surrogates(
 
 
 def _program_surrogates(
-    rows: Sequence[Row], objectives: Sequence[str], by_group: bool
+    rows: Sequence[Row],
+    objectives: Sequence[str],
+    by_group: bool,
+    existing: Mapping[str, Sequence[Surrogate]],
 ) -> dict[str, ProgramSurrogate]:
     """Fit surrogates of programs; spaces such as `LeetCode/Java` and `LeetCode/Go` are learnt together."""
-    programs = [row for row in rows if row.is_program and row.space]
+    of_programs = [row for row in rows if row.is_program and row.space]
     surrogates: dict[str, ProgramSurrogate] = {}
-    for family in dict.fromkeys(row.space.partition("/")[0] for row in programs):
-        table = Table(family, [row for row in programs if row.space.partition("/")[0] == family])
+    for family in dict.fromkeys(row.space.partition("/")[0] for row in of_programs):
+        table = Table(family, [row for row in of_programs if row.space.partition("/")[0] == family])
         values = {name: table.column(name) for name in objectives_with_enough_labels(table.rows, objectives)}
         spaces, groups = ([getattr(row, key) for row in table.rows] for key in ("space", "group"))
-        surrogates |= fit_program_surrogates(texts_of_rows(table.rows), spaces, values, groups, by_group)
+        programs = texts_of_rows(table.rows)
+        surrogates |= fit_program_surrogates(programs, spaces, values, groups, by_group, existing)
     return surrogates
 
 

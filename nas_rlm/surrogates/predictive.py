@@ -273,6 +273,13 @@ def normal_quantiles(levels: Sequence[float] | np.ndarray) -> np.ndarray:
     return quantiles
 
 
+def student_width(count: int) -> float:
+    """Return the width of 80 % intervals of Student's t distribution with `count` values, in normal ones."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, 0.9) / normal_quantiles([0.9])[0])
+
+
 def normal_scores(values: np.ndarray) -> np.ndarray:
     """Return the normal quantiles of the values' ranks; ties share the mean of their ranks.
 

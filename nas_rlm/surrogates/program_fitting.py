@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +19,11 @@ from nas_rlm.surrogates.ngrams import (
     inverse_document_frequency,
     log_sizes,
 )
-from nas_rlm.surrogates.predictive import MIN_LABELS, normal_scores
+from nas_rlm.surrogates.predictive import MIN_LABELS, normal_scores, student_width
 from nas_rlm.surrogates.program_features import structure_matrix
+from nas_rlm.surrogates.program_prior import ProgramPrior
 from nas_rlm.surrogates.program_similarity import nearest
+from nas_rlm.surrogates.program_sources import ProgramPriors
 from nas_rlm.surrogates.program_surrogate import (
     CONSTRUCTS,
     FUNCTIONS,
@@ -57,7 +60,9 @@ RIDGE_PENALTIES = (0.1, 0.3, 1.0)
 MAX_COMMON_CONSTRUCTS = 256  # that trees read
 MIN_CONSTRUCT_PROBLEMS = 3  # whose programs have a construct
 MIN_STRUCTURE_STD = 0.05
+MIN_PROBLEMS = 3  # assumed where labelled programs are for fewer: intervals of fewer have hardly an end
 PRIOR_ROWS = 50  # weight of the errors of all languages in the error of one
+NO_SURROGATES: Mapping[str, Sequence[object]] = MappingProxyType({})
 COVERED_SHARE, COVERED_STDS = 0.8, 1.2815515655446004  # of a normal distribution
 
 
@@ -103,6 +108,7 @@ def fit_program_surrogates(
     values: Mapping[str, np.ndarray],
     groups: Sequence[str] = (),
     by_group: bool = False,
+    existing: Mapping[str, Sequence[object]] = NO_SURROGATES,
 ) -> dict[str, ProgramSurrogate]:
     """Fit surrogates of programs, at most `MAX_PROGRAMS` of which count for each objective.
 
@@ -112,6 +118,8 @@ def fit_program_surrogates(
         values: labels of each objective, float64 [M], NaN where a program is not measured.
         groups: names of the problems that the M programs solve; empty names where they are not known.
         by_group: fit for programs whose problems have no labels, and for these alone.
+        existing: surrogates by space; those of other tables predict programs that are unlike the labelled
+            ones as well, see `nas_rlm.surrogates.program_prior`.
 
     Returns:
         The surrogate of each space with at least `MIN_LABELS` labels of an objective.
@@ -141,15 +149,17 @@ def fit_program_surrogates(
     unfitted = SharedPrograms(idf, log_size_scaling, common, none, none, {})
     features = program_features(counted, sizes, structure, unfitted)
     labelled = _Rows(indices[used], group_ids[used], features)
-    models, factors, held_out, quantiles = {}, {}, {}, {}
+    models, factors, held_out, priors, quantiles = {}, {}, {}, {}, {}
     for name, rows in drawn.items():
         part = np.searchsorted(used, rows)
         measured, space_ids = values[name][rows], indices[rows]
         scores = np.empty(len(rows))
         for k in np.unique(space_ids):
             scores[space_ids == k] = normal_scores(measured[space_ids == k])
-        models[name], factors[name], held_out[name] = _fit_objective(
-            labelled, part, scores, by_group and has_groups, has_groups
+        sources = [programs[i] for i in rows]
+        found = ProgramPriors.find(existing, names, name, sources, space_ids, is_for_known=not has_groups)
+        models[name], factors[name], held_out[name], priors[name] = _fit_objective(
+            labelled, part, scores, found, by_group and has_groups, has_groups
         )
         levels = np.linspace(0, 1, min(MAX_QUANTILES, len(rows)))
         quantiles[name] = {
@@ -170,6 +180,7 @@ def fit_program_surrogates(
                 {name: factors[name][k] for name in known},
                 is_for_new_problems=by_group,
                 held_out={name: held_out[name][k] for name in known if k in held_out[name]},
+                priors={name: priors[name][k] for name in known if k in priors[name]},
             )
     return surrogates
 
@@ -208,14 +219,20 @@ def _scaling(structure: np.ndarray) -> np.ndarray:
 
 
 def _fit_objective(
-    labelled: _Rows, rows: np.ndarray, scores: np.ndarray, by_group: bool, has_groups: bool
-) -> tuple[ObjectiveModel, dict[int, float], dict[int, HeldOutPrograms]]:
-    """Return the model of an objective, and for each space the error factor and how well it is predicted.
+    labelled: _Rows,
+    rows: np.ndarray,
+    scores: np.ndarray,
+    priors: ProgramPriors,
+    by_group: bool,
+    has_groups: bool,
+) -> tuple[ObjectiveModel, dict[int, float], dict[int, HeldOutPrograms], dict[int, ProgramPrior]]:
+    """Return the model of an objective; and for each space error factor, correlations and prior.
 
     Args:
         labelled: all labelled programs.
         rows: those with the objective, int [M].
         scores: their normal scores, float64 [M].
+        priors: what surrogates of other tables say of them.
         by_group: learn from left-out problems alone.
         has_groups: whether problems are known.
     """
@@ -241,7 +258,12 @@ def _fit_objective(
     left_out = _leave_out(labelled, rows, scores, left_out_of, by_group, has_groups)
     trees = BoostedTrees.fit(left_out.inputs, left_out.scores - left_out.regression)
     residuals = _cross_validated_residuals(left_out, labelled.groups[left_out.rows])
+    new = np.interp(left_out.similarities, *_new_shares(left_out.similarities, left_out.is_new))
+    positions = np.arange(len(left_out.rows)) % min(len(rows), MAX_STACKED_PROGRAMS)
+    fitted, combined = priors.fit(positions, left_out.scores, left_out.scores - residuals, new)
+    residuals = left_out.scores - combined
     knots, stds, new_shares = _errors_by_similarity(left_out, residuals)
+    stds = stds * student_width(max(MIN_PROBLEMS, len(np.unique(labelled.groups[rows]))))
     all_scores = np.full(len(labelled.spaces), np.nan, np.float16)
     all_scores[rows] = scores
     relative = np.abs(residuals) / np.interp(left_out.similarities, knots, stds)
@@ -251,7 +273,8 @@ def _fit_objective(
         found = np.quantile(own, COVERED_SHARE) / COVERED_STDS if len(own) else 1.0
         factors[k] = float((len(own) * found + PRIOR_ROWS) / (len(own) + PRIOR_ROWS))
     model = ObjectiveModel(ridges, all_scores, trees, knots, stds, new_shares)
-    return model, factors, _held_out(left_out, residuals, labelled.spaces[left_out.rows])
+    held_out = _held_out(left_out, residuals, labelled.spaces[left_out.rows])
+    return model, factors, held_out, fitted
 
 
 def _matrix(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]) -> csr_matrix:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ from nas_rlm.surrogates.program_features import (
     identifier_words,
     structure_matrix,
 )
+from nas_rlm.surrogates.program_prior import ProgramPrior
 from nas_rlm.surrogates.program_similarity import DIMENSION, nearest, project
 from nas_rlm.surrogates.python_constructs import constructs
 
@@ -60,6 +62,7 @@ MAX_STANDARDISED = 3.0  # larger structure is cut
 STEPS = 127  # of a byte on either side of 0
 NUM_KNOTS = 8  # similarities at which errors are known
 MIN_STD = 1e-3
+NO_SCORES: Mapping[str, np.ndarray] = MappingProxyType({})
 TREE_WEIGHT_OF_NEW = 0.5  # factor of what the trees add for new problems, of which they have seen few
 NEW_PROGRAM = 0.5  # share of left-out problems among programs of a similarity above which one is new
 
@@ -73,6 +76,8 @@ class ProgramFeatures(NamedTuple):
         structure: standardised structure, float32 [N, len(STRUCTURE)].
         constructs: logarithms of the counts of common constructs, float32 [N, K].
         projections: see `nas_rlm.surrogates.program_similarity`, int8 [N, DIMENSION].
+        others: what surrogates of other tables say, see `nas_rlm.surrogates.program_prior`, by objective,
+            float64 [N].
     """
 
     blocks: dict[str, csr_matrix]
@@ -80,11 +85,19 @@ class ProgramFeatures(NamedTuple):
     structure: np.ndarray
     constructs: np.ndarray
     projections: np.ndarray
+    others: Mapping[str, np.ndarray] = NO_SCORES
 
     def select(self, rows: np.ndarray) -> ProgramFeatures:
         """Return the features of some of the programs."""
         blocks = {name: block[rows] for name, block in self.blocks.items()}
-        return ProgramFeatures(blocks, *(values[rows] for values in self[1:]))
+        return ProgramFeatures(
+            blocks,
+            self.sizes[rows],
+            self.structure[rows],
+            self.constructs[rows],
+            self.projections[rows],
+            {name: scores[rows] for name, scores in self.others.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -191,6 +204,7 @@ class ProgramSurrogate:
         temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
         network_temperatures: as in `nas_rlm.surrogates.graph_surrogate.GraphSurrogate`.
         held_out: how well labelled programs are predicted, by objective; empty in older checkpoints.
+        priors: by objective, surrogates of other tables that predict programs unlike the labelled ones too.
     """
 
     objectives: tuple[str, ...]
@@ -202,6 +216,7 @@ class ProgramSurrogate:
     temperatures: Mapping[str, float] = field(default_factory=dict)
     network_temperatures: Mapping[str, float] = field(default_factory=dict)
     held_out: Mapping[str, HeldOutPrograms] = field(default_factory=dict)
+    priors: Mapping[str, ProgramPrior] = field(default_factory=dict)
 
     @cached_property
     def transforms(self) -> dict[str, NormalScoreTransform]:
@@ -215,7 +230,9 @@ class ProgramSurrogate:
         """Return the features of N programs."""
         counted = counted_features(programs)
         structure = standardised(structure_matrix(programs), self.structure_scaling)
-        return program_features(counted, log_sizes(programs), structure, self.shared)
+        features = program_features(counted, log_sizes(programs), structure, self.shared)
+        others = {name: self.priors[name].scores(programs) for name in self.objectives if name in self.priors}
+        return features._replace(others=others)
 
     def predict(self, features: ProgramFeatures, objective: str) -> PredictiveDistribution:
         """Return the predictive distribution of an objective for N programs.
@@ -231,10 +248,13 @@ class ProgramSurrogate:
         inputs = tree_features(features, ridge, similarities, means)
         std = self.error_factors[objective] * np.interp(similarities, model.knots, model.stds)
         new = np.interp(similarities, model.knots, model.new_shares)
+        mean = regression(ridge, new) + correction(model.trees, inputs, new)
+        if objective in self.priors:
+            mean = self.priors[objective].combined(mean, features.others[objective], new)
         weight = None if self.is_for_new_problems else (new < NEW_PROGRAM).astype(float)
         return PredictiveDistribution(
             self.transforms[objective],
-            regression(ridge, new) + correction(model.trees, inputs, new),
+            mean,
             np.maximum(std, MIN_STD),
             self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE),
             network_weight=weight,
@@ -267,10 +287,14 @@ class ProgramSurrogate:
                 f"labelled{k}": is_labelled.astype(np.uint8),
             }
             tensors |= {f"trees{k}.{key}": tensor for key, tensor in model.trees.tensors().items()}
+            if name in self.priors:
+                of_prior = self.priors[name].tensors().items()
+                tensors |= {f"prior{k}.{key}": tensor for key, tensor in of_prior}
         return tensors | {key: torch.from_numpy(values) for key, values in arrays.items()}
 
     def description(self) -> dict[str, Any]:
         """Return the part of the surrogate that is saved as JSON: kind, names and scalars."""
+        priors = {n: prior.description() for n, prior in self.priors.items() if n in self.objectives}
         return {
             "kind": "programs",
             "objectives": self.objectives,
@@ -284,6 +308,7 @@ class ProgramSurrogate:
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
             "held_out": {name: asdict(found) for name, found in self.held_out.items()},
+            **({"priors": priors} if priors else {}),
         }
 
     @classmethod
@@ -339,6 +364,11 @@ class ProgramSurrogate:
                 ),
                 *(knots, stds, new_shares),
             )
+        priors = {
+            name: ProgramPrior.from_saved(tensors_with_prefix(tensors, f"prior{k}."), found, cls.from_saved)
+            for k, name in enumerate(names)
+            if (found := description.get("priors", {}).get(name))
+        }
         numbers = numbers_from_saved(description, "error_factors", "an error factor", names)
         scaling = size_scaling_from_saved(description)
         idf = {block: tensors[f"idf.{block}"].numpy() for block in BLOCKS}
@@ -354,6 +384,7 @@ class ProgramSurrogate:
             held_out={
                 str(name): HeldOutPrograms(**found) for name, found in description.get("held_out", {}).items()
             },
+            priors=priors,
             **numbers,
         )
 

@@ -30,6 +30,7 @@ def bench_programs(
     picture: Path | None = None,
     objective: str = "",
     rows: Integer = 0,
+    labels: Integer = 0,
 ) -> None:
     """Compare models of programs with baselines.
 
@@ -44,14 +45,16 @@ def bench_programs(
         methods: methods to compare: length, loops, size (of the input in the first line), neighbours,
             other-languages (the median of solutions of the same problem), ngrams (a ridge regression for each
             language), surrogate (of all languages), surrogate-alone (of each), surrogate-mixed (for known and
-            for new problems, as in shipped models), network, and rlm (network and surrogate combined); by
-            default all.
+            for new problems, as in shipped models), surrogate-transfer (the same with the shipped surrogates of
+            other tables, as in finetune), network, and rlm (network and surrogate combined); by default all.
         recipe: recipe of the training: a YAML file, or the name of a shipped recipe.
         models: directory of the trained models; interrupted trainings continue.
         out: file of JSON lines to which results are added; results that it has are not computed again.
         picture: draw how well models rank programs within problems: .png, .svg, .pdf or .jpg.
         objective: objective of the picture; by default the table's first.
         rows: use at most so many rows of each language, drawn at random; 0 for all.
+        labels: train on so many rows, drawn at random from the training rows, without network and rlm; 0 for
+            all.
     """
     from nas_rlm.benchmarks.programs import (
         KEY_NAMES,
@@ -70,6 +73,9 @@ def bench_programs(
         raise ValueError(f"--split is {split!r}; {suggest(split, SPLITS)}")
     check_minimum("--seeds", seeds, 1)
     check_minimum("--rows", rows, 0)
+    check_minimum("--labels", labels, 0)
+    if labels and picture:
+        raise ValueError("--picture is drawn with a model that was trained on all rows: expected no --labels")
     if split == SOURCE and (seeds > 1 or picture):
         raise ValueError("--split source has one split and no training: expected --seeds 1, and no --picture")
     for name in methods:
@@ -82,10 +88,11 @@ def bench_programs(
     if objective and objective not in (measured := tables.read(path).objectives):
         raise ValueError(f"{table} has no {objective!r}; {suggest(objective, measured)}")
     used = f"{table}, at most {rows} rows of a space" if rows else table
+    used += f", {labels} labels" if labels else ""
     results = Results(out, ProgramResult, {"table": used, "recipe": recipe}, KEY_NAMES)
     selected = methods or METHODS
     new_results = programs_benchmark(
-        path, parsed_recipe, models, split, range(seeds), selected, results.records, rows, progress=True
+        path, parsed_recipe, models, split, range(seeds), selected, results.records, rows, labels, True
     )
     for key, result in new_results:
         results.add(key, result)
