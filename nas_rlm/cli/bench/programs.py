@@ -45,7 +45,7 @@ def bench_programs(
         methods: methods to compare: length, loops, size (of the input in the first line), neighbours,
             other-languages (the median of solutions of the same problem), ngrams (a ridge regression for each
             language), surrogate (of all languages), surrogate-alone (of each), surrogate-mixed (for known and
-            for new problems, as in shipped models), surrogate-transfer (the same with the shipped surrogates of
+            for new problems, as in shipped models), surrogate-transfer (the same with shipped surrogates of
             other tables, as in finetune), network, and rlm (network and surrogate combined); by default all.
         recipe: recipe of the training: a YAML file, or the name of a shipped recipe.
         models: directory of the trained models; interrupted trainings continue.
