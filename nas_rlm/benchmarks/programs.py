@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.ngrams import NgramSurrogate, log_sizes
 from nas_rlm.surrogates.predictive import MIN_LABELS, PredictiveDistribution, normal_scores
-from nas_rlm.surrogates.registry import predictive_distributions
+from nas_rlm.surrogates.registry import Surrogate, predictive_distributions
 from nas_rlm.training.recipe import Recipe
 from nas_rlm.training.run_directory import claim_run_directory
 from nas_rlm.training.trainer import train_from_recipe
@@ -348,7 +349,7 @@ def _predict_with_surrogates(
     """
     (use,) = recipe.tables
     by_group = recipe.by_group and method not in (MIXED, TRANSFER)
-    existing = RLM.load(SHIPPED_MODEL).surrogates if method == TRANSFER else None
+    existing = _shipped_surrogates() if method == TRANSFER else None
     names = use.surrogate_objectives([objective])
     indices = indices_by_space(train.rows)
     parts = [train.rows] if method != ALONE else [[train.rows[i] for i in v] for v in indices.values()]
@@ -356,6 +357,11 @@ def _predict_with_surrogates(
     return _quantiles_by_space(
         test, lambda space, texts: predictive_distributions(surrogates.get(space, ()), texts, [objective])[0]
     )
+
+
+@cache
+def _shipped_surrogates() -> Mapping[str, Sequence[Surrogate]]:
+    return RLM.load(SHIPPED_MODEL).surrogates
 
 
 def _are_enough(indices: Mapping[str, Sequence[int]], space: str) -> bool:

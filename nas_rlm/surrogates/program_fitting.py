@@ -92,6 +92,7 @@ class _LeftOut:
         scores: normal scores, float64 [N].
         similarities: similarity to the nearest program that is not left out, float [N].
         is_new: whether the problem is left out, bool [N].
+        new: probability of this for a program of such a similarity, float64 [N].
     """
 
     rows: np.ndarray
@@ -100,6 +101,7 @@ class _LeftOut:
     scores: np.ndarray
     similarities: np.ndarray
     is_new: np.ndarray
+    new: np.ndarray
 
 
 def fit_program_surrogates(
@@ -258,9 +260,8 @@ def _fit_objective(
     left_out = _leave_out(labelled, rows, scores, left_out_of, by_group, has_groups)
     trees = BoostedTrees.fit(left_out.inputs, left_out.scores - left_out.regression)
     residuals = _cross_validated_residuals(left_out, labelled.groups[left_out.rows])
-    new = np.interp(left_out.similarities, *_new_shares(left_out.similarities, left_out.is_new))
     positions = np.arange(len(left_out.rows)) % min(len(rows), MAX_STACKED_PROGRAMS)
-    fitted, combined = priors.fit(positions, left_out.scores, left_out.scores - residuals, new)
+    fitted, combined = priors.fit(positions, left_out.scores, left_out.scores - residuals, left_out.new)
     residuals = left_out.scores - combined
     knots, stds, new_shares = _errors_by_similarity(left_out, residuals)
     stds = stds * student_width(max(MIN_PROBLEMS, len(np.unique(labelled.groups[rows]))))
@@ -348,7 +349,7 @@ def _leave_out(
     ]
     similarities = np.concatenate([similarity for similarity, _ in compared])
     is_new = np.repeat([is_new for *_, is_new in cases], len(part))
-    knots, shares = _new_shares(similarities, is_new)
+    new = np.interp(similarities, *_new_shares(similarities, is_new))
     ridge = np.concatenate([predicted for predicted, *_ in cases])
     return _LeftOut(
         np.tile(part, len(cases)),
@@ -358,10 +359,11 @@ def _leave_out(
                 for (predicted, *_), found in zip(cases, compared, strict=True)
             ]
         ),
-        regression(ridge, np.interp(similarities, knots, shares)),
+        regression(ridge, new),
         np.tile(known, len(cases)),
         similarities,
         is_new,
+        new,
     )
 
 
@@ -369,13 +371,12 @@ def _cross_validated_residuals(left_out: _LeftOut, groups: np.ndarray) -> np.nda
     """Return the error with trees that are fitted to the programs of other problems, float64 [N]."""
     fold = np.random.default_rng(0).integers(0, 2, groups.max() + 1)[groups]
     residuals = left_out.scores - left_out.regression
-    new = np.interp(left_out.similarities, *_new_shares(left_out.similarities, left_out.is_new))
     corrections = np.empty(len(groups))
     for k in (0, 1):
         inside, others = fold == k, fold != k
         others = others if others.any() else inside
         trees = BoostedTrees.fit(left_out.inputs[others], residuals[others])
-        corrections[inside] = correction(trees, left_out.inputs[inside], new[inside])
+        corrections[inside] = correction(trees, left_out.inputs[inside], left_out.new[inside])
     return residuals - corrections
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nas_rlm.model.checkpoint import tensors_with_prefix
 from nas_rlm.surrogates.predictive import PredictiveDistribution
+from nas_rlm.surrogates.transfer import tensors_of_sources
 
 EXPECTED_WEIGHTS = 0.5, 0.4  # of a table's own surrogate and of the others, before labels are seen
 EXPECTED_ROWS = 200  # labels that count as much as these weights
@@ -61,14 +62,18 @@ class ProgramPrior:
     @classmethod
     def of_sources(
         cls, sources: Sequence[ProgramSource], programs: Sequence[str], is_for_known: bool
-    ) -> Self | None:
-        """Return the prior of sources; None if none of them tells labelled programs apart."""
+    ) -> tuple[Self, np.ndarray] | None:
+        """Return the prior of sources, and its `scores` of M labelled programs, float64 [M].
+
+        None if no source predicts different scores for them.
+        """
         predicted = [_scores(source, programs) for source in sources]
         useful = [k for k, values in enumerate(predicted) if values.std() > MIN_STD]
         if not useful:
             return None
         scaling = np.array([(predicted[k].mean(), predicted[k].std()) for k in useful]).T
-        return cls(tuple(sources[k] for k in useful), scaling, is_for_known)
+        prior = cls(tuple(sources[k] for k in useful), scaling, is_for_known)
+        return prior, prior._averaged([predicted[k] for k in useful])
 
     def with_fitted_weights(
         self, true: np.ndarray, own: np.ndarray, others: np.ndarray, new: np.ndarray
@@ -101,18 +106,16 @@ class ProgramPrior:
 
     def scores(self, programs: Sequence[str]) -> np.ndarray:
         """Return the mean of the standardised scores that the sources predict for N programs, float64 [N]."""
-        predicted = np.stack([_scores(source, programs) for source in self.sources], 1)
+        return self._averaged([_scores(source, programs) for source in self.sources])
+
+    def _averaged(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
         mean, std = self.scaling
-        scores: np.ndarray = ((predicted - mean) / std).mean(1)
+        scores: np.ndarray = ((np.stack(predicted, 1) - mean) / std).mean(1)
         return scores
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
-        return {
-            f"source{i}.{name}": tensor
-            for i, source in enumerate(self.sources)
-            for name, tensor in source.tensors().items()
-        }
+        return tensors_of_sources(self.sources)
 
     def description(self) -> dict[str, Any]:
         """Return the part of the prior that is saved as JSON."""
@@ -135,6 +138,8 @@ class ProgramPrior:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
+        if any("priors" in of_source for of_source in description["sources"]):
+            raise ValueError("a source of a surrogate of programs has sources itself")
         sources = tuple(
             source_from_saved(tensors_with_prefix(tensors, f"source{i}."), of_source)
             for i, of_source in enumerate(description["sources"])

@@ -52,9 +52,8 @@ class ProgramPriors:
             rows = np.flatnonzero(spaces == k)
             own = [programs[i] for i in rows.tolist()]
             sources = program_sources(existing, names[k], objective, own)
-            prior = ProgramPrior.of_sources(sources, own, is_for_known) if sources else None
-            if prior is not None:
-                by_space[k], scores[rows] = prior, prior.scores(own)
+            if found := ProgramPrior.of_sources(sources, own, is_for_known):
+                by_space[k], scores[rows] = found
         return cls(by_space, spaces, scores)
 
     def fit(

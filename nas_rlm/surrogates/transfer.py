@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 import search_spaces
 from nas_rlm.data.objective_kinds import is_accuracy
 from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
-from nas_rlm.surrogates.features import MIN_RELATIVE_STD, FeatureSource, GraphFeatures
+from nas_rlm.surrogates.features import MIN_RELATIVE_STD, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import compute_alpha, fit_hyperparameters, posterior_mean
 
 MAX_LABELS = 1000  # of the source that its posterior uses
@@ -170,7 +170,14 @@ class SourceSurrogate:
         return cls(graph_features, tensors["features"].double(), *others)
 
 
-def tensors_of_sources(sources: Iterable[FeatureSource]) -> dict[str, Tensor]:
+class WithTensors(Protocol):
+    """Something that is saved as tensors."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by name."""
+
+
+def tensors_of_sources(sources: Iterable[WithTensors]) -> dict[str, Tensor]:
     """Return the tensors of source surrogates to save, by name; `sources_from_saved` reads them."""
     return {
         f"source{i}.{name}": tensor

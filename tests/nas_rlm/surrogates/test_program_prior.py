@@ -59,3 +59,6 @@ def test_it_is_saved(fitted):
             description | {"weights": [-1.0, 0.4]},
             type(fitted).from_saved,
         )
+    nested = description["sources"][0] | {"priors": {"memory": description}}
+    with pytest.raises(ValueError, match="has sources itself"):
+        ProgramPrior.from_saved({}, description | {"sources": [nested]}, type(fitted).from_saved)
