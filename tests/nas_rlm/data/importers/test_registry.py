@@ -103,7 +103,7 @@ def test_rows_and_numbers_of_a_parquet_file_that_are_not_valid_are_left_out(tmp_
         *("2 entries are", "2 entries of latency/pixel3 are"),
     ]
     write(tmp_path / "out.parquet", rows)
-    with pytest.raises(ValueError, match=r"latency/pixel3 of 'a' is '-1.0', expected a number"):
+    with pytest.raises(ValueError, match=r"latency/pixel3 of 'a' is -1.0, expected a number"):
         read(tmp_path / "t.parquet")
 
 
