@@ -34,9 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of garbage collections, each of which would scan all of it."""
-    gc.collect()
-    gc.freeze()
+    """Collect garbage from here on."""
     gc.enable()
 
 

@@ -58,15 +58,7 @@ def test_garbage_collector_is_paused_and_restored():
     assert gc.isenabled()
 
 
-@pytest.fixture
-def nothing_frozen():
-    """Within a test, no object is frozen when it starts."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
-
-
-def test_earlier_objects_are_collected_and_nothing_is_frozen(nothing_frozen):
+def test_earlier_objects_are_collected_and_nothing_is_frozen():
     class Loop:
         pass
 
@@ -80,9 +72,12 @@ def test_earlier_objects_are_collected_and_nothing_is_frozen(nothing_frozen):
     assert gone() is None
 
 
-def test_objects_frozen_by_the_user_stay_frozen(nothing_frozen):
+def test_objects_frozen_by_the_user_stay_frozen():
     gc.freeze()
-    before = gc.get_freeze_count()
-    with cache.gc_paused():
-        pass
-    assert gc.get_freeze_count() > before // 2
+    try:
+        before = gc.get_freeze_count()
+        with cache.gc_paused():
+            pass
+        assert gc.get_freeze_count() > before // 2
+    finally:
+        gc.unfreeze()
