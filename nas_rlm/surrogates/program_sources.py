@@ -8,9 +8,10 @@ from typing import Self
 
 import numpy as np
 
+from nas_rlm.surrogates.program_blocks import standardised
 from nas_rlm.surrogates.program_features import structure_matrix
 from nas_rlm.surrogates.program_prior import ProgramPrior
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate, standardised
+from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 
 
 @dataclass(frozen=True)

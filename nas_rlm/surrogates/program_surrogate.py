@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,128 +22,40 @@ from torch import Tensor
 from nas_rlm.data.objective_kinds import kind_of
 from nas_rlm.model.checkpoint import check_shapes, tensors_with_prefix
 from nas_rlm.surrogates.boosted_trees import BoostedTrees
-from nas_rlm.surrogates.ngrams import (
-    N_GRAM_SIZE_WEIGHT,
-    SIZE_WEIGHT,
-    log_sizes,
-    numbers_from_saved,
-    size_scaling_from_saved,
-    tf_idf,
-    token_ngrams,
-    word_counts,
-)
+from nas_rlm.surrogates.ngrams import log_sizes, numbers_from_saved, size_scaling_from_saved
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
     NormalScoreTransform,
     PredictiveDistribution,
 )
-from nas_rlm.surrogates.program_features import (
-    CACHED_PROGRAMS,
-    STRUCTURE,
-    function_names,
-    identifier_words,
-    structure_matrix,
+from nas_rlm.surrogates.program_blocks import (
+    BLOCKS,
+    CONSTRUCTS,
+    NGRAMS,
+    NUM_BUCKETS,
+    FeatureScales,
+    ProgramFeatures,
+    counted_features,
+    program_features,
+    standardised,
+)
+from nas_rlm.surrogates.program_features import STRUCTURE, structure_matrix
+from nas_rlm.surrogates.program_model import (
+    KERNEL,
+    NUM_KNOTS,
+    OTHER_TREE_FEATURES,
+    SIZED,
+    ObjectiveModel,
+    SharedPrograms,
+    correction,
+    regression,
+    tree_features,
 )
 from nas_rlm.surrogates.program_prior import ProgramPrior
-from nas_rlm.surrogates.program_similarity import DIMENSION, nearest, project
-from nas_rlm.surrogates.python_constructs import constructs
+from nas_rlm.surrogates.program_similarity import DIMENSION, nearest
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-NGRAMS, NAMES, FUNCTIONS, CONSTRUCTS = "ngrams", "names", "functions", "constructs"
-SIZED, KERNEL = "sized", "kernel"
-COMPARED_BLOCKS = (NGRAMS, NAMES, FUNCTIONS)  # that similarity is computed of
-BLOCKS = (*COMPARED_BLOCKS, CONSTRUCTS)  # of features that are counted
-NUM_BUCKETS = {NGRAMS: 1 << 16, NAMES: 1 << 15, FUNCTIONS: 1 << 15, CONSTRUCTS: 1 << 13}
-OTHER_TREE_FEATURES = 3  # beside structure and predictions: similarity, mean of similar programs, and size
-MAX_STANDARDISED = 3.0  # larger structure is cut
-STEPS = 127  # of a byte on either side of 0
-NUM_KNOTS = 8  # similarities at which errors are known
 MIN_STD = 1e-3
-NO_SCORES: Mapping[str, np.ndarray] = MappingProxyType({})
-TREE_WEIGHT_OF_NEW = 0.5  # factor of what the trees add for new problems, of which they have seen few
 NEW_PROGRAM = 0.5  # share of left-out problems among programs of a similarity above which one is new
-
-
-class ProgramFeatures(NamedTuple):
-    """Features of N programs.
-
-    Args:
-        blocks: counted features by block, sparse [N, NUM_BUCKETS[block]], rows of unit length.
-        sizes: standardised base-2 logarithms of input sizes, float32 [N].
-        structure: standardised structure, float32 [N, len(STRUCTURE)].
-        constructs: logarithms of the counts of common constructs, float32 [N, K].
-        projections: see `nas_rlm.surrogates.program_similarity`, int8 [N, DIMENSION].
-        others: what surrogates of other tables say, see `nas_rlm.surrogates.program_prior`, by objective,
-            float64 [N].
-    """
-
-    blocks: dict[str, csr_matrix]
-    sizes: np.ndarray
-    structure: np.ndarray
-    constructs: np.ndarray
-    projections: np.ndarray
-    others: Mapping[str, np.ndarray] = NO_SCORES
-
-    def select(self, rows: np.ndarray) -> ProgramFeatures:
-        """Return the features of some of the programs."""
-        blocks = {name: block[rows] for name, block in self.blocks.items()}
-        return ProgramFeatures(
-            blocks,
-            self.sizes[rows],
-            self.structure[rows],
-            self.constructs[rows],
-            self.projections[rows],
-            {name: scores[rows] for name, scores in self.others.items()},
-        )
-
-
-@dataclass(frozen=True)
-class ObjectiveModel:
-    """What predicts normal scores of one objective, for all languages.
-
-    Args:
-        ridges: weights of each ridge regression by block, float16 [NUM_BUCKETS[block]]; `SIZED` has those of
-            the n-grams times the size, and last that of the size; `KERNEL` those of a Gaussian kernel of the
-            structure, one for each program with a score.
-        scores: normal scores of the labelled programs, float16 [M], NaN where there is none.
-        trees: what trees on `tree_features` add to the regressions.
-        knots: similarities, float64 [NUM_KNOTS], ascending.
-        stds: standard deviations of the normal scores at the knots, float64 [NUM_KNOTS].
-        new_shares: share of left-out problems among the rows at each knot, float64 [NUM_KNOTS].
-    """
-
-    ridges: Sequence[Mapping[str, np.ndarray]]
-    scores: np.ndarray
-    trees: BoostedTrees
-    knots: np.ndarray
-    stds: np.ndarray
-    new_shares: np.ndarray
-
-    @cached_property
-    def labelled(self) -> np.ndarray:
-        """Indices of the programs with a score, int."""
-        return np.flatnonzero(np.isfinite(self.scores))
-
-    def ridge_predictions(self, features: ProgramFeatures, structure: np.ndarray) -> np.ndarray:
-        """Return the predictions of the ridge regressions, float64 [N, len(ridges)].
-
-        Args:
-            features: features of N programs.
-            structure: standardised structure of all programs, int8 [M, len(STRUCTURE)].
-        """
-        similar = structure_kernel(features.structure, unpacked(structure[self.labelled]))
-        total = np.zeros((len(features.sizes), len(self.ridges)))
-        for k, weights_by_block in enumerate(self.ridges):
-            for block, weights in weights_by_block.items():
-                w = weights.astype(np.float32)
-                if block == SIZED:
-                    products = features.blocks[NGRAMS] @ w[:-1]
-                    total[:, k] += features.sizes * (N_GRAM_SIZE_WEIGHT * products + SIZE_WEIGHT * w[-1])
-                else:
-                    total[:, k] += (similar if block == KERNEL else features.blocks[block]) @ w
-        return total
 
 
 @dataclass(frozen=True)
@@ -165,27 +76,6 @@ class HeldOutPrograms:
         cases = {"a program": self.known, "all programs for its problem": self.new}
         shown = [f"{value:.3f} without {case}" for case, value in cases.items() if value is not None]
         return f"Spearman on {self.programs} labelled programs {' and '.join(shown)}"
-
-
-@dataclass(frozen=True)
-class SharedPrograms:
-    """What the surrogates of all languages of a table share.
-
-    Args:
-        idf: inverse document frequencies by block, float16 [NUM_BUCKETS[block]].
-        log_size_scaling: mean and standard deviation of the base-2 logarithms of input sizes.
-        common_constructs: buckets of K constructs that many programs have, int32 [K].
-        projections: projections of M labelled programs, int8 [M, DIMENSION].
-        structure: their standardised structure, see `packed`, int8 [M, len(STRUCTURE)].
-        models: model of each objective.
-    """
-
-    idf: Mapping[str, np.ndarray]
-    log_size_scaling: tuple[float, float]
-    common_constructs: np.ndarray
-    projections: np.ndarray
-    structure: np.ndarray
-    models: Mapping[str, ObjectiveModel]
 
 
 @dataclass(frozen=True)
@@ -230,7 +120,7 @@ class ProgramSurrogate:
         """Return the features of N programs."""
         counted = counted_features(programs)
         structure = standardised(structure_matrix(programs), self.structure_scaling)
-        features = program_features(counted, log_sizes(programs), structure, self.shared)
+        features = program_features(counted, log_sizes(programs), structure, self.shared.scales)
         others = {name: self.priors[name].scores(programs) for name in self.objectives if name in self.priors}
         return features._replace(others=others)
 
@@ -267,10 +157,10 @@ class ProgramSurrogate:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save, by name."""
-        arrays = {f"idf.{block}": values for block, values in self.shared.idf.items()}
+        arrays = {f"idf.{block}": values for block, values in self.shared.scales.idf.items()}
         arrays |= {"projections": self.shared.projections, "structure": self.shared.structure}
         arrays |= {"structure_scaling": self.structure_scaling}
-        arrays |= {"common_constructs": self.shared.common_constructs}
+        arrays |= {"common_constructs": self.shared.scales.common_constructs}
         tensors: dict[str, Tensor] = {}
         for k, name in enumerate(self.objectives):
             model = self.shared.models[name]
@@ -298,7 +188,7 @@ class ProgramSurrogate:
         return {
             "kind": "programs",
             "objectives": self.objectives,
-            "log_size_scaling": self.shared.log_size_scaling,
+            "log_size_scaling": self.shared.scales.log_size_scaling,
             "ridges": {
                 name: [list(weights) for weights in self.shared.models[name].ridges]
                 for name in self.objectives
@@ -370,11 +260,9 @@ class ProgramSurrogate:
             if (found := description.get("priors", {}).get(name))
         }
         numbers = numbers_from_saved(description, "error_factors", "an error factor", names)
-        scaling = size_scaling_from_saved(description)
         idf = {block: tensors[f"idf.{block}"].numpy() for block in BLOCKS}
-        shared = SharedPrograms(
-            idf, scaling, common, tensors["projections"].numpy(), tensors["structure"].numpy(), models
-        )
+        scales = FeatureScales(idf, size_scaling_from_saved(description), common)
+        shared = SharedPrograms(scales, tensors["projections"].numpy(), tensors["structure"].numpy(), models)
         return cls(
             names,
             shared,
@@ -387,124 +275,3 @@ class ProgramSurrogate:
             priors=priors,
             **numbers,
         )
-
-
-def regression(ridge: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return the prediction of the ridge regressions, which the trees correct, float64 [N].
-
-    Args:
-        ridge: predictions of the regression for new problems, which comes first, and of the one for known
-            problems, which comes last and may be the same, float64 [N, R].
-        new: probability that a program is for a new problem, float64 [N].
-    """
-    combined: np.ndarray = new * ridge[:, 0] + (1 - new) * ridge[:, -1]
-    return combined
-
-
-def correction(trees: BoostedTrees, inputs: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return what trees add to the ridge regressions, less of it for new problems, float64 [N].
-
-    Args:
-        trees: the trees.
-        inputs: their features, float [N, F].
-        new: probability that a program is for a new problem, float64 [N].
-    """
-    weighted: np.ndarray = (1 + (TREE_WEIGHT_OF_NEW - 1) * new) * trees.predict(inputs)
-    return weighted
-
-
-def tree_features(
-    features: ProgramFeatures, ridge: np.ndarray, similarities: np.ndarray, means: np.ndarray
-) -> np.ndarray:
-    """Return the features of the trees, float [N, F].
-
-    Args:
-        features: features of N programs.
-        ridge: predictions of R ridge regressions, float64 [N, R].
-        similarities: similarity to the nearest labelled program, float32 [N].
-        means: mean label of similar programs, float32 [N].
-    """
-    others = [ridge, similarities, means, features.sizes]
-    return np.column_stack([features.structure, features.constructs, *others])
-
-
-def counted_features(programs: Sequence[str]) -> dict[str, csr_matrix]:
-    """Count the features of each block, sparse [N, NUM_BUCKETS[block]].
-
-    Args:
-        programs: sources of N programs.
-    """
-    from scipy.sparse import vstack
-
-    counted = [_counted_program(program) for program in programs]
-    empty = _counted_program("")
-    return {
-        block: vstack([counts[block] for counts in counted] or [empty[block][:0]], format="csr")
-        for block in BLOCKS
-    }
-
-
-@lru_cache(maxsize=CACHED_PROGRAMS)
-def _counted_program(program: str) -> dict[str, csr_matrix]:
-    """Count the features of a program, each sparse [1, NUM_BUCKETS[block]]."""
-    read = {
-        **{NGRAMS: token_ngrams, NAMES: identifier_words},
-        **{FUNCTIONS: function_names, CONSTRUCTS: constructs},
-    }
-    return {block: word_counts([read[block](program)], NUM_BUCKETS[block]) for block in BLOCKS}
-
-
-def program_features(
-    counted: Mapping[str, csr_matrix], sizes: np.ndarray, structure: np.ndarray, shared: SharedPrograms
-) -> ProgramFeatures:
-    """Return the features of N programs.
-
-    Args:
-        counted: see `counted_features`.
-        sizes: base-2 logarithms of input sizes, float32 [N].
-        structure: standardised structure, float32 [N, len(STRUCTURE)].
-        shared: has the document frequencies and the scaling of sizes.
-    """
-    from scipy.sparse import csr_matrix, hstack
-
-    blocks = {name: tf_idf(counts, shared.idf[name].astype(np.float32)) for name, counts in counted.items()}
-    mean, std = shared.log_size_scaling
-    projections = project(csr_matrix(hstack([blocks[name] for name in COMPARED_BLOCKS])))
-    common = np.log1p(counted[CONSTRUCTS][:, shared.common_constructs].toarray())
-    return ProgramFeatures(blocks, ((sizes - mean) / std).astype(np.float32), structure, common, projections)
-
-
-def standardised(structure: np.ndarray, scaling: np.ndarray) -> np.ndarray:
-    """Return structure in standard deviations of a language, cut at `MAX_STANDARDISED`.
-
-    Args:
-        structure: see `nas_rlm.surrogates.program_features.structure_matrix`, float32 [N, len(STRUCTURE)].
-        scaling: mean and standard deviation, float32 [2, len(STRUCTURE)].
-    """
-    mean, std = scaling
-    scaled: np.ndarray = ((structure - mean) / std).clip(-MAX_STANDARDISED, MAX_STANDARDISED)
-    return scaled
-
-
-def packed(structure: np.ndarray) -> np.ndarray:
-    """Return standardised structure in steps of a byte, int8 [N, len(STRUCTURE)]."""
-    steps: np.ndarray = np.rint(structure * (STEPS / MAX_STANDARDISED)).astype(np.int8)
-    return steps
-
-
-def unpacked(steps: np.ndarray) -> np.ndarray:
-    """Return standardised structure from `packed`, float32 [N, len(STRUCTURE)]."""
-    structure: np.ndarray = steps.astype(np.float32) * np.float32(MAX_STANDARDISED / STEPS)
-    return structure
-
-
-def structure_kernel(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return a Gaussian kernel of the structures of N and M programs, float32 [N, M].
-
-    Args:
-        left: standardised structure, float32 [N, len(STRUCTURE)].
-        right: standardised structure, float32 [M, len(STRUCTURE)].
-    """
-    squares = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2 * left @ right.T
-    kernel: np.ndarray = np.exp(-0.5 / left.shape[1] * squares.clip(0)).astype(np.float32)
-    return kernel
