@@ -117,12 +117,9 @@ def program_sources(
 
 
 def _with_objective(surrogate: ProgramSurrogate, objective: str) -> ProgramSurrogate | None:
-    """Return a surrogate with the one objective of the same kind, or None if it has none.
-
-    One that has sources itself is left out, so that a model that is fine-tuned many times does not grow.
-    """
+    """Return a surrogate with the one objective of the same kind and no sources, or None if it has none."""
     for name in (objective, objective.partition("/")[0]):
-        if name in surrogate.objectives and not surrogate.priors:
+        if name in surrogate.objectives:
             return replace(
                 surrogate,
                 objectives=(name,),
@@ -131,6 +128,7 @@ def _with_objective(surrogate: ProgramSurrogate, objective: str) -> ProgramSurro
                 temperatures={},
                 network_temperatures={},
                 held_out={},
+                priors={},
             )
     return None
 

@@ -47,6 +47,13 @@ def test_the_own_table_and_other_objectives_are_no_sources(judge):
     assert not fit_surrogates(times, ["time"], judge)["mine"][0].priors
 
 
+def test_a_source_is_used_without_its_own_sources(judge, fitted):
+    rows = [replace(row, space="third") for row in of_another_table(40, 3)]
+    (again,) = fit_surrogates(rows, ["memory"], {**judge, "mine": [fitted]})["third"]
+    assert len(again.priors["memory"].sources) == 2
+    assert not any(source.priors for source in again.priors["memory"].sources)
+
+
 def test_it_is_saved(fitted):
     saved = from_saved(fitted.tensors(), json.loads(json.dumps(fitted.description())))
     rows = of_another_table(50, 2)
