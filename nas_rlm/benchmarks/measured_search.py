@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import search_spaces
+from nas_rlm.data.objective_kinds import ACCURACY
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import Network
@@ -34,7 +35,6 @@ from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 
-ACCURACY = "accuracy"
 REFERENCE_ACCURACY = 80.0  # percent, of the reference point: networks below are of no use
 MAX_INITIAL_MEASUREMENTS = 20  # of the policy that measures the front once
 STAND_IN = "onnxruntime-cpu-1t"  # device whose name stands for that of the table in a study

@@ -20,6 +20,7 @@ from nas_rlm.benchmarks.gene_optimizers import (
     gene_optimizer,
     nearest_new,
 )
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import Select, propose
@@ -32,7 +33,6 @@ from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.benchmarks import baselines
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.candidate_pool import CandidatePool
@@ -23,7 +24,6 @@ from nas_rlm.search.pareto import is_maximised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.progress import progress_bar
 from search_spaces.wording import counted
 

@@ -15,6 +15,7 @@ import numpy as np
 import search_spaces
 from nas_rlm.benchmarks.gene_optimizers import nearest_new, optuna_genes
 from nas_rlm.benchmarks.proposals import without_network
+from nas_rlm.data.objective_kinds import ACCURACY
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
@@ -31,7 +32,6 @@ from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
-ACCURACY = "accuracy"
 # By space, epochs to the objective of the accuracy after as many.
 EPOCHS = {
     "nasbench101": {

@@ -61,7 +61,7 @@ def bench_devices(
         format_results,
         repeatability,
     )
-    from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
+    from nas_rlm.data.objective_kinds import LATENCY_PREFIX
     from nas_rlm.surrogates.registry import graph_surrogates
 
     is_across = split not in SPLITS

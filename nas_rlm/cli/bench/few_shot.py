@@ -57,8 +57,8 @@ def bench_few_shot(
         make_methods,
         run_few_shot,
     )
+    from nas_rlm.data.objective_kinds import ACCURACY
     from nas_rlm.surrogates.fitting import fit_graph_surrogates
-    from nas_rlm.surrogates.graph_surrogate import ACCURACY
 
     check_minimum("--seeds", seeds, 1)
     for name in SKLEARN_METHODS:
