@@ -105,7 +105,7 @@ def run_few_shot(
     objective: str = "accuracy",
     finished: Collection[tuple[str, int]] = (),
     progress: bool = False,
-) -> Iterator[tuple[str, int, FewShotResult]]:
+) -> Iterator[tuple[tuple[str, int], FewShotResult]]:
     """Evaluate methods on the same random splits.
 
     Args:
@@ -118,7 +118,7 @@ def run_few_shot(
         progress: show a progress bar.
 
     Yields:
-        Method, seed and result, as soon as each is available.
+        Method and seed, and the result, as soon as each is available.
 
     Raises:
         ValueError: the table has fewer rows than labels and two test rows, a method needs labels, or
@@ -148,8 +148,7 @@ def run_few_shot(
                 bar.update()
                 beyond = partial_spearman(predicted, true, params[task.test_indices])
                 measures = kendall(predicted, true), spearman(predicted, true), seconds, beyond
-                result = FewShotResult(*measures)
-                yield name, task.seed, result
+                yield (name, task.seed), FewShotResult(*measures)
 
 
 def make_tasks(

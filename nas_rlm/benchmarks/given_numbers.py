@@ -87,8 +87,8 @@ class GivenCase:
 
     def run(
         self, num_labels: int, seeds: Sequence[int], finished: Collection[tuple[str, str, int]] = ()
-    ) -> Iterator[tuple[str, str, int, GivenResult]]:
-        """Yield the given number, the method, the seed and the result.
+    ) -> Iterator[tuple[tuple[str, str, int], GivenResult]]:
+        """Yield the given number, the method and the seed, and the result.
 
         Args:
             num_labels: number of labels.
@@ -106,7 +106,7 @@ class GivenCase:
                     if name == WITHOUT:
                         without.append(result)
                         result = without[0]
-                    yield given, name, task.seed, result
+                    yield (given, name, task.seed), result
 
     @property
     def _methods(self) -> Mapping[str, Callable[[Task, str], np.ndarray | PredictiveDistribution]]:

@@ -94,8 +94,7 @@ def bench_few_shot(
     new_results = run_few_shot(
         table, labels, selected, range(seeds), objective, results.records, progress=True
     )
-    for name, seed, result in new_results:
-        results.add((name, seed), result)
+    results.add_all(new_results)
     num_rows = len(table.where_measured(objective))
     print(
         f"{counted(num_rows, 'row')} of {space_name}, {counted(labels, 'label')}, seeds 0 to {seeds - 1}:"
