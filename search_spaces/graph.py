@@ -11,7 +11,6 @@ Examples:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib import import_module
@@ -22,17 +21,29 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
-from search_spaces.functions import DOMAIN, OPSET, FunctionOutliner, node_proto
-from search_spaces.nodes import Argument, Call, Constant, Inferred, Leaf, Op, Table, TensorInfo, Value, Weight
+from search_spaces.functions import FunctionOutliner
+from search_spaces.nodes import (
+    Argument,
+    Call,
+    Constant,
+    Inferred,
+    Leaf,
+    Op,
+    Table,
+    TensorInfo,
+    Value,
+    Weight,
+    ops_before,
+    ops_in,
+)
+from search_spaces.onnx_model import Port, onnx_model, share_weights
 from search_spaces.wording import counted
 
 __all__ = ["Constant", "Graph", "Table", "Value", "Weight"]
 
-IR_VERSION = 10
 INPUT_TYPES = {"float": TensorProto.FLOAT, "int64": TensorProto.INT64}
-MAX_FILE_BYTES = 2**31 - 2**20  # of an ONNX file with its weights, less some space for the graph
 
 
 class Graph:
@@ -372,75 +383,30 @@ class Graph:
         assert isinstance(out, Value)
         if out is self.input:
             raise ValueError("the output that `write` returns is graph.input: expected the output of a layer")
-        ops = self._ops_of(out)
+        ops = ops_before(self.body, out)
         weights = {leaf for op in ops for leaf in op.leaves if isinstance(leaf, Weight)}
         self.macs = sum(self._op_macs[op.output.id] for op in ops)
         self.params = sum(prod(w.shape) for w in weights - self._frozen)
         return out
 
-    def _ops_of(self, out: Value) -> list[Op]:
-        """Return the operators on which a value depends."""
-        needed, found = {out.id}, []
-        for op in reversed(list(self.ops())):
-            if op.output.id in needed:
-                needed.update(a.id for a in op.arguments if isinstance(a, Value))
-                found.append(op)
-        return found
-
     def ops(self) -> Iterator[Op]:
         """Yield all operators in order, including those in blocks."""
-        stack = list(reversed(self.body))
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Op):
-                yield node
-            else:
-                stack.extend(reversed(node.body))
-
-    def _share_weights(self, out: Value) -> None:
-        """Make one input of all weights of a shape, except of weights that several operators read."""
-        reads = Counter(
-            leaf for op in self._ops_of(out)[::-1] for leaf in op.leaves if isinstance(leaf, Weight)
-        )
-        ties = {w: Weight(w.shape, tie=k) for k, w in enumerate((w for w, n in reads.items() if n > 1), 1)}
-        for op in self.ops():
-            op.arguments = tuple(
-                [ties.get(a) or Weight(a.shape) if isinstance(a, Weight) else a for a in op.arguments]
-            )
+        return ops_in(self.body)
 
     def build(self, out: Value) -> onnx.ModelProto:
-        """Return the ONNX model with the output `out`."""
+        """Return the ONNX model with the output `out`.
+
+        Raises:
+            ValueError: the weights are larger than an ONNX file can be.
+        """
         if self.checked and not self.weights:
-            self._share_weights(out)
-        outliner = FunctionOutliner(self.body, self.outlined)
-        body, functions = outliner.result()
-        leaves = list(dict.fromkeys(leaf for node in body for leaf in outliner.call_arguments(node)))
-        weights = [leaf for leaf in leaves if isinstance(leaf, Weight)]
-        if self.weights and 4 * (total := sum(prod(w.shape) for w in weights)) > MAX_FILE_BYTES:
-            raise ValueError(
-                f"the network has {total:,} weights: expected at most {MAX_FILE_BYTES // 4:,}, which fit into"
-                " an ONNX file of 2 GiB"
-            )
-        nodes = [leaf.node() for leaf in leaves if isinstance(leaf, Constant)]
-        nodes += [node for leaf in leaves if isinstance(leaf, Table) for node in leaf.nodes()]
-        names = {self.input: "x", out: "y"}
-        nodes += [node_proto(n, names, {}, functions) for n in body]
-        inputs = [helper.make_tensor_value_info("x", self.input_info.dtype, list(self.input_shape))]
-        initialisers = []
-        if self.weights:
-            rng = np.random.default_rng(self.seed)
-            initialisers = [numpy_helper.from_array(_initial_values(w, rng), w.name) for w in weights]
-        else:
-            inputs += [
-                helper.make_tensor_value_info(w.name, TensorProto.FLOAT, list(w.shape)) for w in weights
-            ]
+            share_weights(self.body, out)
         info = out.info or TensorInfo(TensorProto.FLOAT, (self.input_shape[0], *out.inner_shape))
-        outputs = [helper.make_tensor_value_info("y", info.dtype, list(info.shape))]
-        return helper.make_model(
-            helper.make_graph(nodes, "network", inputs, outputs, initialisers),
-            functions=[f.proto for f in functions.values()],
-            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
-            ir_version=IR_VERSION,
+        return onnx_model(
+            FunctionOutliner(self.body, self.outlined),
+            Port(self.input, self.input_info),
+            Port(out, info),
+            self.seed if self.weights else None,
         )
 
 
@@ -491,11 +457,3 @@ def _plain(value: Any) -> Any:
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
     """Return an integer as a pair of equal integers, and a pair unchanged."""
     return value if isinstance(value, tuple) else (value, value)
-
-
-def _initial_values(weight: Weight, rng: np.random.Generator) -> np.ndarray:
-    """Return the initial values of a weight: constant, or He's normal initialisation."""
-    if weight.fill is not None:
-        return np.full(weight.shape, weight.fill, dtype=np.float32)
-    fan_in = prod(weight.shape[1:])
-    return (rng.standard_normal(weight.shape) * np.sqrt(2.0 / fan_in)).astype(np.float32)

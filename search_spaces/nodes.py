@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -241,3 +241,24 @@ class Call:
 def _height(body: Sequence[Op | Call]) -> int:
     """Return the largest height of the calls in a body; 0 without calls."""
     return max((n.height for n in body if isinstance(n, Call)), default=0)
+
+
+def ops_in(body: Sequence[Op | Call]) -> Iterator[Op]:
+    """Yield all operators of a body in order, including those in blocks."""
+    stack = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Op):
+            yield node
+        else:
+            stack.extend(reversed(node.body))
+
+
+def ops_before(body: Sequence[Op | Call], out: Value) -> list[Op]:
+    """Return the operators of a body on which a value depends, the last one first."""
+    needed, found = {out.id}, []
+    for op in reversed(list(ops_in(body))):
+        if op.output.id in needed:
+            needed.update(a.id for a in op.arguments if isinstance(a, Value))
+            found.append(op)
+    return found

@@ -26,6 +26,7 @@ from nas_rlm.benchmarks.baselines.device_samples import (
 )
 from nas_rlm.benchmarks.baselines.layer_sums import fit_layer_sums
 from nas_rlm.data import synthetic
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.splits import is_held_out
 from nas_rlm.data.tables import Row, Table
@@ -35,7 +36,7 @@ from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.calibration import INTERVAL
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, graph_features_of_space, random_raw_features
 from nas_rlm.surrogates.fitting import fit_graph_surrogate
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_latency_surrogate
 from nas_rlm.surrogates.zero_label import AnyZeroLabelSurrogate, zero_label_surrogate
 from nas_rlm.utils.progress import progress_bar

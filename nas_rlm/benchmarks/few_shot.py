@@ -18,7 +18,7 @@ import search_spaces
 from nas_rlm.benchmarks import baselines
 from nas_rlm.benchmarks.baselines.regression_head import FEW_LABELS_RECIPE
 from nas_rlm.data.genome import genome_features_of_rows
-from nas_rlm.data.objective_kinds import is_accuracy
+from nas_rlm.data.objective_kinds import ACCURACY, is_accuracy
 from nas_rlm.data.row_texts import keys_of_rows, texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Row, Table
@@ -26,7 +26,7 @@ from nas_rlm.metrics import kendall, partial_spearman, spearman
 from nas_rlm.rlm import RLM
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, random_raw_features
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graph_surrogate import ACCURACY, MAX_FEW_LABELS
+from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.surrogates.source_selection import space_sources
 from nas_rlm.surrogates.zero_label import source_labels, zero_label_surrogate
@@ -105,7 +105,7 @@ def run_few_shot(
     objective: str = "accuracy",
     finished: Collection[tuple[str, int]] = (),
     progress: bool = False,
-) -> Iterator[tuple[str, int, FewShotResult]]:
+) -> Iterator[tuple[tuple[str, int], FewShotResult]]:
     """Evaluate methods on the same random splits.
 
     Args:
@@ -118,7 +118,7 @@ def run_few_shot(
         progress: show a progress bar.
 
     Yields:
-        Method, seed and result, as soon as each is available.
+        Method and seed, and the result, as soon as each is available.
 
     Raises:
         ValueError: the table has fewer rows than labels and two test rows, a method needs labels, or
@@ -148,8 +148,7 @@ def run_few_shot(
                 bar.update()
                 beyond = partial_spearman(predicted, true, params[task.test_indices])
                 measures = kendall(predicted, true), spearman(predicted, true), seconds, beyond
-                result = FewShotResult(*measures)
-                yield name, task.seed, result
+                yield (name, task.seed), FewShotResult(*measures)
 
 
 def make_tasks(

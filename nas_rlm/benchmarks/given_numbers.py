@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from nas_rlm.benchmarks.few_shot import Task, make_tasks
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.synthetic import graph_features_of_texts
 from nas_rlm.data.tables import Table
@@ -20,7 +21,6 @@ from nas_rlm.metrics import coverage, kendall, spearman
 from nas_rlm.surrogates.conditional import ConditionalSurrogate
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures, graph_features_of_space
 from nas_rlm.surrogates.fitting import fit_features
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_fitting import latency_features
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
@@ -87,8 +87,8 @@ class GivenCase:
 
     def run(
         self, num_labels: int, seeds: Sequence[int], finished: Collection[tuple[str, str, int]] = ()
-    ) -> Iterator[tuple[str, str, int, GivenResult]]:
-        """Yield the given number, the method, the seed and the result.
+    ) -> Iterator[tuple[tuple[str, str, int], GivenResult]]:
+        """Yield the given number, the method and the seed, and the result.
 
         Args:
             num_labels: number of labels.
@@ -106,7 +106,7 @@ class GivenCase:
                     if name == WITHOUT:
                         without.append(result)
                         result = without[0]
-                    yield given, name, task.seed, result
+                    yield (given, name, task.seed), result
 
     @property
     def _methods(self) -> Mapping[str, Callable[[Task, str], np.ndarray | PredictiveDistribution]]:

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import search_spaces
+from nas_rlm.data.objective_kinds import ACCURACY
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.devices.device import Device
 from nas_rlm.devices.measurements import Network
@@ -34,7 +35,6 @@ from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 
-ACCURACY = "accuracy"
 REFERENCE_ACCURACY = 80.0  # percent, of the reference point: networks below are of no use
 MAX_INITIAL_MEASUREMENTS = 20  # of the policy that measures the front once
 STAND_IN = "onnxruntime-cpu-1t"  # device whose name stands for that of the table in a study
@@ -178,31 +178,53 @@ def _unmeasured_front(result: SearchResult, max_count: int) -> list[str]:
     return [new[i] for i in np.unique(positions)]
 
 
+@dataclass(frozen=True)
+class MeasuredSearchPlan:
+    """The searches of a benchmark.
+
+    Args:
+        targets: latencies of the new devices.
+        budgets: numbers of measurements.
+        seeds: seeds of the searches.
+        population: architectures per generation.
+        generations: generations of each search.
+        policies: some of `POLICIES`.
+    """
+
+    targets: Sequence[str]
+    budgets: Sequence[int]
+    seeds: Sequence[int]
+    population: int = 50
+    generations: int = 20
+    policies: Sequence[str] = POLICIES
+
+    def remaining(self, finished: Collection[Key]) -> list[Key]:
+        """Return the keys of the searches that are not finished, in the order in which they run."""
+        return [
+            key
+            for target in self.targets
+            for budget in self.budgets
+            for seed in self.seeds
+            for policy in self.policies
+            if (key := (target, policy, budget, seed)) not in finished
+        ]
+
+
 def measured_search_benchmark(
     rlm: RLM,
     table: Table,
-    targets: Sequence[str],
-    budgets: Sequence[int],
-    seeds: Sequence[int],
-    population: int = 50,
-    generations: int = 20,
+    plan: MeasuredSearchPlan,
     finished: Collection[Key] = (),
     progress: bool = False,
-    policies: Sequence[str] = POLICIES,
 ) -> Iterator[tuple[Key, MeasuredSearchResult]]:
     """Search for accuracy and the latency of each new device with each policy.
 
     Args:
         rlm: the model; its surrogate of the new device is not used.
         table: architectures of one space; only rows with accuracy and all targets are used.
-        targets: latencies of the new devices.
-        budgets: numbers of measurements.
-        seeds: seeds of the searches.
-        population: architectures per generation.
-        generations: generations of each search.
+        plan: the searches.
         finished: keys to skip.
         progress: show a progress bar.
-        policies: some of `POLICIES`.
 
     Yields:
         Target, policy, budget and seed, and the result, as soon as each is available.
@@ -210,7 +232,7 @@ def measured_search_benchmark(
     Raises:
         ValueError: fewer than two rows of the table have accuracy and all latencies.
     """
-    required = (ACCURACY, *targets)
+    required = (ACCURACY, *plan.targets)
     rows = [row for row in table.rows if all(row.is_measured(name) for name in required)]
     if len(rows) < 2:
         raise ValueError(
@@ -221,21 +243,14 @@ def measured_search_benchmark(
     predictor = CachedPredictor(rlm, TableSpace(space, [row.arch_str for row in rows]))
     measured = Table(table.name, rows)
     surrogates = graph_surrogates(rlm.surrogates).get(space.name, ())
-    remaining = [
-        key
-        for target in targets
-        for budget in budgets
-        for seed in seeds
-        for policy in policies
-        if (key := (target, policy, budget, seed)) not in finished
-    ]
+    remaining = plan.remaining(finished)
     devices: dict[str, TableDevice] = {}
     for key in progress_bar(remaining, "measured search", unit="search", disable=not progress):
         target, policy, budget, seed = key
         if target not in devices:
             others = [s for surrogate in surrogates if (s := surrogate.without([target]))]
             devices[target] = TableDevice(predictor, measured, target, others)
-        yield key, devices[target].run(policy, budget, seed, population, generations)
+        yield key, devices[target].run(policy, budget, seed, plan.population, plan.generations)
 
 
 def mean_and_deviation(

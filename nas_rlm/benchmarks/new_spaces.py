@@ -81,8 +81,8 @@ class NewSpace:
 
     def run(
         self, num_labels: int, seeds: Sequence[int], finished: Collection[tuple[str, int]] = ()
-    ) -> Iterator[tuple[str, int, SpaceResult]]:
-        """Yield method, seed and result.
+    ) -> Iterator[tuple[tuple[str, int], SpaceResult]]:
+        """Yield method and seed, and the result.
 
         Args:
             num_labels: number of labels; 0 for none.
@@ -100,9 +100,9 @@ class NewSpace:
                     tau = kendall(predicted.mean[task.test_indices], true)
                     best = true >= np.quantile(true, BEST_LEVEL)
                     covered = coverage(low, high, true), coverage(low[best], high[best], true[best])
-                    yield name, task.seed, SpaceResult(tau, *covered)
+                    yield (name, task.seed), SpaceResult(tau, *covered)
                 else:
-                    yield name, task.seed, SpaceResult(kendall(predicted[task.test_indices], true))
+                    yield (name, task.seed), SpaceResult(kendall(predicted[task.test_indices], true))
 
     def _methods(self, num_labels: int) -> dict[str, Callable[[Task], np.ndarray | PredictiveDistribution]]:
         methods: dict[str, Callable[[Task], np.ndarray | PredictiveDistribution]] = {

@@ -20,6 +20,9 @@ from nas_rlm.benchmarks.gene_optimizers import (
     gene_optimizer,
     nearest_new,
 )
+from nas_rlm.benchmarks.results import over_seeds
+from nas_rlm.benchmarks.schedule import Schedule
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import EXACT_OBJECTIVES, Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import Select, propose
@@ -32,7 +35,6 @@ from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.pareto import is_maximised, minimised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 
@@ -196,9 +198,7 @@ class ProposalBenchmark:
 
 def proposal_benchmark(
     benchmark: ProposalBenchmark,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    counts: Sequence[int] = COUNTS,
+    schedule: Schedule,
     finished: Collection[Key] = (),
     progress: bool = False,
 ) -> Iterator[tuple[Key, ProposalEvaluation]]:
@@ -206,9 +206,7 @@ def proposal_benchmark(
 
     Args:
         benchmark: the table and its objectives.
-        methods: some of `METHODS`.
-        seeds: seeds of the methods.
-        counts: numbers of evaluations.
+        schedule: some of `METHODS`, with seeds and numbers of evaluations.
         finished: keys to skip.
         progress: show a progress bar.
 
@@ -219,15 +217,10 @@ def proposal_benchmark(
         ValueError: a method needs a package that is not installed.
     """
     objectives = " x ".join(benchmark.objectives)
-    remaining = [
-        (method, seed)
-        for seed in seeds
-        for method in methods
-        if any((objectives, method, seed, count) not in finished for count in counts)
-    ]
+    remaining = schedule.remaining(finished, [objectives])
     for method, seed in progress_bar(remaining, "proposals", unit="search", disable=not progress):
-        names = benchmark.run(method, seed, max(counts))
-        for count in counts:
+        names = benchmark.run(method, seed, max(schedule.counts))
+        for count in schedule.counts:
             yield (objectives, method, seed, count), benchmark.evaluate(names[:count])
 
 
@@ -240,8 +233,6 @@ def mean_and_worst(
         results: see `proposal_benchmark`.
         field: `regret`, of which the largest is the worst, or `relative_hypervolume`.
     """
-    groups: dict[tuple[str, str, int], list[float]] = {}
-    for (objectives, method, _, count), evaluation in results.items():
-        groups.setdefault((objectives, method, count), []).append(float(getattr(evaluation, field)))
     worst = max if field == "regret" else min
+    groups = over_seeds(results, field)
     return {key: (float(np.mean(values)), worst(values)) for key, values in groups.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Result = TypeVar("Result", bound="DataclassInstance")
+Key = TypeVar("Key", bound=tuple[Any, ...])
 DEFAULT_DECIMALS = 4
 
 
@@ -80,6 +81,11 @@ class Results(Generic[Result]):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             append_records(self.path, [record])
 
+    def add_all(self, results: Iterable[tuple[Sequence[Any], Result]]) -> None:
+        """Add each result, with its key before it, as soon as it is available."""
+        for key, result in results:
+            self.add(key, result)
+
     def _read(self, path: Path) -> list[dict[str, Any]]:
         """Return the records of all settings in a file, without an incomplete last line."""
         check_target(path)
@@ -114,3 +120,16 @@ class Results(Generic[Result]):
         if not self._settings.keys() <= record.keys():
             raise KeyError
         return record
+
+
+def over_seeds(results: Mapping[Key, object], field: str) -> dict[tuple[Any, ...], list[float]]:
+    """Return the numbers of all seeds, by the key without the seed.
+
+    Args:
+        results: results by keys whose last value but one is the seed.
+        field: name of a field of a result.
+    """
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for key, result in results.items():
+        groups.setdefault((*key[:-2], key[-1]), []).append(float(getattr(result, field)))
+    return groups

@@ -13,6 +13,8 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.benchmarks import baselines
+from nas_rlm.benchmarks.results import over_seeds
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.search.active_search import propose
 from nas_rlm.search.candidate_pool import CandidatePool
@@ -23,7 +25,6 @@ from nas_rlm.search.pareto import is_maximised
 from nas_rlm.search.reference_points import published_reference_values
 from nas_rlm.search.result import SearchResult
 from nas_rlm.search.settings import SearchSettings
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.progress import progress_bar
 from search_spaces.wording import counted
 
@@ -68,24 +69,11 @@ class SearchEvaluation:
     seconds: float
 
 
-def search_benchmark(
-    table: Table,
-    make_model: Callable[[Sequence[Row], Sequence[str], int], SamplingPredictor],
-    num_labels: int = 0,
-    is_chosen: bool = False,
-    objective_sets: Sequence[tuple[str, ...]] = OBJECTIVE_SETS,
-    population: int = 50,
-    generations: int = 20,
-    seeds: Sequence[int] = range(5),
-    is_sampled: bool = False,
-    finished: Collection[Key] = (),
-    progress: bool = False,
-) -> Iterator[tuple[Key, SearchEvaluation]]:
-    """Search with each of `METHODS` for each set of objectives.
+@dataclass(frozen=True)
+class SearchPlan:
+    """The searches of a benchmark, with each of `METHODS`.
 
     Args:
-        table: measurements of one space; only rows with all objectives are used.
-        make_model: returns a model trained on labelled rows, if any, from rows, objectives and seed.
         num_labels: number of labelled rows. Their values replace predictions in the search.
         is_chosen: for each set of objectives, choose the labelled rows in `SELECTION_ROUNDS` rounds with
             `nas_rlm.search.active_search.propose`, instead of at random.
@@ -95,6 +83,56 @@ def search_benchmark(
         seeds: seeds of labels, training and searches.
         is_sampled: only searches that draw architectures of the table at random, since variation hardly ever
             leads to one of them where the table is a small part of the space.
+    """
+
+    num_labels: int = 0
+    is_chosen: bool = False
+    objective_sets: Sequence[tuple[str, ...]] = OBJECTIVE_SETS
+    population: int = 50
+    generations: int = 20
+    seeds: Sequence[int] = range(5)
+    is_sampled: bool = False
+
+    @property
+    def all_objectives(self) -> tuple[str, ...]:
+        """The objectives of all sets."""
+        return tuple(dict.fromkeys(name for objectives in self.objective_sets for name in objectives))
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of a search."""
+        return self.population * self.generations
+
+    @property
+    def counts(self) -> list[int]:
+        """Numbers of evaluations after which a search is evaluated."""
+        return [*(count for count in EVALUATION_COUNTS if count < self.evaluations), self.evaluations]
+
+    def remaining(self, finished: Collection[Key]) -> list[tuple[int, tuple[str, ...], str]]:
+        """Return the seed, the objectives and the method of each search that lacks a result."""
+        return [
+            (seed, objectives, method)
+            for seed in self.seeds
+            for objectives in self.objective_sets
+            for method, (_, algorithm) in METHODS.items()
+            if algorithm == "random" or not self.is_sampled
+            if any((" x ".join(objectives), method, seed, count) not in finished for count in self.counts)
+        ]
+
+
+def search_benchmark(
+    table: Table,
+    make_model: Callable[[Sequence[Row], Sequence[str], int], SamplingPredictor],
+    plan: SearchPlan,
+    finished: Collection[Key] = (),
+    progress: bool = False,
+) -> Iterator[tuple[Key, SearchEvaluation]]:
+    """Search with each of `METHODS` for each set of objectives.
+
+    Args:
+        table: measurements of one space; only rows with all objectives are used.
+        make_model: returns a model trained on labelled rows, if any, from rows, objectives and seed.
+        plan: the searches.
         finished: keys to skip.
         progress: show a progress bar.
 
@@ -104,8 +142,7 @@ def search_benchmark(
     Raises:
         ValueError: there are fewer rows than labels, or an objective has no reference value.
     """
-    all_objectives = tuple(dict.fromkeys(name for objectives in objective_sets for name in objectives))
-    true_values = TablePredictor(table, all_objectives)
+    true_values, num_labels = TablePredictor(table, plan.all_objectives), plan.num_labels
     names = list(true_values.values)
     if num_labels and not 2 <= num_labels < len(names):
         raise ValueError(
@@ -114,29 +151,21 @@ def search_benchmark(
         )
     space = search_spaces.get(table.rows[0].space)
     table_space = TableSpace(space, names)
-    total = population * generations
-    counts = [count for count in EVALUATION_COUNTS if count < total] + [total]
-    remaining = [
-        (seed, objectives, method)
-        for seed in seeds
-        for objectives in objective_sets
-        for method, (_, algorithm) in METHODS.items()
-        if algorithm == "random" or not is_sampled
-        if any((" x ".join(objectives), method, seed, count) not in finished for count in counts)
-    ]
+    remaining = plan.remaining(finished)
     trained: dict[tuple[int, tuple[str, ...]], tuple[list[Row], SamplingPredictor]] = {}  # the latest one
     for seed, objectives, method in progress_bar(remaining, "search", unit="search", disable=not progress):
         queried, algorithm = METHODS[method]
-        size = TRUE_VALUE_POPULATION if queried == TRUE_VALUES else population
-        settings = SearchSettings(*(space.name, objectives, (), algorithm, size, total // size, seed))
+        size = TRUE_VALUE_POPULATION if queried == TRUE_VALUES else plan.population
+        generations = plan.evaluations // size
+        settings = SearchSettings(*(space.name, objectives, (), algorithm, size, generations, seed))
         rows: list[Row] = []
         predictor: Predictor = true_values
         if queried == COSTS:
             predictor = cost_predictor(table, objectives)
         if queried == MODEL:
-            key = seed, objectives if is_chosen else all_objectives
+            key = seed, objectives if plan.is_chosen else plan.all_objectives
             if key not in trained:
-                if is_chosen:
+                if plan.is_chosen:
                     untrained = make_model([], objectives, seed)
                     rows = _choose_rows(table_space, untrained, true_values, num_labels, settings)
                 else:
@@ -147,7 +176,7 @@ def search_benchmark(
         start = time.perf_counter()
         result = search(table_space, predictor, settings)
         seconds = time.perf_counter() - start
-        for count in counts:
+        for count in plan.counts:
             partial_result = _with_labelled_rows(result.truncated(count), rows)
             evaluation = evaluate_result(partial_result, true_values, seconds)
             yield (" x ".join(objectives), method, seed, count), evaluation
@@ -243,7 +272,5 @@ def mean_and_deviation(
         results: see `search_benchmark`.
         field: name of a field of `SearchEvaluation`.
     """
-    groups: dict[tuple[str, str, int], list[float]] = {}
-    for (objectives, method, _, count), evaluation in results.items():
-        groups.setdefault((objectives, method, count), []).append(float(getattr(evaluation, field)))
+    groups = over_seeds(results, field)
     return {key: (float(np.mean(values)), float(np.std(values))) for key, values in groups.items()}

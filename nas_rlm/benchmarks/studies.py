@@ -15,6 +15,9 @@ import numpy as np
 import search_spaces
 from nas_rlm.benchmarks.gene_optimizers import nearest_new, optuna_genes
 from nas_rlm.benchmarks.proposals import without_network
+from nas_rlm.benchmarks.results import over_seeds
+from nas_rlm.benchmarks.schedule import Schedule
+from nas_rlm.data.objective_kinds import ACCURACY
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
@@ -31,7 +34,6 @@ from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 from search_spaces import SearchSpace
 
-ACCURACY = "accuracy"
 # By space, epochs to the objective of the accuracy after as many.
 EPOCHS = {
     "nasbench101": {
@@ -275,9 +277,7 @@ def promoted(trainings: Trainings) -> str | None:
 
 def study_benchmark(
     benchmark: StudyBenchmark,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    costs: Sequence[int] = COSTS,
+    schedule: Schedule,
     finished: Collection[Key] = (),
     progress: bool = False,
 ) -> Iterator[tuple[Key, StudyEvaluation]]:
@@ -285,9 +285,7 @@ def study_benchmark(
 
     Args:
         benchmark: the table and its budgets.
-        methods: some of `METHODS`.
-        seeds: seeds of the methods.
-        costs: costs in full trainings.
+        schedule: some of `METHODS`, with seeds and costs in full trainings.
         finished: keys to skip.
         progress: show a progress bar.
 
@@ -297,23 +295,16 @@ def study_benchmark(
     Raises:
         ValueError: a method needs Optuna, which is not installed.
     """
-    if TPE in methods:
+    if TPE in schedule.methods:
         require("optuna", "a comparison with Optuna")
-    remaining = [
-        (method, seed)
-        for seed in seeds
-        for method in methods
-        if any((method, seed, cost) not in finished for cost in costs)
-    ]
+    remaining = schedule.remaining(finished)
     for method, seed in progress_bar(remaining, "studies", unit="search", disable=not progress):
-        trainings = benchmark.run(method, seed, max(costs))
-        for cost in costs:
+        trainings = benchmark.run(method, seed, max(schedule.counts))
+        for cost in schedule.counts:
             yield (method, seed, cost), benchmark.evaluate(trainings, cost)
 
 
 def mean_and_worst(results: Mapping[Key, StudyEvaluation]) -> dict[tuple[str, int], tuple[float, float]]:
     """Return the mean and the worst regret over seeds, by method and cost."""
-    groups: dict[tuple[str, int], list[float]] = {}
-    for (method, _, cost), evaluation in results.items():
-        groups.setdefault((method, cost), []).append(evaluation.regret)
-    return {key: (float(np.mean(values)), max(values)) for key, values in groups.items()}
+    regrets = over_seeds(results, "regret")
+    return {key: (float(np.mean(values)), max(values)) for key, values in regrets.items()}

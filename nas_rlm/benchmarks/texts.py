@@ -12,18 +12,23 @@ from nas_rlm.benchmarks.text_tasks import TASKS, Task
 from nas_rlm.data.text_data import text_data
 from nas_rlm.rlm import RLM
 from nas_rlm.training.text_network import LEVELS
-from nas_rlm.training.text_report import RLM_METHOD, HoldoutMetrics, baseline_quantiles
+from nas_rlm.training.text_report import (
+    MEDIAN,
+    NGRAMS,
+    RLM_METHOD,
+    HoldoutMetrics,
+    constant_quantiles,
+    ngram_quantiles,
+)
 from nas_rlm.training.text_sources import BOTH, NETWORK, SURROGATE, Source
 from nas_rlm.training.texts import TextSettings, fit_texts
 from nas_rlm.utils.extras import require
 from nas_rlm.utils.progress import progress_bar
 
 TREES, TF_IDF = "trees", "tf-idf"
-SOURCES: dict[str, Source | None] = {  # what predicts; None where validation chooses
-    **{RLM_METHOD: None, NETWORK: NETWORK, SURROGATE: SURROGATE, BOTH: BOTH}
-}
-BASELINES = ("ngrams", "median")
-METHODS = (*SOURCES, *BASELINES, TF_IDF, TREES)
+# What predicts; None where validation chooses.
+SOURCES: dict[str, Source | None] = {RLM_METHOD: None, NETWORK: NETWORK, SURROGATE: SURROGATE, BOTH: BOTH}
+METHODS = (*SOURCES, NGRAMS, MEDIAN, TF_IDF, TREES)
 NUM_TEST_ROWS = 300  # less where the task has fewer
 Key = tuple[str, int, str, int]
 KEY_NAMES = ("task", "learnt", "method", "seed")  # a result has `rows`, those that it predicts
@@ -33,7 +38,8 @@ KEY_NAMES = ("task", "learnt", "method", "seed")  # a result has `rows`, those t
 class TextResult(HoldoutMetrics):
     """How well a method predicts test rows, and the CPU time of its training in seconds.
 
-    The method `rlm` fits what it chooses from: the network too, if another method needs it.
+    The method `rlm` fits what it chooses from: the network too, if another method needs it. Otherwise its
+    result is that of `surrogate`.
     """
 
     seconds: float = 0.0
@@ -72,31 +78,30 @@ def texts_benchmark(
             continue
         drawn = TASKS[task](rows + NUM_TEST_ROWS, np.random.default_rng(seed))
         known, test = _split(drawn, rows)
+        results: dict[str, TextResult] = {}
         for name in remaining:
             if name == TREES and drawn.columns is None:
                 continue
-            yield (task, rows, name, seed), _result(name, known, test, seed, epochs, with_network)
+            # Without a network there is nothing to choose from.
+            predictor = SURROGATE if name == RLM_METHOD and not with_network else name
+            if predictor not in results:
+                results[predictor] = _result(predictor, known, test, seed, epochs)
+            yield (task, rows, name, seed), results[predictor]
 
 
-def _result(
-    method: str,
-    known: Task,
-    test: Task,
-    seed: int,
-    epochs: int | None,
-    with_network: bool,
-) -> TextResult:
+def _result(method: str, known: Task, test: Task, seed: int, epochs: int | None) -> TextResult:
     """Return how well a method that learns the known rows predicts the test rows."""
     start = time.process_time()
     if method == TREES:
         predicted = _trees(known, test, seed)
     elif method == TF_IDF:
         predicted = np.repeat(_tf_idf(known, test)[:, None], len(LEVELS), 1)
-    elif method in BASELINES:
-        predicted = baseline_quantiles(known.texts, known.values, test.texts)[method]
+    elif method == NGRAMS:
+        predicted = ngram_quantiles(known.texts, known.values, test.texts)
+    elif method == MEDIAN:
+        predicted = constant_quantiles(known.values, len(test.texts))
     else:
-        source = SOURCES[method] or (None if with_network else SURROGATE)
-        settings = TextSettings(0, epochs=epochs, source=source, seed=seed, progress=False)
+        settings = TextSettings(0, epochs=epochs, source=SOURCES[method], seed=seed, progress=False)
         model, _ = fit_texts(RLM, text_data(known.texts, known.values), settings)
         predicted = model.predict_text(test.texts, ["y"], LEVELS)[:, 0]
     seconds = time.process_time() - start

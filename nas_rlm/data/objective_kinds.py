@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+ACCURACY = "accuracy"
+LATENCY_PREFIX = "latency/"
 VALID_NAME = re.compile(r"[^,<>=@\s/]+(/[^,\s]+)?")
 
 
@@ -116,7 +118,7 @@ def is_of_training(objective: str) -> bool:
 
 def is_accuracy(objective: str) -> bool:
     """Return whether an objective is `accuracy` or the accuracy on one data set."""
-    return objective.split("/")[0] == "accuracy"
+    return objective.split("/")[0] == ACCURACY
 
 
 def expected_value(objective: str) -> str:
@@ -185,7 +187,7 @@ def unit_warnings(columns: Mapping[str, Sequence[float]]) -> list[str]:
     Args:
         columns: the values of each objective.
     """
-    latencies = {n: v for n, v in columns.items() if n.startswith("latency/") and len(v) > 1}
+    latencies = {n: v for n, v in columns.items() if n.startswith(LATENCY_PREFIX) and len(v) > 1}
     seconds = [
         f"{name} is at most {max(values):g}: expected milliseconds, and these may be seconds"
         for name, values in latencies.items()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nas_rlm.data import synthetic
 from nas_rlm.data.genome import genome_features
-from nas_rlm.data.objective_kinds import is_accuracy
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, is_accuracy
 from nas_rlm.data.tables import Row
 from nas_rlm.search.lookup import insert_measurements
 from nas_rlm.search.loop import SamplingPredictor
@@ -22,7 +22,7 @@ from nas_rlm.search.result import FAILED, MEASURED, SearchResult
 from nas_rlm.search.settings import MEDIAN_LEVEL, QUANTILE_LEVELS
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features, graph_features_of
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_fitting import is_few_label_latency, latency_features
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate

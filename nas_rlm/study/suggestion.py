@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.tables import Row
 from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import propose
@@ -22,7 +23,7 @@ from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import QUANTILE_LEVELS
 from nas_rlm.study.settings import StudySettings
 from nas_rlm.study.store import Suggestion, Suggestions
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import MIN_LABELS
 from nas_rlm.surrogates.registry import graph_surrogates
 from search_spaces import SearchSpace

@@ -25,7 +25,7 @@ from nas_rlm.data.tables import Table
 from nas_rlm.metrics import kendall
 from nas_rlm.surrogates.features import COSTS, MAX_CHAIN_LENGTH, PATHS, TRANSFER, GraphFeatures
 from nas_rlm.surrogates.gaussian_process import leave_one_out
-from nas_rlm.surrogates.graph_surrogate import GRAPH_GROUPS, MAX_FEW_LABELS, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_surrogate import LatencySurrogate
 from nas_rlm.surrogates.predictive import (
@@ -35,6 +35,7 @@ from nas_rlm.surrogates.predictive import (
     PredictiveDistribution,
 )
 from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.surrogates.views import GRAPH_GROUPS
 
 # Given numbers are in the group TRANSFER, which each view has; the last view has nothing else.
 VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), (*range(COSTS, MAX_CHAIN_LENGTH), TRANSFER), (TRANSFER,))

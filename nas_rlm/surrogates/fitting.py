@@ -11,7 +11,7 @@ from torch import Tensor
 
 import search_spaces
 from nas_rlm.data.genome import genome_features_of_rows
-from nas_rlm.data.objective_kinds import is_accuracy, is_of_training
+from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX, is_accuracy, is_of_training
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
@@ -22,15 +22,7 @@ from nas_rlm.surrogates.features import (
     graph_features_of_space,
     sampled_raw_features,
 )
-from nas_rlm.surrogates.graph_surrogate import (
-    ACCURACY,
-    FEW_LABELS_VIEWS,
-    GENOME_VIEW,
-    GRAPH_GROUPS,
-    LATENCY_PREFIX,
-    MAX_FEW_LABELS,
-    GraphSurrogate,
-)
+from nas_rlm.surrogates.graph_surrogate import MAX_FEW_LABELS, GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import (
     fit_few_label_latency,
     fit_layer_surrogate,
@@ -44,6 +36,7 @@ from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.surrogates.source_selection import accuracy_sources, space_sources
 from nas_rlm.surrogates.transfer import SourceSurrogate
+from nas_rlm.surrogates.views import FEW_LABELS_VIEWS, GENOME_VIEW, GRAPH_GROUPS
 
 MAX_LABELS = 4000  # of an objective that a Gaussian process is fitted to
 

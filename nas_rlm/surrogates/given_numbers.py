@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from nas_rlm.data.objective_kinds import expected_value, is_accuracy
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX, expected_value, is_accuracy
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.tables import EXACT_OBJECTIVES
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 

@@ -7,7 +7,6 @@ of the digit probabilities in the decoding, see `nas_rlm.model.decoding`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data.objective_kinds import is_accuracy, kind_of
 from nas_rlm.surrogates.evidence import (
     NUM_FOLDS,
     HeldOutErrors,
@@ -25,48 +23,25 @@ from nas_rlm.surrogates.evidence import (
     cross_validate,
     training_folds,
 )
-from nas_rlm.surrogates.features import (
-    COSTS,
-    GENOME,
-    MAX_CHAIN_LENGTH,
-    PATHS,
-    SUMS,
-    TRANSFER,
-    GraphFeatures,
-)
-from nas_rlm.surrogates.gaussian_process import (
-    GaussianProcess,
-    compute_alpha,
-    fit_hyperparameters,
-    fit_to_subsets,
-    posterior_mean,
-)
+from nas_rlm.surrogates.features import COSTS, GraphFeatures
+from nas_rlm.surrogates.gaussian_process import GaussianProcess, compute_alpha, posterior_mean
+from nas_rlm.surrogates.label_transforms import transform_of_labels
 from nas_rlm.surrogates.network_sizes import NetworkSizes
 from nas_rlm.surrogates.predictive import (
     DEFAULT_COMBINED_TEMPERATURE,
-    EPSILON,
     FittedTransform,
-    NormalScoreTransform,
     PredictiveDistribution,
-    RobustTransform,
 )
+from nas_rlm.surrogates.saved_graph_surrogate import check_saved, num_processes, stacked, unstacked
 from nas_rlm.surrogates.transfer import (
     SourceSurrogate,
-    check_gaussian_process_tensors,
     labels_from_saved,
     sources_from_saved,
     tensors_of_labels,
     tensors_of_sources,
 )
+from nas_rlm.surrogates.views import GRAPH_GROUPS, fit_view
 
-ACCURACY = "accuracy"  # the objective that transfers between spaces
-LATENCY_PREFIX = "latency/"  # of the objectives that transfer between devices
-MAX_TRANSFER_LABELS = 100  # of a latency; with more labels, other devices are not used
-GRAPH_GROUPS = tuple([group for group in range(TRANSFER + 1) if group != GENOME])  # of features
-# Feature groups of the Gaussian processes of an objective with few labels. The last ones do without transfer,
-# which may mislead.
-FEW_LABELS_VIEWS = (GRAPH_GROUPS, (COSTS, PATHS, TRANSFER), range(COSTS, MAX_CHAIN_LENGTH))
-GENOME_VIEW = (COSTS, GENOME)  # is added to them where the genome of all labelled networks is known
 MAX_COST_SHIFT = 1.25  # of labelled networks without a warning; of random ones it is about 0.3
 MAX_FEW_LABELS = 500  # up to which they are used and weighted by cross-validation
 
@@ -92,8 +67,8 @@ class GraphSurrogate:
         others: labels of objectives that other surrogates predict, by name, float64 [M], NaN where a network
             has none; see `nas_rlm.surrogates.conditional`.
         sizes: sizes of the labelled networks, where they need not be of one space.
-        distance_weight: how far scores of labels keep distances: 0 if they keep ranks alone (see
-            `NormalScoreTransform`), 1 if distances alone (see `RobustTransform`), otherwise the mean of both.
+        distance_weight: how far scores of labels keep distances, see
+            `nas_rlm.surrogates.label_transforms.transform_of_labels`.
     """
 
     graph_features: GraphFeatures
@@ -143,7 +118,7 @@ class GraphSurrogate:
             transform = unfitted.transforms[name]
             scores = torch.from_numpy(transform.scores)
             folds = training_folds(len(labelled)) if weighted else None
-            fits = [_fit_view(graph_features, features[labelled], scores, view, folds) for view in views]
+            fits = [fit_view(graph_features, features[labelled], scores, view, folds) for view in views]
             hyperparameters[name] = torch.stack([of_view[0] for of_view in fits])
             if weighted:
                 of_folds = torch.stack([of_view[1:] for of_view in fits])
@@ -199,22 +174,9 @@ class GraphSurrogate:
     def transforms(self) -> dict[str, FittedTransform]:
         """For each objective, the transform between values and scores."""
         return {
-            name: self._transform_of(name, column[labelled])
+            name: transform_of_labels(name, column[labelled], self.distance_weight)
             for name, column, labelled in zip(self.objectives, self.values.T, self._labelled, strict=True)
         }
-
-    def _transform_of(self, name: str, labels: np.ndarray) -> FittedTransform:
-        """The transform of an objective's labels, float64 [M]."""
-        maximum, minimum = _maximum(name, labels), kind_of(name).minimum
-        if name.startswith(LATENCY_PREFIX) and len(labels) <= MAX_TRANSFER_LABELS:
-            logs = np.log(np.maximum(labels, EPSILON))
-            return NormalScoreTransform(labels, maximum, logs, minimum)
-        if not self.distance_weight:
-            return NormalScoreTransform(labels, maximum, minimum=minimum)
-        robust = RobustTransform(labels, maximum, minimum)
-        if self.distance_weight == 1:
-            return robust
-        return NormalScoreTransform(labels, maximum, robust.scores, minimum)
 
     @cached_property
     def _gaussian_processes(self) -> dict[str, list[GaussianProcess]]:
@@ -373,10 +335,8 @@ class GraphSurrogate:
             "std": torch.tensor(self.graph_features.std),
             "features": self.features.half(),
             "values": torch.tensor(self.values).float(),
-            "hyperparameters": _squeeze_single(
-                torch.stack([self.hyperparameters[name] for name in self.objectives])
-            ),
-            "alpha": _squeeze_single(torch.stack([self.alpha[name] for name in self.objectives])).float(),
+            "hyperparameters": stacked(self.hyperparameters, self.objectives),
+            "alpha": stacked(self.alpha, self.objectives).float(),
         }
 
     def description(self) -> dict[str, Any]:
@@ -405,113 +365,32 @@ class GraphSurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        names, objectives = description["features"], description["objectives"]
-        sources, temperatures = description["sources"], description["temperatures"]
-        network_temperatures = description["network_temperatures"]
-        if not all(isinstance(name, str) for name in (*names, *objectives)):
-            raise ValueError(f"features {names} and objectives {objectives} are not all names")
-        if len(set(objectives)) < len(objectives):
-            raise ValueError(f"objectives {objectives} are not distinct names")
-        m, d, k = len(tensors.get("features", ())), len(names) + len(sources), len(objectives)
-        shape = tensors.get("hyperparameters", torch.empty(0)).shape
-        processes = shape[1:2] if len(shape) == 3 else ()  # [K, V, …], or [K, …] where V is 1
-        shapes = {
-            "mean": (len(names),),
-            "std": (len(names),),
-            "features": (m, d),
-            "values": (m, k),
-            "hyperparameters": (k, *processes, d + 1),
-            "alpha": (k, *processes, m),
-        }
-        check_gaussian_process_tensors(tensors, shapes)
-        if not tensors["values"].isfinite().any(0).all():
-            raise ValueError("an objective has no values")
-        num_processes = processes[0] if processes else 1
+        check_saved(tensors, description)
+        objectives = tuple(description["objectives"])
+        graph_features = GraphFeatures(
+            tuple(description["features"]),
+            tensors["mean"].numpy(),
+            tensors["std"].numpy(),
+            sources_from_saved(tensors, description["sources"]),
+        )
         evidence = {
-            name: MixtureWeights.from_saved(saved, num_processes, name)
+            name: MixtureWeights.from_saved(saved, num_processes(tensors), name)
             for name, saved in description.get("evidence", {}).items()  # absent from older checkpoints
         }
-        every = (*temperatures.values(), *network_temperatures.values())
-        if not all(0 < t < math.inf for t in every):
-            raise ValueError("a temperature is not above 0")
-        restored = sources_from_saved(tensors, sources)
-        graph_features = GraphFeatures(
-            tuple(names), tensors["mean"].numpy(), tensors["std"].numpy(), restored
-        )
-        hyperparameters, alpha = (
-            dict(zip(objectives, (t if processes else t[:, None]).double(), strict=True))
-            for t in (tensors["hyperparameters"], tensors["alpha"])
-        )
         return cls(
             graph_features,
             tensors["features"].double(),
             tensors["values"].double().numpy(),
-            tuple(objectives),
-            hyperparameters,
-            alpha,
-            dict(temperatures),
-            dict(network_temperatures),
+            objectives,
+            unstacked(tensors["hyperparameters"], objectives),
+            unstacked(tensors["alpha"], objectives),
+            dict(description["temperatures"]),
+            dict(description["network_temperatures"]),
             evidence,
-            labels_from_saved(tensors, description, m),
+            labels_from_saved(tensors, description, len(tensors["features"])),
             NetworkSizes.from_saved(description["sizes"]) if "sizes" in description else None,
-            _saved_weight(description.get("distance_weight", 0.0)),
+            float(description.get("distance_weight", 0.0)),  # older ones have none
         )
-
-
-def _saved_weight(weight: Any) -> float:
-    """Check the weight of distances of a saved surrogate; older ones have none."""
-    if weight not in (0, 0.5, 1):
-        raise ValueError(f"distance_weight is {weight!r}: expected 0, 0.5 or 1")
-    return float(weight)
-
-
-def _maximum(objective: str, values: np.ndarray) -> float:
-    """Return the largest possible value of an objective: 1 for accuracies that are fractions.
-
-    Args:
-        objective: name of the objective.
-        values: its labels, float64 [M].
-    """
-    is_fraction = is_accuracy(objective) and values.max() <= 1
-    return 1.0 if is_fraction else kind_of(objective).maximum
-
-
-def _fit_view(
-    graph_features: GraphFeatures,
-    features: Tensor,
-    scores: Tensor,
-    view: Collection[int],
-    folds: Tensor | None,
-) -> Tensor:
-    """Fit hyperparameters to the features of a view; inverse length scales of the others are 0.
-
-    Args:
-        graph_features: definition of the D features.
-        features: features of M labelled networks, float64 [M, D].
-        scores: normal scores of their labels, float64 [M].
-        view: indices of the feature groups.
-        folds: F subsets of the labels to which they are fitted as well, bool [F, M].
-
-    Returns:
-        Hyperparameters that are fitted to all labels, then to each subset, float64 [1 + F, D + 1].
-    """
-    sizes = [size if group in view else 0 for group, size in enumerate(graph_features.group_sizes)]
-    group = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(graph_features.group_sizes))
-    is_used = torch.isin(group, torch.tensor(sorted(view)))
-    used, num_linear = features[:, is_used], sum(sizes[SUMS:])
-    if folds is None:
-        fitted = fit_hyperparameters(used, sizes, scores, num_linear)[None]
-    else:
-        subsets = torch.cat([torch.ones_like(folds[:1]), folds])
-        fitted = fit_to_subsets(used, sizes, scores, subsets, num_linear)
-    hyperparameters = torch.zeros(len(fitted), features.shape[1] + 1, dtype=features.dtype)
-    hyperparameters[:, torch.cat([is_used, torch.ones(1, dtype=torch.bool)])] = fitted
-    return hyperparameters
-
-
-def _squeeze_single(tensor: Tensor) -> Tensor:
-    """Remove the second dimension of a tensor [K, V, …] if V is 1."""
-    return tensor[:, 0] if tensor.shape[1] == 1 else tensor
 
 
 def _to_half_precision(features: Tensor) -> Tensor:

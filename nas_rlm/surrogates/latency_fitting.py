@@ -10,12 +10,13 @@ import numpy as np
 
 import search_spaces
 from nas_rlm.data import synthetic
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.surrogates.conditional import other_labels
 from nas_rlm.surrogates.device_transfer import DeviceTransfer, FewLabelLatency
 from nas_rlm.surrogates.features import MAX_CHAIN_LENGTH, random_raw_features
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_features import LatencyFeatures
 from nas_rlm.surrogates.latency_samples import (
     RepeatedMeasurements,

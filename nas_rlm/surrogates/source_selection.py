@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from torch import Tensor
 
+from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX
 from nas_rlm.data.tables import Row, Table
 from nas_rlm.metrics import spearman
 from nas_rlm.surrogates.features import batch_of_objectives, sampled_raw_features, source_predictions
-from nas_rlm.surrogates.graph_surrogate import ACCURACY, LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.registry import surrogate_by_objective, transferable
 from nas_rlm.surrogates.transfer import SourceSurrogate, is_source
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nas_rlm.data.objective_kinds import is_accuracy, kind_of
+from nas_rlm.data.objective_kinds import ACCURACY, LATENCY_PREFIX, is_accuracy, kind_of
 from nas_rlm.surrogates.features import (
     MIN_RELATIVE_STD,
     FeatureSource,
@@ -27,7 +27,7 @@ from nas_rlm.surrogates.features import (
     random_raw_features,
     source_predictions,
 )
-from nas_rlm.surrogates.graph_surrogate import ACCURACY, LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import NormalScoreTransform, PredictiveDistribution
 from nas_rlm.surrogates.transfer import is_source
 from nas_rlm.surrogates.zero_label_latency import OfOneObjective, ZeroLabelLatency, zero_label_latency

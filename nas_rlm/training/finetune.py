@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from nas_rlm.data.objective_kinds import LATENCY_PREFIX
 from nas_rlm.data.row_texts import texts_of_rows
 from nas_rlm.data.splits import split
 from nas_rlm.data.tables import Row, Table
@@ -22,7 +23,7 @@ from nas_rlm.surrogates.calibration import DEFAULT_TEMPERATURE, PRIOR_ROWS, cali
 from nas_rlm.surrogates.device_transfer import FewLabelLatency
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
-from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective

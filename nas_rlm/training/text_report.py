@@ -15,14 +15,14 @@ from nas_rlm.surrogates.predictive import MIN_LABELS, normal_quantiles
 from nas_rlm.surrogates.target_transform import RANKS, TargetTransform
 from nas_rlm.training.text_network import LEVELS
 
-RLM_METHOD = "rlm"
+RLM_METHOD, NGRAMS, MEDIAN = "rlm", "ngrams", "median"
 METHODS = {
     RLM_METHOD: "the model: for each objective the chosen one of the three below",
     "network": "the network alone",
     "surrogate": "the Gaussian process on fields and n-grams alone",
     "both": "the product of both",
-    "ngrams": "baseline: a ridge regression on n-grams",
-    "median": "baseline: the quantiles of the training rows",
+    NGRAMS: "baseline: a ridge regression on n-grams",
+    MEDIAN: "baseline: the quantiles of the training rows",
 }
 
 
@@ -111,34 +111,34 @@ def holdout_metrics(
         quantiles = {method: q[rows, k] for method, q in predicted.items()}
         if train is not None:
             known = train.labelled(name)
-            quantiles |= baseline_quantiles(
-                [train.texts[i] for i in known],
-                train.values[name][known],
-                [holdout.texts[i] for i in rows],
-            )
+            values = train.values[name][known]
+            if len(values) >= MIN_LABELS:
+                texts = [train.texts[i] for i in known]
+                quantiles[NGRAMS] = ngram_quantiles(texts, values, [holdout.texts[i] for i in rows])
+            quantiles[MEDIAN] = constant_quantiles(values, len(rows))
         true = holdout.values[name][rows]
         metrics[name] = {method: HoldoutMetrics.of(q, true) for method, q in quantiles.items()}
     return metrics
 
 
-def baseline_quantiles(
-    texts: Sequence[str], values: np.ndarray, test_texts: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Return quantiles at `LEVELS`, float64 [N, 3], of simple baselines: n-gram ridge regression and medians.
+def ngram_quantiles(texts: Sequence[str], values: np.ndarray, test_texts: Sequence[str]) -> np.ndarray:
+    """Return quantiles at `LEVELS`, float64 [N, 3], of a ridge regression on n-grams.
 
     Args:
-        texts: M training texts.
+        texts: M training texts, at least `MIN_LABELS`.
         values: their values, float64 [M].
         test_texts: N texts to predict.
     """
     transform = TargetTransform(values, RANKS)
-    constant = transform.inverse(normal_quantiles(LEVELS))
-    found = {"median": np.tile(constant, (len(test_texts), 1))}
-    if len(values) >= MIN_LABELS:
-        surrogate = NgramSurrogate.fit(texts, {"": transform.label_scores(values)})
-        scores = surrogate.predict(surrogate.transform(test_texts), "").quantiles(LEVELS)
-        found = {"ngrams": transform.inverse(scores), **found}
-    return found
+    surrogate = NgramSurrogate.fit(texts, {"": transform.label_scores(values)})
+    scores = surrogate.predict(surrogate.transform(test_texts), "").quantiles(LEVELS)
+    return transform.inverse(scores)
+
+
+def constant_quantiles(values: np.ndarray, num_rows: int) -> np.ndarray:
+    """Return the quantiles at `LEVELS` of training values, float64 [M], for each of N rows: [N, 3]."""
+    constant = TargetTransform(values, RANKS).inverse(normal_quantiles(LEVELS))
+    return np.tile(constant, (num_rows, 1))
 
 
 def _mean(errors: np.ndarray) -> float:

@@ -27,8 +27,7 @@ def bench_ablation(name: str, *, seeds: Integer = 2, out: Path | None = None) ->
     if name not in ABLATIONS:
         raise ValueError(f"there is no ablation {name!r}; {suggest(name, ABLATIONS)}")
     results = Results(out, TrialResult, {}, KEY_NAMES)
-    for key, result in run_ablation(name, range(seeds), results.records, progress=True):
-        results.add(key, result)
+    results.add_all(run_ablation(name, range(seeds), results.records, progress=True))
     print(f"{'trial':<22}{'seed':>5}  {'space':<14}{'tokens':>8}{'Spearman':>10}{'Kendall':>9}{'seconds':>9}")
     for (ablation, trial, seed, space), r in results.records.items():
         if ablation == name and seed < seeds:

@@ -37,8 +37,7 @@ def bench_accuracy(
         raise ValueError(f"no row of {file} has {objective}")
     settings = {"table": file.stem, "objective": objective, "rows": min(rows, len(table))}
     results = Results(out, AccuracyResult, settings, KEY_NAMES)
-    for key, result in run_accuracy(table.sample(rows).rows, objective, seeds, [*results.records]):
-        results.add(key, result)
+    results.add_all(run_accuracy(table.sample(rows).rows, objective, seeds, [*results.records]))
     print(f"{'method':<14}{'Spearman':>16}{'Kendall':>16}{'error':>16}{'interval':>16}")
     for method in (*COSTS, SURROGATE):
         found = [r for (name, seed), r in results.records.items() if name == method and seed < seeds]

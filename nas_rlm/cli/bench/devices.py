@@ -61,7 +61,7 @@ def bench_devices(
         format_results,
         repeatability,
     )
-    from nas_rlm.surrogates.graph_surrogate import LATENCY_PREFIX
+    from nas_rlm.data.objective_kinds import LATENCY_PREFIX
     from nas_rlm.surrogates.registry import graph_surrogates
 
     is_across = split not in SPLITS
@@ -98,8 +98,7 @@ def bench_devices(
     new_results = transfer.run(
         {source_space: source_surrogates}, targets, samples, range(seeds), results.records, progress=True
     )
-    for key, result in new_results:
-        results.add(key, result)
+    results.add_all(new_results)
     count, of_table = len(transfer.test_indices), space_name or table.name
     print(f"{counted(samples, 'sample')} of a new device, {counted(count, 'network')} of {of_table}")
     print(format_results(results.records, targets, range(seeds)))

@@ -57,8 +57,8 @@ def bench_few_shot(
         make_methods,
         run_few_shot,
     )
+    from nas_rlm.data.objective_kinds import ACCURACY
     from nas_rlm.surrogates.fitting import fit_graph_surrogates
-    from nas_rlm.surrogates.graph_surrogate import ACCURACY
 
     check_minimum("--seeds", seeds, 1)
     for name in SKLEARN_METHODS:
@@ -94,8 +94,7 @@ def bench_few_shot(
     new_results = run_few_shot(
         table, labels, selected, range(seeds), objective, results.records, progress=True
     )
-    for name, seed, result in new_results:
-        results.add((name, seed), result)
+    results.add_all(new_results)
     num_rows = len(table.where_measured(objective))
     print(
         f"{counted(num_rows, 'row')} of {space_name}, {counted(labels, 'label')}, seeds 0 to {seeds - 1}:"

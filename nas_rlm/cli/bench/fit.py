@@ -54,8 +54,7 @@ def bench_fit(
     check_methods(methods, METHODS)
     results = Results(out, TextResult, {"epochs": epochs}, KEY_NAMES)
     selected = methods or METHODS
-    for key, result in texts_benchmark(task, rows, range(seeds), selected, results.records, epochs or None):
-        results.add(key, result)
+    results.add_all(texts_benchmark(task, rows, range(seeds), selected, results.records, epochs or None))
     print(f"{task}, {counted(rows, 'row')}, {counted(seeds, 'seed')}: mean (worst)")
     print(f"{'method':<10}{'Spearman':>16}{'Kendall':>16}{'MAE':>18}{'coverage':>19}{'CPU s':>8}")
     for name in selected:

@@ -57,8 +57,8 @@ def bench_given(
     case = GivenCase(table, objective, given, rows, max(counts))
     for count in counts:
         finished = [key[1:] for key in results.records if key[0] == count]
-        for name, method, seed, result in case.run(count, range(seeds), finished):
-            results.add((count, name, method, seed), result)
+        for key, result in case.run(count, range(seeds), finished):
+            results.add((count, *key), result)
     shown = {
         (f"{table.name}, {name}", count, method): [
             results.records[count, name, method, seed] for seed in range(seeds)

@@ -56,8 +56,7 @@ def bench_in_context(
     answers = query_server(
         llm_server, read(data), objective, counts, rows, seed, results.records, progress=True
     )
-    for answer_key, answer in answers:
-        results.add(answer_key, answer)
+    results.add_all(answers)
     print(f"{'examples':>8}{'rows':>6}{'no number':>11}{'Spearman':>10}{'Kendall':>9}{'tokens':>9}")
     records = {k: answer for k, answer in results.records.items() if k[0] in counts and k[1] == seed}
     for count, s in summarize_answers(records).items():

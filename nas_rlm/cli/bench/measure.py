@@ -52,6 +52,7 @@ def bench_measure(
     from nas_rlm.benchmarks.measured_search import (
         KEY_NAMES,
         POLICIES,
+        MeasuredSearchPlan,
         MeasuredSearchResult,
         mean_and_deviation,
         measured_search_benchmark,
@@ -81,20 +82,8 @@ def bench_measure(
     settings: dict[str, object] = {"space": space_name, "table": table.name, "model": model}
     settings |= {"population": population, "generations": generations}
     results = Results(out, MeasuredSearchResult, settings, KEY_NAMES)
-    new_results = measured_search_benchmark(
-        load(model),
-        table,
-        targets,
-        sizes,
-        range(seeds),
-        population=population,
-        generations=generations,
-        policies=policies,
-        finished=results.records,
-        progress=True,
-    )
-    for key, result in new_results:
-        results.add(key, result)
+    plan = MeasuredSearchPlan(targets, sizes, range(seeds), population, generations, policies)
+    results.add_all(measured_search_benchmark(load(model), table, plan, results.records, progress=True))
     records = {
         key: result
         for key, result in results.records.items()

@@ -78,11 +78,9 @@ def bench_networks(
     table = table.of_spaces(only) if only else table
     networks = NetworkLatencies(table.sample(rows).rows, objectives, per_family, known)
     omissions.warn()
-    for key, result in networks.run(protocols, seeds, [*results.records]):
-        results.add(key, result)
+    results.add_all(networks.run(protocols, seeds, [*results.records]))
     if again:
-        for key, result in results_of_second_measurements(table, read(again), objectives):
-            results.add(key, result)
+        results.add_all(results_of_second_measurements(table, read(again), objectives))
     shown = {
         key: result
         for key, result in results.records.items()

@@ -60,8 +60,8 @@ def bench_new_spaces(
             for count in counts:
                 used_seeds = range(seeds if count else 1)  # without labels all seeds are the same
                 finished = [(m, seed) for c, n, m, seed in results.records if (c, n) == (case, count)]
-                for method, seed, result in space.run(count, used_seeds, finished):
-                    results.add((case, count, method, seed), result)
+                for key, result in space.run(count, used_seeds, finished):
+                    results.add((case, count, *key), result)
                 for (c, n, method, seed), result in results.records.items():
                     if (c, n) == (case, count) and seed in used_seeds:
                         shown.setdefault((case, count, method), []).append(result)

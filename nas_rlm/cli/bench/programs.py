@@ -94,8 +94,7 @@ def bench_programs(
     new_results = programs_benchmark(
         path, parsed_recipe, models, split, range(seeds), selected, results.records, rows, labels, True
     )
-    for key, result in new_results:
-        results.add(key, result)
+    results.add_all(new_results)
     records = {
         key: result
         for key, result in results.records.items()

@@ -56,6 +56,7 @@ def bench_propose(
         mean_and_worst,
         proposal_benchmark,
     )
+    from nas_rlm.benchmarks.schedule import Schedule
 
     check_minimum("--seeds", seeds, 1)
     check_minimum("--evaluations", evaluations, 1)
@@ -70,14 +71,11 @@ def bench_propose(
     counts = [*(count for count in COUNTS if count < evaluations), evaluations]
     found = proposal_benchmark(
         ProposalBenchmark(table, objectives, load(model), not unknown),
-        methods,
-        range(seeds),
-        counts,
+        Schedule(methods, range(seeds), counts),
         finished=results.records,
         progress=True,
     )
-    for key, evaluation in found:
-        results.add(key, evaluation)
+    results.add_all(found)
     names = " x ".join(objectives)
     records = {k: v for k, v in results.records.items() if k[0] == names and k[2] < seeds}
     volumes, regrets = (mean_and_worst(records, f) for f in ("relative_hypervolume", "regret"))

@@ -59,6 +59,7 @@ def bench_search(
         METHODS,
         OBJECTIVE_SETS,
         SearchEvaluation,
+        SearchPlan,
         mean_and_deviation,
         search_benchmark,
     )
@@ -84,21 +85,8 @@ def bench_search(
     def make_model(rows: Sequence[Row], objectives: Sequence[str], seed: int) -> RLM:
         return rlm.fine_tune(rows, objectives, seed=seed) if rows else rlm
 
-    evaluations = search_benchmark(
-        table,
-        make_model,
-        labels,
-        chosen,
-        objective_sets,
-        population=population,
-        generations=generations,
-        seeds=range(seeds),
-        is_sampled=sampled,
-        finished=results.records,
-        progress=True,
-    )
-    for key, evaluation in evaluations:
-        results.add(key, evaluation)
+    plan = SearchPlan(labels, chosen, objective_sets, population, generations, range(seeds), sampled)
+    results.add_all(search_benchmark(table, make_model, plan, results.records, progress=True))
     shown = [" x ".join(names) for names in objective_sets]
     records = {
         key: evaluation for key, evaluation in results.records.items() if key[0] in shown and key[2] < seeds

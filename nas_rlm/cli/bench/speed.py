@@ -57,8 +57,7 @@ def bench_speed(
     results = Results(out, Timing, {**asdict(settings), "threads": num_threads}, KEY_NAMES, decimals=DECIMALS)
     selected = parts or tuple(PARTS)
     num_earlier = sum(part in selected for part, _ in results.records)
-    for key, timing in measure_parts(load(model), settings, selected, results.records, progress=True):
-        results.add(key, timing)
+    results.add_all(measure_parts(load(model), settings, selected, results.records, progress=True))
     earlier = f"; {num_earlier} of them were in {out} before" if num_earlier else ""
     print(f"{counted(num_threads, 'thread')}; medians of {counted(runs, 'run')}{earlier}")
     print(f"{'part':<12}{'case':<38}{'per second':>12}{'seconds':>10}{'spread':>9}{'MiB':>8}")

@@ -40,6 +40,7 @@ def bench_study(
         data: the table; by default architectures/SPACE.parquet of the data directory.
         out: file of JSON lines to which results are added; results that it has are not computed again.
     """
+    from nas_rlm.benchmarks.schedule import Schedule
     from nas_rlm.benchmarks.studies import (
         COSTS,
         EPOCHS,
@@ -67,14 +68,11 @@ def bench_study(
     shown = methods or METHODS
     found = study_benchmark(
         StudyBenchmark(table, chosen, load(model)),
-        shown,
-        range(seeds),
-        costs,
+        Schedule(shown, range(seeds), costs),
         finished=results.records,
         progress=True,
     )
-    for key, evaluation in found:
-        results.add(key, evaluation)
+    results.add_all(found)
     records = {key: value for key, value in results.records.items() if key[1] < seeds}
     regrets = mean_and_worst(records)
     print(f"{'method':<12}{'cost':>8}{'regret':>10}{'worst':>10}")

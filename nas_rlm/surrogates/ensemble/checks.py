@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import search_spaces
-from nas_rlm.data.objective_kinds import depends_on_task, is_accuracy
+from nas_rlm.data.objective_kinds import ACCURACY, depends_on_task, is_accuracy
 from nas_rlm.surrogates.ensemble.selection import SurrogateSelection
-from nas_rlm.surrogates.graph_surrogate import ACCURACY
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import NoveltyWarning
 from nas_rlm.text.declarations import reads_tokens

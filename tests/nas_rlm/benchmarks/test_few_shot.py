@@ -55,7 +55,7 @@ def test_every_method_ranks_all_rows(table, tiny_checkpoint, monkeypatch):
     monkeypatch.setattr(finetune, "MAX_EPOCHS", 2)
     monkeypatch.setattr(few_shot, "FEW_LABELS_RECIPE", replace(few_shot.FEW_LABELS_RECIPE, epochs=2))
     methods = make_methods(table, RLM.load(tiny_checkpoint))
-    scores = {name: score for name, _, score in run_few_shot(table, 60, methods, [0])}
+    scores = {name: score for (name, _), score in run_few_shot(table, 60, methods, [0])}
     assert (
         scores.keys()
         == methods.keys()
@@ -97,7 +97,7 @@ def test_finished_results_are_skipped(table):
 
     methods = {"params": params, "again": params}
     finished = {("params", 0), ("again", 0), ("again", 2)}
-    found = [(name, seed) for name, seed, _ in run_few_shot(table, 30, methods, range(3), finished=finished)]
+    found = [key for key, _ in run_few_shot(table, 30, methods, range(3), finished=finished)]
     assert found == [("params", 1), ("again", 1), ("params", 2)]
     assert seeds == [1, 1, 2]
 
@@ -117,7 +117,7 @@ def test_surrogates_of_other_spaces_are_transferred(table, tiny_checkpoint):
     assert spearman(transferred, true) > 0.9
     methods = make_methods(table, rlm)
     unlabelled = {name: methods[name] for name in ZERO_LABEL_METHODS}
-    scores = {name: score.spearman for name, _, score in run_few_shot(table, 0, unlabelled, [0])}
+    scores = {name: score.spearman for (name, _), score in run_few_shot(table, 0, unlabelled, [0])}
     assert scores["params"] > 0.99
     assert scores["zero-label"] > 0.85  # which weighs width and depth as well
     with pytest.raises(

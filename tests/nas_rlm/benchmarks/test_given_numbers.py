@@ -25,7 +25,7 @@ def table(count):
 
 def test_each_method_is_measured_on_the_same_rows():
     case = GivenCase(table(50), "accuracy", [EARLY], 30, 20)
-    found = {method: [result] for _, method, _, result in case.run(20, [0])}
+    found = {method: [result] for (_, method, _), result in case.run(20, [0])}
     assert list(found) == list(METHODS)
     assert found[WITH][0].kendall > 0.9 > found[WITHOUT][0].kendall
     assert [*case.run(20, [0], [(EARLY, method, 0) for method in METHODS])] == []

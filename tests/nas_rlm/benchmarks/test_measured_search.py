@@ -4,6 +4,7 @@ import pytest
 import search_spaces
 from nas_rlm.benchmarks.measured_search import (
     POLICIES,
+    MeasuredSearchPlan,
     MeasuredSearchResult,
     TableDevice,
     mean_and_deviation,
@@ -64,7 +65,7 @@ def small(monkeypatch):
 
 
 def test_each_policy_measures_networks_of_the_table_within_its_budget(model, table):
-    found = list(measured_search_benchmark(model, table, [TARGET], [12, 20], [0], 12, 3))
+    found = list(measured_search_benchmark(model, table, MeasuredSearchPlan([TARGET], [12, 20], [0], 12, 3)))
     assert [(policy, budget) for (_, policy, budget, _), _ in found] == [
         (policy, budget) for budget in (12, 20) for policy in POLICIES
     ]
@@ -80,7 +81,9 @@ def test_each_policy_measures_networks_of_the_table_within_its_budget(model, tab
 
 def test_finished_results_are_skipped(model, table):
     finished = [(TARGET, policy, 12, 0) for policy in POLICIES[:2]]
-    ((key, _),) = measured_search_benchmark(model, table, [TARGET], [12], [0], 12, 2, finished)
+    ((key, _),) = measured_search_benchmark(
+        model, table, MeasuredSearchPlan([TARGET], [12], [0], 12, 2), finished
+    )
     assert key == (TARGET, POLICIES[2], 12, 0)
 
 
@@ -95,13 +98,13 @@ def test_the_surrogate_of_the_target_is_not_used(model, table):
 
 def test_a_table_without_the_target_is_refused(model, table):
     with pytest.raises(ValueError, match="no two rows with accuracy, latency/none"):
-        next(measured_search_benchmark(model, table, ["latency/none"], [12], [0]))
+        next(measured_search_benchmark(model, table, MeasuredSearchPlan(["latency/none"], [12], [0])))
 
 
 def test_a_table_without_accurate_networks_is_refused(model, table):
     poor = [Row(row.space, row.arch_str, {**row.targets, "accuracy": 70.0}) for row in table.rows[:20]]
     with pytest.raises(ValueError, match="no network with an accuracy above 80"):
-        next(measured_search_benchmark(model, Table("poor", poor), [TARGET], [12], [0]))
+        next(measured_search_benchmark(model, Table("poor", poor), MeasuredSearchPlan([TARGET], [12], [0])))
 
 
 def test_means_are_over_devices_and_deviations_over_seeds():

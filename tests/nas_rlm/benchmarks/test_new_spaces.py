@@ -35,7 +35,7 @@ def test_a_space_is_predicted_from_others(surrogates):
     found = {
         ("cells", labels, method): [result]
         for labels in (0, 25)
-        for method, _, result in space.run(labels, [0])
+        for (method, _), result in space.run(labels, [0])
     }
     assert [m for _, n, m in found if n] == list(METHODS)
     assert found["cells", 25, "params"][0].kendall > 0.99
@@ -43,7 +43,7 @@ def test_a_space_is_predicted_from_others(surrogates):
     assert found["cells", 25, "surrogate"][0].kendall > 0.8
     result = found["cells", 25, "surrogate"][0]
     assert 0.5 < result.coverage <= 1 and 0.4 < result.best_coverage <= 1
-    assert [m for m, *_ in space.run(25, [0], {(m, 0) for m in METHODS[:-1]})] == ["surrogate"]
+    assert [m for (m, _), _ in space.run(25, [0], {(m, 0) for m in METHODS[:-1]})] == ["surrogate"]
     lines = format_results(found).splitlines()
     assert lines[0].split() == ["0", "labels", *METHODS, "coverage", "of", "the", "best"]
     assert lines[1].split()[0] == "cells" and lines[2].startswith("mean") and "less the best" in lines[4]

@@ -7,6 +7,7 @@ from nas_rlm import RLM
 from nas_rlm.benchmarks import proposals
 from nas_rlm.benchmarks.gene_optimizers import GENE_OPTIMIZERS, SMAC
 from nas_rlm.benchmarks.proposals import METHODS, ProposalBenchmark, mean_and_worst, proposal_benchmark
+from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data import Table
 from nas_rlm.search import candidate_pool
 from nas_rlm.utils.extras import is_installed
@@ -58,9 +59,9 @@ def test_all_architectures_have_no_regret_and_the_full_hypervolume(benchmark):
 
 
 def test_finished_searches_are_skipped(benchmark):
-    found = dict(proposal_benchmark(benchmark, ["random"], [0, 1], (5, 12)))
+    found = dict(proposal_benchmark(benchmark, Schedule(["random"], [0, 1], (5, 12))))
     assert len(found) == 4
-    assert not dict(proposal_benchmark(benchmark, ["random"], [0, 1], (5, 12), finished=found))
+    assert not dict(proposal_benchmark(benchmark, Schedule(["random"], [0, 1], (5, 12)), finished=found))
     mean, worst = mean_and_worst(found, "regret")["accuracy x latency/mine", "random", 5]
     regrets = [found["accuracy x latency/mine", "random", seed, 5].regret for seed in (0, 1)]
     assert (mean, worst) == (np.mean(regrets), max(regrets))

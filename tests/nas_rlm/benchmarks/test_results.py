@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nas_rlm.benchmarks.results import Results
+from nas_rlm.benchmarks.results import Results, over_seeds
 
 
 @dataclass
@@ -62,3 +62,21 @@ def test_other_files_are_refused_and_not_changed(tmp_path, content, message):
     assert path.read_text() == content
     with pytest.raises(ValueError, match="is a directory"):
         results(tmp_path)
+
+
+def test_each_result_is_on_disk_before_the_next_one_is_computed(tmp_path):
+    path = tmp_path / "results.jsonl"
+
+    def found():
+        for seed in range(2):
+            yield ("trees", seed), Score(0.5, seed)
+            assert len(path.read_text().splitlines()) == seed + 1
+
+    all_results = results(path)
+    all_results.add_all(found())
+    assert all_results.records == results(path).records == {("trees", s): Score(0.5, s) for s in range(2)}
+
+
+def test_numbers_of_all_seeds_are_grouped_by_the_rest_of_the_key():
+    found = {("a", 0, 5): Score(0.1, 1), ("a", 1, 5): Score(0.3, 1), ("a", 1, 9): Score(0.2, 1)}
+    assert over_seeds(found, "rank") == {("a", 5): [0.1, 0.3], ("a", 9): [0.2]}

@@ -8,6 +8,7 @@ import search_spaces
 from nas_rlm.benchmarks.search import (
     METHODS,
     OBJECTIVE_SETS,
+    SearchPlan,
     evaluate_result,
     mean_and_deviation,
     search_benchmark,
@@ -38,7 +39,7 @@ def table():
 
 def found_in(table, **changed):
     size = {"population": 40, "generations": 15, "seeds": [0], "objective_sets": (PAIR,), **changed}
-    return dict(search_benchmark(table, lambda rows, objectives, seed: StubPredictor(), **size))
+    return dict(search_benchmark(table, lambda rows, objectives, seed: StubPredictor(), SearchPlan(**size)))
 
 
 def test_a_perfect_model_finds_nearly_the_best_front(table):
@@ -73,11 +74,8 @@ def test_a_model_that_ranks_in_reverse_finds_little(table):
         def medians(self, architectures, objectives):
             return 100 - super().medians(architectures, objectives)
 
-    found = dict(
-        search_benchmark(
-            table, lambda *_: Wrong(), objective_sets=(PAIR,), population=40, generations=10, seeds=[0]
-        )
-    )
+    plan = SearchPlan(objective_sets=(PAIR,), population=40, generations=10, seeds=[0])
+    found = dict(search_benchmark(table, lambda *_: Wrong(), plan))
     shares = {method: found[" x ".join(PAIR), method, 0, 400].relative_hypervolume for method in METHODS}
     assert shares["model"] < 0.5 < shares["random on true values"]
 
@@ -90,7 +88,8 @@ def test_labels_are_random_rows_with_only_the_objectives(table):
         return StubPredictor()
 
     size = {"num_labels": 30, "objective_sets": (PAIR,), "population": 10, "generations": 6, "seeds": [0, 1]}
-    found = dict(search_benchmark(table, make_model, **size))
+    plan = SearchPlan(**size)
+    found = dict(search_benchmark(table, make_model, plan))
     assert [(len(rows), objectives, seed) for rows, objectives, seed in calls] == [
         (30, PAIR, 0),
         (30, PAIR, 1),
@@ -98,10 +97,10 @@ def test_labels_are_random_rows_with_only_the_objectives(table):
     assert calls[0][0] != calls[1][0]
     true_values = TablePredictor(table, PAIR)
     assert all(list(row.targets.values()) == true_values.values[row.arch_str] for row in calls[0][0])
-    again = dict(search_benchmark(table, make_model, **size, finished=list(found)[:-1]))
+    again = dict(search_benchmark(table, make_model, plan, finished=list(found)[:-1]))
     assert len(again) == 2 and len(calls) == 2  # only the last search, which uses no model
     with pytest.raises(ValueError, match="1 label of 5,209 rows"):
-        next(search_benchmark(table, make_model, num_labels=1, objective_sets=(PAIR,)))
+        next(search_benchmark(table, make_model, SearchPlan(num_labels=1, objective_sets=(PAIR,))))
 
 
 def test_chosen_labels_improve_the_front_and_replace_predictions(table, monkeypatch):
@@ -120,7 +119,9 @@ def test_chosen_labels_improve_the_front_and_replace_predictions(table, monkeypa
             return super().medians(architectures, objectives) - [40, 0]
 
     size = {"num_labels": 24, "objective_sets": (PAIR,), "population": 30, "generations": 4, "seeds": seeds}
-    found = [dict(search_benchmark(table, make_model, is_chosen=c, **size)) for c in (True, False)]
+    found = [
+        dict(search_benchmark(table, make_model, SearchPlan(is_chosen=c, **size))) for c in (True, False)
+    ]
     first, chosen, drawn = calls[0:4:2], calls[1:4:2], calls[4:]
     assert not any(first) and all(len(rows) == 24 for rows in drawn)
     assert all(24 >= len(rows) > 12 for rows in chosen)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from nas_rlm.benchmarks import studies
+from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.benchmarks.studies import (
     HALVING,
     METHODS,
@@ -85,9 +86,9 @@ def test_budgets_that_the_table_has_not_are_refused(benchmark):
 
 
 def test_finished_searches_are_skipped_and_averaged(benchmark):
-    found = dict(study_benchmark(benchmark, [HALVING, "random"], [0, 1], (2, 4)))
+    found = dict(study_benchmark(benchmark, Schedule([HALVING, "random"], [0, 1], (2, 4))))
     assert len(found) == 8
-    assert not dict(study_benchmark(benchmark, [HALVING, "random"], [0, 1], (2, 4), finished=found))
+    assert not dict(study_benchmark(benchmark, Schedule([HALVING, "random"], [0, 1], (2, 4)), finished=found))
     mean, worst = mean_and_worst(found)[HALVING, 4]
     regrets = [found[HALVING, seed, 4].regret for seed in (0, 1)]
     assert mean == pytest.approx(np.mean(regrets)) and worst == max(regrets)

@@ -17,8 +17,9 @@ from nas_rlm.surrogates.evidence import (
 from nas_rlm.surrogates.features import GraphFeatures
 from nas_rlm.surrogates.fitting import fit_features
 from nas_rlm.surrogates.gaussian_process import fit_to_subsets
-from nas_rlm.surrogates.graph_surrogate import FEW_LABELS_VIEWS, GraphSurrogate
+from nas_rlm.surrogates.graph_surrogate import GraphSurrogate
 from nas_rlm.surrogates.predictive import NormalScoreTransform
+from nas_rlm.surrogates.views import FEW_LABELS_VIEWS
 
 
 def test_weights_follow_the_errors():
