@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,11 +21,13 @@ OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
     ast.FloorDiv: lambda a, b: a // b,
-    ast.LShift: lambda a, b: a << min(b, MAX_EXPONENT),
-    ast.Pow: lambda a, b: a ** min(b, MAX_EXPONENT),
+    ast.LShift: lambda a, b: a << b,
+    ast.Pow: lambda a, b: a**b,
 }
-MAX_EXPONENT = 64  # no size is larger than with this one
+MAX_SIZE, MAX_EXPONENT = 2**63, 63  # of a tensor's sizes, and as the second number of an operation in GROWING
+GROWING = (ast.LShift, ast.Pow)
 MAX_INPUTS = 1000
+_STATES_SIZES = re.compile(r"#\s*inputs?\b", re.IGNORECASE)
 
 
 class _Tensor(tuple[int, ...]):
@@ -49,12 +52,12 @@ def contradiction(source: str) -> str:
     Args:
         source: the source of a program.
     """
-    declared = input_shapes(source)
+    declared = input_shapes(source) if _STATES_SIZES.match(source) else []
     if not declared or not TRITON_KERNEL.search(source) or python_error(source):
         return ""
     try:
         created = _created_shapes(ast.parse(source))
-    except (_UnknownError, ArithmeticError, ValueError, TypeError):
+    except (_UnknownError, ArithmeticError, ValueError, TypeError, RecursionError):
         return ""
     if not created or max(map(math.prod, created)) == max(map(math.prod, declared)):
         return ""
@@ -71,32 +74,67 @@ def _created_shapes(module: ast.Module) -> list[_Tensor]:
     Raises:
         _UnknownError: the source does not say them.
     """
-    functions = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == INPUT_FUNCTION]
-    if not functions:
+    definitions = [node for node in ast.walk(module) if _name_of_definition(node) == INPUT_FUNCTION]
+    if not definitions:
         return []
+    function = definitions[0]
+    if len(definitions) > 1 or not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        raise _UnknownError
     names: dict[str, Any] = {}
     for statement in module.body:
-        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            _assign(statement, names)
-    for statement in functions[-1].body:
+        _execute(statement, names)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Global):
+            _remove(names, node.names)
+    _remove(names, [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)])
+    for statement in function.body:
         if isinstance(statement, ast.Return) and statement.value:
             returned = _value(statement.value, names)
+            if any(isinstance(value, list) for value in returned):
+                raise _UnknownError
             return [value for value in returned if isinstance(value, _Tensor)]
-        _assign(statement, names)
+        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+            raise _UnknownError
+        _execute(statement, names)
     raise _UnknownError
 
 
-def _assign(statement: ast.stmt, names: dict[str, Any]) -> None:
-    """Set the names that a statement assigns; remove those whose values it does not say."""
+def _name_of_definition(node: ast.AST) -> str:
+    """Return the name that a node defines or assigns; empty for another node."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return name
+        case ast.alias(name=name, asname=other):
+            return other or name.partition(".")[0]
+    return ""
+
+
+def _execute(statement: ast.stmt, names: dict[str, Any]) -> None:
+    """Set the names that a statement assigns; remove those whose values it does not say or may change."""
     pairs: list[tuple[ast.expr, Any]] = []
     if isinstance(statement, ast.Assign):
         with suppress(_UnknownError):
             pairs = [(target, _value(statement.value, names)) for target in statement.targets]
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.pop(node.id, None)
+    is_definition = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    nodes = [statement] if is_definition else list(ast.walk(statement))
+    defined = [name for node in nodes if (name := _name_of_definition(node))]
+    used = [node.id for node in nodes if isinstance(node, ast.Name)]
+    parts = [part for target, _ in pairs for part in ast.walk(target)]
+    is_changed = not parts or any(isinstance(part, ast.Subscript | ast.Attribute) for part in parts)
+    if is_changed and any(isinstance(names.get(name), list | _Tensor) for name in used):
+        # It may be changed, also under the other names that it has.
+        _remove(names, [name for name, value in names.items() if isinstance(value, list | _Tensor)])
+    _remove(names, names if "*" in defined else defined)
     for target, value in pairs:
         names.update(_targets(target, value))
+
+
+def _remove(names: dict[str, Any], removed: Iterable[str]) -> None:
+    """Remove some names, which need not be known."""
+    for name in tuple(removed):
+        names.pop(name, None)
 
 
 def _targets(target: ast.expr, value: Any) -> Iterator[tuple[str, Any]]:
@@ -122,6 +160,8 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return [_value(part, names) for part in parts]
         case ast.ListComp(elt=element, generators=[ast.comprehension(target=target, iter=items, ifs=[])]):
+            if any(isinstance(part, ast.ListComp) for part in ast.walk(element)):
+                raise _UnknownError  # it may take long
             return [
                 _value(element, {**names, **dict(_targets(target, item))}) for item in _items(items, names)
             ]
@@ -138,7 +178,9 @@ def _items(node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
     """Return the values over which a comprehension goes: a list, or a `range` of one number."""
     match node:
         case ast.Call(func=ast.Name(id="range"), args=[stop]):
-            return list(range(min(_value(stop, names), MAX_INPUTS)))
+            if (count := _value(stop, names)) > MAX_INPUTS:
+                raise _UnknownError
+            return list(range(count))
     items = _value(node, names)
     if not isinstance(items, list):
         raise _UnknownError
@@ -148,6 +190,9 @@ def _items(node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
 def _result(operator: ast.operator, left: Any, right: Any) -> Any:
     """Return the result of an operation on two numbers, or on a tensor and a number."""
     if isinstance(left, int) and isinstance(right, int) and type(operator) in OPERATIONS:
+        largest = MAX_EXPONENT if isinstance(operator, GROWING) else MAX_SIZE
+        if abs(left) > MAX_SIZE or abs(right) > largest:
+            raise _UnknownError
         return OPERATIONS[type(operator)](left, right)
     tensors = [value for value in (left, right) if isinstance(value, _Tensor)]
     others = [value for value in (left, right) if isinstance(value, int | float)]
