@@ -216,6 +216,7 @@ def measure_triton(
             same as their module. These times are not comparable with those of a GPU.
     """
     require("triton", "measure triton")
+    from nas_rlm.cli.programs import warn_of_contradiction
     from nas_rlm.data import Table
     from nas_rlm.programs.triton_runner import Plan, measure_kernels, read_kernel, read_kernelbook
 
@@ -228,6 +229,8 @@ def measure_triton(
         kernels = read_kernelbook(pairs)
     else:
         kernels, errors = _read_files(files, partial(read_kernel, entry=entry))
+        for name, kernel in kernels.items():
+            warn_of_contradiction(Path(name), kernel.source, "models learn those of the first line")
     table = measure_kernels(kernels, out, plan, progress=True) if kernels else Table(out.stem, [])
     rows = [row for row in table.rows if row.identifier in kernels]
     failed = [row for row in rows if not row.targets]

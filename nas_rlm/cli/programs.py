@@ -64,8 +64,23 @@ def check_programs(
             )
         if language == "Python" and (error := python_error(text)):
             warnings.warn(f"{file} is not Python 3 ({error}): predictions are unreliable", stacklevel=3)
-        if language == "Python" and (reason := contradiction(text)):
-            warnings.warn(f"{file}: {reason}; it is predicted with those of the first line", stacklevel=3)
+        if language == "Python":
+            warn_of_contradiction(file, text, "it is predicted with those of the first line")
+
+
+def warn_of_contradiction(file: Path, source: str, consequence: str) -> None:
+    """Warn where the first line of a Triton kernel contradicts its inputs.
+
+    Args:
+        file: the kernel's file.
+        source: its source.
+        consequence: what follows from it.
+
+    Warns:
+        UserWarning: it does.
+    """
+    if reason := contradiction(source):
+        warnings.warn(f"{file}: {reason}; {consequence}", stacklevel=3)
 
 
 def _warn_of_several_spaces(files: Sequence[Path], spaces: Sequence[str], objective: str) -> None:

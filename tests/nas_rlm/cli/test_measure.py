@@ -1,5 +1,8 @@
+import pytest
+
 from nas_rlm.cli import main
-from nas_rlm.data import read
+from nas_rlm.data import Row, Table, read
+from nas_rlm.programs import triton_runner
 from tests.nas_rlm.cli.commands import refused
 
 
@@ -84,3 +87,30 @@ def test_files_that_are_no_programs_are_listed_and_the_others_measured(tmp_path,
         assert path in line and reason in line
     assert [row.identifier for row in read(out).rows] == [right]
     assert "there is no file" in refused(capsys, *command, right, tmp_path / "missing.py")
+
+
+def test_measure_triton_warns_once_of_a_kernel_whose_sizes_contradict_each_other(
+    tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("triton")
+
+    def measured(kernels, *_, **__):
+        rows = [
+            Row("triton", "", {"latency/gpu": 1.0}, k.source, n, metainformation="{}")
+            for n, k in kernels.items()
+        ]
+        return Table("found", rows)
+
+    monkeypatch.setattr(triton_runner, "measure_kernels", measured)
+    kernel = "import triton\n@triton.jit\ndef f(x): pass\ndef get_inputs(): return [torch.rand(64)]\n"
+    wrong, right = tmp_path / "wrong.py", tmp_path / "right.py"
+    wrong.write_text(f"# input: [[4096]]\n{kernel}")
+    right.write_text(f"# input: [[64]]\n{kernel}")
+    command = ["measure", "triton", wrong, right, wrong, "--out", tmp_path / "t.parquet"]
+    assert main(list(map(str, command))) == 0
+    printed, error = capsys.readouterr()
+    assert "2 kernels with latency" in printed
+    assert error == (
+        f"nas-rlm: warning: {wrong}: its first line has the input sizes [[4096]], and its get_inputs() has"
+        " [[64]]; models learn those of the first line\n"
+    )
