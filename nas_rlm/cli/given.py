@@ -12,7 +12,8 @@ import numpy as np
 from cyclopts import Parameter
 
 from nas_rlm.files import read_text
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.faults import Faults
+from nas_rlm.utils.validation import shown, suggest
 from search_spaces.wording import counted
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def _read_csv(data: Path, names: Sequence[str]) -> dict[str, list[tuple[str, flo
         if name not in header:
             raise ValueError(f"{data} has no column {name!r}; {suggest(name, header)}")
     columns: dict[str, list[tuple[str, float]]] = {name: [] for name in names}
+    faults = Faults()
     for record in records:
         for name in names:
             text = (record[name] or "").strip()
@@ -129,7 +131,6 @@ def _read_csv(data: Path, names: Sequence[str]) -> dict[str, list[tuple[str, flo
                 if text:
                     columns[name].append((record[key], float(text)))
             except ValueError:
-                raise ValueError(
-                    f"{data} line {records.line_num}: {name} is {text!r}: expected a number, or nothing"
-                ) from None
+                faults.add(f"line {records.line_num}: {name} is {shown(text)}")
+    faults.check(f"{data} ", ": expected a number, or nothing")
     return columns

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import as_list, as_strings, check_objective_names, shown
 from search_spaces.wording import counted
 
@@ -168,12 +169,15 @@ def _columns(values: Any, objectives: Sequence[str], count: int) -> dict[str, li
 def _read_cells(name: str, cells: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of cells, float64 [N], NaN where there is none, and which have failed, bool [N]."""
     numbers, has_failed = np.full(len(cells), math.nan), np.zeros(len(cells), dtype=bool)
+    faults = Faults()
     for i, cell in enumerate(cells):
         number = read_value(cell)
         if number is None:
-            raise ValueError(f"value {i} of {name!r} is {shown(cell)}: expected {expected_cell(cell)}")
+            faults.add(f"value {i} of {name!r} is {shown(cell)}: expected {expected_cell(cell)}")
+            continue
         has_failed[i] = number is FAILED
         numbers[i] = math.nan if number is FAILED else number
+    faults.check()
     return numbers, has_failed
 
 

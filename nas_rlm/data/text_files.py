@@ -22,6 +22,7 @@ from nas_rlm.data.text_data import (
     read_value,
 )
 from nas_rlm.files import read_text
+from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import shown, suggest
 from search_spaces.wording import counted
 
@@ -86,8 +87,7 @@ def read_text_file(
     if not used:
         raise ValueError(f"{str(path)!r} has only the columns {', '.join(known)}: expected one with texts")
     notes = []
-    for place, record in records.items():
-        _check_cells(f"{str(path)!r} {place}", record, targets)
+    _check_cells(path, records, targets)
     kept = [record for record in records.values() if not text or record.get(text) is not None]
     if len(kept) < len(records):
         notes.append(f"left out: {counted(len(records) - len(kept), 'row has', 'rows have')} no {text}")
@@ -109,16 +109,19 @@ def numeric_columns(path: str | os.PathLike[str]) -> list[str]:
     return [name for name in known if all(read_value(record.get(name)) is not None for record in records)]
 
 
-def _check_cells(place: str, record: Mapping[str, Any], targets: Sequence[str]) -> None:
+def _check_cells(path: Path, records: Mapping[str, Mapping[str, Any]], targets: Sequence[str]) -> None:
     """Refuse cells of targets that are no values.
 
     Raises:
-        ValueError: one is none; the message names the place and the column.
+        ValueError: some are none; the message names the places and the columns.
     """
-    for name in targets:
-        cell = record.get(name)
-        if read_value(cell) is None:
-            raise ValueError(f"{place}, column {name}: {shown(cell)}: expected {expected_cell(cell)}")
+    faults = Faults()
+    for place, record in records.items():
+        for name in targets:
+            cell = record.get(name)
+            if read_value(cell) is None:
+                faults.add(f"{place}, column {name}: {shown(cell)}: expected {expected_cell(cell)}")
+    faults.check(f"{str(path)!r} ")
 
 
 def _read_records(path: Path) -> dict[str, dict[str, Any]]:
@@ -151,17 +154,20 @@ def _read_parquet(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _read_json_lines(path: Path) -> dict[str, dict[str, Any]]:
-    records = {}
+    records, faults = {}, Faults()
     for number, line in enumerate(read_text(path, "JSON lines").split("\n"), 1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{str(path)!r} line {number} is not JSON: {error}") from None
-        if not isinstance(record, dict):
-            raise ValueError(f'{str(path)!r} line {number} is {line[:60]!r}: expected an object, {{"a": 1}}')
-        records[f"line {number}"] = record
+            faults.add(f"line {number} is not JSON: {error}")
+            continue
+        if isinstance(record, dict):
+            records[f"line {number}"] = record
+        else:
+            faults.add(f'line {number} is {shown(line)}: expected an object, {{"a": 1}}')
+    faults.check(f"{str(path)!r} ")
     return records
 
 

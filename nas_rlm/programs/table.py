@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from nas_rlm.data.tables import Row, Table, read, write
 from nas_rlm.files import check_target, exclusive_lock, read_text
 from nas_rlm.programs.python_runner import DEFAULT_PLAN, Measurement, Plan, Program, measure, stop_all
+from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.long_integers import long_integers
 from nas_rlm.utils.progress import progress_bar
 
@@ -24,6 +25,8 @@ PYTHON_SPACE = "python"  # space of Python programs in tables
 MILLISECONDS = 1000.0  # of a second
 WRITE_INTERVAL = 10.0  # seconds between two writes of a table
 MAX_PROGRAMS_BYTES = 64 * 2**20
+MAX_REASON = 100  # characters of what is wrong with a line
+PROGRAM_EXAMPLE = '{"name": "one", "source": "def f(n): return n", "entry": "f", "cases": [{"args": [1]}]}'
 
 
 class ProgramResult(NamedTuple):
@@ -224,11 +227,12 @@ def read_programs(path: Path) -> dict[str, Program]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line is not a valid program, or a name occurs twice.
+        ValueError: lines are no valid programs, or a name occurs twice.
     """
     if path.is_file() and path.stat().st_size > MAX_PROGRAMS_BYTES:
         raise ValueError(f"{path} is larger than {MAX_PROGRAMS_BYTES:,} bytes")
     programs: dict[str, Program] = {}
+    faults = Faults()
     for number, line in enumerate(read_text(path, "programs").split("\n"), 1):
         if not line.strip():
             continue
@@ -238,10 +242,9 @@ def read_programs(path: Path) -> dict[str, Program]:
                 raise ValueError(f"{name!r} occurs twice")
             programs[name] = program
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(
-                f"{path} line {number} is not a program ({str(error)[:200]}): expected for example"
-                ' {"name": "one", "source": "def f(n): return n", "entry": "f", "cases": [{"args": [1]}]}'
-            ) from None
+            reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+            faults.add(f"line {number} is not a program ({reason[:MAX_REASON]})")
+    faults.check(f"{path} ", f": expected for example {PROGRAM_EXAMPLE}")
     if not programs:
         raise ValueError(f"{path} has no programs: expected one in each line")
     return programs

@@ -7,7 +7,7 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -19,6 +19,7 @@ from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.data.tables import METADATA_PREFIXES
 from nas_rlm.data.text_data import MISSING
 from nas_rlm.files import read_text
+from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
@@ -88,8 +89,10 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     columns: list[str] = []
     lines: list[Line] = []
+    faults, last_number, largest_width = Faults(), 0, 0
     try:
         for cells in reader:
+            last_number, largest_width = reader.line_num, max(largest_width, len(cells))
             stripped = [cell.strip() for cell in cells]
             if not any(stripped):
                 continue
@@ -99,53 +102,67 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
                     raise ValueError(f"two columns have the name {repeated!r}: expected different names")
                 continue
             if len(stripped) != len(columns):
-                raise ValueError(_wrong_number_of_cells(stripped, columns, separator))
+                first = stripped[0][:MAX_SHOWN]
+                faults.add(
+                    f"line {last_number}: {counted(len(stripped), 'cell')}, of which the first is {first!r}"
+                )
+                continue
             kept = cells if keep_blanks else stripped
-            lines.append(Line(reader.line_num, dict(zip(columns, kept, strict=True))))
+            lines.append(Line(last_number, dict(zip(columns, kept, strict=True))))
     except csv.Error as error:
         if "unexpected end" in str(error):
-            number = (lines[-1].number if lines else 1) + 1
             raise ValueError(
-                f'{str(path)!r} line {number}: a cell that starts with " has no second one'
+                f'{str(path)!r} line {last_number + 1}: a cell that starts with " has no second one'
             ) from None
         raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{str(path)!r} line {reader.line_num}: {error}") from None
+    example = f"expected {len(columns)}, as in the header, {separator.join(columns)[:MAX_SHOWN]!r}"
+    if separator == "," and largest_width > len(columns):
+        example += '. Commas in a text need a cell in ", and a decimal comma separates cells too'
+    faults.check(f"{str(path)!r} ", f": {example}")
     if not lines:
         found = "only a header" if columns else "no lines"
         raise ValueError(f"{str(path)!r} has {found}: expected a header and at least one line")
     return columns, lines
 
 
-def _wrong_number_of_cells(cells: Sequence[str], columns: Sequence[str], separator: str) -> str:
-    """Return the error message of a line whose number of cells is not that of the header."""
-    message = (
-        f"{counted(len(cells), 'cell')}, of which the first is {cells[0][:MAX_SHOWN]!r}: expected"
-        f" {len(columns)}, as in the header, {separator.join(columns)[:MAX_SHOWN]!r}"
-    )
-    if len(cells) > len(columns) and separator == ",":
-        message += '. Commas in a text need a cell in ", and a decimal comma separates cells too'
-    return message
-
-
-def read_cell(
-    path: str | os.PathLike[str], line: Line, column: str, read: Callable[[str], Content]
-) -> Content:
-    """Return the content of a cell.
+def read_each(
+    path: str | os.PathLike[str], lines: Iterable[Line], read: Callable[[Line], Content]
+) -> list[Content]:
+    """Return the content of each line.
 
     Args:
         path: the file.
+        lines: its lines.
+        read: a function that reads a line.
+
+    Raises:
+        ValueError: `read` refuses lines; the message names the file and the lines.
+    """
+    faults, contents = Faults(), []
+    for line in lines:
+        with faults.collect():
+            contents.append(read(line))
+    faults.check(f"{str(path)!r} ")
+    return contents
+
+
+def read_cell(line: Line, column: str, read: Callable[[str], Content]) -> Content:
+    """Return the content of a cell.
+
+    Args:
         line: the line.
         column: the column.
         read: a function that converts the text of the cell.
 
     Raises:
-        ValueError: `read` refuses the text; the message names the file, the line and the column.
+        ValueError: `read` refuses the text; the message names the line and the column.
     """
     try:
         return read(line.cells[column])
     except ValueError as error:
-        raise ValueError(f"{str(path)!r} line {line.number}, column {column}: {error}") from None
+        raise ValueError(f"line {line.number}, column {column}: {error}") from None
 
 
 def find_column(columns: Sequence[str], names: Sequence[str], used: Collection[str] = ()) -> str:
@@ -252,11 +269,10 @@ def has_numbers(lines: Sequence[Line], column: str) -> bool:
     return any(re.match(r"[+-]?\.?\d", line.cells[column]) for line in lines)
 
 
-def read_targets(path: str | os.PathLike[str], line: Line, objectives: Mapping[str, str]) -> dict[str, float]:
+def read_targets(line: Line, objectives: Mapping[str, str]) -> dict[str, float]:
     """Return the numbers of a line that are not missing, by objective.
 
     Args:
-        path: the file, for error messages.
         line: the line.
         objectives: column of each objective.
 
@@ -264,8 +280,7 @@ def read_targets(path: str | os.PathLike[str], line: Line, objectives: Mapping[s
         ValueError: a cell is no number, or not valid for the objective.
     """
     cells = {
-        name: read_cell(path, line, column, partial(_number, objective=name))
-        for name, column in objectives.items()
+        name: read_cell(line, column, partial(_number, objective=name)) for name, column in objectives.items()
     }
     return {name: value for name, value in cells.items() if value is not None}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import search_spaces
@@ -19,6 +20,7 @@ from nas_rlm.data.importers.csv_columns import (
     find_objectives,
     merge_rows,
     read_cell,
+    read_each,
     read_lines,
     read_targets,
     unused_columns,
@@ -67,7 +69,7 @@ def read_csv(
     roles = _Roles.find(path, columns, lines, space, architecture, objectives or {})
     spaces: dict[str, SearchSpace[Any]] = {}
     bar = progress_bar(lines, "architectures", unit="line", delay=2)
-    rows = [_row(path, line, roles, space, spaces) for line in bar]
+    rows = read_each(path, bar, partial(_row, roles=roles, space=space, spaces=spaces))
     keys = [(row.space, row.arch_str) for row in rows]
     merged, reports = merge_rows(lines, rows, keys, "architecture")
     summary = [
@@ -122,7 +124,6 @@ class _Roles:
 
 
 def _row(
-    path: str | os.PathLike[str],
     line: Line,
     roles: _Roles,
     space: str,
@@ -131,7 +132,6 @@ def _row(
     """Return the row of a line.
 
     Args:
-        path: the file, for error messages.
         line: the line.
         roles: roles of the columns.
         space: the search space, if there is no column of spaces.
@@ -143,15 +143,15 @@ def _row(
             spaces[name] = search_spaces.get(SPACE_NAMES.get(name, name))
         return spaces[name]
 
-    search_space = read_cell(path, line, roles.space, get_space) if roles.space else get_space(space)
+    search_space = read_cell(line, roles.space, get_space) if roles.space else get_space(space)
 
     def parse(text: str) -> str:
         if text.lower() in MISSING:
             raise ValueError(f"{text!r} is no architecture: expected one of {search_space.name}")
         return str(search_space.parse(text))
 
-    architecture = read_cell(path, line, roles.architecture, parse)
-    targets = read_targets(path, line, roles.objectives)
+    architecture = read_cell(line, roles.architecture, parse)
+    targets = read_targets(line, roles.objectives)
     identifier = line.cells[roles.identifier] if roles.identifier else ""
     return Row(search_space.name, architecture, targets, identifier=identifier)
 

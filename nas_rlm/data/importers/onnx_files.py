@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import search_spaces
@@ -16,6 +17,7 @@ from nas_rlm.data.importers.csv_columns import (
     find_column,
     find_objectives,
     merge_rows,
+    read_each,
     read_lines,
     read_targets,
     unused_columns,
@@ -73,7 +75,7 @@ def read_onnx_csv(
     used = {file_column, space_column}
     column_of = find_objectives(path, columns, lines, objectives or {}, used)
     used |= set(column_of.values())
-    targets = [read_targets(path, line, column_of) for line in lines]
+    targets = read_each(path, lines, partial(read_targets, objectives=column_of))
     names = [line.cells[file_column] for line in lines]
     if "" in names:
         number = lines[names.index("")].number

@@ -17,6 +17,7 @@ from nas_rlm.data.importers.csv_columns import (
     find_objectives,
     merge_rows,
     read_cell,
+    read_each,
     read_lines,
     read_targets,
     unused_columns,
@@ -87,7 +88,8 @@ def read_program_csv(
     known = {name: column for name, column in named.items() if column}
     column_of = find_objectives(path, columns, lines, known | given, used, of_programs=True)
     used |= set(column_of.values())
-    rows = [_row(path, line, program, roles, space, column_of, languages) for line in lines]
+    read = partial(_row, program=program, roles=roles, space=space, objectives=column_of, languages=languages)
+    rows = read_each(path, lines, read)
     keys = [(row.space, row.group, row.input) for row in rows]
     merged, reports = merge_rows(lines, rows, keys, "program")
     summary = [*value_summary(rows, column_of), *unused_columns(columns, used), *reports]
@@ -95,7 +97,6 @@ def read_program_csv(
 
 
 def _row(
-    path: str | os.PathLike[str],
     line: Line,
     program: str,
     roles: Mapping[str, str],
@@ -106,7 +107,6 @@ def _row(
     """Return the row of a line.
 
     Args:
-        path: the file, for error messages.
         line: the line.
         program: column of the programs.
         roles: columns of the other contents, empty where there is none.
@@ -117,14 +117,14 @@ def _row(
     cells = {role: line.cells[column].strip() if column else "" for role, column in roles.items()}
     language = cells["language"]
     if language and languages:
-        language = read_cell(path, line, roles["language"], partial(_language, names=languages))
+        language = read_cell(line, roles["language"], partial(_language, names=languages))
     name = space or cells["space"] or DEFAULT_SPACE
     stripped = Line(line.number, {column: cell.strip() for column, cell in line.cells.items()})
     return Row(
         f"{name}/{language}" if language else name,
         "",
-        read_targets(path, stripped, objectives),
-        read_cell(path, line, program, _source),
+        read_targets(stripped, objectives),
+        read_cell(line, program, _source),
         cells["identifier"] or f"line {line.number}",
         group=cells["group"],
         source=cells["source"],

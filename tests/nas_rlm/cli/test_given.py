@@ -46,11 +46,11 @@ def test_rank_uses_given_numbers(tmp_path, model, archs, capsys):
 def test_numbers_that_cannot_be_used_are_refused(tmp_path, model, archs, capsys):
     command = ("predict", *model, *archs, "--objectives", "accuracy")
     data = tmp_path / "measured.csv"
-    data.write_text(f"arch,{NAME}\n{ARCHS[0]},fast\n")
+    data.write_text(f"arch,{NAME}\n{ARCHS[0]},fast\n{ARCHS[1]},1\n{ARCHS[2]},slow\n")
     assert "'latency/pixel3=fast' is not NAME=NUMBER" in refused(capsys, *command, "--given", f"{NAME}=fast")
     assert "has no value" in refused(capsys, *command, "--given", NAME)
     assert "is not used" in refused(capsys, *command, "--given-data", data)
-    assert "line 2: latency/pixel3 is 'fast'" in refused(
+    assert "line 2: latency/pixel3 is 'fast'; line 4: latency/pixel3 is 'slow': expected a number" in refused(
         capsys, *command, "--given", NAME, "--given-data", data
     )
     unknown = refused(capsys, *command, "--given", "latency/pixel4=2")

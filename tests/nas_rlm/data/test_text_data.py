@@ -104,6 +104,7 @@ def test_failures_are_an_objective_that_missing_values_do_not_have():
         ([], [], "texts is empty"),
         (["a", "b"], [1], "2 texts and 1 value of 'y'"),
         (["a", "b"], [1, "red"], "value 1 of 'y' is 'red': expected a number"),
+        (["a", "b"], ["2%", "3%"], "value 0 of 'y' is '2%': .*, such as 2; value 1 of 'y' is '3%'"),
         (["a", "b"], [None, math.nan], "0 of 2 values of 'y' are numbers, such as None, nan"),
         (["a"], [1], "expected at least 2"),
         (["a", "b"], 5, "values is 5: expected a list of numbers"),

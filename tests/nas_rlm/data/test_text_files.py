@@ -65,6 +65,26 @@ def test_a_cell_without_a_value_is_named_by_its_line(tmp_path):
             read_text_file(tmp_path / f"data.{suffix}", targets=["y"], columns=["y"])
 
 
+def test_all_cells_without_values_are_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("t,y,z\na,1,red\nb,2 ms,\nc,2,3\nd,1.000.000,x\n" + "e,z,1\n" * 3)
+    with pytest.raises(ValueError) as error:
+        read_text_file(path, targets=["y", "z"])
+    places = [part.partition(": '")[0] for part in str(error.value).split("; ")]
+    assert places == [
+        f"{str(path)!r} line 2, column z",
+        *("line 3, column y", "line 5, column y", "line 5, column z", "line 6, column y", "and 2 more"),
+    ]
+    assert "line 3, column y: '2 ms': expected a number alone, such as 2;" in str(error.value)
+
+
+def test_all_lines_that_are_no_objects_are_named(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"t": 1}\n[1, 2]\n{"t":\n')
+    with pytest.raises(ValueError, match=r"line 2 is '\[1, 2\]': expected an object, .*; line 3 is not JSON"):
+        read_text_file(path)
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     path = tmp_path / "data.parquet"
     pq.write_table(pa.table([[1], [2]], names=["y", "y"]), path)

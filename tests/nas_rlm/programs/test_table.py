@@ -81,7 +81,7 @@ def test_tables_of_other_programs_or_settings_are_refused(tmp_path):
         ('{"name": "x", "source": "1", "cases": []}', "no inputs"),
         ('{"name": "x", "source": "", "cases": [{}]}', "a program is empty"),
         ('{"name": "x", "source": "\\ud800", "cases": [{}]}', "is not valid Unicode"),
-        ('{"name": "x", "source": "1"}', r"\('cases'\)"),
+        ('{"name": "x", "source": "1"}', "it has no cases"),
         ('{"name": "one", "source": "1", "cases": [{"stdin": ""}]}', "'one' occurs twice"),
     ],
 )
@@ -90,6 +90,29 @@ def test_lines_that_are_not_programs_are_refused(tmp_path, line, message):
     path.write_text('{"name": "one", "source": "1", "cases": [{"stdin": ""}]}\n' + line + "\n")
     with pytest.raises(ValueError, match=message):
         read_programs(path)
+
+
+def test_all_lines_that_are_not_programs_are_named(tmp_path):
+    path = tmp_path / "p.jsonl"
+    right = '{"name": "one", "source": "1", "cases": [{"stdin": ""}]}'
+    path.write_text("\n".join(["[", right, right, '{"name": "two"}', "", '{"name": "one"}'] + 4 * ["{"]))
+    with pytest.raises(ValueError) as error:
+        read_programs(path)
+    start, _, end = str(error.value).partition(": expected for example ")
+    first, *others = start.split("; ")
+    assert first.startswith(f"{path} line 1 is not a program (Expecting value")
+    assert others[:3] == [
+        "line 3 is not a program ('one' occurs twice)",
+        "line 4 is not a program (it has no source)",
+        "line 6 is not a program (it has no source)",
+    ]
+    assert others[3].startswith("line 7 is not a program (") and others[4] == "and 3 more"
+    assert read_programs_of(tmp_path, end) == ["one"]
+
+
+def read_programs_of(tmp_path, line):
+    (tmp_path / "example.jsonl").write_text(line)
+    return list(read_programs(tmp_path / "example.jsonl"))
 
 
 def test_files_of_programs_and_inputs_are_read(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ from nas_rlm.data.importers.csv_columns import (
     find_objectives,
     merge_rows,
     objective_of_column,
+    read_each,
+    read_lines,
     read_targets,
     repeated_rows,
     unused_columns,
@@ -88,7 +90,36 @@ def test_columns_without_use_are_listed():
 
 @pytest.mark.parametrize(("cell", "targets"), [("NA", {}), ("", {}), ("1e3", {"loss": 1000.0})])
 def test_missing_numbers_are_left_out(cell, targets):
-    assert read_targets("numbers.csv", Line(2, {"x": cell}), {"loss": "x"}) == targets
+    assert read_targets(Line(2, {"x": cell}), {"loss": "x"}) == targets
+
+
+def test_all_lines_that_cannot_be_read_are_named():
+    lines = lines_of("1", "1,5", "2", "red")
+    with pytest.raises(ValueError) as error:
+        read_each("a.csv", lines, lambda line: read_targets(line, {"loss": "x"}))
+    first, second = str(error.value).split("; ")
+    assert first.startswith("'a.csv' line 3, column x: '1,5' has a comma: expected a number with a decimal")
+    assert second.startswith("line 5, column x: 'red' is not valid for loss: expected")
+    assert read_each("a.csv", lines[::2], lambda line: line.number) == [2, 4]
+
+
+@pytest.mark.parametrize(("cells", "has_hint"), [("2,3,4", True), ("2", False)])
+def test_all_lines_with_another_number_of_cells_are_named(tmp_path, cells, has_hint):
+    path = tmp_path / "a.csv"
+    path.write_text(f"x,y\n1,2\n{cells}\n\n3,4\n{cells}\n")
+    with pytest.raises(ValueError) as error:
+        read_lines(path)
+    count = f"{len(cells.split(','))} cell{'s' if has_hint else ''}, of which the first is '2'"
+    expected = f"{str(path)!r} line 3: {count}; line 6: {count}: expected 2, as in the header, 'x,y'"
+    assert str(error.value).startswith(expected)
+    assert ("decimal comma" in str(error.value)) == has_hint
+
+
+def test_a_quotation_mark_that_is_never_closed_is_named_by_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('x,y\n1,2\n1\n"a\nb",3\n"5,6\n7,8\n')
+    with pytest.raises(ValueError, match='line 6: a cell that starts with " has no second one'):
+        read_lines(path)
 
 
 def test_rows_of_a_network_are_merged_or_reported():
