@@ -181,7 +181,7 @@ def _warning_printer() -> Callable[..., None]:
     def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            print(f"nas-rlm: warning: {message}", file=sys.stderr)
+            print(f"nas-rlm: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
     return print_warning
 

@@ -80,7 +80,7 @@ def measure_python(
     from nas_rlm.programs.effibench import read_effibench
     from nas_rlm.programs.leetcode import rank_agreement, read_solutions
     from nas_rlm.programs.python_runner import Plan
-    from nas_rlm.programs.source import read_source
+    from nas_rlm.programs.source import read_python
     from nas_rlm.programs.table import measure_programs, read_cases, read_programs
 
     sources = [bool(files), *(path is not None for path in (programs, solutions, apps, effibench))]
@@ -107,7 +107,7 @@ def measure_python(
         earlier_table, by_name = read_solutions(solutions, problems)
     else:
         inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
-        texts, errors = _read_files(files, read_source)
+        texts, errors = _read_files(files, read_python)
         by_name = {name: _program(name, text, entry, inputs, cases) for name, text in texts.items()}
     table = measure_programs(by_name, out, plan, jobs, progress=True) if by_name else Table(out.stem, [])
     rows = [row for row in table.rows if row.identifier in by_name]
@@ -168,7 +168,7 @@ def _print_failures(errors: Sequence[str], failed: Sequence[Row]) -> None:
         failed: rows of programs that failed.
     """
     reasons = [f"{row.identifier}: {json.loads(row.metainformation)['error']}" for row in failed]
-    listed = [*errors, *reasons[:MAX_LISTED_FAILURES]]
+    listed = [" ".join(reason.split()) for reason in (*errors, *reasons[:MAX_LISTED_FAILURES])]
     if listed:
         print(f"{len(errors) + len(failed):,} cannot be measured:", *listed, sep="\n  ")
     if len(reasons) > MAX_LISTED_FAILURES:

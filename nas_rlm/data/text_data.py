@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -224,6 +225,8 @@ def expected_cell(cell: Any) -> str:
         cell: the cell.
     """
     word = cell.strip() if isinstance(cell, str) else ""
+    if re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", word):
+        return f"a number of at most {sys.float_info.max:.2g}, or inf for infinity"
     if re.fullmatch(r"[+-]?\d[\d.,' ]*", word):
         return "a number with a decimal point and without separators of thousands"
     if found := re.fullmatch(

@@ -23,7 +23,7 @@ from nas_rlm.data.text_data import (
 )
 from nas_rlm.files import read_text
 from nas_rlm.utils.faults import Faults
-from nas_rlm.utils.validation import shown, suggest
+from nas_rlm.utils.validation import listed, shown, suggest
 from search_spaces.wording import counted
 
 NUM_CHECKED_CELLS = 100  # of a column
@@ -92,7 +92,7 @@ def read_text_file(
     if len(kept) < len(records):
         notes.append(f"left out: {counted(len(records) - len(kept), 'row has', 'rows have')} no {text}")
     if unused := [name for name in known if name not in (*used, *targets)]:
-        notes.append(f"columns that are not used: {', '.join(unused)}")
+        notes.append(f"columns that are not used: {listed(unused)}")
     texts = [_as_text(record[text]) if text else _as_json(record, used) for record in kept]
     return TextFile(texts, {n: [r.get(n) for r in kept] for n in targets}, tuple(used), notes)
 

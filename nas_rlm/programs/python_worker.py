@@ -147,10 +147,19 @@ def _run_confined(
         except MemoryError:  # which has no text
             answer = {"error": f"MemoryError: it needs more than the limit of {job['memory_limit']:,} bytes"}
         except BaseException as error:
-            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+            answer = {"error": _description(error)[:500]}
         os.write(write_end, json.dumps(answer).encode())
     finally:
         os._exit(0)
+
+
+def _description(error: BaseException) -> str:
+    """Return the type and the text of an error, whose own method may raise another one."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:
+        return name
 
 
 def _set_stdin(text: str) -> None:

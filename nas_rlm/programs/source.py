@@ -11,6 +11,7 @@ from nas_rlm.files import read_text
 from nas_rlm.programs.languages import LANGUAGES, language_of_file
 
 MAX_SOURCE_BYTES = 2**20
+NOTEBOOK_SUFFIX = ".ipynb"
 # The space in the tables that `nas-rlm measure` writes, and that of the published datasets.
 KERNEL_SPACES = ("triton", "KBSS")
 SOLUTION_SPACES = ("python", "APPS")
@@ -30,8 +31,10 @@ def is_program(path: Path) -> bool:
     """Return whether a file is a program, see `nas_rlm.programs.languages.language_of_file`.
 
     Raises:
-        ValueError: the file is text, and neither its ending nor its source says in which language.
+        ValueError: the file is a notebook, or text of which neither its ending nor its source says in which
+            language.
     """
+    check_no_notebook(path)
     return bool(language_of_file(path))
 
 
@@ -51,7 +54,7 @@ def read_program(path: Path) -> tuple[str, tuple[str, ...]]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, too large, empty or not text.
+        ValueError: it is not a regular file, too large, empty, a notebook or not text.
     """
     source = read_source(path)
     return source, _similar_spaces(source, language_of_file(path))
@@ -65,8 +68,9 @@ def read_source(path: Path) -> str:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, too large, empty or not text.
+        ValueError: it is not a regular file, too large, empty, a notebook or not text.
     """
+    check_no_notebook(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ValueError(f"{path} is not a regular file: expected a program")
     if path.is_file() and path.stat().st_size > MAX_SOURCE_BYTES:
@@ -74,7 +78,35 @@ def read_source(path: Path) -> str:
     source = read_text(path, "a program")
     if not source.strip():
         raise ValueError(f"{path} is empty: expected a program")
+    if "\0" in source:
+        raise ValueError(f"{path} is not text, since it has NUL characters: expected a program")
     return source
+
+
+def check_no_notebook(path: Path) -> None:
+    """Refuse notebooks, whose JSON may even be an expression in Python.
+
+    Raises:
+        ValueError: the ending of the file is that of a notebook.
+    """
+    if path.suffix.lower() == NOTEBOOK_SUFFIX:
+        raise ValueError(f"{path} is a notebook: expected its code as a program, such as {path.stem}.py")
+
+
+def read_python(path: Path) -> str:
+    """Read the source of a Python program.
+
+    Args:
+        path: the source file, in UTF-8; its ending may be missing.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: its ending is that of another language; or see `read_source`.
+    """
+    language = LANGUAGES.get(path.suffix.lower(), "Python")
+    if language != "Python":
+        raise ValueError(f"{path} is in {language}: expected a program in Python")
+    return read_source(path)
 
 
 def language_of_space(space: str) -> str:

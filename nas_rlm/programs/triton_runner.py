@@ -26,7 +26,7 @@ from nas_rlm.devices.connection import (
     WorkerDied,
     check_timeout,
 )
-from nas_rlm.programs.source import TRITON_KERNEL, read_source
+from nas_rlm.programs.source import TRITON_KERNEL, read_python
 from nas_rlm.programs.table import ProgramResult, digest, update_table
 from nas_rlm.utils.extras import require
 
@@ -279,7 +279,7 @@ def read_kernel(path: Path, entry: str = "") -> Kernel:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, too large, empty or not text.
+        ValueError: it is not a regular file, too large, empty, in another language or not text.
     """
-    source = read_source(path)
+    source = read_python(path)
     return Kernel(source, "", entry) if TRITON_KERNEL.search(source) else Kernel("", source, entry)

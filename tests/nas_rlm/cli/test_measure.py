@@ -89,6 +89,22 @@ def test_files_that_are_no_programs_are_listed_and_the_others_measured(tmp_path,
     assert "there is no file" in refused(capsys, *command, right, tmp_path / "missing.py")
 
 
+def test_notebooks_and_other_languages_are_no_python_programs(tmp_path, capsys):
+    contents = {"a.ipynb": '{"cells": []}', "b.cpp": "int f();", "nul.py": "x = 1\0", "two\nlines.py": " "}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    out = tmp_path / "t.parquet"
+    refused(capsys, "measure", "python", *(tmp_path / name for name in contents), "--out", out)
+    assert not out.exists()
+    assert main(["measure", "python", *(str(tmp_path / n) for n in contents), "--out", str(out)]) == 2
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        f"  {tmp_path}/a.ipynb is a notebook: expected its code as a program, such as a.py",
+        f"  {tmp_path}/b.cpp is in C++: expected a program in Python",
+        f"  {tmp_path}/nul.py is not text, since it has NUL characters: expected a program",
+        f"  {tmp_path}/two lines.py is empty: expected a program",
+    ]
+
+
 def test_measure_triton_warns_once_of_a_kernel_whose_sizes_contradict_each_other(
     tmp_path, monkeypatch, capsys
 ):

@@ -103,6 +103,8 @@ def test_failures_are_an_objective_that_missing_values_do_not_have():
         ("ab", [1, 2], "texts is 'ab': expected a list"),
         ([], [], "texts is empty"),
         (["a", "b"], [1], "2 texts and 1 value of 'y'"),
+        (["a", "b"], [1, "1e400"], "'1e400': expected a number of at most 1.8e\\+308, or inf for infinity"),
+        (["a", "b"], [1, "9" * 400], "expected a number of at most 1.8e"),
         (["a", "b"], [1, "red"], "value 1 of 'y' is 'red': expected a number"),
         (["a", "b"], ["2%", "3%"], "value 0 of 'y' is '2%': .*, such as 2; value 1 of 'y' is '3%'"),
         (["a", "b"], [None, math.nan], "0 of 2 values of 'y' are numbers, such as None, nan"),

@@ -65,6 +65,12 @@ def test_a_cell_without_a_value_is_named_by_its_line(tmp_path):
             read_text_file(tmp_path / f"data.{suffix}", targets=["y"], columns=["y"])
 
 
+def test_of_many_columns_that_are_not_used_the_first_are_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(f"t,y,{','.join(f'c{i}' for i in range(999))}\na,1{',2' * 999}\n")
+    assert read_text_file(path, "t", ["y"]).notes == ["columns that are not used: c0, c1, c2, c3, c4, c5, …"]
+
+
 def test_all_cells_without_values_are_named(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("t,y,z\na,1,red\nb,2 ms,\nc,2,3\nd,1.000.000,x\n" + "e,z,1\n" * 3)

@@ -55,3 +55,10 @@ def test_a_pipe_is_refused_without_reading_it(tmp_path):
     os.mkfifo(path)
     with pytest.raises(ValueError, match=r"a.py is not a regular file: expected a program"):
         read_program(path)
+
+
+def test_notebooks_are_refused(tmp_path):
+    (tmp_path / "a.ipynb").write_text('{"cells": []}')
+    for read in (is_program, read_program):
+        with pytest.raises(ValueError, match=r"a\.ipynb is a notebook: expected .* such as a\.py"):
+            read(tmp_path / "a.ipynb")
