@@ -38,6 +38,11 @@ def test_memory_is_the_maximum_over_the_inputs():
     assert result.wall is result.lines is None
 
 
+def test_an_error_whose_text_raises_another_one_is_named_by_its_type():
+    source = "class Odd(Exception):\n    def __str__(self):\n        return self.missing\nraise Odd"
+    assert measure_script(source) == Failure("input 0: Odd")
+
+
 def test_memory_before_the_call_does_not_count():
     source = "big = list(range(10**5))\ndef first(xs, n):\n    return xs[0] + n + big[0]"
     result = measure(Program(source, "first", [{"args": [list(range(50_000)), 3]}]), MEMORY)
