@@ -16,6 +16,7 @@ from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates.gaussian_process import ADAM_STEPS
 from nas_rlm.text import Tokenizer
 from tests.preloaded_python import preloaded_python
+from tests.quick_constants import QUICK_CONSTANTS
 
 torch.set_num_threads(1)
 gc.disable()  # until all tests are imported, since imports leave little to collect
@@ -55,11 +56,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_surrogates() -> Iterator[None]:
-    """Fit surrogates in fewer steps, on features standardised on fewer random networks, to save time."""
+def quick_constants() -> Iterator[None]:
+    """Use the constants of `tests.quick_constants`, to save time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nas_rlm.surrogates.features.NUM_NETWORKS", 100)
-        patch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", 25)
+        for name, value in QUICK_CONSTANTS.items():
+            patch.setattr(name, value)
         yield
 
 
