@@ -1,8 +1,8 @@
 """Python without the seconds that imports take: a server that has imported the package forks for a program.
 
-Programs are those of `python -m MODULE` and `python FILE`, also with `-P` or `-u`. Each runs in a new process, in
-the directory, with the environment and the standard files of the caller, and with the constants of
-`tests.quick_constants`.
+Programs are those of `python -m MODULE` and `python FILE`, also with `-P` or `-u`. Each runs in a new
+process, in the directory and with the environment and the standard files of the caller, and with the
+constants of `tests.quick_constants`.
 """
 
 from __future__ import annotations
