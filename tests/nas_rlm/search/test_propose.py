@@ -29,7 +29,6 @@ class Model(StubPredictor):
 
 
 PREDICTOR = CachedPredictor(Model(), SPACE)
-PREDICTOR.raw_features(NAMES)
 
 
 @pytest.fixture(autouse=True)
