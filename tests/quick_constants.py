@@ -1,6 +1,7 @@
 """Constants with which tests and the processes that they start fit and search in less time."""
 
 QUICK_CONSTANTS = {
+    "nas_rlm.plotting.style.DPI": 75,
     "nas_rlm.search.acquisition.POOL_SIZE": 100,
     "nas_rlm.search.candidate_pool.FIRST_POOL_SIZE": 100,
     "nas_rlm.surrogates.features.NUM_NETWORKS": 100,  # that features are standardised on
