@@ -16,7 +16,7 @@ from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates.gaussian_process import ADAM_STEPS
 from nas_rlm.text import Tokenizer
 from tests.preloaded_python import preloaded_python
-from tests.quick_constants import QUICK_CONSTANTS
+from tests.quick_constants import QUICK_CONSTANTS, WITHOUT_QUICK_CONSTANTS
 
 torch.set_num_threads(1)
 gc.disable()  # until all tests are imported, since imports leave little to collect
@@ -67,7 +67,8 @@ def quick_constants() -> Iterator[None]:
 
 @pytest.fixture
 def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fit Gaussian processes in as many steps as users do."""
+    """Fit Gaussian processes in as many steps as users do; processes have no constant of tests."""
+    monkeypatch.setenv(WITHOUT_QUICK_CONSTANTS, "1")
     monkeypatch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", ADAM_STEPS)
 
 

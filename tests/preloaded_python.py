@@ -2,7 +2,7 @@
 
 Programs are those of `python -m MODULE` and `python FILE`, also with `-P` or `-u`. Each runs in a new
 process, in the directory and with the environment and the standard files of the caller, and with the
-constants of `tests.quick_constants`.
+constants of `tests.quick_constants` unless the environment has `WITHOUT_QUICK_CONSTANTS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 
-from tests.quick_constants import QUICK_CONSTANTS
+from tests.quick_constants import QUICK_CONSTANTS, WITHOUT_QUICK_CONSTANTS
 
 ROOT = Path(__file__).parents[1]
 MODULES = (
@@ -93,9 +93,6 @@ def serve(address: str) -> None:
     if find_spec("triton"):
         for module in TRITON_MODULES:
             import_module(module)
-    for name, value in QUICK_CONSTANTS.items():
-        module, _, constant = name.rpartition(".")
-        setattr(import_module(module), constant, value)
     sys.path.remove(str(ROOT))  # where this module was found
     sys.executable = str(Path(address).parent / "python")  # for processes that programs start
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing is left of ended programs
@@ -147,6 +144,10 @@ def kill_after_caller(connection: socket.socket, process: int) -> None:
 
 def run(arguments: Sequence[str]) -> None:
     """Run a module or a file as Python does with these arguments, and end this process."""
+    if WITHOUT_QUICK_CONSTANTS not in os.environ:
+        for name, value in QUICK_CONSTANTS.items():
+            module, _, constant = name.rpartition(".")
+            setattr(import_module(module), constant, value)
     code, start = 1, next(i for i, argument in enumerate(arguments) if argument not in OPTIONS)
     options, is_module = arguments[:start], arguments[start] == "-m"
     sys.argv = list(arguments[start + is_module :])

@@ -7,3 +7,4 @@ QUICK_CONSTANTS = {
     "nas_rlm.surrogates.features.NUM_NETWORKS": 100,  # that features are standardised on
     "nas_rlm.surrogates.gaussian_process.ADAM_STEPS": 25,
 }
+WITHOUT_QUICK_CONSTANTS = "NAS_RLM_TESTS_WITHOUT_QUICK_CONSTANTS"  # a variable of the environment

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from nas_rlm.surrogates import features
+from tests.quick_constants import WITHOUT_QUICK_CONSTANTS
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "MINE": "61.5"}
 SCRIPT = """
@@ -66,9 +67,14 @@ def test_a_file_runs_as_a_module_does_and_imports_what_is_beside_it(preloaded, m
     assert done.stdout == f"{module} {[code]} typed 61.5\nneighbour __main__\n"
 
 
-def test_a_program_has_the_constants_of_tests(preloaded, module):
+def test_a_program_has_the_constants_of_tests_unless_the_environment_forbids_it(
+    preloaded, module, monkeypatch
+):
     code = "from nas_rlm.surrogates import features; print(features.NUM_NETWORKS)"
     assert run(preloaded, module, code).stdout.splitlines()[1:] == [str(features.NUM_NETWORKS)]
+    monkeypatch.setitem(ENVIRONMENT, WITHOUT_QUICK_CONSTANTS, "1")
+    (found,) = run(preloaded, module, code).stdout.splitlines()[1:]
+    assert int(found) > features.NUM_NETWORKS
 
 
 def test_a_program_is_killed_with_its_caller(preloaded, module):
