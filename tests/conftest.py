@@ -16,6 +16,7 @@ from nas_rlm.model.network import Config, Network
 from nas_rlm.surrogates.gaussian_process import ADAM_STEPS
 from nas_rlm.text import Tokenizer
 from tests.preloaded_python import preloaded_python
+from tests.quick_constants import QUICK_CONSTANTS, WITHOUT_QUICK_CONSTANTS
 
 torch.set_num_threads(1)
 gc.disable()  # until all tests are imported, since imports leave little to collect
@@ -34,7 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from here on."""
+    """Collect garbage from here on, less often than by default, since little of it is large."""
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 
@@ -55,17 +57,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_surrogates() -> Iterator[None]:
-    """Fit surrogates in fewer steps, on features standardised on fewer random networks, to save time."""
+def quick_constants() -> Iterator[None]:
+    """Use the constants of `tests.quick_constants`, to save time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nas_rlm.surrogates.features.NUM_NETWORKS", 100)
-        patch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", 25)
+        for name, value in QUICK_CONSTANTS.items():
+            patch.setattr(name, value)
         yield
 
 
 @pytest.fixture
 def whole_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fit Gaussian processes in as many steps as users do."""
+    """Fit Gaussian processes in as many steps as users do; processes have no constant of tests."""
+    monkeypatch.setenv(WITHOUT_QUICK_CONSTANTS, "1")
     monkeypatch.setattr("nas_rlm.surrogates.gaussian_process.ADAM_STEPS", ADAM_STEPS)
 
 

@@ -1,7 +1,8 @@
 """Python without the seconds that imports take: a server that has imported the package forks for a program.
 
-Programs are those of `python -m MODULE`, also with `-P` or `-u`. Each runs in a new process, in the directory
-and with the environment and the standard files of the caller.
+Programs are those of `python -m MODULE` and `python FILE`, also with `-P` or `-u`. Each runs in a new
+process, in the directory and with the environment and the standard files of the caller, and with the
+constants of `tests.quick_constants` unless the environment has `WITHOUT_QUICK_CONSTANTS`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 
+from tests.quick_constants import QUICK_CONSTANTS, WITHOUT_QUICK_CONSTANTS
+
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "nas_rlm.cli",
@@ -31,18 +34,21 @@ MODULES = (
     "nas_rlm.search_run",
     "nas_rlm.study.worker",
     "nas_rlm.devices.worker",
+    "nas_rlm.programs",
+    "scipy.stats",  # for pictures
     "torch._dynamo",  # which the first optimizer of a process imports
 )
 # What Triton programs import, with Triton's functions as its interpreter needs them.
 TRITON_MODULES = ("torch._inductor.runtime.triton_heuristics", "torch._inductor.runtime.triton_helpers")
+OPTIONS = ("-P", "-u")
 STANDARD_FILES = (0, 1, 2)
 CHUNK_SIZE = 1 << 20  # bytes
 # Isolated and without site-packages, which is the fastest start of Python.
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 arguments = {arguments}
-options = arguments[:arguments.index("-m")] if "-m" in arguments else ["a file or code"]
-if not {{"-P", "-u"}}.issuperset(options):
+program = [a for a in arguments if a not in {options}][:1]
+if not program or program[0].startswith("-") and program[0] != "-m":
     os.execv({python!r}, [{python!r}, *arguments])
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
@@ -65,7 +71,9 @@ def preloaded_python() -> Iterator[Path]:
         address = str(directory / "socket")
         for executable, arguments in ARGUMENTS.items():
             path = directory / executable
-            path.write_text(CLIENT.format(python=sys.executable, address=address, arguments=arguments))
+            path.write_text(
+                CLIENT.format(python=sys.executable, address=address, arguments=arguments, options=OPTIONS)
+            )
             path.chmod(0o755)
         command = [sys.executable, "-m", "tests.preloaded_python", address]
         environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
@@ -135,16 +143,24 @@ def kill_after_caller(connection: socket.socket, process: int) -> None:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run a module as Python does with these arguments, and end this process."""
-    code, start = 1, arguments.index("-m")
-    options, sys.argv = arguments[:start], list(arguments[start + 1 :])
+    """Run a module or a file as Python does with these arguments, and end this process."""
+    if WITHOUT_QUICK_CONSTANTS not in os.environ:
+        for name, value in QUICK_CONSTANTS.items():
+            module, _, constant = name.rpartition(".")
+            setattr(import_module(module), constant, value)
+    code, start = 1, next(i for i, argument in enumerate(arguments) if argument not in OPTIONS)
+    options, is_module = arguments[:start], arguments[start] == "-m"
+    sys.argv = list(arguments[start + is_module :])
     if "-P" not in options:
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.abspath(sys.argv[0])))
     if "-u" in options and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(write_through=True)
     sys.modules.pop(sys.argv[0], None)  # of which runpy would warn
     try:
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        if is_module:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else bool(end.code)

@@ -6,6 +6,9 @@ import time
 
 import pytest
 
+from nas_rlm.surrogates import features
+from tests.quick_constants import WITHOUT_QUICK_CONSTANTS
+
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "MINE": "61.5"}
 SCRIPT = """
 import os, sys
@@ -22,9 +25,9 @@ def module(tmp_path):
     return tmp_path
 
 
-def run(preloaded, directory, code):
+def run(preloaded, directory, code, program=("-m", "program")):
     return subprocess.run(
-        [preloaded / "python", "-u", "-m", "program", code],
+        [preloaded / "python", "-u", *program, code],
         cwd=directory,
         env=ENVIRONMENT,
         input="typed",
@@ -51,6 +54,27 @@ def test_a_program_has_the_surroundings_of_its_caller_who_gets_its_output_and_st
     done = run(preloaded, module, code)
     assert (done.returncode, done.stdout) == (status, f"{module} {[code]} typed 61.5\n")
     assert done.stderr.endswith(error) and bool(done.stderr) == bool(error)
+
+
+def test_a_file_runs_as_a_module_does_and_imports_what_is_beside_it(preloaded, module):
+    scripts = module / "scripts"
+    scripts.mkdir()
+    (scripts / "beside.py").write_text("NAME = 'neighbour'\n")
+    (scripts / "program.py").write_text((module / "program.py").read_text())
+    code = "import beside; print(beside.NAME, __name__); sys.exit(3)"
+    done = run(preloaded, module, code, ["scripts/program.py"])
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout == f"{module} {[code]} typed 61.5\nneighbour __main__\n"
+
+
+def test_a_program_has_the_constants_of_tests_unless_the_environment_forbids_it(
+    preloaded, module, monkeypatch
+):
+    code = "from nas_rlm.surrogates import features; print(features.NUM_NETWORKS)"
+    assert run(preloaded, module, code).stdout.splitlines()[1:] == [str(features.NUM_NETWORKS)]
+    monkeypatch.setitem(ENVIRONMENT, WITHOUT_QUICK_CONSTANTS, "1")
+    (found,) = run(preloaded, module, code).stdout.splitlines()[1:]
+    assert int(found) > features.NUM_NETWORKS
 
 
 def test_a_program_is_killed_with_its_caller(preloaded, module):

@@ -13,6 +13,7 @@ from nas_rlm.files import atomic_write, check_target
 
 # By suffix, the metadata that its writer must omit so that equal figures give equal files.
 FORMATS = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate", ".jpg": ""}
+DPI = 150  # of a picture, in dots per inch
 INK, MUTED, FAINT, FRONT = "#1f2430", "#6b7280", "#b8c0cc", "#d1495b"
 HUES = ("#1b6ca8", "#2a9d8f", "#8a6fb3", "#e09f3e", "#5c677d")
 
@@ -37,7 +38,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     """
     with atomic_write(path) as temporary:
         metadata = {FORMATS[path.suffix]: None} if FORMATS[path.suffix] else None
-        figure.savefig(temporary, dpi=150, metadata=metadata)
+        figure.savefig(temporary, dpi=DPI, metadata=metadata)
 
 
 def style_axis(axis: Axes) -> None:

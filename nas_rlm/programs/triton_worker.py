@@ -364,7 +364,7 @@ def _restore_grid_helper() -> None:
         )
 
     if not hasattr(triton_heuristics, "grid"):
-        triton_heuristics.grid = grid  # type: ignore[attr-defined]
+        triton_heuristics.grid = grid
 
 
 def _replace_gpu_functions() -> None:

@@ -116,10 +116,12 @@ class CandidatePool:
         """Add drawn architectures that are new, and return those that break the constraints.
 
         Args:
-            count: number to add.
+            count: number to add; fewer where the table of candidates has no more.
             draw: draws one.
             max_checked: number of draws at which it ends, with constraints.
         """
+        if isinstance(self.space, TableSpace):
+            count = min(count, len(self.space.name_set - self.names.keys()))
         size, refused = len(self.names) + count, dict[str, None]()
         for attempt in range(MAX_ATTEMPTS * count):
             if len(self.names) >= size or (self._constraints and attempt >= max_checked):

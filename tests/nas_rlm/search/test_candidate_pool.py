@@ -55,6 +55,18 @@ def test_excluded_architectures_are_no_candidates_and_the_last_ones_are_kept():
     assert pool.candidates(added[:1], 5) == [*first[-11:], *added[1:]]
 
 
+def test_nothing_is_drawn_of_a_table_whose_architectures_are_all_known(monkeypatch):
+    names = draw(30)
+    pool = CandidatePool(TableSpace(SPACE, names))
+    assert set(pool.names) == set(names)
+    drawn = []
+    monkeypatch.setattr(TableSpace, "sample", lambda *_: drawn.append("sample"))
+    monkeypatch.setattr(TableSpace, "mutate", lambda *_: drawn.append("mutation"))
+    pool.grow()
+    pool.add_children(names[:3], 4)
+    assert not drawn and set(pool.names) == set(names)
+
+
 def test_missing_architectures_are_enumerated_until_none_is_left():
     names = draw(60)
     pool = CandidatePool(TableSpace(SPACE, names))

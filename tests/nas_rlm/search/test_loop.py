@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -21,18 +22,18 @@ def run(predictor=None, **changed):
     return search(SPACE, predictor or StubPredictor(), settings)
 
 
-class LengthPredictor:
-    """Judges an architecture of any space by its graph: longer is better and slower."""
+class NamePredictor:
+    """Judges an architecture of any space by a number that follows from its name."""
 
     def predict(self, space, architectures, objectives, quantiles):
-        sizes = [len(space.to_onnx(a).SerializeToString()) for a in architectures]
-        return np.array([[[size / 1000] * len(quantiles)] * len(objectives) for size in sizes])
+        numbers = [zlib.crc32(str(a).encode()) for a in architectures]
+        return np.array([[[number / 1e9] * len(quantiles)] * len(objectives) for number in numbers])
 
 
 @pytest.mark.parametrize("name", search_spaces.names())
 def test_every_space_can_be_searched(name):
     settings = SearchSettings(name, PAIR, population=6, generations=3)
-    first, again = (search(search_spaces.get(name), LengthPredictor(), settings) for _ in range(2))
+    first, again = (search(search_spaces.get(name), NamePredictor(), settings) for _ in range(2))
     assert first.architectures == again.architectures
     assert len(set(first.architectures)) == 18
     assert all(str(search_spaces.get(name).parse(a)) == a for a in first.architectures)

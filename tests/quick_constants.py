@@ -1,0 +1,10 @@
+"""Constants with which tests and the processes that they start fit and search in less time."""
+
+QUICK_CONSTANTS = {
+    "nas_rlm.plotting.style.DPI": 75,
+    "nas_rlm.search.acquisition.POOL_SIZE": 100,
+    "nas_rlm.search.candidate_pool.FIRST_POOL_SIZE": 100,
+    "nas_rlm.surrogates.features.NUM_NETWORKS": 100,  # that features are standardised on
+    "nas_rlm.surrogates.gaussian_process.ADAM_STEPS": 25,
+}
+WITHOUT_QUICK_CONSTANTS = "NAS_RLM_TESTS_WITHOUT_QUICK_CONSTANTS"  # a variable of the environment
