@@ -31,7 +31,6 @@ from nas_rlm.surrogates.calibration import calibrate
 from nas_rlm.surrogates.ensemble import Ensemble
 from nas_rlm.surrogates.fitting import fit_surrogates
 from nas_rlm.surrogates.predictive import WITHOUT_NETWORK
-from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 from nas_rlm.surrogates.registry import Surrogate
 from nas_rlm.text import Tokenizer
 from nas_rlm.training import distributed
@@ -189,21 +188,11 @@ def _learnt_by_network(start: Ensemble, space: str) -> set[str]:
 def _fit_table_surrogates(
     rlm: Ensemble, recipe: Recipe, train_tables: Sequence[Table]
 ) -> dict[str, list[Surrogate]]:
-    """Fit the surrogates of each table of a recipe; those of programs again, with each other as sources."""
-    labelled = [
-        (table, use.surrogate_objectives(rlm.objectives))
-        for table, use in zip(train_tables, recipe.tables, strict=False)
-    ]
+    """Fit the surrogates of each table of a recipe."""
     surrogates: dict[str, list[Surrogate]] = {}
-    for table, names in labelled:
+    for table, use in zip(train_tables, recipe.tables, strict=False):
+        names = use.surrogate_objectives(rlm.objectives)
         surrogates |= fit_surrogates(table.rows, names, by_group=recipe.by_group)
-    of_programs = {
-        space: group for space, group in surrogates.items() if isinstance(group[0], ProgramSurrogate)
-    }
-    if len({space.partition("/")[0] for space in of_programs}) > 1:
-        for table, names in labelled:
-            if any(row.is_program for row in table.rows):
-                surrogates |= fit_surrogates(table.rows, names, of_programs, recipe.by_group)
     return surrogates
 
 

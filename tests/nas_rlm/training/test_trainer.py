@@ -131,28 +131,6 @@ def test_surrogates_are_fitted_to_the_network_of_another_model(recipe, tmp_path)
         trainer.run(recipe, tmp_path / "third")
 
 
-def test_tables_of_programs_are_sources_of_each_other(recipe, tmp_path):
-    trainer.run(recipe, tmp_path / "first")
-    for name in ("mine", "yours"):
-        sources = [f"def f(n):\n    return {'[0] * n + ' * (i % 5)}[]  # {name} {i}\n" for i in range(40)]
-        rows_of_table = [
-            Row(f"{name}/Python", "", {"time": 1.0 + i % 5}, s, f"p{i}") for i, s in enumerate(sources)
-        ]
-        write(tmp_path / f"{name}.parquet", rows_of_table)
-    both = "{path: mine.parquet, surrogates: [time]}, {path: yours.parquet, surrogates: [time]}"
-    text = RECIPE.replace("{path: cells.parquet}", both).replace("epochs: 3", "epochs: 0")
-    recipe.write_text(f"{text}start: {tmp_path / 'first'}\n")
-    surrogates = trainer.run(recipe, tmp_path / "second").surrogates
-    (mine,), (yours,) = surrogates["mine/Python"], surrogates["yours/Python"]
-    for own, other in ((mine, yours), (yours, mine)):
-        (source,) = own.priors["time"].sources
-        assert (source.structure_scaling == other.structure_scaling).all() and not source.priors
-    recipe.write_text(f"{text.replace(both, both.partition(', {')[0])}start: {tmp_path / 'first'}\n")
-    assert not trainer.run(recipe, tmp_path / "third").surrogates["mine/Python"][0].priors
-    sizes = [(tmp_path / name / "surrogates.safetensors").stat().st_size for name in ("second", "third")]
-    assert sizes[0] < 2.2 * sizes[1]
-
-
 def test_one_table_of_a_recipe(recipe, tmp_path):
     alone = trainer.run(recipe, tmp_path / "alone")
     write(tmp_path / "others.parquet", rows(30, seed=1))
