@@ -13,13 +13,16 @@ from nas_rlm.surrogates.program_features import structure_matrix
 from nas_rlm.surrogates.program_prior import ProgramPrior
 from nas_rlm.surrogates.program_surrogate import ProgramSurrogate
 
+MAX_LABELS = 400  # of a space; more of its own say as much of new problems, and more of known ones
+
 
 @dataclass(frozen=True)
 class ProgramPriors:
     """The priors of one objective in the spaces of a table.
 
     Args:
-        by_space: prior by the index of its space; spaces without sources are left out.
+        by_space: prior by the index of its space; spaces without sources, and those with more than
+            `MAX_LABELS` labels, are left out.
         spaces: index of the space of each of M labelled programs, int [M].
         scores: what the prior of its space says of each, float64 [M]; 0 without a prior.
     """
@@ -51,6 +54,8 @@ class ProgramPriors:
         by_space, scores = {}, np.zeros(len(programs))
         for k in np.unique(spaces).tolist() if existing else ():
             rows = np.flatnonzero(spaces == k)
+            if len(rows) > MAX_LABELS:
+                continue
             own = [programs[i] for i in rows.tolist()]
             sources = program_sources(existing, names[k], objective, own)
             if found := ProgramPrior.of_sources(sources, own, is_for_known):

@@ -47,6 +47,13 @@ def test_the_own_table_and_other_objectives_are_no_sources(judge):
     assert not fit_surrogates(times, ["time"], judge)["mine"][0].priors
 
 
+def test_many_labels_need_no_sources(judge, monkeypatch):
+    rows = of_another_table(60, 1)
+    for count, is_prior in ((len(rows), True), (len(rows) - 1, False)):
+        monkeypatch.setattr("nas_rlm.surrogates.program_sources.MAX_LABELS", count)
+        assert bool(fit_surrogates(rows, ["memory"], judge)["mine"][0].priors) == is_prior
+
+
 def test_a_source_is_used_without_its_own_sources(judge, fitted):
     rows = [replace(row, space="third") for row in of_another_table(40, 3)]
     (again,) = fit_surrogates(rows, ["memory"], {**judge, "mine": [fitted]})["third"]
