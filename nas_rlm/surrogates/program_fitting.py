@@ -130,7 +130,7 @@ def fit_program_surrogates(
                 shared,
                 scalings[k],
                 {name: quantiles[name][k] for name in known},
-                {name: of_name.errors.factors[k] for name, of_name in known.items()},
+                {name: of_name.errors.factors.get(k, 1.0) for name, of_name in known.items()},
                 is_for_new_problems=by_group,
                 held_out={name: f.held_out[k] for name, f in known.items() if k in f.held_out},
                 priors={name: f.priors[k] for name, f in known.items() if k in f.priors},

@@ -204,7 +204,7 @@ class ProgramErrors:
         stds: the error at each: a normal distribution of this standard deviation has `COVERED_SHARE` of the
             errors within its interval, float64 [NUM_KNOTS].
         new_shares: share of left-out problems at each, float64 [NUM_KNOTS].
-        factors: error in each space relative to that in all.
+        factors: error in each space of which programs were left out, relative to that in all.
     """
 
     knots: np.ndarray

@@ -110,6 +110,17 @@ def test_languages_with_few_labels_are_left_out():
     assert fit_program_surrogates([], [], {}) == {}
 
 
+def test_a_language_of_which_no_program_was_left_out_has_the_errors_of_all(monkeypatch):
+    for module in ("program_fitting", "program_left_out"):
+        monkeypatch.setattr(f"nas_rlm.surrogates.{module}.MAX_STACKED_PROGRAMS", 20)
+    rows = programs(800)
+    rare = [replace(row, space="Judge/Rare") for row in rows if row.space == "Judge/Java"][:MIN_LABELS]
+    rows = [row for row in rows if row.space == "Judge/Python"] + rare
+    ((surrogate,),) = [found for space, found in fit_surrogates(rows, ["memory"]).items() if "Rare" in space]
+    assert not surrogate.held_out
+    assert surrogate.error_factors == {"memory": 1.0}
+
+
 def test_programs_without_problems_are_learnt():
     rows = [replace(row, group="") for row in programs(200)]
     (surrogate,) = fit_surrogates(rows, ["memory"])["Judge/Python"]
