@@ -94,7 +94,15 @@ def test_a_run_is_logged_continued_and_made_longer(quick, tmp_path, capsys):
         run(replace(plan, images=32))
     study.summary(tmp_path, 3 / 60)
     shown = capsys.readouterr().out
-    assert "snas-random-0: 3 trials, " in shown and "1 networks of the front tested" in shown
+    assert "snas-random-0: 3 trials of 3 networks, " in shown and "1 networks of the front tested" in shown
+
+
+def test_a_network_with_several_trials_counts_with_its_means(recipes):
+    _, study = recipes
+    values = [("a", 40.0, 0.2), ("b", 30.0, 0.1), ("a", 36.0, 0.3)]
+    trials = [{"architecture": a, study.ACCURACY: y, study.LATENCY: x} for a, y, x in values]
+    assert study.averaged(trials) == [(38.0, 0.25), (30.0, 0.1)]
+    assert study.averaged([]) == []
 
 
 @pytest.mark.parametrize("method", ["study", "tpe"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -28,7 +29,7 @@ from nas_rlm.rlm import RLM
 from nas_rlm.search.active_search import Select, propose
 from nas_rlm.search.algorithms import ALGORITHM_CLASSES
 from nas_rlm.search.candidate_pool import CandidatePool
-from nas_rlm.search.improvement_search import select_by_improvement
+from nas_rlm.search.improvement_search import select_by_improvement, select_by_improvement_and_cost
 from nas_rlm.search.lookup import TablePredictor, TableSpace
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
@@ -38,15 +39,20 @@ from nas_rlm.search.settings import SearchSettings
 from nas_rlm.surrogates.registry import Surrogate, graph_surrogates
 from nas_rlm.utils.progress import progress_bar
 
-PROPOSE = "propose"
-# By method, how `propose` selects architectures.
+PROPOSE, STUDY = "propose", "study"
+# By method, how `propose` selects architectures; as in a study one at a time.
 SELECTIONS: Mapping[str, Select] = {
     PROPOSE: select_by_improvement,
+    STUDY: select_by_improvement_and_cost,
     "optimistic": select_optimistic,
     "scalarised": select_by_scalarisation,
 }
 METHODS = (*SELECTIONS, "random", "evolution", "nsga2", *GENE_OPTIMIZERS)
-COUNTS = (25, 50, 100, 200)  # evaluations after which a search is judged
+COUNTS = (25, 50, 100, 200)  # evaluations, or costs of mean trainings, after which a search is judged
+# A benchmark at equal cost assumes that a training takes this share of a mean one, and the rest in proportion
+# to the elements of activations.
+CONSTANT_SHARE = 0.2
+NUM_OF_MEAN = 300  # random architectures whose mean training is the unit
 POPULATION = 10  # of evolution and NSGA-II
 # Architectures that `propose` selects at once, while there are fewer evaluations than the first number.
 BATCH_SIZES = ((1, 10), (50, 5), (100, 10), (math.inf, 20))
@@ -104,13 +110,21 @@ class ProposalBenchmark:
         objectives: objectives of the search.
         rlm: the model of `propose`. Neither its network nor its surrogates of the table's own space are used.
         knows_others: use its surrogates of other spaces.
+        by_cost: spend costs of trainings instead of numbers of evaluations.
 
     Raises:
         ValueError: no row has all objectives.
     """
 
-    def __init__(self, table: Table, objectives: Sequence[str], rlm: RLM, knows_others: bool = True) -> None:
-        self.objectives = tuple(objectives)
+    def __init__(
+        self,
+        table: Table,
+        objectives: Sequence[str],
+        rlm: RLM,
+        knows_others: bool = True,
+        by_cost: bool = False,
+    ) -> None:
+        self.objectives, self.by_cost = tuple(objectives), by_cost
         self.true_values = TablePredictor(table, objectives)
         self.space = TableSpace(search_spaces.get(table.rows[0].space), list(self.true_values.values))
         self.rlm = without_network(rlm, self.space.name, knows_others)
@@ -121,22 +135,51 @@ class ProposalBenchmark:
             for o, c in zip(objectives, values.T, strict=True)
         ]
         self.reference = [published.get(o, w) for o, w in zip(objectives, worst, strict=True)]
-        self._raw_features: dict[str, Mapping[str, float]] = {}  # of all searches
+        with_layers = any(name.startswith(LATENCY_PREFIX) for name in self.learned)
+        model = ObjectivePredictor(self.rlm)
+        self._predictor = CachedPredictor(model, self.space, with_layers)  # its features are of all searches
         self.best_cost = float(minimised(values, objectives)[:, 0].min())
 
+    @property
+    def learned(self) -> list[str]:
+        """The objectives that are not counted."""
+        return [name for name in self.objectives if name not in EXACT_OBJECTIVES]
+
     def run(self, method: str, seed: int, count: int) -> list[str]:
-        """Return `count` architectures in the order in which a method evaluates them.
+        """Return architectures in the order in which a method evaluates them.
 
         Args:
             method: one of `METHODS`.
             seed: seed of the method.
-            count: number of evaluations.
+            count: number of evaluations; `by_cost`, their cost in mean trainings.
         """
+        # No training costs less than the share that all have.
+        most = min(math.ceil(count / CONSTANT_SHARE), len(self.space.names)) if self.by_cost else count
         if method in SELECTIONS:
-            return self._propose(SELECTIONS[method], seed, count)
-        if method in GENE_OPTIMIZERS:
-            return self._optimizer(method, seed, count)
-        return self._algorithm(method, seed, count)
+            found = self._propose(method, seed, count)
+        elif method in GENE_OPTIMIZERS:
+            found = self._optimizer(method, seed, count, most)
+        else:
+            found = self._algorithm(method, seed, most)
+        return self.spent(found, count)
+
+    def spent(self, names: Sequence[str], count: int) -> list[str]:
+        """Return the first architectures that as many evaluations, or as many mean trainings, pay for."""
+        return list(names[: int((self._costs(names) <= count).sum())])
+
+    def _costs(self, names: Sequence[str]) -> np.ndarray:
+        """What each architecture and those before it cost, float64 [N]."""
+        if not self.by_cost:
+            return np.arange(1.0, len(names) + 1)
+        activations = [features["activations"] for features in self._predictor.raw_features(names)]
+        costs = CONSTANT_SHARE + (1 - CONSTANT_SHARE) * np.array(activations) / self._mean_activations
+        return np.asarray(costs.cumsum())
+
+    @cached_property
+    def _mean_activations(self) -> float:
+        drawn = np.random.default_rng(0).permutation(self.space.names)[:NUM_OF_MEAN].tolist()
+        features = self._predictor.raw_features(drawn)
+        return float(np.mean([of_architecture["activations"] for of_architecture in features]))
 
     def evaluate(self, names: Sequence[str]) -> ProposalEvaluation:
         """Evaluate architectures in true values."""
@@ -147,17 +190,16 @@ class ProposalBenchmark:
             self.true_values.relative_hypervolume(names, self.objectives, self.reference),
         )
 
-    def _propose(self, select: Select, seed: int, count: int) -> list[str]:
-        learned = [name for name in self.objectives if name not in EXACT_OBJECTIVES]
-        with_layers = any(name.startswith(LATENCY_PREFIX) for name in learned)
-        predictor = CachedPredictor(ObjectivePredictor(self.rlm), self.space, with_layers, self._raw_features)
-        surrogate = OnlineSurrogate(predictor, learned, graph_surrogates(self.rlm.surrogates))
+    def _propose(self, method: str, seed: int, count: int) -> list[str]:
+        learned, rlm = self.learned, self.rlm
+        surrogate = OnlineSurrogate(self._predictor, learned, graph_surrogates(rlm.surrogates))
         settings = SearchSettings(self.space.name, self.objectives, seed=seed)
         pool = CandidatePool(self.space, seed)
         found: list[str] = []
-        while len(found) < count:
+        while self._is_left(found, count):
             size = next(size for limit, size in BATCH_SIZES if len(found) < limit)
-            names = propose(surrogate, settings, min(size, count - len(found)), pool=pool, select=select)
+            size = 1 if method == STUDY else size if self.by_cost else min(size, count - len(found))
+            names = propose(surrogate, settings, size, pool=pool, select=SELECTIONS[method])
             if not names:
                 break
             values = self.true_values.measured_values(names, learned).tolist()
@@ -169,6 +211,10 @@ class ProposalBenchmark:
             )
             found += names
         return found
+
+    def _is_left(self, found: Sequence[str], count: int) -> bool:
+        """Whether a search that evaluated architectures can spend more."""
+        return not found or bool(self._costs(found)[-1] < count)
 
     def _algorithm(self, method: str, seed: int, count: int) -> list[str]:
         settings = SearchSettings(self.space.name, self.objectives, (), method, POPULATION, count, seed)
@@ -182,13 +228,13 @@ class ProposalBenchmark:
         others = np.random.default_rng(seed).permutation(sorted(set(self.space.names).difference(found)))
         return [*found, *others.tolist()][:count]
 
-    def _optimizer(self, method: str, seed: int, count: int) -> list[str]:
+    def _optimizer(self, method: str, seed: int, count: int, most: int) -> list[str]:
         genomes = np.array([self.space.encode(self.space.parse(name)) for name in self.space.names])
-        count, is_ordered = min(count, len(genomes)), self.space.name in ORDERED_SPACES
-        optimizer = gene_optimizer(method, self.space, len(self.objectives), count, seed)
+        most, is_ordered = min(most, len(genomes)), self.space.name in ORDERED_SPACES
+        optimizer = gene_optimizer(method, self.space, len(self.objectives), most, seed)
         is_new = np.ones(len(genomes), dtype=bool)
         found: list[str] = []
-        for _ in range(count):
+        while len(found) < most and self._is_left(found, count):
             nearest = nearest_new(genomes, optimizer.ask(), is_new, is_ordered)
             found.append(self.space.names[nearest])
             values = self.true_values.measured_values(found[-1:], self.objectives)
@@ -221,7 +267,7 @@ def proposal_benchmark(
     for method, seed in progress_bar(remaining, "proposals", unit="search", disable=not progress):
         names = benchmark.run(method, seed, max(schedule.counts))
         for count in schedule.counts:
-            yield (objectives, method, seed, count), benchmark.evaluate(names[:count])
+            yield (objectives, method, seed, count), benchmark.evaluate(benchmark.spent(names, count))
 
 
 def mean_and_worst(

@@ -1,7 +1,7 @@
 """Selection of the architectures to measure next by expected hypervolume improvement.
 
 While there are too few measurements for surrogates, normal scores of the model's predictions stand for the
-predictive distributions, and every other architecture is drawn at random: predictions for a space without
+predictive distributions, and every second architecture is drawn at random: predictions for a space without
 labels may be wrong.
 """
 
@@ -16,6 +16,7 @@ from nas_rlm.search.expected_improvement import expected_improvement
 from nas_rlm.search.online_surrogate import OnlineSurrogate
 from nas_rlm.search.result import FAILED
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.training_costs import relative_training_costs
 from nas_rlm.surrogates.predictive import normal_quantiles, normal_scores
 
 NUM_QUANTILES = 32  # equally probable values that stand for a predictive distribution
@@ -23,7 +24,7 @@ LEVELS = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
 REFERENCE_MARGIN = 0.1  # of the extent of measured costs, from the worst to the reference point
 WHISKER = 1.5  # interquartile ranges beyond the quartiles, where outliers begin
 PRIOR_CORRELATION = 0.6  # assumed between predicted and true normal scores without labels
-RANDOM_SHARE = 0.5  # of the architectures that are selected without labels
+COST_EXPONENT = 0.5  # of the cost of a training, by which an improvement is divided
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class CostDistributions:
         """Return the expected hypervolume that each architecture adds to a front: float64 [N]."""
         return expected_improvement(front, reference, self.samples) * self.feasibility
 
-    def rank(self, num_greedy: int, known_costs: np.ndarray) -> list[int]:
+    def rank(self, num_greedy: int, known_costs: np.ndarray, divisors: np.ndarray | float = 1.0) -> list[int]:
         """Rank all architectures, the most promising first.
 
         The first ones are selected one after the other, each as if the medians of those before it were
@@ -64,6 +65,7 @@ class CostDistributions:
         Args:
             num_greedy: number of the first ones.
             known_costs: costs of measured architectures that meet all constraints, float64 [M, K].
+            divisors: positive numbers by which the expected improvements are divided, float64 [N].
 
         Returns:
             Indices, the most promising first.
@@ -71,13 +73,17 @@ class CostDistributions:
         if not len(self.medians):
             return []
         reference = reference_point(np.concatenate([known_costs, self.medians]))
-        first_gains = self.improvement(known_costs, reference)
+        factors = 1 / np.broadcast_to(divisors, len(self.medians))
+        first_gains = self.improvement(known_costs, reference) * factors
         gains, known = first_gains.copy(), known_costs
         selected: list[int] = []
         while len(selected) < num_greedy and gains.max(initial=0) > 0:
             best = int(gains.argmax())
-            while (renewed := self.subset([best]).improvement(known, reference)[0]) < gains[best]:
-                gains[best] = renewed  # it was computed before others were selected, and can only be smaller
+            # Each was computed before others were selected, and can only become smaller.
+            while (renewed := self.subset([best]).improvement(known, reference)[0] * factors[best]) < gains[
+                best
+            ]:
+                gains[best] = renewed
                 best = int(gains.argmax())
             if not gains[best] > 0:
                 break
@@ -170,6 +176,8 @@ def first_design(
 ) -> list[str]:
     """Select promising and random architectures in turn, before a surrogate can predict.
 
+    A first design of one architecture at a time has as many of both as one that is selected at once.
+
     Args:
         surrogate: a surrogate that cannot predict yet.
         settings: objectives.
@@ -179,7 +187,7 @@ def first_design(
     """
     known = [*surrogate.measurements, *pending]
     predicted = predicted_distributions(surrogate, settings, [*names, *known])
-    num_promising = max(1, round((1 - RANDOM_SHARE) * count))
+    num_promising = sum(position % 2 == 0 for position in range(len(known), len(known) + count))
     is_known = np.arange(len(predicted.medians)) >= len(names)
     order = predicted.subset(~is_known).rank(num_promising, predicted.medians[is_known])
     promising = [names[i] for i in order[:num_promising]]
@@ -208,8 +216,40 @@ def select_by_improvement(
         The architectures, the most promising first, each selected as if the median predictions of the ones
         before it were measured.
     """
+    return _select(surrogate, settings, names, count, pending, 1.0)
+
+
+def select_by_improvement_and_cost(
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    names: Sequence[str],
+    count: int,
+    pending: Sequence[str] = (),
+) -> list[str]:
+    """Select architectures by expected improvement for the cost of their training, see `training_costs`.
+
+    The improvement is divided by the root of the cost. Divided by the cost itself, the next ones would be
+    small networks as long as these improve anything, see docs/results/search.md.
+
+    Source: Snoek et al. 2012, Practical Bayesian Optimization of Machine Learning Algorithms, section 3.2.
+
+    Arguments and returns are those of `select_by_improvement`.
+    """
+    costs = relative_training_costs(surrogate.cached_predictor.raw_features(names))
+    return _select(surrogate, settings, names, count, pending, costs**COST_EXPONENT)
+
+
+def _select(
+    surrogate: OnlineSurrogate,
+    settings: SearchSettings,
+    names: Sequence[str],
+    count: int,
+    pending: Sequence[str],
+    divisors: np.ndarray | float,
+) -> list[str]:
+    """Select by expected improvement, divided by a number of each candidate; see `select_by_improvement`."""
     known = [*(row.arch_str for row in surrogate.successful_rows), *pending]
     predicted = cost_distributions(surrogate, settings, [*names, *known])
     is_known = np.arange(len(predicted.medians)) >= len(names)
     known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
-    return [names[i] for i in predicted.subset(~is_known).rank(count, known_costs)[:count]]
+    return [names[i] for i in predicted.subset(~is_known).rank(count, known_costs, divisors)[:count]]

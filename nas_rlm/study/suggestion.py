@@ -17,6 +17,7 @@ from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.exact_constraints import ExactConstraints
 from nas_rlm.search.fidelity_choice import choose_next
 from nas_rlm.search.fidelity_surrogate import FidelitySurrogate
+from nas_rlm.search.improvement_search import select_by_improvement, select_by_improvement_and_cost
 from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.objectives import ObjectivePredictor
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
@@ -101,7 +102,9 @@ class Suggester(ABC):
             if isinstance(surrogate, FidelitySurrogate):
                 chosen = choose_next(surrogate, self.settings.search, pending, pool, among)
                 return [chosen] if chosen else []
-            return propose(surrogate, self.settings.search, count, pending, pool)
+            # To measure a network takes about as long as to measure another one; to train it does not.
+            select = select_by_improvement_and_cost if self.settings.evaluated else select_by_improvement
+            return propose(surrogate, self.settings.search, count, pending, pool, select)
 
     def surrogate(self, rows: Sequence[Row]) -> OnlineSurrogate:
         """Return the surrogate of rows, see `suggest`."""

@@ -281,6 +281,17 @@ def front_of(trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted((trials[i] for i in rows), key=lambda trial: trial[LATENCY])
 
 
+def averaged(trials: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Return the mean accuracy and latency of each architecture.
+
+    A method that evaluates one again would else count with the best of several initial weights.
+    """
+    by_architecture: dict[str, list[tuple[float, float]]] = {}
+    for trial in trials:
+        by_architecture.setdefault(trial["architecture"], []).append((trial[ACCURACY], trial[LATENCY]))
+    return [tuple(np.mean(values, axis=0).tolist()) for values in by_architecture.values()]
+
+
 def spaced(front: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
     """Return at most as many trials of a front, evenly spaced and with its ends."""
     positions = np.linspace(0, len(front) - 1, min(count, len(front))).round().astype(int)
@@ -290,7 +301,8 @@ def spaced(front: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, 
 def summary(out: Path, minutes: float) -> None:
     """Print for each log the hypervolume of its trials after parts of the time, and of its final networks.
 
-    The reference point is the accuracy of guessing, and the longest latency of all logs.
+    The reference point is the accuracy of guessing, and the longest latency of all logs. An architecture
+    with several trials counts with its means.
 
     Args:
         out: directory of the logs.
@@ -311,7 +323,7 @@ def summary(out: Path, minutes: float) -> None:
             final = [(r["test_accuracy"], r[LATENCY]) for r in finals]
             *after, tested = (
                 hypervolume(np.array(points).reshape(-1, 2), OBJECTIVES, (10.0, longest)) / (90 * longest)
-                for points in (*([(r[ACCURACY], r[LATENCY]) for r in part] for part in parts), final)
+                for points in (*map(averaged, parts), final)
             )
             described_parts = ", ".join(
                 f"{value:.4f} after {minutes * share:g} minutes"
@@ -319,8 +331,9 @@ def summary(out: Path, minutes: float) -> None:
             )
             best = max((a for a, _ in final), default=float("nan"))
             print(
-                f"{name}: {len(parts[-1])} trials, hypervolume {described_parts}; {len(final)} networks of"
-                f" the front tested, hypervolume {tested:.4f}, best accuracy {best:.2f} %"
+                f"{name}: {len(parts[-1])} trials of {len(averaged(parts[-1]))} networks, hypervolume"
+                f" {described_parts}; {len(final)} networks of the front tested, hypervolume {tested:.4f},"
+                f" best accuracy {best:.2f} %"
             )
 
 

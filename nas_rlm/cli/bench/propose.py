@@ -19,6 +19,7 @@ def bench_propose(
     evaluations: Integer = 200,
     rows: Integer = 0,
     unknown: Flag = False,
+    by_cost: Flag = False,
     model: str = "nas",
     data: Path | None = None,
     also: Path | None = None,
@@ -27,21 +28,24 @@ def bench_propose(
     """Compare choices of architectures by their true values, at equal numbers of evaluations.
 
     `propose` chooses ten architectures first, then five at a time up to 50, ten up to 100, and twenty. It
-    uses no surrogate of the space in question. The others are random search, regularised evolution and
-    NSGA-II with ten architectures a generation, Optuna's samplers TPE and GP, and SMAC. `optimistic` and
-    `scalarised` select as `propose` does, but by the hypervolume of optimistic quantiles, and by random
-    scalarisations, instead of expected improvement. Prints the mean and the
-    worst over seeds of the hypervolume relative to the table's, and of the regret in the first objective.
+    uses no surrogate of the space in question. `study` chooses one at a time, and considers what its training
+    costs. The others are random search, regularised evolution and NSGA-II with ten architectures a
+    generation, Optuna's samplers TPE and GP, and SMAC. `optimistic` and `scalarised` select as `propose`
+    does, but by the hypervolume of optimistic quantiles, and by random scalarisations, instead of expected
+    improvement. Prints the mean and the worst over seeds of the hypervolume relative to the table's, and of
+    the regret in the first objective.
 
     Args:
         space: name of the search space.
         objectives: objectives, of which flops and params are known.
-        methods: some of propose, optimistic, scalarised, random, evolution, nsga2, tpe, gp and smac; tpe and
-            gp need Optuna, and smac needs SMAC.
+        methods: some of propose, study, optimistic, scalarised, random, evolution, nsga2, tpe, gp and smac;
+            tpe and gp need Optuna, and smac needs SMAC.
         seeds: number of searches of each kind, with seeds from 0.
         evaluations: evaluations of a search; it is judged after 25, 50, 100, 200 and all of them.
         rows: random rows of the table with the first objective that are used; 0 for all.
         unknown: leave out the surrogates of other spaces too, as for a space unlike all others.
+        by_cost: judge after as many mean trainings instead of evaluations. A training costs a fifth of the
+            mean one, and the rest in proportion to the size of activations.
         model: a checkpoint directory, or the name of a shipped model.
         data: the table; by default architectures/SPACE.parquet of the data directory.
         also: another table, with further objectives of the same architectures.
@@ -66,11 +70,11 @@ def bench_propose(
         table = with_objectives_of(table, read_space_table(space, also))
     if rows:
         table = draw_rows(table.where_measured(objectives[0]), rows)
-    settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown}
+    settings = {"table": table.name, "model": model, "rows": rows, "unknown": unknown, "by_cost": by_cost}
     results = Results(out, ProposalEvaluation, settings, KEY_NAMES)
     counts = [*(count for count in COUNTS if count < evaluations), evaluations]
     found = proposal_benchmark(
-        ProposalBenchmark(table, objectives, load(model), not unknown),
+        ProposalBenchmark(table, objectives, load(model), not unknown, by_cost),
         Schedule(methods, range(seeds), counts),
         finished=results.records,
         progress=True,

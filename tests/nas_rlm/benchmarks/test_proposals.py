@@ -6,12 +6,18 @@ import pytest
 from nas_rlm import RLM
 from nas_rlm.benchmarks import proposals
 from nas_rlm.benchmarks.gene_optimizers import GENE_OPTIMIZERS, SMAC
-from nas_rlm.benchmarks.proposals import METHODS, ProposalBenchmark, mean_and_worst, proposal_benchmark
+from nas_rlm.benchmarks.proposals import (
+    METHODS,
+    STUDY,
+    ProposalBenchmark,
+    mean_and_worst,
+    proposal_benchmark,
+)
 from nas_rlm.benchmarks.schedule import Schedule
 from nas_rlm.data import Table
-from nas_rlm.search import candidate_pool
+from nas_rlm.search import active_search, candidate_pool
 from nas_rlm.utils.extras import is_installed
-from tests.nas_rlm.search.test_propose import NAMES, rows
+from tests.nas_rlm.search.test_propose import NAMES, PREDICTOR, rows
 
 OBJECTIVES = ("accuracy", "latency/mine")
 
@@ -47,6 +53,33 @@ def test_each_method_evaluates_different_architectures_of_the_table(method, benc
     names = benchmark.run(method, 0, 14)
     assert len(set(names)) == len(names) == 14 and set(names) <= set(NAMES[:40])
     assert method in (*proposals.SELECTIONS, "gp") or benchmark.run(method, 0, 14) == names
+
+
+def test_a_study_chooses_one_at_a_time(benchmark, monkeypatch):
+    sizes = []
+
+    def propose(surrogate, settings, count, **options):
+        sizes.append(count)
+        return active_search.propose(surrogate, settings, count, **options)
+
+    monkeypatch.setattr(proposals, "propose", propose)
+    assert len(benchmark.run(STUDY, 0, 12)) == 12
+    assert sizes == [1] * 12
+
+
+@pytest.mark.parametrize("method", ["study", "propose", "random", "tpe"])
+def test_costs_of_trainings_are_spent(method, benchmark):
+    if method == "tpe" and not is_installed("optuna"):
+        pytest.skip("optuna is not installed")
+    table = Table("mine", rows(NAMES[:40], OBJECTIVES))
+    by_cost = ProposalBenchmark(table, OBJECTIVES, Rlm(), by_cost=True)
+    names = by_cost.run(method, 0, 12)
+    activations = [features["activations"] for features in PREDICTOR.raw_features(NAMES[:40])]
+    of_names = [activations[NAMES.index(name)] for name in names]
+    costs = np.cumsum(0.2 + 0.8 * np.array(of_names) / np.mean(activations))
+    assert 12 - max(activations) / np.mean(activations) < costs[-1] <= 12
+    assert by_cost.spent(names, 5) == names[: int((costs <= 5).sum())]
+    assert benchmark.spent(names, 5) == names[:5]
 
 
 def test_all_architectures_have_no_regret_and_the_full_hypervolume(benchmark):

@@ -8,9 +8,15 @@ from nas_rlm.data import Row
 from nas_rlm.search import active_search, candidate_pool
 from nas_rlm.search.candidate_pool import CandidatePool
 from nas_rlm.search.exact_constraints import ExactConstraints
+from nas_rlm.search.improvement_search import (
+    CostDistributions,
+    cost_distributions,
+    select_by_improvement_and_cost,
+)
 from nas_rlm.search.lookup import TableSpace
 from nas_rlm.search.online_surrogate import CachedPredictor, OnlineSurrogate
 from nas_rlm.search.settings import SearchSettings
+from nas_rlm.search.training_costs import relative_training_costs
 from tests.nas_rlm.stubs import StubPredictor
 
 SPACE = search_spaces.get("nasbench201")
@@ -87,6 +93,41 @@ def test_the_first_design_has_architectures_that_the_model_ranks_high():
     accuracies = Model().medians(NAMES, ["accuracy"])[:, 0]
     best = [NAMES[i] for i in np.argsort(-accuracies)[:4]]
     assert set(names[:4]) == set(best)
+
+
+def test_a_first_design_of_one_at_a_time_has_as_many_random_architectures():
+    accuracies = Model().medians(NAMES, ["accuracy"])[:, 0]
+    best_first = [NAMES[i] for i in np.argsort(-accuracies)]
+    asked = {seed: [] for seed in (0, 1)}
+    for seed, pending in asked.items():
+        for _ in range(8):
+            surrogate, settings = surrogate_of([], ["accuracy"]), settings_of(("accuracy",), seed=seed)
+            pending += propose(surrogate, settings, 1, pending, NAMES)
+    for pending in asked.values():
+        for i in (0, 2, 4, 6):
+            left = [name for name in best_first if name not in pending[:i]]
+            assert pending[i] == left[0]
+    assert asked[0][1::2] != asked[1][1::2]
+
+
+def test_of_equal_improvements_that_of_the_cheaper_training_comes_first():
+    samples = np.tile([[[1.0], [2.0]], [[2.0], [1.0]]], (2, 1, 1))
+    predicted = CostDistributions(samples, samples[:, :, 0], np.ones(4), np.zeros(4))
+    known = np.array([[3.0, 3.0]])
+    assert predicted.rank(2, known, np.array([1.0, 3.0, 2.0, 0.5]))[:2] == [3, 0]
+    assert predicted.rank(2, known, np.array([0.5, 3.0, 0.4, 2.0]))[:2] == [2, 3]
+
+
+def test_the_root_of_training_costs_counts():
+    surrogate, settings = surrogate_of(NAMES[:14]), settings_of()
+    names = select_by_improvement_and_cost(surrogate, settings, NAMES[14:], 5)
+    costs = relative_training_costs(PREDICTOR.raw_features(NAMES[14:]))
+    known = [row.arch_str for row in surrogate.successful_rows]
+    predicted = cost_distributions(surrogate, settings, [*NAMES[14:], *known])
+    is_new = np.arange(len(predicted.medians)) < len(NAMES) - 14
+    new, measured = predicted.subset(is_new), predicted.medians[~is_new]
+    assert names == [NAMES[14 + i] for i in new.rank(5, measured, np.sqrt(costs))[:5]]
+    assert names != [NAMES[14 + i] for i in new.rank(5, measured)[:5]]
 
 
 def test_constraints_that_nothing_meets_are_approached():

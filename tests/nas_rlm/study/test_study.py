@@ -179,7 +179,7 @@ def test_damaged_files_are_refused(open_study, tmp_path):
     study.tell(0, 71.0)
     intact = log.read_text()
     damaged = [asked + '{"event": "tell"}\n']
-    damaged += [intact.replace("71.0", value) for value in ('"high"', "NaN", "null")]
+    damaged += [intact.replace(": 71.0", f": {value}") for value in ('"high"', "NaN", "null")]
     damaged += [intact.replace('"values"', '"additional": {"loss": "low"}, "values"')]
     damaged += [intact.replace('"trial": 0', f'"trial": {number}') for number in (-1, 9)]
     for content in damaged:
