@@ -19,7 +19,9 @@ DEFAULT_OBJECTIVE = "y"
 SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")  # of files with texts and values
 JSON_SUFFIX = ".json"  # of files that are refused, since JSON lines are meant
 FAILURE_PREFIX = "failed/"  # of the objective that is 1 where a target failed and 0 where it has a value
-MISSING = ("", "na", "n/a", "nan", "none", "null", "-")  # words for a value that is not known, in lower case
+# Words for a value that is not known, in lower case.
+MISSING = ("", "na", "n/a", "nan", "none", "null", "-", "#n/a", "<na>")
+MINUS_SIGNS = ("\N{MINUS SIGN}", "\N{EN DASH}")  # of typesetting, which no number has
 FAILURES = (  # words for a value that cannot exist, in lower case
     *("failed", "failure", "fail", "error", "crash", "crashed", "timeout", "oom", "diverged", "invalid"),
 )
@@ -227,6 +229,8 @@ def expected_cell(cell: Any) -> str:
     word = cell.strip() if isinstance(cell, str) else ""
     if re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", word):
         return f"a number of at most {sys.float_info.max:.2g}, or inf for infinity"
+    if word.startswith(MINUS_SIGNS) and read_value(f"-{word[1:]}") is not None:
+        return f"the sign -, as in -{word[1:]}"
     if re.fullmatch(r"[+-]?\d[\d.,' ]*", word):
         return "a number with a decimal point and without separators of thousands"
     if found := re.fullmatch(

@@ -17,13 +17,13 @@ from nas_rlm.data.objective_kinds import KINDS, VALID_NAME, expected_value, is_k
 from nas_rlm.data.omissions import is_valid_target
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.data.tables import METADATA_PREFIXES
-from nas_rlm.data.text_data import MISSING
+from nas_rlm.data.text_data import MINUS_SIGNS, MISSING
 from nas_rlm.files import read_text
 from nas_rlm.utils.faults import Faults
 from nas_rlm.utils.validation import suggest
 from search_spaces.wording import counted
 
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t", "|")
 SPACE_COLUMN = "space"
 IDENTIFIER_COLUMNS = ("identifier", "name", "id")
 MIN_SIMILARITY = 0.75  # of a column's name and the kind of an objective that it may mean
@@ -75,7 +75,7 @@ def read_lines(path: str | os.PathLike[str], keep_blanks: bool = False) -> tuple
     """Return the names of the columns, and the lines that are not empty.
 
     Args:
-        path: the file, separated by commas, semicolons or tabs.
+        path: the file, separated by commas, semicolons, tabs or vertical bars.
         keep_blanks: keep blanks at the start and end of cells.
 
     Raises:
@@ -297,6 +297,8 @@ def _number(cell: str, objective: str) -> float | None:
         is_decimal = "." not in cell and cell.count(",") == 1
         example = f", such as {cell.replace(',', '.')}" if is_decimal else ""
         raise ValueError(f"{cell!r} has a comma: expected a number with a decimal point{example}")
+    if cell.startswith(MINUS_SIGNS):
+        raise ValueError(f"{cell!r} has another sign than -: expected {'-' + cell[1:]!r}")
     value = float(cell) if NUMBER.fullmatch(cell) else math.nan
     if math.isnan(value) or not is_valid_target(objective, value):
         raise ValueError(

@@ -42,7 +42,7 @@ def read_csv(
     architecture: str = "",
     objectives: Mapping[str, str] | None = None,
 ) -> CsvTable:
-    """Read a CSV file of measured architectures, separated by commas, semicolons or tabs.
+    """Read a CSV file of measured architectures, separated by commas, semicolons, tabs or vertical bars.
 
     Columns whose names are objectives, such as `accuracy`, `latency/mybox`, `acc_cifar100` or `flops`, need
     not be given. Empty cells, NA and nan are missing values.

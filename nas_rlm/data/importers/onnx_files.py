@@ -40,7 +40,7 @@ def read_onnx_csv(
     shapes: Mapping[str, Sequence[int]] | None = None,
     omissions: Omissions | None = None,
 ) -> CsvTable:
-    """Read a CSV file of measured ONNX files, separated by commas, semicolons or tabs.
+    """Read a CSV file of measured ONNX files, separated by commas, semicolons, tabs or vertical bars.
 
     Columns whose names are objectives need not be given, as in `nas_rlm.data.importers.csv_files.read_csv`.
 

@@ -42,7 +42,7 @@ def read_program_csv(
     objectives: Mapping[str, str] | None = None,
     languages: Sequence[str] = (),
 ) -> CsvTable:
-    """Read a CSV file of measured programs, separated by commas, semicolons or tabs.
+    """Read a CSV file of measured programs, separated by commas, semicolons, tabs or vertical bars.
 
     The columns `problem`, `source` or `author`, and `identifier`, `name` or `id` are read where there are
     such.

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nas_rlm.data.text_data import FAILED, read_value, text_data
+from nas_rlm.data.text_data import FAILED, expected_cell, read_value, text_data
 
 
 class Frame:
@@ -46,6 +46,12 @@ def test_words_are_missing_or_failures_or_refused():
     assert all(math.isnan(read_value(word)) for word in ("", "NA", " none ", "null", math.nan, None))
     assert all(read_value(word) is FAILED for word in ("failed", "OOM", " Timeout"))
     assert read_value("fast") is None
+
+
+def test_other_signs_than_minus_are_named():
+    for sign in ("\N{MINUS SIGN}", "\N{EN DASH}"):
+        assert expected_cell(f"{sign}3.5") == "the sign -, as in -3.5"
+        assert "NA" in expected_cell(f"{sign}x")
 
 
 @pytest.mark.parametrize("cell", [1j, np.complex128(1), "1e400", "-1e999", "1_0", "0x10", "1j", "1,5"])

@@ -64,7 +64,7 @@ def test_architectures_of_an_own_space_are_read(tmp_path, monkeypatch):
     assert read_csv(path, f"{tmp_path / 'wide.py'}:Wide").rows == [Row("wide", A, {"loss": -3.0})]
 
 
-@pytest.mark.parametrize("missing", ["", "NA", "nan", "NaN", "N/A", "None", "null", "-", " "])
+@pytest.mark.parametrize("missing", ["", "NA", "nan", "NaN", "N/A", "None", "null", "-", " ", "#N/A", "<NA>"])
 def test_missing_values_are_counted(tmp_path, missing):
     path = write_file(tmp_path, "arch,accuracy,loss", f"{A},{missing},1", f"{B},50,2")
     table = read_csv(path, "nats_size")
@@ -77,6 +77,7 @@ def test_missing_values_are_counted(tmp_path, missing):
     [
         ("fast", r"'fast' is not valid for latency/box: expected a number from 0 to 1e\+09 ms, or an empty"),
         ("-1", "'-1' is not valid for latency/box: expected a number from 0 to 1e"),
+        ("\N{MINUS SIGN}1.5", r"'−1\.5' has another sign than -: expected '-1\.5'"),
         ("inf", "'inf' is not valid"),
         ("1e30", r"'1e30' is not valid for latency/box: expected a number from 0 to 1e\+09 ms"),
         ("1_000", "'1_000' is not valid"),
@@ -89,6 +90,15 @@ def test_a_bad_cell_is_named(tmp_path, cell, message):
     path = write_file(tmp_path, "arch,latency/box", f"{A},2", f"{B},{cell}")
     with pytest.raises(ValueError, match=rf"numbers.csv' line 3, column latency/box: {message}"):
         read_csv(path, "nats_size")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_header_decides_the_separator(tmp_path, separator):
+    path = write_file(
+        tmp_path, separator.join(["arch", "accuracy", "note"]), separator.join([A, "93.4", "first"])
+    )
+    table = read_csv(path, "nats_size")
+    assert [(row.arch_str, row.targets) for row in table.rows] == [(A, {"accuracy": 93.4})]
 
 
 def test_decimal_commas_are_refused_with_each_separator(tmp_path):
