@@ -57,6 +57,11 @@ def test_objectives_may_be_of_any_kind(tmp_path):
     assert row.targets == {"loss/val": -1.5, "latency/mybox": 2}
 
 
+def test_vertical_bars_separate_columns(tmp_path):
+    (row,) = rows_of(tmp_path, "accuracy | file\n71.5 | a.onnx\n")
+    assert row.targets == {"accuracy": 71.5}
+
+
 def test_a_file_may_occur_in_several_spaces(tmp_path):
     assert len(rows_of(tmp_path, "file,space,accuracy\na.onnx,s,70\na.onnx,t,71\nb.onnx,s,72\n")) == 3
 
@@ -65,7 +70,7 @@ def test_a_file_may_occur_in_several_spaces(tmp_path):
     ("content", "message"),
     [
         ("", "has no lines: expected a header"),
-        ("accuracy | file\n71.5|a.onnx\n", r"has the columns accuracy \| file: expected file, with paths"),
+        ("accuracy / file\n71.5/a.onnx\n", "has the columns accuracy / file: expected file, with paths"),
         ("net,accuracy\na.onnx,71.5\n", "has the columns net, accuracy: expected file, with paths"),
         ("file,accuracy,accuracy\na.onnx,1,2\n", "two columns have the name 'accuracy'"),
         ("file\na.onnx\n", "has no column whose name is an objective"),
