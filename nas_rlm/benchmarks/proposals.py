@@ -161,9 +161,9 @@ class ProposalBenchmark:
             found = self._optimizer(method, seed, count, most)
         else:
             found = self._algorithm(method, seed, most)
-        return self.spent(found, count)
+        return self.affordable(found, count)
 
-    def spent(self, names: Sequence[str], count: int) -> list[str]:
+    def affordable(self, names: Sequence[str], count: int) -> list[str]:
         """Return the first architectures that as many evaluations, or as many mean trainings, pay for."""
         return list(names[: int((self._costs(names) <= count).sum())])
 
@@ -191,8 +191,8 @@ class ProposalBenchmark:
         )
 
     def _propose(self, method: str, seed: int, count: int) -> list[str]:
-        learned, rlm = self.learned, self.rlm
-        surrogate = OnlineSurrogate(self._predictor, learned, graph_surrogates(rlm.surrogates))
+        learned, sources = self.learned, graph_surrogates(self.rlm.surrogates)
+        surrogate = OnlineSurrogate(self._predictor, learned, sources)
         settings = SearchSettings(self.space.name, self.objectives, seed=seed)
         pool = CandidatePool(self.space, seed)
         found: list[str] = []
@@ -267,7 +267,7 @@ def proposal_benchmark(
     for method, seed in progress_bar(remaining, "proposals", unit="search", disable=not progress):
         names = benchmark.run(method, seed, max(schedule.counts))
         for count in schedule.counts:
-            yield (objectives, method, seed, count), benchmark.evaluate(benchmark.spent(names, count))
+            yield (objectives, method, seed, count), benchmark.evaluate(benchmark.affordable(names, count))
 
 
 def mean_and_worst(

@@ -54,6 +54,10 @@ class CostDistributions:
         """Return the expected hypervolume that each architecture adds to a front: float64 [N]."""
         return expected_improvement(front, reference, self.samples) * self.feasibility
 
+    def _gain(self, row: int, front: np.ndarray, reference: np.ndarray) -> float:
+        """The improvement of one architecture."""
+        return float(self.subset([row]).improvement(front, reference)[0])
+
     def rank(self, num_greedy: int, known_costs: np.ndarray, divisors: np.ndarray | float = 1.0) -> list[int]:
         """Rank all architectures, the most promising first.
 
@@ -80,9 +84,7 @@ class CostDistributions:
         while len(selected) < num_greedy and gains.max(initial=0) > 0:
             best = int(gains.argmax())
             # Each was computed before others were selected, and can only become smaller.
-            while (renewed := self.subset([best]).improvement(known, reference)[0] * factors[best]) < gains[
-                best
-            ]:
+            while (renewed := factors[best] * self._gain(best, known, reference)) < gains[best]:
                 gains[best] = renewed
                 best = int(gains.argmax())
             if not gains[best] > 0:

@@ -78,8 +78,8 @@ def test_costs_of_trainings_are_spent(method, benchmark):
     of_names = [activations[NAMES.index(name)] for name in names]
     costs = np.cumsum(0.2 + 0.8 * np.array(of_names) / np.mean(activations))
     assert 12 - max(activations) / np.mean(activations) < costs[-1] <= 12
-    assert by_cost.spent(names, 5) == names[: int((costs <= 5).sum())]
-    assert benchmark.spent(names, 5) == names[:5]
+    assert by_cost.affordable(names, 5) == names[: int((costs <= 5).sum())]
+    assert benchmark.affordable(names, 5) == names[:5]
 
 
 def test_all_architectures_have_no_regret_and_the_full_hypervolume(benchmark):
