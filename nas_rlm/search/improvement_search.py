@@ -204,6 +204,7 @@ def select_by_improvement(
     names: Sequence[str],
     count: int,
     pending: Sequence[str] = (),
+    divisors: np.ndarray | float = 1.0,
 ) -> list[str]:
     """Select the architectures with the largest expected hypervolume improvement.
 
@@ -213,12 +214,17 @@ def select_by_improvement(
         names: candidates in the space's notation.
         count: number to select.
         pending: architectures whose measurements are under way; their median predictions count as measured.
+        divisors: see `CostDistributions.rank`.
 
     Returns:
         The architectures, the most promising first, each selected as if the median predictions of the ones
         before it were measured.
     """
-    return _select(surrogate, settings, names, count, pending, 1.0)
+    known = [*(row.arch_str for row in surrogate.successful_rows), *pending]
+    predicted = cost_distributions(surrogate, settings, [*names, *known])
+    is_known = np.arange(len(predicted.medians)) >= len(names)
+    known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
+    return [names[i] for i in predicted.subset(~is_known).rank(count, known_costs, divisors)[:count]]
 
 
 def select_by_improvement_and_cost(
@@ -238,20 +244,4 @@ def select_by_improvement_and_cost(
     Arguments and returns are those of `select_by_improvement`.
     """
     costs = relative_training_costs(surrogate.cached_predictor.raw_features(names))
-    return _select(surrogate, settings, names, count, pending, costs**COST_EXPONENT)
-
-
-def _select(
-    surrogate: OnlineSurrogate,
-    settings: SearchSettings,
-    names: Sequence[str],
-    count: int,
-    pending: Sequence[str],
-    divisors: np.ndarray | float,
-) -> list[str]:
-    """Select by expected improvement, divided by a number of each candidate; see `select_by_improvement`."""
-    known = [*(row.arch_str for row in surrogate.successful_rows), *pending]
-    predicted = cost_distributions(surrogate, settings, [*names, *known])
-    is_known = np.arange(len(predicted.medians)) >= len(names)
-    known_costs = predicted.medians[is_known & (predicted.violation <= 0)]
-    return [names[i] for i in predicted.subset(~is_known).rank(count, known_costs, divisors)[:count]]
+    return select_by_improvement(surrogate, settings, names, count, pending, costs**COST_EXPONENT)

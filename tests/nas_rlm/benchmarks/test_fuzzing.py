@@ -50,8 +50,8 @@ def test_a_crash_and_a_hang_are_counted(monkeypatch):
         return "read", ""
 
     monkeypatch.setattr(fuzzing, "read_file", read)
-    outcomes = [outcome for _, outcome, _ in run_cases(SEEDS, range(8), 0, 1)]
-    assert len(outcomes) == 8
+    outcomes = [outcome for _, outcome, _ in run_cases(SEEDS, range(12), 0, 1)]
+    assert len(outcomes) == 12
     assert set(outcomes) == {"crash", "hang", "read"}
 
 
