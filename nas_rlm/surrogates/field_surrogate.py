@@ -9,6 +9,7 @@ formulas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,10 @@ OTHER_SCALE_PENALTY = 1.05  # of errors on a scale that is not that of the value
 MAX_REFITTED_TEXTS = 500  # for which hyperparameters are fitted without each fold: few texts overfit them
 MIN_WIDTH, MAX_WIDTH = 1e-3, 10.0  # of intervals, relative to those of the Gaussian process
 INTERVAL_SHARE = 0.8  # of values that intervals contain
+KNOWN_SHARE = 0.95  # of labelled texts whose standard deviations intervals were calibrated for
 FEW_TEXTS = 10  # below which left-out errors say little: intervals are those of Student's t distribution
 NUM_FOLDS = 4  # that are left out in turn
+NUM_IMPUTED = 64  # labelled texts of which fields are taken that a text lacks
 NUM_REGRESSIONS = 2  # whose predictions are features: on n-grams and on counts
 PROCESS_TENSORS = (
     "features",
@@ -68,11 +71,13 @@ class TextFeatures:
 
     Args:
         fields: standardised fields, float64 [N, D].
+        lacking: which of them a text lacks although nearly all labelled texts have them, bool [N, D].
         ngrams: n-gram features, sparse [N, B].
         counts: standardised counts, float64 [N, F].
     """
 
     fields: np.ndarray
+    lacking: np.ndarray
     ngrams: csr_matrix
     counts: np.ndarray
 
@@ -95,6 +100,8 @@ class FittedTarget:
         regression_alpha: as for these hyperparameters, float64 [M].
         share: weight of the first process in the mean, from 0 to 1.
         width: factor of the standard deviations, which calibrates intervals.
+        known_std: the largest standard deviation for which a narrower `width` holds: that of most labelled
+            texts, predicted from the others.
     """
 
     transform: TargetTransform
@@ -106,6 +113,7 @@ class FittedTarget:
     regression_alpha: Tensor
     share: float
     width: float
+    known_std: float
 
     @classmethod
     def fit(cls, features: Tensor, group_sizes: Sequence[int], values: np.ndarray) -> FittedTarget:
@@ -128,11 +136,52 @@ class FittedTarget:
         width = interval_width((scores - means).numpy(), stds.numpy())
         if not is_enough:
             width = max(1.0, width) * student_width(len(scores))
+        known_std = float(stds.quantile(KNOWN_SHARE))
         processes = hyperparameters, alpha, of_regressions, regression_alpha
-        return cls(transform, features, scores, *processes, share, width)
+        return cls(transform, features, scores, *processes, share, width, known_std)
 
-    def posterior(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Return means and standard deviations of the scores of N texts, each float64 [N]."""
+    def posterior(self, features: Tensor, lacking: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and standard deviations of the scores of N texts, each float64 [N].
+
+        A text that lacks a field is predicted with the fields of labelled texts, and has the mean and the
+        variance of the mixture. For a number beyond all labelled ones the variance grows with the distance
+        and with the effect of the field on the labelled texts.
+
+        Args:
+            features: features of the texts, float64 [N, D + 2].
+            lacking: fields that they lack, bool [N, D].
+        """
+        means, stds = self._posterior(features)
+        fields = self.features[:, :-NUM_REGRESSIONS]
+        texts = features[:, :-NUM_REGRESSIONS]
+        distances = torch.maximum(texts - fields.amax(0), fields.amin(0) - texts).clamp(min=0)
+        distances /= torch.from_numpy(fields.numpy().std(0)) + EPSILON
+        for i in lacking.any(1).nonzero().ravel().tolist():
+            means[i], stds[i], effect = self._imputed(features[i], lacking[i])
+            stds[i] = math.hypot(stds[i], effect)
+        for i, column in ((distances > 0) & ~lacking).nonzero().tolist():
+            *_, effect = self._imputed(features[i], torch.tensor([column]))
+            stds[i] = math.hypot(stds[i], effect * float(distances[i, column]))
+        return means, stds
+
+    def _imputed(self, features: Tensor, columns: Tensor) -> tuple[float, float, float]:
+        """Predict a text with some fields of labelled texts.
+
+        Args:
+            features: features of the text, float64 [D + 2].
+            columns: which fields are replaced, indices or bool [D].
+
+        Returns:
+            The mean score, the root of the mean variance, and the standard deviation of the means.
+        """
+        labelled = self.features[:NUM_IMPUTED]
+        imputed = features.repeat(len(labelled), 1)
+        imputed[:, :-NUM_REGRESSIONS][:, columns] = labelled[:, :-NUM_REGRESSIONS][:, columns]
+        means, stds = self._posterior(imputed)
+        return float(means.mean()), float(np.sqrt(np.square(stds).mean())), float(means.std())
+
+    def _posterior(self, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and standard deviations of the scores of N texts that lack no field."""
         first = GaussianProcess(self.features, self.scores, self.hyperparameters, self.alpha)
         second = GaussianProcess(
             self.features[:, -NUM_REGRESSIONS:],
@@ -143,7 +192,13 @@ class FittedTarget:
         )
         both = first.posterior(features), second.posterior(features[:, -NUM_REGRESSIONS:])
         means, stds = (self.share * a + (1 - self.share) * b for a, b in zip(*both, strict=True))
-        return means.numpy(), self.width * stds.numpy()
+        unknown = (stds - self.known_std).clamp(min=0)
+        return means.numpy(), (self.width * (stds - unknown) + max(1.0, self.width) * unknown).numpy()
+
+    def description(self) -> dict[str, Any]:
+        """Return the part that is saved as JSON."""
+        scalars = {"share": self.share, "width": self.width, "known_std": self.known_std}
+        return {**self.transform.description(), **scalars}
 
 
 def _fit_process(
@@ -297,7 +352,10 @@ class FieldSurrogate:
     def transform(self, texts: Sequence[str]) -> TextFeatures:
         """Return the features of N texts."""
         return TextFeatures(
-            self.fields.transform(texts), self.ngrams.transform(texts), self.counts.counts(texts)
+            self.fields.transform(texts),
+            self.fields.lacking(texts),
+            self.ngrams.transform(texts),
+            self.counts.counts(texts),
         )
 
     def predict(self, features: TextFeatures, objective: str) -> PredictiveDistribution:
@@ -311,7 +369,7 @@ class FieldSurrogate:
         by_ngrams = self.ngrams.predict(features.ngrams, objective).mean
         by_counts = self.counts.predict(features.counts, objective)
         columns = np.column_stack([features.fields, by_ngrams, by_counts])
-        means, stds = target.posterior(torch.from_numpy(columns))
+        means, stds = target.posterior(torch.from_numpy(columns), torch.from_numpy(features.lacking))
         temperature = self.temperatures.get(objective, DEFAULT_COMBINED_TEMPERATURE)
         return PredictiveDistribution(target.transform, means, stds, temperature)
 
@@ -346,10 +404,7 @@ class FieldSurrogate:
             "fields": self.fields.description(),
             "ngrams": self.ngrams.description(),
             "counts": self.counts.description(),
-            "targets": {
-                name: {**target.transform.description(), "width": target.width, "share": target.share}
-                for name, target in self.targets.items()
-            },
+            "targets": {name: target.description() for name, target in self.targets.items()},
             "temperatures": dict(self.temperatures),
             "network_temperatures": dict(self.network_temperatures),
         }
@@ -361,7 +416,7 @@ class FieldSurrogate:
         Raises:
             ValueError: tensors and description do not fit each other, or a value is out of range.
         """
-        if "counts" not in description or any("share" not in t for t in description["targets"].values()):
+        if "counts" not in description or any("known_std" not in t for t in description["targets"].values()):
             raise ValueError("the surrogate of texts is that of an earlier version: fit the model again")
         fields = TextFields.from_description(description["fields"])
         counts = CountRegression.from_saved(tensors_with_prefix(tensors, "counts."), description["counts"])
@@ -384,8 +439,9 @@ class FieldSurrogate:
                 "finite": (len(tensors.get(f"finite{k}", ())),),
             }
             check_shapes(tensors, {f"{key}{k}": shape for key, shape in shapes.items()})
-            if not 0 < float(saved["width"]) < np.inf:
-                raise ValueError(f"the width of {name} is {saved['width']}: expected a number above 0")
+            for key in ("width", "known_std"):
+                if not 0 < float(saved[key]) < np.inf:
+                    raise ValueError(f"the {key} of {name} is {saved[key]}: expected a number above 0")
             if not 0 <= float(saved["share"]) <= 1:
                 raise ValueError(f"the share of {name} is {saved['share']}: expected a number from 0 to 1")
             targets[name] = FittedTarget(
@@ -398,6 +454,7 @@ class FieldSurrogate:
                 tensors[f"regression_alpha{k}"].double(),
                 share=float(saved["share"]),
                 width=float(saved["width"]),
+                known_std=float(saved["known_std"]),
             )
         temperatures, network = (
             {str(name): float(t) for name, t in description[key].items()}

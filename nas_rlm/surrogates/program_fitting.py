@@ -231,7 +231,7 @@ def _fit_objective(
     all_scores = np.full(len(labelled.spaces), np.nan, np.float16)
     all_scores[rows] = scores
     model = ObjectiveModel(ridges, all_scores, trees, errors.knots, errors.stds, errors.new_shares)
-    return _FittedObjective(model, errors, held_out(left_out, combined, spaces), fitted)
+    return _FittedObjective(model, errors, held_out(left_out, combined, spaces, num_problems), fitted)
 
 
 def _matrix(features: ProgramFeatures, rows: np.ndarray, blocks: Sequence[str]) -> csr_matrix:

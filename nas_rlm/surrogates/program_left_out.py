@@ -127,21 +127,16 @@ def leave_out(
     cases = [] if by_group else [(own, numbers, False)]
     cases += [(grouped, labelled.groups[part], True)] if has_groups else []
     compared = [
-        nearest(features.projections, features.projections, known, (identities, identities))
+        nearest(features.projections, features.projections, (identities, identities))
         for _, identities, _ in cases
     ]
-    similarities = np.concatenate([similarity for similarity, _ in compared])
+    similarities = np.concatenate(compared)
     is_new = np.repeat([is_new for *_, is_new in cases], len(part))
     new = np.interp(similarities, *_new_shares(similarities, is_new))
     ridge = np.concatenate([predicted for predicted, *_ in cases])
     return LeftOutPrograms(
         np.tile(part, len(cases)),
-        np.concatenate(
-            [
-                tree_features(features, predicted, *found)
-                for (predicted, *_), found in zip(cases, compared, strict=True)
-            ]
-        ),
+        np.concatenate([tree_features(features, found) for found in compared]),
         regression(ridge, new),
         np.tile(known, len(cases)),
         np.concatenate([unseen if is_new else known for *_, is_new in cases]),
@@ -154,23 +149,26 @@ def leave_out(
 def cross_validated_predictions(left_out: LeftOutPrograms, groups: np.ndarray) -> np.ndarray:
     """Return predictions with trees that are fitted to the programs of other problems, float64 [N].
 
+    Of a single problem they are fitted to other programs.
+
     Args:
         left_out: the programs.
         groups: index of the problem of each, int [N].
     """
-    fold = np.random.default_rng(0).integers(0, 2, groups.max() + 1)[groups]
+    parts = left_out.rows if len(np.unique(groups)) == 1 else groups
+    distinct, numbers = np.unique(parts, return_inverse=True)
+    fold = np.random.default_rng(0).permutation(len(distinct))[numbers] % 2
     residuals = left_out.scores - left_out.regression
     predicted = left_out.regression.copy()
     for k in (0, 1):
         inside, others = fold == k, fold != k
-        others = others if others.any() else inside
         trees = BoostedTrees.fit(left_out.inputs[others], residuals[others])
         predicted[inside] += correction(trees, left_out.inputs[inside], left_out.new[inside])
     return predicted
 
 
 def held_out(
-    left_out: LeftOutPrograms, predicted: np.ndarray, spaces: np.ndarray
+    left_out: LeftOutPrograms, predicted: np.ndarray, spaces: np.ndarray, num_problems: int
 ) -> dict[int, HeldOutPrograms]:
     """Return how well the left-out programs of each space are predicted.
 
@@ -178,6 +176,7 @@ def held_out(
         left_out: the left-out programs.
         predicted: prediction of each, float64 [N].
         spaces: index of the space of each, int [N].
+        num_problems: problems of all labelled programs; of a single one nothing is left without it.
     """
 
     def correlation(rows: np.ndarray) -> float | None:
@@ -190,6 +189,7 @@ def held_out(
     for k in np.unique(spaces).tolist():
         own = spaces == k
         known, new = (correlation(own & (left_out.is_new == is_new)) for is_new in (False, True))
+        new = new if num_problems > 1 else None
         if known is not None or new is not None:
             found[k] = HeldOutPrograms(len(np.unique(left_out.rows[own])), known, new)
     return found

@@ -19,7 +19,7 @@ from nas_rlm.surrogates.program_blocks import (
 )
 
 SIZED, KERNEL = "sized", "kernel"
-OTHER_TREE_FEATURES = 3  # beside structure and predictions: similarity, mean of similar programs, and size
+OTHER_TREE_FEATURES = 2  # beside the structure and the constructs: similarity and size
 NUM_KNOTS = 8  # similarities at which errors are known
 TREE_WEIGHT_OF_NEW = 0.5  # factor of what the trees add for new problems, of which they have seen few
 
@@ -112,16 +112,14 @@ def correction(trees: BoostedTrees, inputs: np.ndarray, new: np.ndarray) -> np.n
     return weighted
 
 
-def tree_features(
-    features: ProgramFeatures, ridge: np.ndarray, similarities: np.ndarray, means: np.ndarray
-) -> np.ndarray:
+def tree_features(features: ProgramFeatures, similarities: np.ndarray) -> np.ndarray:
     """Return the features of the trees, float [N, F].
+
+    Predictions of the regressions are none of them: what is predicted for a program from the others' labels
+    is the higher, the lower its own label is, from which trees would learn the labels.
 
     Args:
         features: features of N programs.
-        ridge: predictions of R ridge regressions, float64 [N, R].
         similarities: similarity to the nearest labelled program, float32 [N].
-        means: mean label of similar programs, float32 [N].
     """
-    others = [ridge, similarities, means, features.sizes]
-    return np.column_stack([features.structure, features.constructs, *others])
+    return np.column_stack([features.structure, features.constructs, similarities, features.sizes])

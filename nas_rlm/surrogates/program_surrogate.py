@@ -132,10 +132,9 @@ class ProgramSurrogate:
             objective: one of this surrogate's objectives.
         """
         model = self.shared.models[objective]
-        projections, scores = self.shared.projections[model.labelled], model.scores[model.labelled]
-        similarities, means = nearest(features.projections, projections, scores)
+        similarities = nearest(features.projections, self.shared.projections[model.labelled])
         ridge = model.ridge_predictions(features, self.shared.structure)
-        inputs = tree_features(features, ridge, similarities, means)
+        inputs = tree_features(features, similarities)
         std = self.error_factors[objective] * np.interp(similarities, model.knots, model.stds)
         new = np.interp(similarities, model.knots, model.new_shares)
         mean = regression(ridge, new) + correction(model.trees, inputs, new)
@@ -250,7 +249,7 @@ class ProgramSurrogate:
                 np.where(is_labelled, tensors[f"scores{k}"].numpy(), np.nan).astype(np.float16),
                 BoostedTrees.from_saved(
                     tensors_with_prefix(tensors, f"trees{k}."),
-                    len(STRUCTURE) + num_common + OTHER_TREE_FEATURES + len(description["ridges"][name]),
+                    len(STRUCTURE) + num_common + OTHER_TREE_FEATURES,
                 ),
                 *(knots, stds, new_shares),
             )

@@ -29,6 +29,7 @@ WIDE_RATIO = (
 )
 USUAL_FIELDS = 10  # features of more fields are scaled down, so that distances between texts stay similar
 MAX_STANDARDISED = 6.0  # larger features of new texts are cut
+EXPECTED_SHARE = 0.98  # of texts that have a field, above which a text without it is an exception
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class TextFields:
         (('a#0',), ['b>x', 'b>y'])
         >>> fields.transform(["a=2 b=x"]).shape
         (1, 3)
+        >>> fields.lacking(["a=2 b=z"])  # another word follows b
+        array([[False,  True,  True]])
 
     Args:
         numbers: names of number fields: the word before a number, and how many numbers of this word came
@@ -49,6 +52,8 @@ class TextFields:
         is_log: whether the logarithm of each number field is used, bool [len(numbers)].
         means: mean of each column, float64 [D].
         scales: divisor of each column, float64 [D].
+        expected: whether nearly all texts have the number of a column, or one of the words that follow the
+            column's word, bool [D].
     """
 
     numbers: tuple[str, ...]
@@ -56,6 +61,7 @@ class TextFields:
     is_log: np.ndarray
     means: np.ndarray
     scales: np.ndarray
+    expected: np.ndarray
 
     @classmethod
     def fit(cls, texts: Sequence[str]) -> TextFields:
@@ -69,13 +75,13 @@ class TextFields:
         matrix = _with_logs(matrix, is_log)
         means, stds = np.nanmean(matrix, 0), np.nanstd(matrix, 0)
         scales = np.where(stds > 0, stds, 1.0) * max(1.0, math.sqrt(len(means) / USUAL_FIELDS))
-        return cls(numbers, words, is_log, means, scales)
+        present = _present(matrix, len(numbers), _preceding(words))
+        return cls(numbers, words, is_log, means, scales, present.mean(0) >= EXPECTED_SHARE)
 
     @property
     def group_sizes(self) -> list[int]:
         """Sizes of the groups of columns that share a length scale: a number, or the words after a word."""
-        keys = [word.rpartition("\0")[0] for word in self.words]
-        return [1] * len(self.numbers) + list(Counter(keys).values())
+        return [1] * len(self.numbers) + list(Counter(_preceding(self.words)).values())
 
     def transform(self, texts: Sequence[str]) -> np.ndarray:
         """Return the standardised fields of N texts, float64 [N, D]; a missing number is 0, the mean."""
@@ -83,6 +89,14 @@ class TextFields:
         limit = MAX_STANDARDISED * max(1.0, math.sqrt(len(self.means) / USUAL_FIELDS))
         standardised = np.nan_to_num((matrix - self.means) / self.scales, posinf=limit, neginf=-limit)
         return np.clip(standardised, -limit, limit)
+
+    def lacking(self, texts: Sequence[str]) -> np.ndarray:
+        """Return which columns N texts say nothing of although nearly all labelled texts do, bool [N, D].
+
+        A text says nothing of the words after a word if none of them was frequent, as in `opt=new`.
+        """
+        matrix = _matrix([_parse(text) for text in texts], self.numbers, self.words)
+        return self.expected & ~_present(matrix, len(self.numbers), _preceding(self.words))
 
     def description(self) -> dict[str, Any]:
         """Return the fields as values that are valid JSON."""
@@ -92,6 +106,7 @@ class TextFields:
             "is_log": self.is_log.tolist(),
             "means": self.means.tolist(),
             "scales": self.scales.tolist(),
+            "expected": self.expected.tolist(),
         }
 
     @classmethod
@@ -103,11 +118,33 @@ class TextFields:
         """
         numbers, words = tuple(map(str, saved["numbers"])), tuple(map(str, saved["words"]))
         means, scales = (np.array(saved[key], dtype=float) for key in ("means", "scales"))
-        is_log = np.array(saved["is_log"], dtype=bool)
+        is_log, expected = (np.array(saved[key], dtype=bool) for key in ("is_log", "expected"))
         count = len(numbers) + len(words)
-        if not (len(means) == len(scales) == count and len(is_log) == len(numbers) and (scales > 0).all()):
+        sizes = len(means), len(scales), len(expected), len(is_log)
+        if sizes != (count, count, count, len(numbers)) or not (scales > 0).all():
             raise ValueError(f"means and scales of {count} text fields are missing or not valid")
-        return cls(numbers, words, is_log, means, scales)
+        return cls(numbers, words, is_log, means, scales, expected)
+
+
+def _preceding(words: Sequence[str]) -> list[str]:
+    """Return the word before each word field, empty if it has none."""
+    return [word.rpartition("\0")[0] for word in words]
+
+
+def _present(matrix: np.ndarray, num_numbers: int, preceding: Sequence[str]) -> np.ndarray:
+    """Return whether texts have the number of a column, or one of the words that follow the same word.
+
+    Args:
+        matrix: values of fields, float64 [N, D], NaN where a text lacks a number.
+        num_numbers: number of columns of numbers, which come first.
+        preceding: the word before each word field.
+    """
+    present = np.ones(matrix.shape, dtype=bool)
+    present[:, :num_numbers] = ~np.isnan(matrix[:, :num_numbers])
+    for word in {*preceding} - {""}:
+        columns = [num_numbers + k for k, other in enumerate(preceding) if other == word]
+        present[:, columns] = (matrix[:, columns] > 0).any(1, keepdims=True)
+    return present
 
 
 def _parse(text: str) -> tuple[dict[str, float], set[str]]:

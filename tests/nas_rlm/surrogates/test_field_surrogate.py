@@ -120,3 +120,46 @@ def test_a_surrogate_of_an_earlier_version_is_refused():
 def test_too_few_labels_are_refused():
     with pytest.raises(ValueError, match="1 text has y: expected at least 2"):
         fitted(["a"] * 20, np.where(np.arange(20) < 1, 1.0, np.nan))
+
+
+def rates(count, noise):
+    rates, sizes = OTHER_RNG.random(count).round(3), OTHER_RNG.integers(1, 500, count)
+    texts = [
+        f"rate={rate} size={size} opt={'abcde'[i % 5]}"
+        for i, (rate, size) in enumerate(zip(rates, sizes, strict=True))
+    ]
+    return texts, 3 * rates + np.arange(count) % 5 + noise * OTHER_RNG.normal(size=count)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_a_text_that_lacks_a_field_which_matters_has_a_wide_interval(noise):
+    texts, values = rates(100, noise)
+    surrogate = fitted(texts, values)
+    asked = ["rate=.5 size=9 opt=c", "size=9 opt=c", "rate=.5 size=9 opt=new", "rate=.5 opt=c", ""]
+    low, high = surrogate.predict(surrogate.transform(asked), "y").quantiles([0.1, 0.9]).T
+    usual, no_rate, no_opt, no_size, nothing = high - low
+    assert no_rate > 1.5 > usual and no_opt > 2 * usual and no_opt > 2.5
+    assert no_size == pytest.approx(usual, rel=0.3, abs=0.02)
+    assert nothing > 2.5
+
+
+def test_intervals_are_wide_far_from_all_labels_where_the_field_matters():
+    texts, values = rates(100, 0.0)
+    surrogate = fitted(texts, values)
+    asked = [
+        f"rate={rate} size={size} opt=c" for rate, size in ((0.5, 9), (1.6, 9), (1e300, 9), (0.5, 10**6))
+    ]
+    low, high = surrogate.predict(surrogate.transform(asked), "y").quantiles([0.1, 0.9]).T
+    known, beyond, far, other_size = high - low
+    assert known < 0.5 and beyond > 1 and far > beyond
+    assert other_size < 1
+    assert low[1] < 3 * 1.6 + 2 < high[1]
+
+
+def test_a_narrower_width_holds_for_known_texts_alone():
+    texts, values = rates(100, 0.0)
+    target = fitted(texts, values).targets["y"]
+    assert target.width < 1
+    features = target.features[:1].clone()
+    features[:, 0] = features[:, 0] + 1000 * features[:, 0].abs() + 1000
+    assert target._posterior(features)[1][0] > target._posterior(target.features)[1].max()

@@ -128,3 +128,19 @@ def test_programs_without_problems_are_learnt():
     found = predictions(surrogate, own)
     assert spearman(found.median, np.array([row.targets["memory"] for row in own])) > 0.9
     assert surrogate.without(["memory"]) is None
+
+
+@pytest.mark.parametrize("num_problems", [1, 3, 30])
+def test_labels_that_programs_do_not_explain_are_not_predicted(num_problems):
+    """Programs that differ in a constant alone; their labels are random."""
+    rng = np.random.default_rng(0)
+    sources = [f"def f(n):\n    return [0] * (n * {rng.integers(1, 10**6)})\n" for _ in range(130)]
+    values = rng.uniform(1, 2, 130)
+    groups = [str(i % num_problems) for i in range(30)]
+    surrogate = fit_program_surrogates(sources[:30], ["mine"] * 30, {"memory": values[:30]}, groups)["mine"]
+    found = surrogate.held_out["memory"]
+    assert found.known < 0.35
+    assert (found.new is None) == (num_problems in (1, 30))
+    assert found.new is None or found.new < 0.35
+    low, high = surrogate.predict(surrogate.transform(sources[30:]), "memory").quantiles([0.1, 0.9]).T
+    assert ((values[30:] >= low) & (values[30:] <= high)).mean() > 0.6

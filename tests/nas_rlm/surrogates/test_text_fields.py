@@ -72,3 +72,17 @@ def test_fields_are_restored_from_their_description():
     )
     with pytest.raises(ValueError, match="text fields are missing or not valid"):
         TextFields.from_description({**saved, "means": []})
+
+
+def test_texts_lack_what_nearly_all_others_have():
+    texts = [f"a={i} b={'xyz'[i % 3]}" + (" c=1" if i % 2 else "") for i in range(100)]
+    fields = TextFields.fit(texts)
+    asked = ["a=3 b=x", "b=y", "a=3 b=new", "a=3 b=z c=1", ""]
+    lacking = dict(zip([*fields.numbers, *fields.words], fields.lacking(asked).T.tolist(), strict=True))
+    assert lacking["a#0"] == [False, True, False, False, True]
+    assert lacking["b\0x"] == [False, False, True, False, True]
+    assert not any(any(column) for name, column in lacking.items() if name.startswith("c"))
+    assert (
+        TextFields.from_description(fields.description()).lacking(asked).tolist()
+        == fields.lacking(asked).tolist()
+    )
