@@ -28,7 +28,7 @@ from nas_rlm.surrogates.latency_fitting import fit_layer_surrogate
 from nas_rlm.surrogates.predictive import DEFAULT_NETWORK_TEMPERATURE, MIN_LABELS, WITHOUT_NETWORK
 from nas_rlm.surrogates.registry import Surrogate, surrogate_by_objective
 from nas_rlm.training.dataset import batches, truncation_reported
-from nas_rlm.training.label_checks import check_representable, select_rows
+from nas_rlm.training.label_checks import TooFewLabelsError, check_representable, select_rows
 from nas_rlm.training.recipe import Recipe, TableRecipe
 from nas_rlm.training.trainer import fit, make_datasets, training_coverage
 from nas_rlm.training.validation import make_validation_set, validate
@@ -167,17 +167,16 @@ def _with_surrogates_alone(
     """Return a copy of a model in which fitted surrogates alone predict the objectives.
 
     Raises:
-        ValueError: an objective of a space has too few labels for a surrogate.
+        TooFewLabelsError: an objective of a space has too few labels for a surrogate.
     """
+    few = {}
     for space in dict.fromkeys(row.space for row in rows):
         labelled = [row for row in rows if row.space == space]
         for name in _objectives_with_labels(labelled, objectives):
             if name not in surrogate_by_objective(fitted.get(space, ())):
-                count = sum(row.is_measured(name) for row in labelled)
-                raise ValueError(
-                    f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}:"
-                    f" expected at least {MIN_LABELS}"
-                )
+                few[space, name] = sum(row.is_measured(name) for row in labelled)
+    if few:
+        raise TooFewLabelsError(few, MIN_LABELS)
     tuned = rlm.with_objectives(objectives)
     tuned.trained_on = training_coverage(rows, rlm.trained_on)
     alone = {space: [*map(_without_network, group)] for space, group in fitted.items()}

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from nas_rlm.data.rows import MIN_LATENCY_MS, TIME_OF_A_BATCH, Row
 from nas_rlm.model.numbers import NumberScheme
-from nas_rlm.utils.validation import suggest
+from nas_rlm.utils.validation import listed, suggest
 from search_spaces.wording import counted
 
 MAX_ROUNDING_ERROR = 0.1  # of the numbers that the model writes, in standard deviations of the values
+
+
+class TooFewLabelsError(ValueError):
+    """Objectives of spaces have too few labels to be learnt.
+
+    Args:
+        counts: numbers of labels, by space and objective.
+        minimum: the number that is needed.
+    """
+
+    def __init__(self, counts: Mapping[tuple[str, str], int], minimum: int) -> None:
+        self.counts = dict(counts)
+        found = [
+            f"{counted(count, 'label')} of {name} for {space or 'networks without a space'}"
+            for (space, name), count in self.counts.items()
+        ]
+        super().__init__(f"{listed(found)}: expected at least {minimum}")
 
 
 def select_rows(rows: Sequence[Row], objectives: Sequence[str]) -> list[Row]:

@@ -108,7 +108,9 @@ def test_objectives_that_were_learnt_for_other_spaces_are_left_out(tiny_checkpoi
         "memory",
         "time",
     ]
-    with pytest.raises(ValueError, match="time cannot be predicted for Mine/Go: the model learnt it for Mine"):
+    with pytest.raises(
+        ValueError, match="time cannot be predicted for Mine/Go: the model learnt it for Mine"
+    ):
         evaluate_table(rlm, Table("own", rows), ["memory", "time"], num_samples=0)
     with pytest.raises(ValueError, match="time cannot be predicted for Mine/Go"):
         evaluate_table(rlm, Table("own", [replace(r, targets={"time": 1.0}) for r in rows]), num_samples=0)
