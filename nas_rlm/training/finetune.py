@@ -118,7 +118,7 @@ def fine_tune(
         raise ValueError("nothing is to be trained: expected surrogates, and no recipe")
     train_rows = select_rows(rows, objectives)
     for name in objectives:
-        check_representable(name, Table("", train_rows).column(name), rlm.network.config.scheme)
+        check_representable(name, train_rows, rlm.network.config.scheme)
     is_trained = learn in PARTS
     with truncation_reported(rlm, texts_of_rows(train_rows)) if is_trained else nullcontext():
         tuned = _fine_tune(rlm, train_rows, objectives, recipe, seed, surrogates, learn)
