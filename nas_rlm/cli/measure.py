@@ -106,7 +106,7 @@ def measure_python(
     elif solutions and problems:
         earlier_table, by_name = read_solutions(solutions, problems)
     else:
-        inputs = read_cases(cases) if cases else [{} if entry else {"stdin": ""}]
+        inputs = read_cases(cases, entry) if cases else [{} if entry else {"stdin": ""}]
         texts, errors = _read_files(files, read_python)
         by_name = {name: _program(name, text, entry, inputs, cases) for name, text in texts.items()}
     table = measure_programs(by_name, out, plan, jobs, progress=True) if by_name else Table(out.stem, [])
